@@ -115,6 +115,11 @@ fn seconds(frames: i64, rate: Option<(u64, u64)>) -> String {
     }
 }
 
+/// A thread that began after the others, with this frame.
+pub(crate) fn began_late(at: FrameTime) -> String {
+    format!("thread {} began late, at {}", at.thread, moment(at))
+}
+
 /// A short name for a change, and what happened. `rate`: frames of one thread in so many seconds.
 pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>) -> (&'static str, String) {
     match *change {
@@ -140,12 +145,7 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
             ("thread_returned", format!("thread {} sends again from {} on", at.thread, moment(at)))
         }
         Change::ThreadJoined(at) => {
-            let text = format!(
-                "thread {} began late, at {}: nothing of it before is recorded",
-                at.thread,
-                moment(at)
-            );
-            ("thread_joined", text)
+            ("thread_joined", format!("{}: nothing of it before is recorded", began_late(at)))
         }
         Change::Rate { assumed, frames, at } => {
             let not = assumed.map(|rate| format!(", not {rate} as assumed")).unwrap_or_default();

@@ -23,6 +23,7 @@ pub mod host;
 pub mod inproc;
 pub mod irregular;
 pub mod lab;
+pub mod ledger;
 pub mod metrics;
 pub mod mirror;
 mod panics;

@@ -12,18 +12,19 @@
 
 mod lost;
 mod objects;
+mod report;
 
 pub use objects::ObjectRecorder;
+pub use report::RecordReport;
 
 use lost::{LostFrames, fill, filler, pack};
 
+use crate::ledger::FrameLedger;
 use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
 use crate::recording::{
-    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, RecordingReport, Refusal,
-    Writer, WriterError, WriterOptions,
+    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, Refusal, SpaceReport, Writer,
+    WriterError, WriterOptions,
 };
-use crate::report::ReceiveReport;
-use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Place};
 use skyhaul_io::memory::{Pool, PoolOptions};
 use std::collections::HashMap;
@@ -76,44 +77,6 @@ pub struct Recording {
     pool: Pool,
     heaps_lost: Arc<AtomicU64>,
     lost: Arc<LostFrames>,
-}
-
-/// What was received and recorded.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RecordReport {
-    /// What was received.
-    #[serde(flatten)]
-    pub receive: ReceiveReport,
-    /// The report of the disks.
-    pub recording: RecordingReport,
-    /// Heaps lost because the disks freed no memory.
-    #[serde(default)]
-    pub heaps_not_recorded: u64,
-    /// Lost frames in whose place a frame marked invalid was written.
-    #[serde(default)]
-    pub frames_filled: u64,
-    /// Lost frames for which nothing was written: between chunks, or without fill. With `frames_filled` these are all lost
-    /// frames of the recorded parts of the streams.
-    #[serde(default)]
-    pub frames_left_out: u64,
-}
-
-impl RecordReport {
-    /// Whether everything that the kernel delivered is safe on a disk, without errors.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.recording.is_whole()
-            && self.receive.kernel_drops() == 0
-            && self.no_buffer() == 0
-            && self.heaps_not_recorded == 0
-            && self.receive.errors.is_empty()
-    }
-
-    /// Packets for which there was no memory.
-    #[must_use]
-    pub fn no_buffer(&self) -> u64 {
-        self.receive.no_buffer()
-    }
 }
 
 impl Recorder {
@@ -201,6 +164,30 @@ impl Recording {
         self.writer.status()
     }
 
+    /// Free space, and how long it lasts.
+    #[must_use]
+    pub fn space(&self) -> SpaceReport {
+        self.writer.space()
+    }
+
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn ledger(&self) -> FrameLedger {
+        self.writer.ledger()
+    }
+
+    /// Bytes that were received and given up so far.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        self.writer.lost_bytes()
+    }
+
+    /// What happened to the disks, from event number `from` on.
+    #[must_use]
+    pub fn events_from(&self, from: usize) -> Vec<Event> {
+        self.writer.events_from(from)
+    }
+
     /// Read what the kernel holds, write everything, and report. Disks may take up to `deadline` for it.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> RecordReport {
@@ -214,13 +201,9 @@ impl Recording {
                 shared.report()
             }
         };
-        RecordReport {
-            receive,
-            recording,
-            heaps_not_recorded: self.heaps_lost.load(Ordering::Relaxed),
-            frames_filled: self.lost.filled(),
-            frames_left_out: self.lost.left_out(),
-        }
+        let heaps_not_recorded = self.heaps_lost.load(Ordering::Relaxed);
+        let (frames_filled, frames_left_out) = (self.lost.filled(), self.lost.left_out());
+        RecordReport { receive, recording, heaps_not_recorded, frames_filled, frames_left_out }.balanced()
     }
 }
 

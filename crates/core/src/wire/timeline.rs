@@ -138,6 +138,8 @@ pub struct TimelineOptions {
     pub rate: Option<(u64, u64)>,
     /// Packets of a frame.
     pub parts: u64,
+    /// Frames of all threads with one time, if it is not one of each of `threads`.
+    pub group: Option<u64>,
     /// Its threads.
     pub threads: Vec<u16>,
     /// Places do not come from the times.
@@ -195,7 +197,7 @@ impl Timeline {
             rate: known.rate.filter(|&(frames, seconds)| frames > 0 && seconds > 0),
             parts,
             numbered: known.numbered,
-            group: parts * threads.len().max(1) as u64,
+            group: parts * known.group.unwrap_or(threads.len() as u64).max(1),
             lanes: threads.into_iter().map(|thread| Lane::new(thread, State::Expected)).collect(),
             second: None,
             other_group: (0, 0),
@@ -278,9 +280,14 @@ impl Timeline {
                 if lane.seen_now < BELIEVED {
                     return;
                 }
-                let is_new = lane.state == State::Unproven;
+                let change = match lane.state {
+                    State::Absent => Some(Change::ThreadReturned(first)),
+                    _ => lane.is_late.then_some(Change::ThreadJoined(first)),
+                };
                 lane.prove();
-                self.changed_threads(is_new, first);
+                self.counts.threads_returned += u64::from(matches!(change, Some(Change::ThreadReturned(_))));
+                self.counts.threads_joined += u64::from(matches!(change, Some(Change::ThreadJoined(_))));
+                change.into_iter().for_each(|change| self.change(change));
             }
         }
         self.watch_station(at, &seen, weight);
@@ -289,16 +296,6 @@ impl Timeline {
             self.advance(at, last, &seen, weight);
         }
         self.lanes[at].last = Some((seen.place, time));
-    }
-
-    fn changed_threads(&mut self, is_new: bool, first: FrameTime) {
-        if is_new {
-            self.counts.threads_joined += 1;
-            self.change(Change::ThreadJoined(first));
-        } else {
-            self.counts.threads_returned += 1;
-            self.change(Change::ThreadReturned(first));
-        }
     }
 
     fn lane(&self, thread: u16) -> Option<usize> {
@@ -310,7 +307,8 @@ impl Timeline {
         if self.lanes.len() >= MOST_LANES {
             return None;
         }
-        self.lanes.insert(at, Lane::new(thread, State::Unproven));
+        let busiest = self.lanes.iter().map(|lane| lane.seen).max().unwrap_or_default();
+        self.lanes.insert(at, Lane { is_late: busiest >= LATE, ..Lane::new(thread, State::Unproven) });
         Some(at)
     }
 

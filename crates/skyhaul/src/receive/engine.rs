@@ -3,10 +3,12 @@
 //! [`admission`](super::admission) decides which senders become streams; `engine/admit.rs` applies it.
 
 mod admit;
+mod edges;
 
 use super::Sink;
 use super::admission::{Places, share};
 use super::allow::Allow;
+use super::edges::Early;
 use super::gate::Gate;
 use super::placing::{Around, Placed};
 use super::route::{Route, Split};
@@ -51,8 +53,6 @@ pub struct EngineOptions {
 
 /// Maximum number of senders with too few packets that are accepted as streams if there is no other stream.
 const ALONE: usize = 8;
-/// Events that wait to be polled.
-const EVENTS: usize = 1000;
 /// Ranges of lost frames that all streams of an engine may keep together: 64 MiB.
 const LOSS_RANGES: u32 = 4 << 20;
 
@@ -70,6 +70,8 @@ pub struct Engine<K> {
     /// Events of streams that the sink does not keep.
     events: VecDeque<Event>,
     streams: Vec<Placed>,
+    /// Senders that were heard before the begin time.
+    early: Early,
     splits: Vec<Split>,
     /// Places in `streams` whose stream was replaced.
     free: Vec<usize>,
@@ -101,6 +103,7 @@ impl<K: Sink> Engine<K> {
             places,
             events: VecDeque::new(),
             streams: Vec::new(),
+            early: Early::default(),
             splits: Vec::new(),
             free: Vec::new(),
             past: Past::default(),
@@ -156,6 +159,7 @@ impl<K: Sink> Engine<K> {
             }
             Route::Split(split) => {
                 train.packets().for_each(|packet| self.one(route, packet, now));
+                self.separate_late(split, now);
                 copy::fence();
                 for n in 0..self.splits[split].streams.len() {
                     self.drain(self.splits[split].streams[n].1);
@@ -176,19 +180,24 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Place one packet.
-    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
-        let Self { options, pool, streams, splits, tap, .. } = self;
-        let at = match route {
-            Route::Keyed(_) => return,
-            Route::One(at) => at,
+    /// The stream of a packet.
+    fn place_of(&self, route: Route, packet: &[u8]) -> Option<usize> {
+        match route {
+            Route::Keyed(_) => None,
+            Route::One(at) => Some(at),
             Route::Split(split) => {
-                let split = &splits[split];
+                let split = &self.splits[split];
                 let thread = packet.get(split.network..).and_then(|frame| split.field.value(frame));
                 let known = split.streams.iter().find(|(id, _)| Some(u64::from(*id)) == thread);
-                known.or(split.streams.first()).map_or(0, |&(_, at)| at)
+                Some(known.or(split.streams.first()).map_or(0, |&(_, at)| at))
             }
-        };
+        }
+    }
+
+    /// Place one packet.
+    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
+        let Some(at) = self.place_of(route, packet) else { return };
+        let Self { options, pool, streams, tap, .. } = self;
         streams[at].packet(packet, &mut Around { now, pool, gate: &options.gate, tap });
     }
 
@@ -245,7 +254,8 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Count packets that arrived before the begin time.
-    pub fn handle_early(&mut self, train: &Train<'_>) {
+    pub fn handle_early(&mut self, train: &Train<'_>, now: Nanos) {
+        self.early.heard(*train.sender, now);
         self.refuse_many(Reject::BeforeStart, train.count() as u64);
     }
 
@@ -254,15 +264,6 @@ impl<K: Sink> Engine<K> {
         while let Some((info, part)) = self.streams[at].poll_part() {
             self.tell(at);
             self.sink.part(&info, part);
-        }
-    }
-
-    /// Hand on the events of a stream.
-    fn tell(&mut self, at: usize) {
-        while let Some(event) = self.streams[at].poll_event() {
-            if !self.sink.event(&event) && self.events.len() < EVENTS {
-                self.events.push_back(event);
-            }
         }
     }
 

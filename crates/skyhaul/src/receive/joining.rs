@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Nothing is lost by that, unless the frames of that time were handed on already: then the thread joins behind them, and
-//! its earlier frames are late. Not where threads were asked for by number, or are separate streams.
+//! its earlier frames are late. Where each thread is a stream, a new one begins. Not where threads were asked for by number.
 
 use super::info::{Part, StreamInfo};
 use super::placing::{self, Around, Placed};
@@ -38,6 +38,18 @@ const MOST_JOINS: u32 = 256;
 /// Seconds between a thread that may join and the stream.
 const APART: i64 = 10;
 
+/// What becomes of threads that begin late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Late {
+    /// They join the stream.
+    #[default]
+    Join,
+    /// Each becomes a stream of its own.
+    Separate,
+    /// They are refused.
+    Refuse,
+}
+
 /// Frames of threads that do not belong to the stream, or not yet.
 #[derive(Debug, Default)]
 pub(super) struct Newcomers {
@@ -45,17 +57,16 @@ pub(super) struct Newcomers {
     bytes: usize,
     since: Nanos,
     joins: u32,
-    /// None may join.
-    closed: bool,
+    late: Late,
 }
 
 impl Newcomers {
-    pub(super) fn new(closed: bool) -> Self {
-        Self { closed, ..Self::default() }
+    pub(super) fn new(late: Late) -> Self {
+        Self { late, ..Self::default() }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        !self.closed && self.joins < MOST_JOINS
+        self.late != Late::Refuse && self.joins < MOST_JOINS
     }
 
     /// Hold a frame; `false` if there is no room.
@@ -71,14 +82,15 @@ impl Newcomers {
         true
     }
 
-    /// Whether a thread is to be believed.
+    /// Whether a thread is to join the stream.
+    #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        self.held.len() >= BELIEVED && !self.believed().is_empty()
+        self.held.len() >= BELIEVED && self.late == Late::Join && !self.believed().is_empty()
     }
 
-    /// Frames held.
-    pub(super) fn held(&self) -> u64 {
-        self.held.len() as u64
+    /// The threads that are to be streams of their own.
+    pub(super) fn separate(&self) -> Vec<u16> {
+        if self.held.len() < BELIEVED || self.late != Late::Separate { Vec::new() } else { self.believed() }
     }
 
     /// The threads that may join.
@@ -92,7 +104,7 @@ impl Newcomers {
         runs.iter().filter(|run| run.len() >= ALONG).map(|run| run[0]).collect()
     }
 
-    fn take(&mut self) -> Vec<(FrameTime, Vec<u8>)> {
+    pub(super) fn take(&mut self) -> Vec<(FrameTime, Vec<u8>)> {
         self.bytes = 0;
         std::mem::take(&mut self.held)
     }
@@ -161,6 +173,8 @@ impl Stream {
         self.short_objects = config.open_ended;
         self.report.sequence.restart();
         self.trailing = 0;
+        // Its frames have other numbers now: those from before the start are behind it.
+        self.only = None;
         self.newcomers.joins += 1;
         self.info = Arc::new(info);
     }
@@ -182,7 +196,9 @@ impl Placed {
         }
         let frames = mine.len() as u64;
         if let Err(why) = self.try_join(&ids, mine, around) {
-            self.newcomers.closed = why != Reject::UnknownThread;
+            if why != Reject::UnknownThread {
+                self.newcomers.late = Late::Refuse;
+            }
             self.report.rejects.add_many(Reject::UnknownThread, frames);
         }
     }

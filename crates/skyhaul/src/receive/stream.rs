@@ -2,7 +2,7 @@
 
 use super::admission::{Share, Worth};
 use super::info::{Part, StreamInfo, StreamReport};
-use super::joining::Newcomers;
+use super::joining::{Late, Newcomers};
 use super::sets::Sets;
 use super::strangers::LONG;
 use super::watch::{Looked, Watch};
@@ -29,8 +29,8 @@ pub(super) struct Begin {
     pub(super) leaves: usize,
     /// Keep incomplete sets of threads at its beginning and end.
     pub(super) keep_partial_sets: bool,
-    /// Threads that begin later are not part of it.
-    pub(super) fixed_threads: bool,
+    /// What becomes of threads that begin later.
+    pub(super) late: Late,
 }
 
 #[derive(Debug)]
@@ -70,6 +70,8 @@ pub(super) struct Stream {
     watch: Watch,
     /// This program did not run for a while: when the next part arrived is not known.
     paused: bool,
+    /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
+    pub(super) only: Option<Range<u64>>,
 }
 
 impl Stream {
@@ -104,9 +106,10 @@ impl Stream {
             loss_ranges,
             gone: false,
             sets,
-            newcomers: Newcomers::new(begin.fixed_threads),
+            newcomers: Newcomers::new(begin.late),
             watch,
             paused: false,
+            only: None,
         }
     }
 
@@ -229,6 +232,8 @@ impl Stream {
             self.lost((m.end - m.start) / unit, number(m.start)..number(m.end));
         }
         self.report.retired += u64::from(units) + gap;
+        // From now on, what is before the beginning is late.
+        self.only.take_if(|only| only.end == u64::MAX);
         self.report.first_time = self.report.first_time.or(first_time);
         self.report.last_time = last_time.or(self.report.last_time);
         if last_time.is_some() {

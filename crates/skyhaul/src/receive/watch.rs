@@ -82,6 +82,7 @@ impl Watch {
         let timeline = Timeline::new(TimelineOptions {
             rate: format.frames_per_second.map(|frames| (u64::from(frames), 1)).or_else(of_header),
             parts: format.parts as u64,
+            group: None,
             threads: format.threads.iter().map(|thread| thread.id).collect(),
             numbered: format.place != Place::Time,
         });

@@ -36,7 +36,7 @@ pub(super) struct Feed {
     pub(super) about: Option<Datastream>,
     steps: Vec<Step>,
     search: Option<Search>,
-    filling: Option<Filling>,
+    pub(super) filling: Option<Filling>,
     /// Where the last chunk ended.
     pub(super) last_time: Option<Time>,
     /// Frames made since then, if something is missing behind it.
@@ -269,6 +269,7 @@ impl Feed {
         };
         match proof {
             Ok(loaded) => {
+                self.learn_rate(&loaded.seen.trace);
                 let why = "no index record: its frame headers verify its place, nothing verifies its samples";
                 let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
                 let gap = Gap {

@@ -14,7 +14,8 @@ use super::gap::{Gap, Lack, Time};
 use super::piece::Missing;
 use super::plan::steps_between;
 use super::record::ChunkMeta;
-use crate::frames::FramesOf;
+use crate::frames::{FramesOf, stream_format};
+use skyhaul_core::wire::{Timeline, TimelineOptions, Trace};
 
 /// Bytes of fill for one gap between chunks, whatever an index says of it.
 const MOST_FILLED: u64 = 1 << 40;
@@ -88,6 +89,27 @@ impl Feed {
         let between = self.last_time.zip(to).and_then(|(from, to)| self.between(from, to));
         let bytes = between.and_then(|frames| frames.checked_mul(self.unit() as u64));
         gap.bytes = bytes.filter(|&bytes| bytes > 0 && bytes <= MOST_FILLED).or(gap.bytes);
+    }
+
+    /// Without an index, the rate may follow from the frames themselves.
+    pub(super) fn learn_rate(&mut self, trace: &Trace) {
+        let Some(about) = self.about.as_mut().filter(|about| about.info.frames_per_second.is_none()) else {
+            return;
+        };
+        let Some(format) = stream_format(about) else { return };
+        let mut timeline = Timeline::new(TimelineOptions {
+            rate: None,
+            parts: format.parts as u64,
+            group: Some(format.threads.len() as u64),
+            threads: Vec::new(),
+            numbered: format.own.has_whole_rate(),
+        });
+        trace.tell(|place| place, &mut timeline);
+        if let Some((frames, 1)) = timeline.rate() {
+            about.info.frames_per_second = u32::try_from(frames).ok();
+            let about = &*about;
+            self.filling.iter_mut().for_each(|filling| filling.know(about));
+        }
     }
 
     /// Give a chunk from which missing frames were left out, with frames marked invalid in their places.

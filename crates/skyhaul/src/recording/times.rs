@@ -38,7 +38,9 @@ impl Times {
         let timeline = Timeline::new(TimelineOptions {
             rate: info.frames_per_second.map(|frames| (u64::from(frames), 1)),
             parts: format.parts as u64,
-            threads: format.threads.iter().map(|thread| thread.id).collect(),
+            // The index has the threads of the end: one of them may have begun late.
+            group: Some(format.threads.len() as u64),
+            threads: Vec::new(),
             numbered: has_places,
         });
         Some(Times { timeline, family, numbered: info.numbered, next: None, told: 0 })

@@ -32,6 +32,8 @@ pub(super) struct Lane {
     pub(super) last: Option<(u64, FrameTime)>,
     /// The first frame by which it is to be believed.
     pub(super) first: Option<FrameTime>,
+    /// Others had sent before it was first seen.
+    pub(super) is_late: bool,
     /// Frames seen, in all and in this second.
     pub(super) seen: u64,
     pub(super) seen_now: u64,
@@ -39,7 +41,7 @@ pub(super) struct Lane {
     /// Frames one behind the other with one time.
     pub(super) still: u64,
     pub(super) station: Option<u32>,
-    other_station: (u32, u64),
+    pub(super) other_station: (u32, u64),
 }
 
 impl Lane {
@@ -49,6 +51,7 @@ impl Lane {
             state,
             last: None,
             first: None,
+            is_late: false,
             seen: 0,
             seen_now: 0,
             doubt: None,

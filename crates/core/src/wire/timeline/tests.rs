@@ -16,7 +16,13 @@ fn at(place: u64, tick: u64, thread: u16) -> Sighting {
 
 fn timeline(threads: u16, rate: Option<u64>) -> Timeline {
     let rate = rate.map(|rate| (rate, 1));
-    Timeline::new(TimelineOptions { rate, parts: 1, threads: (0..threads).collect(), numbered: true })
+    Timeline::new(TimelineOptions {
+        rate,
+        parts: 1,
+        group: None,
+        threads: (0..threads).collect(),
+        numbered: true,
+    })
 }
 
 fn follow(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) -> (Vec<Change>, Irregular) {
@@ -145,6 +151,19 @@ fn a_late_thread_joins_and_one_of_a_damaged_header_does_not() {
 }
 
 #[test]
+fn threads_need_not_be_known_beforehand() {
+    let options =
+        TimelineOptions { rate: None, parts: 1, group: Some(3), threads: Vec::new(), numbered: true };
+    assert!(traced(Timeline::new(options.clone()), frames(3, 3000)).is_none());
+    let late = frames(3, 3000).into_iter().filter(|seen| seen.time.thread < 2 || seen.place >= 900);
+    let places = late.enumerate().map(|(n, seen)| Sighting { place: n as u64, ..seen });
+    assert_eq!(
+        traced(Timeline::new(options), places),
+        Irregular { threads_joined: 1, ..Irregular::default() }
+    );
+}
+
+#[test]
 fn the_rate_is_learned_and_a_wrong_one_is_told() {
     let (changes, counts) = follow(timeline(2, None), frames(2, 300));
     assert!(counts.is_none());
@@ -180,7 +199,7 @@ fn threads_that_do_not_alternate_are_not_irregular_but_jumps_of_them_are() {
 
 #[test]
 fn by_time_only_threads_are_watched() {
-    let options = TimelineOptions { rate: None, parts: 1, threads: vec![0, 1], numbered: false };
+    let options = TimelineOptions { rate: None, parts: 1, group: None, threads: vec![0, 1], numbered: false };
     let jumped =
         frames(2, 1000).into_iter().map(|seen| if seen.place < 500 { seen } else { later(seen, 77) });
     assert!(follow(Timeline::new(options.clone()), jumped).1.is_none());

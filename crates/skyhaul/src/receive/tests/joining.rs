@@ -117,3 +117,16 @@ fn damaged_headers_and_asked_for_threads_make_none_join() {
     (0..3000).for_each(|n| bed.send(1, &packet(&supply, n)));
     assert_eq!((bed.finish().0, bed.rejected(Reject::UnknownThread)), (1500, 1500));
 }
+
+#[test]
+fn where_threads_are_streams_a_late_one_begins_another() {
+    let (mut bed, supply) = (Bed::new(|o| o.split_threads = true), supply(4, None));
+    let frames = sent(1500, &[0, 0, 400, 900], |_, _| false);
+    for &(tick, thread) in &frames {
+        bed.send(1, &packet(&supply, tick * 4 + u64::from(thread)));
+    }
+    assert_eq!(bed.finish(), (frames.len() as u64, 0, 4));
+    assert_eq!(bed.rejected(Reject::UnknownThread), 0);
+    let events: Vec<_> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+    assert_eq!(events.iter().filter(|event| event.kind == "thread_joined").count(), 2, "{events:?}");
+}
