@@ -42,6 +42,7 @@ mod numbering;
 mod rate;
 mod restamp;
 mod same;
+mod timeline;
 mod written;
 
 pub use ejfat::{
@@ -66,4 +67,5 @@ pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
 pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
 pub use same::Same;
+pub use timeline::{Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace};
 pub use written::{Headers, Written};

@@ -110,6 +110,7 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
         frames_per_second: format.frames_per_second,
         lanes: format.group() as u32,
         chunk_bytes: 0,
+        numbered: false,
         format: described(&format),
     })
 }

@@ -24,6 +24,7 @@ mod check;
 mod checksums;
 mod chunk;
 mod commit;
+mod count;
 mod cutter;
 mod dispatch;
 mod drive;
@@ -34,8 +35,10 @@ mod feeder;
 mod filling;
 mod finding;
 mod follow;
+mod full;
 mod gap;
 mod gather;
+mod given;
 mod ground;
 mod heaps;
 mod index;
@@ -43,6 +46,7 @@ mod judge;
 mod lane;
 mod ledger;
 mod list;
+mod lost;
 pub mod mark6;
 mod names;
 mod open;
@@ -60,7 +64,9 @@ mod repair;
 mod report;
 mod search;
 mod seen;
+mod space;
 mod striping;
+mod times;
 mod work;
 mod writer;
 
@@ -91,6 +97,7 @@ pub use record::{
 pub use repair::{Repaired, repair};
 pub use report::{DiskState, DiskStatus, Latency, RecordingReport};
 pub use skyhaul_core::wire::FrameSeen;
+pub use space::{SpaceReport, in_words};
 pub use writer::Writer;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::heading::{DESTINATION, TESTING};
 use super::receive::ReceiveCommon;
 use super::stored::DiskArgs;
 use clap::{Args, ValueEnum};
-use skyhaul::io::quantity::Size;
+use skyhaul::io::quantity::{Size, Span};
 
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
@@ -21,13 +21,16 @@ pub(crate) struct RecordArgs {
     /// Free space to leave on each disk
     #[arg(long, default_value = "64MiB", value_name = "SIZE", help_heading = DESTINATION)]
     pub(crate) reserve: Size,
+    /// Warn when all disks will be full within this time at the current rate, and again at a tenth of it
+    #[arg(long, default_value = "10min", value_name = "TIME", help_heading = DESTINATION)]
+    pub(crate) space_alarm: Span,
     /// When data are flushed to the disk, and count as safe
     #[arg(long, value_enum, default_value_t = SyncArg::Interval, help_heading = DESTINATION)]
     pub(crate) sync: SyncArg,
     /// How to write to disks
     #[arg(long, value_enum, default_value_t = DiskEngine::Auto, help_heading = DESTINATION)]
     pub(crate) disk_engine: DiskEngine,
-    /// Leave gaps as they are instead of filling them with frames marked invalid
+    /// Write nothing for lost frames, instead of frames marked invalid
     #[arg(long, help_heading = DESTINATION)]
     pub(crate) no_fill: bool,
     /// Inject faults into a disk: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`

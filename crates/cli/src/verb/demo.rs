@@ -175,7 +175,7 @@ impl Stage {
         eprintln!("reading everything back");
         let check = check(disks, &self.scan)?;
         let machine = Machine::this();
-        Ok(DemoReport {
+        let mut report = DemoReport {
             version: VERSION,
             command: command(std::env::args().skip(1)),
             machine: format!("{} ({} processors), {}", machine.cpu, machine.cores, machine.kernel),
@@ -187,7 +187,9 @@ impl Stage {
             second,
             check,
             disks_over_time,
-        })
+        };
+        report.proofs.push(page::prove_places(&report));
+        Ok(report)
     }
 }
 
@@ -196,7 +198,7 @@ fn sender(args: &DemoArgs, rate: u64, to: Endpoint) -> Result<Sender> {
         payload: PAYLOAD,
         threads: THREADS,
         frames_per_second: (rate / 8 / PACKET / u64::from(THREADS)).clamp(1, 1 << 24) as u32,
-        start: receiving::now(),
+        start: receiving::nearest_second(),
         station: "Sk".into(),
         pattern: true,
         sequence: Sequence { order: Some(Order::Little), first: FIRST },
@@ -273,7 +275,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     let shares: Vec<String> = disks.iter().map(|b| print::bytes(*b)).collect();
     let duplicates: u64 = report.streams.iter().filter_map(|s| s.rejects.get("duplicate")).sum();
     format!(
-        "{:5.1} s  {:>9} received  lost {}  duplicates {}  disks {}",
+        "{:5.1} s  {:>9} received  never received {}  duplicates {}  disks {}",
         clock.elapsed().as_secs_f64(),
         print::bytes(total),
         print::count(report.lost()),

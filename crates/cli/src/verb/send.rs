@@ -172,7 +172,7 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
         payload: args.payload,
         threads: args.threads,
         frames_per_second: args.frame_rate.or(of_rate).unwrap_or(FRAME_RATE),
-        start: receiving::now(),
+        start: receiving::nearest_second(),
         station,
         pattern: !args.noise,
         sequence: sequence(args, number),

@@ -3,10 +3,12 @@
 //! [`admission`](super::admission) decides which senders become streams; `engine/admit.rs` applies it.
 
 mod admit;
+mod edges;
 
 use super::Sink;
 use super::admission::{Places, share};
 use super::allow::Allow;
+use super::edges::Early;
 use super::gate::Gate;
 use super::placing::{Around, Placed};
 use super::route::{Route, Split};
@@ -21,7 +23,7 @@ use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -65,7 +67,11 @@ pub struct Engine<K> {
     senders: HashMap<SocketAddr, Route>,
     strangers: Strangers,
     places: Places,
+    /// Events of streams that the sink does not keep.
+    events: VecDeque<Event>,
     streams: Vec<Placed>,
+    /// Senders that were heard before the begin time.
+    early: Early,
     splits: Vec<Split>,
     /// Places in `streams` whose stream was replaced.
     free: Vec<usize>,
@@ -95,7 +101,9 @@ impl<K: Sink> Engine<K> {
             senders: HashMap::new(),
             strangers: Strangers::default(),
             places,
+            events: VecDeque::new(),
             streams: Vec::new(),
+            early: Early::default(),
             splits: Vec::new(),
             free: Vec::new(),
             past: Past::default(),
@@ -151,6 +159,7 @@ impl<K: Sink> Engine<K> {
             }
             Route::Split(split) => {
                 train.packets().for_each(|packet| self.one(route, packet, now));
+                self.separate_late(split, now);
                 copy::fence();
                 for n in 0..self.splits[split].streams.len() {
                     self.drain(self.splits[split].streams[n].1);
@@ -171,19 +180,24 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Place one packet.
-    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
-        let Self { options, pool, streams, splits, tap, .. } = self;
-        let at = match route {
-            Route::Keyed(_) => return,
-            Route::One(at) => at,
+    /// The stream of a packet.
+    fn place_of(&self, route: Route, packet: &[u8]) -> Option<usize> {
+        match route {
+            Route::Keyed(_) => None,
+            Route::One(at) => Some(at),
             Route::Split(split) => {
-                let split = &splits[split];
+                let split = &self.splits[split];
                 let thread = packet.get(split.network..).and_then(|frame| split.field.value(frame));
                 let known = split.streams.iter().find(|(id, _)| Some(u64::from(*id)) == thread);
-                known.or(split.streams.first()).map_or(0, |&(_, at)| at)
+                Some(known.or(split.streams.first()).map_or(0, |&(_, at)| at))
             }
-        };
+        }
+    }
+
+    /// Place one packet.
+    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
+        let Some(at) = self.place_of(route, packet) else { return };
+        let Self { options, pool, streams, tap, .. } = self;
         streams[at].packet(packet, &mut Around { now, pool, gate: &options.gate, tap });
     }
 
@@ -240,14 +254,16 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Count packets that arrived before the begin time.
-    pub fn handle_early(&mut self, train: &Train<'_>) {
+    pub fn handle_early(&mut self, train: &Train<'_>, now: Nanos) {
+        self.early.heard(*train.sender, now);
         self.refuse_many(Reject::BeforeStart, train.count() as u64);
     }
 
     #[inline]
     fn drain(&mut self, at: usize) {
-        while let Some(part) = self.streams[at].poll_part() {
-            self.sink.part(&self.streams[at].info, part);
+        while let Some((info, part)) = self.streams[at].poll_part() {
+            self.tell(at);
+            self.sink.part(&info, part);
         }
     }
 
@@ -298,12 +314,13 @@ impl<K: Sink> Engine<K> {
 
     /// The program did not run for `time`.
     pub fn paused(&mut self, time: std::time::Duration) {
+        self.streams.iter_mut().for_each(|stream| stream.paused());
         self.sink.paused(time);
     }
 
     /// The next event for the operator.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.places.poll_event()
+        self.places.poll_event().or_else(|| self.events.pop_front())
     }
 
     /// The end: retire everything as it is. Called again after a panic, it continues after the stream that caused it.

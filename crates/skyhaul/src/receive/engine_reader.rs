@@ -121,6 +121,12 @@ impl EngineReader {
         }
     }
 
+    fn tell_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            self.board.event(event);
+        }
+    }
+
     /// Put the counters on the board.
     fn publish(&mut self, source: &dyn Source, whole: bool) {
         let stats = source.stats();
@@ -149,7 +155,8 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn look(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
         if let Some(left) = self.early() {
-            return source.poll(left.min(wait), &mut |train| self.engine.handle_early(&train));
+            let (engine, clock) = (&mut self.engine, &self.clock);
+            return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
         }
         let (engine, clock) = (&mut self.engine, &mut self.clock);
         let (mut bytes, mut pause) = (0, None);
@@ -187,9 +194,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     fn handle_tick(&mut self, source: &Box<dyn Source>) {
         let now = Instant::now();
         self.engine.handle_timeout(self.clock.now());
-        while let Some(event) = self.engine.poll_event() {
-            self.board.event(event);
-        }
+        self.tell_events();
         if self.turns.publish_at.is_none_or(|then| then <= now) {
             self.publish(source, false);
             // With very many streams the account itself takes time.
@@ -207,6 +212,14 @@ impl Consumer<Box<dyn Source>> for EngineReader {
             || self.stop_bytes.is_some_and(|most| self.engine.placed_bytes() >= most)
     }
 
+    fn close(&mut self) {
+        self.engine.close();
+    }
+
+    fn is_waiting(&self, source: &Box<dyn Source>) -> bool {
+        !source.is_finished() && self.engine.has_holes()
+    }
+
     fn note(&mut self, text: String) {
         self.board.told().notes.push(text);
     }
@@ -217,6 +230,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn finish(&mut self, _: &mut Box<dyn Source>) {
         self.engine.finish(self.clock.now());
+        self.tell_events();
     }
 
     fn account(&mut self, source: &Box<dyn Source>) {

@@ -8,17 +8,20 @@
 //!
 //! A stream's concrete layout is chosen once, when it begins ([`Visit`]); nothing after that depends on the format.
 
+use super::edges;
 use super::gate::Gate;
-use super::info::Part;
+use super::info::{Part, StreamInfo};
 use super::stream::Stream;
 use crate::mirror::Tap;
-use skyhaul_core::assembly::{Slot, Window};
+use skyhaul_core::assembly::{Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
 use skyhaul_core::wire::{StreamFormat, Visit};
 use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::source::Train;
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// State shared by all streams of an engine while packets are placed.
 #[derive(Debug)]
@@ -37,6 +40,12 @@ pub(super) trait Placing: Debug + Send {
     fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
     /// The next finished part.
     fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
+    /// A finished object as a part.
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part>;
+    /// The place of a packet.
+    fn place(&self, packet: &[u8]) -> Result<Placement, Reject>;
+    /// The number of a packet's frame in its stream.
+    fn number(&self, stream: &Stream, packet: &[u8]) -> Option<u64>;
 }
 
 #[derive(Debug)]
@@ -53,6 +62,18 @@ impl<L: Layout + Debug + Send> Placing for By<L> {
 
     fn poll_part(&self, stream: &mut Stream) -> Option<Part> {
         stream.poll_part(&self.0)
+    }
+
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part> {
+        stream.finished(&self.0, retired)
+    }
+
+    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
+        self.0.place(packet)
+    }
+
+    fn number(&self, stream: &Stream, packet: &[u8]) -> Option<u64> {
+        Some(stream.number(&self.0.place(packet).ok()?))
     }
 }
 
@@ -73,32 +94,59 @@ pub(super) fn of(format: &StreamFormat) -> Result<Box<dyn Placing>, Reject> {
 pub(super) struct Placed {
     stream: Stream,
     placing: Box<dyn Placing>,
+    /// Parts with the places that the stream had before a thread joined.
+    pub(super) before: VecDeque<(Arc<StreamInfo>, Part)>,
 }
 
 impl Placed {
     pub(super) fn new(stream: Stream, placing: Box<dyn Placing>) -> Self {
-        Self { stream, placing }
+        Self { stream, placing, before: VecDeque::new() }
+    }
+
+    /// Place packets by another layout from here on.
+    pub(super) fn replace(&mut self, placing: Box<dyn Placing>) {
+        self.placing = placing;
+    }
+
+    /// A finished object as a part.
+    pub(super) fn finished(&mut self, retired: Retired<Block>) -> Option<Part> {
+        self.placing.finished(&mut self.stream, retired)
     }
 
     /// Put the packets of a train where they belong.
     #[inline]
     pub(super) fn train(&mut self, train: &Train<'_>, around: &mut Around<'_>) {
         self.placing.train(&mut self.stream, train, around);
+        if self.stream.newcomers.is_ready() {
+            self.join(around);
+        }
     }
 
     /// Put one packet where it belongs.
     #[inline]
     pub(super) fn packet(&mut self, packet: &[u8], around: &mut Around<'_>) {
         self.placing.packet(&mut self.stream, packet, around);
+        if self.stream.newcomers.is_ready() {
+            self.join(around);
+        }
     }
 
-    /// The next finished part.
+    /// The number of a packet's frame in the stream.
+    pub(super) fn number(&self, packet: &[u8]) -> Option<u64> {
+        self.placing.number(&self.stream, packet)
+    }
+
+    /// The next finished part, and the stream as it was then.
     #[inline]
-    pub(super) fn poll_part(&mut self) -> Option<Part> {
+    pub(super) fn poll_part(&mut self) -> Option<(Arc<StreamInfo>, Part)> {
+        if let Some(part) = self.before.pop_front() {
+            return Some(part);
+        }
         if !self.stream.has_part() {
             return None;
         }
-        self.placing.poll_part(&mut self.stream)
+        let part = self.placing.poll_part(&mut self.stream)?;
+        Some((self.stream.info.clone(), part))
     }
 }
 
@@ -142,7 +190,7 @@ impl Stream {
     #[inline]
     pub(super) fn train(&mut self, layout: &impl Layout, train: &Train<'_>, around: &mut Around<'_>) {
         let stride = train.stride.min(train.bytes.len());
-        if !around.gate.is_open() || stride == 0 {
+        if !around.gate.is_open() || stride == 0 || self.only.is_some() {
             return train.packets().for_each(|packet| self.packet(layout, packet, around));
         }
         self.report.packets += train.count() as u64;
@@ -171,6 +219,7 @@ impl Stream {
                     let stride = stride.min(taken);
                     self.run(first, Packets { bytes: run, stride, count }, around);
                 }
+                Err(Reject::UnknownThread) => self.unknown_thread(run, around.now),
                 Err(why) => self.report.rejects.add(why),
             }
             if left.is_empty() {
@@ -204,8 +253,10 @@ impl Stream {
     pub(super) fn packet(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) {
         self.report.packets += 1;
         self.report.bytes += packet.len() as u64;
-        if let Err(why) = self.place(layout, packet, around) {
-            self.report.rejects.add(why);
+        match self.place(layout, packet, around) {
+            Ok(()) => {}
+            Err(Reject::UnknownThread) => self.unknown_thread(packet, around.now),
+            Err(why) => self.report.rejects.add(why),
         }
     }
 
@@ -220,7 +271,17 @@ impl Stream {
         {
             gate.admit(time.unix_seconds)?;
         }
+        if let Some(only) = &self.only {
+            edges::admit(only, self.number(&placement))?;
+        }
         self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
+    }
+
+    /// The number of a frame in the stream.
+    #[inline]
+    fn number(&self, placement: &Placement) -> u64 {
+        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
+        placement.key.number.saturating_mul(self.per_object).saturating_add(within)
     }
 
     /// Copy the payloads of packets to their common place.
@@ -263,8 +324,7 @@ impl Stream {
         }
         slot.commit(now);
         self.report.placed += count as u64;
-        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
-        let number = placement.key.number.saturating_mul(self.per_object).saturating_add(within);
+        let number = self.number(&placement);
         self.report.sequence.arrived_run(number, count as u64);
         self.report.last_arrival = now;
         Ok(())

@@ -30,15 +30,17 @@ pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
 
 /// The thread.
 pub(super) struct Feed {
-    feeder: Feeder,
-    recording: Recording,
+    pub(super) feeder: Feeder,
+    pub(super) recording: Recording,
     name: String,
-    about: Option<Datastream>,
+    pub(super) about: Option<Datastream>,
     steps: Vec<Step>,
     search: Option<Search>,
-    filling: Option<Filling>,
+    pub(super) filling: Option<Filling>,
     /// Where the last chunk ended.
-    last_time: Option<Time>,
+    pub(super) last_time: Option<Time>,
+    /// Frames made since then, if something is missing behind it.
+    pub(super) made: Option<u64>,
 }
 
 impl Feeder {
@@ -49,7 +51,17 @@ impl Feeder {
         about: Option<Datastream>,
         steps: Vec<Step>,
     ) -> Feed {
-        Feed { feeder: self, recording, name, about, steps, search: None, filling: None, last_time: None }
+        Feed {
+            feeder: self,
+            recording,
+            name,
+            about,
+            steps,
+            search: None,
+            filling: None,
+            last_time: None,
+            made: None,
+        }
     }
 }
 
@@ -95,10 +107,15 @@ impl Feed {
                         self.recorded(&entry, &[])?;
                         continue;
                     };
+                    self.lost_before(&entry)?;
                     self.feeder.from_memory.fetch_add(1, Ordering::Relaxed);
                     let meta = entry.record.map(|record| record.meta).unwrap_or_default();
                     self.last_time = meta.last_time;
                     let times = (meta.first_time, meta.last_time);
+                    if self.unpacks(&meta) {
+                        self.unpack(entry.number, &meta, std::iter::once(&bytes[..]))?;
+                        continue;
+                    }
                     self.give(self.feeder.in_memory(entry.number, false, times, bytes))?;
                 }
             }
@@ -122,7 +139,7 @@ impl Feed {
         self.walk()
     }
 
-    fn give(&mut self, piece: Piece) -> Given {
+    pub(super) fn give(&mut self, piece: Piece) -> Given {
         if self.feeder.options.missing == Missing::Fill && !piece.filled {
             let about = self.about.as_ref();
             self.filling.get_or_insert_with(|| Filling::new(about)).keep(piece.bytes());
@@ -133,6 +150,7 @@ impl Feed {
     /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
     fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Given {
         let Some(record) = &entry.record else { return Ok(()) };
+        self.lost_before(entry)?;
         let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
         if let Some(path) = &own {
@@ -182,6 +200,10 @@ impl Feed {
         let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
+        let meta = entry.record.as_ref().map(|record| &record.meta);
+        if let Some(meta) = meta.filter(|meta| loaded.held && self.unpacks(meta)) {
+            return self.unpack(number, meta, loaded.blocks.iter().map(|(block, length)| &block[..*length]));
+        }
         if loaded.held {
             let pieces = loaded.blocks.len();
             for (at, (block, length)) in loaded.blocks.into_iter().enumerate() {
@@ -247,6 +269,7 @@ impl Feed {
         };
         match proof {
             Ok(loaded) => {
+                self.learn_rate(&loaded.seen.trace);
                 let why = "no index record: its frame headers verify its place, nothing verifies its samples";
                 let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
                 let gap = Gap {
@@ -280,6 +303,7 @@ impl Feed {
 
     /// Report a gap, and fill it if requested.
     fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
+        self.time_of_hole(&mut gap, first_bytes(behind, self.unit()));
         let missing = self.feeder.options.missing;
         // Packets of heaps have no invalid ones that could stand there.
         let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
@@ -295,13 +319,23 @@ impl Feed {
             let _ = self.feeder.sender.send(Err(error));
             return Err(Gone);
         }
+        if bytes.is_none() && gap.has_chunks() && gap.instead == Instead::LeftOut {
+            let frames = gap.bytes.unwrap_or_default().checked_div(self.unit() as u64).unwrap_or_default();
+            self.feeder.account.add_frames(0, frames);
+        }
+        if gap.has_chunks() && gap.instead != Instead::AsItIs {
+            self.made.get_or_insert(0);
+        }
         self.fill(gap.chunks.0, bytes.unwrap_or_default(), behind)
     }
 
-    fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
+    pub(super) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
         if bytes == 0 {
             return Ok(());
         }
+        let frames = bytes.checked_div(self.unit() as u64).unwrap_or_default();
+        self.made = self.made.map(|made| made.saturating_add(frames));
+        self.feeder.account.add_frames(frames, 0);
         let about = self.about.as_ref();
         let mut filling = self.filling.take().unwrap_or_else(|| Filling::new(about));
         let after = first_bytes(behind, filling.needed());

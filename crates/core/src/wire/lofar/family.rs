@@ -1,6 +1,6 @@
 //! LOFAR as a member of the registry: how its packets are recognised, described, predicted and framed.
 
-use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
+use super::{CYCLES, LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
 use crate::{
     pattern,
     placement::Reject,
@@ -160,11 +160,25 @@ impl Frames for LofarFamily {
         let filled = header.payload_error == 1;
         let time = time(&header, 0);
         let object = pattern::frame_object(time.unix_seconds, time.frame, time.thread);
-        let seen = FrameSeen { illegal: None, filled, time: Some((time.unix_seconds, time.frame)) };
+        let seen = FrameSeen {
+            illegal: None,
+            filled,
+            time: Some((time.unix_seconds, time.frame)),
+            thread: time.thread,
+            station: Some(header.station.into()),
+        };
         if expected.pattern && !filled && pattern::first_error(object, 0, &frame[Rsp::LEN..]).is_some() {
             return FrameSeen { illegal: Some("the payload is not the pattern"), ..seen };
         }
         seen
+    }
+
+    fn station(&self, frame: &[u8]) -> Option<u32> {
+        Some(Rsp::read(frame)?.0.station.into())
+    }
+
+    fn rate(&self, frame: &[u8]) -> Option<(u64, u64)> {
+        Some((Rsp::read(frame)?.0.clock_hz(), CYCLES * u64::from(SLICES)))
     }
 }
 
@@ -253,7 +267,8 @@ impl Particulars for LofarStream {
         let (clock, _) = Rsp::read(ahead.clock)?;
         let slices = clock.time().ok()?.checked_add_signed(ahead.frames.checked_mul(i64::from(SLICES))?)?;
         let mut out = [0; 32];
-        out[..Rsp::LEN].copy_from_slice(&Rsp { payload_error: 1, ..like }.at(slices)?.write());
+        let lane = ahead.thread.unwrap_or(like.lane);
+        out[..Rsp::LEN].copy_from_slice(&Rsp { payload_error: 1, lane, ..like }.at(slices)?.write());
         Some((out, Rsp::LEN))
     }
 }

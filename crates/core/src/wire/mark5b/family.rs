@@ -105,7 +105,7 @@ impl Frames for Mark5bFamily {
         };
         if header.sync != SYNC {
             return if frame.starts_with(&FILL) {
-                FrameSeen { illegal: None, filled: true, time: None }
+                FrameSeen { filled: true, ..FrameSeen::default() }
             } else {
                 FrameSeen::illegal("no sync word")
             };
@@ -113,7 +113,7 @@ impl Frames for Mark5bFamily {
         let Ok(time) = header.time() else { return FrameSeen::illegal("no valid time") };
         let seconds = unix_seconds(time.day, time.second, expected.near);
         let filled = payload.starts_with(&FILL) && payload.ends_with(&FILL);
-        FrameSeen { illegal: None, filled, time: Some((seconds, time.frame)) }
+        FrameSeen { filled, time: Some((seconds, time.frame)), ..FrameSeen::default() }
     }
 
     fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {

@@ -109,13 +109,23 @@ impl Frames for VdifFamily {
         }
         let filled = vdif.invalid == 1;
         let time = Some((vdif.unix_seconds(), vdif.frame));
+        let (thread, station) = (vdif.thread as u16, Some(vdif.station));
+        let seen = FrameSeen { illegal: None, filled, time, thread, station };
         if expected.pattern && !filled {
             let object = pattern::frame_object(vdif.unix_seconds(), vdif.frame, vdif.thread as u16);
             if pattern::first_error(object, 0, &frame[vdif.header_bytes()..]).is_some() {
-                return FrameSeen { illegal: Some("the payload is not the pattern"), filled, time };
+                return FrameSeen { illegal: Some("the payload is not the pattern"), ..seen };
             }
         }
-        FrameSeen { illegal: None, filled, time }
+        seen
+    }
+
+    fn station(&self, frame: &[u8]) -> Option<u32> {
+        Some(Vdif::read(frame)?.0.station)
+    }
+
+    fn station_text(&self, station: u32) -> String {
+        Vdif { station, ..Vdif::default() }.station_text()
     }
 
     fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {

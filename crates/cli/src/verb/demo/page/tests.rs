@@ -10,10 +10,13 @@ fn empty() -> DemoReport {
         state: State::Ended,
         verdict: Verdict::Whole,
         datastreams: Vec::new(),
+        ledger: Default::default(),
+        unbalanced: Vec::new(),
         findings: Vec::new(),
         findings_total: 0,
         indexes: Vec::new(),
         missing_disks: Vec::new(),
+        events: Vec::new(),
         bytes: 0,
         seconds: 0.0,
     };
