@@ -40,8 +40,9 @@ mod joined;
 mod learn;
 mod numbering;
 mod rate;
-mod restamp;
 mod same;
+mod stamps;
+mod timeline;
 mod written;
 
 pub use ejfat::{
@@ -64,6 +65,7 @@ pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
-pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
 pub use same::Same;
+pub use stamps::{Counted, Move, Numbered, Stamps};
+pub use timeline::{Clock, FramePlace, Placer, Survey, Timeline, TimelineError};
 pub use written::{Headers, Written};

@@ -38,6 +38,7 @@ mod recorded;
 mod recorded_events;
 mod restart;
 mod sent_events;
+mod sent_files;
 mod spead;
 mod talk;
 mod transports;
