@@ -30,6 +30,7 @@ mod lab;
 mod limited;
 mod lofar;
 mod many;
+mod mark6;
 mod monitor;
 mod paused;
 mod probe;

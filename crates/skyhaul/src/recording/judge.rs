@@ -97,7 +97,7 @@ pub(super) struct StreamCheck<'a> {
     pub(super) recording: &'a Recording,
     pub(super) stream: &'a DatastreamEntry,
     pub(super) about: Option<&'a Datastream>,
-    pub(super) seen: &'a HashMap<PathBuf, Seen>,
+    pub(super) seen: &'a HashMap<(PathBuf, u64), Seen>,
     pub(super) search: &'a mut Search,
     pub(super) findings: &'a mut Findings,
     pub(super) sum: DatastreamCheck,
@@ -152,7 +152,7 @@ impl StreamCheck<'_> {
 
     fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
         let nothing = Seen::default();
-        let seen = self.seen.get(&chunk.path).unwrap_or(&nothing);
+        let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
         let path = Some(&chunk.path);
         self.sum.chunks += u64::from(chunk.bytes.is_some());
         self.sum.frames_seen += seen.frames;
@@ -286,8 +286,8 @@ impl StreamCheck<'_> {
             .as_ref()
             .zip(promised)
             .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
-        let seen = self.seen.get(&copy.path);
-        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.path))) {
+        let seen = self.seen.get(&copy.place());
+        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
             (Some(record), _) => {
                 seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
             }
@@ -296,7 +296,7 @@ impl StreamCheck<'_> {
         };
         // What the recorder could not finish on a disk it wrote again, whole, on another.
         let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
-        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.path)));
+        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
         let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
         let (verdict, text) = match (copy.bytes, same) {
             _ if differs => (
