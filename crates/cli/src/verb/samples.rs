@@ -1,6 +1,7 @@
 //! What `plot` and `export` share: opening samples, and saying what is missing.
 
 use crate::args::SamplesArgs;
+use crate::print;
 use crate::verb::send;
 use anyhow::{Result, bail};
 use skyhaul::recording::{Gap, mark6};
@@ -46,4 +47,12 @@ pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
         eprintln!("and {} more gaps", gaps.len() - MOST_GAPS);
     }
     gaps.is_empty()
+}
+
+/// Say what a user of the samples has to know, and how many frames were repaired.
+pub(super) fn tell_notes(notes: &[String], repaired: u64) {
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    if repaired > 0 {
+        eprintln!("note: {} frames were used with a repaired time", print::count(repaired));
+    }
 }

@@ -37,6 +37,7 @@ mod probe;
 mod readers;
 mod recorded;
 mod recorded_events;
+mod repaired;
 mod restart;
 mod sent_events;
 mod sent_files;

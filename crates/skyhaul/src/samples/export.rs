@@ -105,6 +105,10 @@ pub struct Exported {
     pub frames: u64,
     /// How many of these are missing.
     pub missing: u64,
+    /// Frames that were used with a repaired time, because the clock of their thread is wrong.
+    pub repaired: u64,
+    /// What a user of the samples has to know.
+    pub notes: Vec<String>,
 }
 
 /// Why samples were not exported.
@@ -185,6 +189,7 @@ impl Samples {
             }
         }
         let layout = Layout::new(self, rows, options.integers);
+        let repaired = self.repaired();
         let part = Part(beside(path, ".part"));
         part.remove();
         let failed = |error| ExportError::Write { path: path.to_owned(), error };
@@ -210,6 +215,8 @@ impl Samples {
             bytes: layout.sample_bytes(),
             frames: layout.frames * self.threads.len() as u64,
             missing,
+            repaired: self.repaired() - repaired,
+            notes: self.notes.clone(),
         })
     }
 

@@ -6,7 +6,7 @@ use super::timing::{last_number, measured_rate};
 use super::{First, Options, Samples, SamplesError};
 use crate::recording::{FilePiece, Pieces, Recording, mark6};
 use skyhaul_core::samples::{Coded, Coding};
-use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
+use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat, Survey};
 use skyhaul_io::disk::open_regular;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ impl Samples {
         options: &Options,
     ) -> Result<Self, SamplesError> {
         check_threads(options)?;
-        let Learned { mut format, coded } = learned(&pieces, unit, options)?;
+        let Learned { mut format, coded, highest } = learned(&pieces, unit, options)?;
         let found = || format.threads.iter().map(|thread| thread.id).collect();
         let threads: Vec<u16> = options.threads.clone().unwrap_or_else(found);
         let (coding, channels) = coding(&format, coded, options)?;
@@ -83,11 +83,28 @@ impl Samples {
             let text = format!("{payload} bits in a frame are no whole number of samples of {row_bits} bits");
             return Err(SamplesError::Options(text));
         }
-        let asked = match options.sample_rate {
-            Some(rate) => Some(frames_of(rate, frame_rows)?),
-            None => fps.or(format.frames_per_second).or_else(|| measured_rate(&pieces, &format)),
-        };
+        let mut notes: Vec<String> = format.quirks.iter().map(ToString::to_string).collect();
+        let given = options.sample_rate.map(|rate| frames_of(rate, frame_rows)).transpose()?;
+        let asked = given.or(fps).or(format.frames_per_second);
+        let asked = asked.or_else(|| measured_rate(&pieces, &format));
         let frames_per_second = asked.filter(|&fps| fps > 0).ok_or(SamplesError::Rate)?;
+        let disproof = highest.filter(|&frame| frame >= frames_per_second);
+        let frames_per_second = match disproof {
+            None => frames_per_second,
+            Some(frame) => {
+                let proven = if given.is_some() { None } else { measured_rate(&pieces, &format) };
+                let proven = proven.filter(|&fps| fps > frame).ok_or(SamplesError::Disproved {
+                    fps: frames_per_second,
+                    frame,
+                    given: given.is_some(),
+                })?;
+                notes.push(format!(
+                    "{frames_per_second} frames/s are stated, but there is frame number {frame} in a second: {proven} \
+                     frames/s are used, as the ends of seconds show"
+                ));
+                proven
+            }
+        };
         format.frames_per_second = Some(frames_per_second);
         let frames = FrameReader::new(&format, coded, frames_per_second, &threads)
             .ok_or_else(|| SamplesError::NotDecoded(format.family.to_string()))?;
@@ -100,6 +117,8 @@ impl Samples {
             complex: coded.complex,
             tracks: options.tracks.clone(),
             frames_per_second,
+            given_rate: given.is_some(),
+            notes,
             frame_rows,
             extent: (0, 0),
             verify: options.verify,
@@ -140,6 +159,8 @@ fn scattered(paths: &[PathBuf]) -> Result<Pieces<First>, SamplesError> {
 struct Learned {
     format: StreamFormat,
     coded: Coded,
+    /// The highest frame number of neighbours.
+    highest: Option<u32>,
 }
 
 /// Learn the format from the first pieces that have one.
@@ -191,7 +212,12 @@ fn learn(head: &[u8], unit: usize, options: &Options) -> Option<Learned> {
     let coded: Vec<Coded> =
         head.chunks_exact(unit).take(64).filter_map(|unit| frames.coded(unit.get(at..)?)).collect();
     let best = coded.iter().max_by_key(|one| coded.iter().filter(|other| other == one).count())?;
-    Some(Learned { format, coded: *best })
+    let highest = format.family.stamps().and_then(|stamps| {
+        let mut seen = Survey::new(stamps, format.near);
+        head.chunks_exact(unit).filter_map(|unit| unit.get(at..)).for_each(|frame| seen.frame(frame));
+        seen.highest()
+    });
+    Some(Learned { format, coded: *best, highest })
 }
 
 /// Threads to decode with. (The system is asked once: it reads files for the answer.)

@@ -79,6 +79,10 @@ pub struct Survey {
     pub frames: u64,
     /// How many of them are missing.
     pub missing: u64,
+    /// Frames that were used with a repaired time, because the clock of their thread is wrong.
+    pub repaired: u64,
+    /// What a user of the samples has to know.
+    pub notes: Vec<String>,
     /// Ended before everything was looked at.
     pub interrupted: bool,
 }
@@ -110,6 +114,7 @@ impl Samples {
         let mut frames = vec![vec![(0u64, 0u64); parts as usize]; self.threads.len()];
         let total: u64 = looks.iter().map(|look| look.end - look.start).sum();
         let (mut looked, mut interrupted) = (0, false);
+        let repaired = self.repaired();
         let mut samples = Vec::new();
         for look in looks {
             if !go_on(looked, total) {
@@ -143,6 +148,8 @@ impl Samples {
             loss: frames.iter().map(|times| times.iter().map(part).collect()).collect(),
             frames: frames.iter().flatten().map(|part| part.1).sum(),
             missing: frames.iter().flatten().map(|part| part.0).sum(),
+            repaired: self.repaired() - repaired,
+            notes: self.notes.clone(),
             interrupted,
         })
     }
