@@ -277,7 +277,8 @@ fn recorded_halves_of_a_fila10g_have_their_counter_again() {
     recorder.stop().expect(0);
     assert!(site.cat() == frames.concat());
     let (address, all) = listen();
-    let done = site.run(&format!("send --json --scan trial --rate max --sequence little --first 6 --to {address}"));
+    let done =
+        site.run(&format!("send --json --scan trial --rate max --sequence little --first 6 --to {address}"));
     let (done, came) = (done.expect(0).json(), all.join().unwrap());
     let expected: Vec<u8> =
         (0..800u32).zip(&frames).flat_map(|(n, frame)| halves(6 + 2 * n, frame).concat()).collect();

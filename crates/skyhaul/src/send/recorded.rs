@@ -112,6 +112,9 @@ impl Restamp {
     }
 }
 
+/// Frames, and the runs that they form: the first packet of each, and its position.
+pub(super) type Placed = (Vec<u8>, Vec<(usize, u64)>);
+
 /// Reads whole frames and places them.
 pub(super) struct RecordedFrames {
     options: RecordedOptions,
@@ -286,7 +289,7 @@ impl RecordedFrames {
     }
 
     /// The next frames, and the runs that they form; nothing at the end.
-    pub(super) fn next(&mut self, reader: &mut Reader) -> io::Result<(Vec<u8>, Vec<(usize, u64)>)> {
+    pub(super) fn next(&mut self, reader: &mut Reader) -> io::Result<Placed> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
