@@ -24,7 +24,8 @@ pub fn described(format: &StreamFormat) -> serde_json::Value {
 }
 
 /// The family of a datastream, from its index.
-fn family(datastream: &Datastream) -> Option<FamilyRef> {
+#[must_use]
+pub fn family(datastream: &Datastream) -> Option<FamilyRef> {
     datastream.info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()
 }
 

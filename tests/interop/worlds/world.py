@@ -143,6 +143,7 @@ def _schedule(chance, world, first_payload=0):
     first = chance.randrange(1, int(fps)) if world.form != "lofar" else None
     if world.form == "lofar":
         packet0 = world.format.begins(BASE + 1) // wire.SLICES - chance.randrange(10, slots - 10)
+        begin = packet0 * wire.SLICES * 1024 / world.format.hertz - BASE
     at = chance.randrange(slots // 4, slots // 2)
     until = chance.randrange(at + 3, slots - 3)
     thread = chance.choice(world.threads)
@@ -199,13 +200,18 @@ def _schedule(chance, world, first_payload=0):
                 count = first_payload + len(sent)
                 frame = world.format.write(stamp, payload(count, world.format.payload), station=station)
                 pause = seconds * SECOND if fault == "pause" and slot >= at else 0
-                host = host0 + int(slot / true_fps * SECOND) + pause + 5_000_000 + t * 1000 + play * (slots / true_fps + 5) * SECOND
+                taken = (first + slot) / true_fps if first is not None else begin + slot / true_fps
+                host = host0 + int(taken * SECOND) + pause + 5_000_000 + t * 1000 + play * int((slots / true_fps + 5) * SECOND)
                 one = Sent(slot, stamp, frame, number, int(host))
                 number += 2 if world.form == "fila10g" else 1
                 if not gone:
                     sent.append(one)
     world.sent = sent
     world.details["slots"] = slots
+    if fault in ("frozen", "stuck"):
+        right = [_stamp(world, "none", one.slot, one.stamp.thread, first, true_fps, 0, at, until,
+                        packet0 if world.form == "lofar" else 0) for one in sent]
+        details["wrong times"] = sum(one.stamp != stamp for one, stamp in zip(sent, right))
 
 
 def _stamp(world, fault, slot, thread, first, fps, moved, at, until, packet0):

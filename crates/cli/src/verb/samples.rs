@@ -59,3 +59,11 @@ pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
     }
     gaps.is_empty()
 }
+
+/// Say what a user of the samples has to know, and how many frames were repaired.
+pub(super) fn tell_notes(notes: &[String], repaired: u64) {
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    if repaired > 0 {
+        eprintln!("note: {} frames were used with a repaired time", print::count(repaired));
+    }
+}

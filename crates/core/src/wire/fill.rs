@@ -359,7 +359,16 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
             both && self.time(index - 1).zip(self.time(*index)).is_some_and(|(before, now)| before != now)
         };
         let found = (1..self.units).find(changes);
-        self.set = found.map_or(0, |index| index % self.group);
+        self.set = found.or_else(|| self.usual_set()).map_or(0, |index| index % self.group);
+    }
+
+    /// The same where frames of one thread alone arrived: as far before one of them as its thread is from the first.
+    fn usual_set(&self) -> Option<usize> {
+        let threads = &self.format.threads;
+        let index = (0..self.units).find(|&index| !self.is_missing(index) && self.has_header(index))?;
+        let thread = self.format.frame_time(self.unit(index))?.thread;
+        let at = threads.iter().position(|other| other.id == thread)?;
+        (threads.len() == self.group).then_some(index + self.group - at)
     }
 
     /// Frames in a second, from the first and last frame of a rank with a new second between them.

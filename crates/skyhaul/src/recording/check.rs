@@ -115,7 +115,7 @@ impl Recording {
         let seen = self.read_all(options, &abouts)?;
         let mut findings = Findings::from(&self.findings[..]);
         let mut search = Search::new(self);
-        for (path, seen) in &seen {
+        for ((path, _), seen) in seen.iter().filter(|((_, offset), _)| *offset == 0) {
             if seen.error.is_none() && seen.read == seen.bytes {
                 search.learn(path, seen.crc32c);
             }
@@ -172,7 +172,7 @@ impl Recording {
         &self,
         options: &CheckOptions<'_>,
         abouts: &[Option<Datastream>],
-    ) -> io::Result<HashMap<PathBuf, Seen>> {
+    ) -> io::Result<HashMap<(PathBuf, u64), Seen>> {
         let jobs: Vec<Job<'_>> = self
             .datastreams
             .iter()
@@ -200,9 +200,10 @@ impl Recording {
                             }
                         };
                         let cutter = job.cutter(options);
-                        let seen = read_file(&job.entry.path, job.most, cutter, || buffers.take(), progress);
+                        let place = (&*job.entry.path, job.entry.offset);
+                        let seen = read_file(place, job.most, cutter, || buffers.take(), progress);
                         let mut all = seen_by_all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                        all.insert(job.entry.path.clone(), seen);
+                        all.insert(job.entry.place(), seen);
                     }
                 })?;
             }

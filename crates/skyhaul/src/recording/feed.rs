@@ -154,9 +154,9 @@ impl Feed {
         let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
         if let Some(path) = &own {
-            let loaded = self.feeder.load(path, record.bytes, None);
+            let loaded = self.feeder.load((path, 0), record.bytes, None);
             match loaded.seen.proves(record) {
-                Ok(()) => return self.proven(entry, path, loaded, behind),
+                Ok(()) => return self.proven(entry, (path, 0), loaded, behind),
                 Err(text) => why = text,
             }
             if !self.feeder.is_wanted() {
@@ -165,11 +165,11 @@ impl Feed {
         }
         let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
         while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
-            let loaded = self.feeder.load(&path, record.bytes, None);
+            let loaded = self.feeder.load((&path, 0), record.bytes, None);
             if loaded.seen.proves(record).is_ok() {
                 let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
                 self.note(&path, text);
-                return self.proven(entry, &path, loaded, behind);
+                return self.proven(entry, (&path, 0), loaded, behind);
             }
             search.learn(&path, loaded.seen.crc32c);
         }
@@ -181,7 +181,7 @@ impl Feed {
         };
         self.last_time = record.meta.last_time.or(self.last_time);
         match own.filter(|_| !self.feeder.options.verify) {
-            Some(path) => self.as_it_lies(gap, &path),
+            Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED),
             None => self.gap(gap, behind),
         }
     }
@@ -192,10 +192,10 @@ impl Feed {
     }
 
     /// Deliver a verified chunk.
-    fn proven(&mut self, entry: &ChunkEntry, path: &Path, loaded: Loaded, behind: &[Step]) -> Given {
+    fn proven(&mut self, entry: &ChunkEntry, place: (&Path, u64), loaded: Loaded, behind: &[Step]) -> Given {
         let (number, bytes) = (entry.number, loaded.seen.read);
         if loaded.seen.bytes > bytes {
-            self.note(path, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
+            self.note(place.0, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
         }
         let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
@@ -213,7 +213,7 @@ impl Feed {
             }
             return Ok(());
         }
-        let again = self.stream(number, path, bytes, (from, to))?;
+        let again = self.stream(number, place, bytes, (from, to))?;
         if again.crc32c == loaded.seen.crc32c && again.read == bytes {
             return Ok(());
         }
@@ -223,12 +223,12 @@ impl Feed {
     }
 
     /// Deliver a file as it is read.
-    fn stream(&mut self, number: u32, path: &Path, most: u64, times: Times) -> Result<Seen, Gone> {
+    fn stream(&mut self, number: u32, place: (&Path, u64), most: u64, times: Times) -> Result<Seen, Gone> {
         let (mut gone, mut given) = (false, 0);
         // The closures share what they need of `self`.
         let this = std::cell::RefCell::new(&mut *self);
         let seen = read_file(
-            path,
+            place,
             most,
             None,
             || this.borrow().feeder.buffer(),
@@ -255,7 +255,7 @@ impl Feed {
         let proof = if bytes > MOST_UNRECORDED {
             Err("it is longer than any chunk".to_owned())
         } else {
-            let loaded = self.feeder.load(&entry.path, bytes, self.about.as_ref());
+            let loaded = self.feeder.load((&entry.path, entry.offset), bytes, self.about.as_ref());
             if !self.feeder.is_wanted() {
                 return Err(Gone);
             }
@@ -281,24 +281,25 @@ impl Feed {
                     ..gap
                 };
                 self.gap(gap, behind)?;
-                self.proven(entry, &entry.path, loaded, behind)
+                self.proven(entry, (&entry.path, entry.offset), loaded, behind)
             }
             Err(why) => {
                 let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
                 if self.feeder.options.verify {
                     self.gap(gap, behind)
                 } else {
-                    self.as_it_lies(gap, &entry.path)
+                    let most = if entry.offset > 0 { bytes } else { MOST_UNRECORDED };
+                    self.as_it_lies(gap, (&entry.path, entry.offset), most)
                 }
             }
         }
     }
 
     /// Report a problem of a file, and deliver it.
-    fn as_it_lies(&mut self, gap: Gap, path: &Path) -> Given {
+    fn as_it_lies(&mut self, gap: Gap, place: (&Path, u64), most: u64) -> Given {
         let number = gap.chunks.0;
         self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
-        self.stream(number, path, MOST_UNRECORDED, (None, None)).map(|_| ())
+        self.stream(number, place, most, (None, None)).map(|_| ())
     }
 
     /// Report a gap, and fill it if requested.
@@ -357,13 +358,13 @@ impl Feed {
 /// The first bytes of the next chunk that has a file.
 fn first_bytes(steps: &[Step], needed: usize) -> Vec<u8> {
     let files = steps.iter().filter_map(|step| match step {
-        Step::Chunk { entry, .. } if entry.bytes.is_some() => Some(&entry.path),
+        Step::Chunk { entry, .. } if entry.bytes.is_some() => Some((&entry.path, entry.offset)),
         _ => None,
     });
     let mut bytes = vec![0; needed];
-    for path in files.take(1) {
+    for (path, offset) in files.take(1) {
         let read = skyhaul_io::disk::open_regular(path)
-            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0));
+            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, offset));
         if read.is_ok() {
             return bytes;
         }

@@ -115,7 +115,7 @@ pub(super) struct StreamCheck<'a> {
     pub(super) recording: &'a Recording,
     pub(super) stream: &'a DatastreamEntry,
     pub(super) about: Option<&'a Datastream>,
-    pub(super) seen: &'a HashMap<PathBuf, Seen>,
+    pub(super) seen: &'a HashMap<(PathBuf, u64), Seen>,
     pub(super) search: &'a mut Search,
     pub(super) findings: &'a mut Findings,
     pub(super) sum: DatastreamCheck,
@@ -185,7 +185,7 @@ impl StreamCheck<'_> {
 
     fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
         let nothing = Seen::default();
-        let seen = self.seen.get(&chunk.path).unwrap_or(&nothing);
+        let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
         let path = Some(&chunk.path);
         self.sum.chunks += u64::from(chunk.bytes.is_some());
         // Frames without a header that can be read are counted by their length.
@@ -327,8 +327,8 @@ impl StreamCheck<'_> {
             .as_ref()
             .zip(promised)
             .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
-        let seen = self.seen.get(&copy.path);
-        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.path))) {
+        let seen = self.seen.get(&copy.place());
+        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
             (Some(record), _) => {
                 seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
             }
@@ -337,7 +337,7 @@ impl StreamCheck<'_> {
         };
         // What the recorder could not finish on a disk it wrote again, whole, on another.
         let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
-        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.path)));
+        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
         let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
         let (verdict, text) = match (copy.bytes, same) {
             _ if differs => (

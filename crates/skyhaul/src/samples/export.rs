@@ -107,6 +107,10 @@ pub struct Exported {
     pub missing: u64,
     /// Recorded frames that have no place in the array: their times are outside it, or another frame of the thread has the same.
     pub not_shown: u64,
+    /// Frames that were used with a repaired time, because the clock of their thread is wrong.
+    pub repaired: u64,
+    /// What a user of the samples has to know.
+    pub notes: Vec<String>,
 }
 
 /// Why samples were not exported.
@@ -187,6 +191,7 @@ impl Samples {
             }
         }
         let layout = Layout::new(self, rows, options.integers);
+        let repaired = self.repaired();
         let part = Part(beside(path, ".part"));
         part.remove();
         let failed = |error| ExportError::Write { path: path.to_owned(), error };
@@ -213,6 +218,8 @@ impl Samples {
             frames: layout.frames * self.threads.len() as u64,
             missing,
             not_shown: self.not_shown(rows, placed),
+            repaired: self.repaired() - repaired,
+            notes: self.notes.clone(),
         })
     }
 

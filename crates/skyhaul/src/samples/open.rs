@@ -6,7 +6,7 @@ use super::timing::measured_rate;
 use super::{First, Options, Samples, SamplesError};
 use crate::recording::{Datastream, FilePiece, Pieces, Recording, mark6};
 use skyhaul_core::samples::{Coded, Coding};
-use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
+use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat, Survey};
 use skyhaul_io::disk::open_regular;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ impl Samples {
         options: &Options,
     ) -> Result<Self, SamplesError> {
         check_threads(options)?;
-        let Learned { mut format, coded } = learned(&pieces, unit, options)?;
+        let Learned { mut format, coded, highest } = learned(&pieces, unit, options)?;
         let threads = match &options.threads {
             Some(chosen) => chosen.clone(),
             None => {
@@ -95,11 +95,28 @@ impl Samples {
             let text = format!("{payload} bits in a frame are no whole number of samples of {row_bits} bits");
             return Err(SamplesError::Options(text));
         }
-        let asked = match options.sample_rate {
-            Some(rate) => Some(frames_of(rate, frame_rows)?),
-            None => fps.or(format.frames_per_second).or_else(|| measured_rate(&pieces, &format)),
-        };
+        let mut notes: Vec<String> = format.quirks.iter().map(ToString::to_string).collect();
+        let given = options.sample_rate.map(|rate| frames_of(rate, frame_rows)).transpose()?;
+        let asked = given.or(fps).or(format.frames_per_second);
+        let asked = asked.or_else(|| measured_rate(&pieces, &format));
         let frames_per_second = asked.filter(|&fps| fps > 0).ok_or(SamplesError::Rate)?;
+        let disproof = highest.filter(|&frame| frame >= frames_per_second);
+        let frames_per_second = match disproof {
+            None => frames_per_second,
+            Some(frame) => {
+                let proven = if given.is_some() { None } else { measured_rate(&pieces, &format) };
+                let proven = proven.filter(|&fps| fps > frame).ok_or(SamplesError::Disproved {
+                    fps: frames_per_second,
+                    frame,
+                    given: given.is_some(),
+                })?;
+                notes.push(format!(
+                    "{frames_per_second} frames/s are stated, but there is frame number {frame} in a second: {proven} \
+                     frames/s are used, as the ends of seconds show"
+                ));
+                proven
+            }
+        };
         format.frames_per_second = Some(frames_per_second);
         let frames = FrameReader::new(&format, coded, frames_per_second, &threads)
             .ok_or_else(|| SamplesError::NotDecoded(format.family.to_string()))?;
@@ -112,6 +129,8 @@ impl Samples {
             complex: coded.complex,
             tracks: options.tracks.clone(),
             frames_per_second,
+            given_rate: given.is_some(),
+            notes,
             frame_rows,
             extent: (0, 0),
             ordered: true,
@@ -143,8 +162,9 @@ fn later_threads(pieces: &Pieces<First>, format: &StreamFormat, coded: Coded) ->
     let mut counts: BTreeMap<u16, u32> = BTreeMap::new();
     let mut head = vec![0; PLACE_UNITS * format.unit_bytes()];
     for place in 1..=PLACES {
-        let mut from = bytes / PLACES * place - if place == PLACES { head.len().min(bytes as usize) as u64 } else { 0 };
-        from = from / unit * unit;
+        // The last one ends with the data.
+        let back = if place == PLACES { head.len() as u64 } else { 0 };
+        let mut from = (bytes / PLACES * place).saturating_sub(back) / unit * unit;
         let piece = all.iter().find(|piece| {
             let length = piece.bytes / unit * unit;
             let here = from < length;
@@ -174,6 +194,8 @@ fn scattered(paths: &[PathBuf]) -> Result<Pieces<First>, SamplesError> {
 struct Learned {
     format: StreamFormat,
     coded: Coded,
+    /// The highest frame number of neighbours.
+    highest: Option<u32>,
 }
 
 /// Learn the format from the first pieces that have one.
@@ -225,7 +247,12 @@ fn learn(head: &[u8], unit: usize, options: &Options) -> Option<Learned> {
     let coded: Vec<Coded> =
         head.chunks_exact(unit).take(64).filter_map(|unit| frames.coded(unit.get(at..)?)).collect();
     let best = coded.iter().max_by_key(|one| coded.iter().filter(|other| other == one).count())?;
-    Some(Learned { format, coded: *best })
+    let highest = format.family.stamps().and_then(|stamps| {
+        let mut seen = Survey::new(stamps, format.near);
+        head.chunks_exact(unit).filter_map(|unit| unit.get(at..)).for_each(|frame| seen.frame(frame));
+        seen.highest()
+    });
+    Some(Learned { format, coded: *best, highest })
 }
 
 /// Threads to decode with. (The system is asked once: it reads files for the answer.)

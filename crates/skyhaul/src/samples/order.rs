@@ -130,7 +130,9 @@ impl Samples {
 
     fn counts(&self, unit: &[u8], within: Option<&Range<i64>>) -> bool {
         match self.frames.unit(unit) {
-            Some(Unit::Wanted(seen)) => seen.valid && within.is_none_or(|frames| frames.contains(&seen.number)),
+            Some(Unit::Wanted(seen)) => {
+                seen.valid && within.is_none_or(|frames| frames.contains(&seen.number))
+            }
             Some(Unit::Other) => within.is_none() && !self.chosen,
             None => false,
         }

@@ -61,7 +61,8 @@ impl Samples {
     /// Decode the rows from `row` on, as many as `out` holds. Rows before the first frame or after the last are missing.
     ///
     /// # Errors
-    /// [`SamplesError::Options`]: `out` is no whole number of rows, or its type does not hold these samples.
+    /// [`SamplesError::Options`]: `out` is no whole number of rows, or its type does not hold these samples;
+    /// [`SamplesError::Disproved`]: frame numbers show that the rate is wrong.
     pub fn read<T: Vectored>(&self, row: u64, out: &mut [T]) -> Result<Read, SamplesError> {
         let width = self.row();
         if !out.len().is_multiple_of(width) {
@@ -89,7 +90,12 @@ impl Samples {
             }
             mine.into_iter().for_each(|share| self.work(share, target));
         });
-        Ok(Read { frames, valid, placed: placed.into_inner() })
+        match self.frames.disproof() {
+            Some(frame) => {
+                Err(SamplesError::Disproved { fps: self.frames_per_second, frame, given: self.given_rate })
+            }
+            None => Ok(Read { frames, valid, placed: placed.into_inner() }),
+        }
     }
 
     /// Which frames from `frames.start` to before `frames.end` are there, without decoding them.
@@ -271,8 +277,16 @@ impl Samples {
         let Ok(read) = open.read(units.start * unit as u64, &mut scratch.units[used..used + length]) else {
             return;
         };
+        let mut before = None;
         for (n, octets) in scratch.units[used..used + read].chunks_exact(unit).enumerate() {
-            let Some(Seen { number, rank, valid }) = self.frames.see(octets) else { continue };
+            let Some(Seen { number, rank, valid }) = self.frames.see(octets) else {
+                if let Some(time) = self.frames.beyond(octets)
+                    && let Some(before) = before.replace(time)
+                {
+                    self.frames.disprove(before, time);
+                }
+                continue;
+            };
             if !frames.contains(&number) || (wanted == Wanted::Valid && !valid) {
                 continue;
             }
@@ -281,6 +295,7 @@ impl Samples {
             if place.is_none() {
                 *place = Some(used + n * unit);
                 scratch.missing -= 1;
+                self.frames.count_used(rank);
             }
         }
         scratch.used += read / unit * unit;

@@ -82,6 +82,10 @@ pub struct Survey {
     /// Recorded frames that have no place on the axis of time, if all of the range was looked at: their times are outside it, or
     /// another frame of the thread has the same.
     pub not_shown: Option<u64>,
+    /// Frames that were used with a repaired time, because the clock of their thread is wrong.
+    pub repaired: u64,
+    /// What a user of the samples has to know.
+    pub notes: Vec<String>,
     /// Ended before everything was looked at.
     pub interrupted: bool,
 }
@@ -113,6 +117,7 @@ impl Samples {
         let mut frames = vec![vec![(0u64, 0u64); parts as usize]; self.threads.len()];
         let total: u64 = looks.iter().map(|look| look.end - look.start).sum();
         let (mut looked, mut placed, mut interrupted) = (0, 0, false);
+        let repaired = self.repaired();
         let mut samples = Vec::new();
         for look in looks {
             if !go_on(looked, total) {
@@ -148,6 +153,8 @@ impl Samples {
             frames: frames.iter().flatten().map(|part| part.1).sum(),
             missing: frames.iter().flatten().map(|part| part.0).sum(),
             not_shown: self.not_shown_of(&rows, looked, placed),
+            repaired: self.repaired() - repaired,
+            notes: self.notes.clone(),
             interrupted,
         })
     }

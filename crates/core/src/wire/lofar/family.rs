@@ -11,7 +11,7 @@ use crate::{
         header::Field,
         inspect::reader::Reader,
         layout::Place,
-        restamp::{RestampError, Restamper},
+        stamps::Stamps,
         trial::{Draw, Trial},
     },
 };
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct LofarFamily;
 
 /// The header of a packet, if it is valid and states the packet's length.
-fn header(packet: &[u8]) -> Option<Rsp> {
+pub(super) fn header(packet: &[u8]) -> Option<Rsp> {
     let (header, payload) = Rsp::read(packet)?;
     (header.payload_bytes() == Some(payload.len()) && header.time().is_ok()).then_some(header)
 }
@@ -113,9 +113,8 @@ impl Family for LofarFamily {
         inspect::packet(reader);
     }
 
-    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
-        // Its seconds do not have a whole number of packets.
-        Err(RestampError::NoFrames(self.name()))
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&LofarFamily)
     }
 
     fn generator(&self) -> Option<&'static dyn Generator> {

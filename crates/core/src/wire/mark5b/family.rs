@@ -1,8 +1,7 @@
 //! Mark 5B as a member of the registry; code shared by whole frames and halves.
 
 use super::{
-    FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, restamp, trial, unix_seconds,
-    written,
+    FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, trial, unix_seconds, written,
 };
 use crate::{
     placement::Reject,
@@ -12,7 +11,7 @@ use crate::{
         frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step},
         header::Field,
         inspect::reader::Reader,
-        restamp::{RestampError, Restamper},
+        stamps::Stamps,
         trial::{Draw, Trial},
         vtp::{self, Vtp},
         written::{Headers, Written},
@@ -73,8 +72,8 @@ impl Family for Mark5bFamily {
         inspect::packet(reader, shape.map_or(0, |shape| shape.network));
     }
 
-    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        restamp::file(file, fps)
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&Mark5bFamily)
     }
 
     fn fuzz(&self, _: u8, packet: &[u8]) {

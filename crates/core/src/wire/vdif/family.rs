@@ -1,7 +1,7 @@
 //! VDIF as a member of the registry: how it is recognised, described, predicted and framed.
 
 use super::{
-    Extended, Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
+    Extended, Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn,
     stream::{EDV, LEGACY, VdifStream},
     trial, written,
 };
@@ -15,7 +15,7 @@ use crate::{
         generate::Generator,
         header::Field,
         inspect::reader::Reader,
-        restamp::{RestampError, Restamper},
+        stamps::Stamps,
         trial::{Draw, Trial},
         vtp::Vtp,
         written::{Headers, Written},
@@ -69,8 +69,8 @@ impl Family for VdifFamily {
         inspect::packet(reader, shape.map_or(0, |shape| shape.network));
     }
 
-    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        restamp::file(file, fps)
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&VdifFamily)
     }
 
     fn generator(&self) -> Option<&'static dyn Generator> {

@@ -60,6 +60,12 @@ class Reads:
         """What is known of the samples: format, threads, channels, rate, extent."""
         return self._stream().decoded().about
 
+    @property
+    def repaired(self) -> int:
+        """Frames that were used so far with a repaired time, because the clock of their thread is wrong (`about.notes` says of
+        which). Not counted: blocks that other processes read."""
+        return self._stream().decoded().repaired
+
     @overload
     def samples(
         self,
