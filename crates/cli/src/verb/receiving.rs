@@ -172,10 +172,10 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
-/// The second that generated data begin with: the nearest one, so that their times are those of this host's clock.
+/// The nearest second, for generated data to begin with.
 pub(crate) fn nearest_second() -> i64 {
-    let rounded = SystemTime::now() + Duration::from_millis(500);
-    rounded.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+    let rounded = (SystemTime::now() + Duration::from_millis(500)).duration_since(UNIX_EPOCH);
+    rounded.map_or(0, |time| time.as_secs() as i64)
 }
 
 /// A format without a form on disks cannot be recorded.
@@ -302,7 +302,6 @@ pub(crate) fn watch(
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
         let mut extra = extra();
-        // Events of streams; a recorder keeps these itself.
         let new = report.events.get(told..).unwrap_or_default();
         told = report.events.len();
         let of_stream = new.iter().filter(|event| STREAM_EVENTS.contains(&event.kind.as_str()));

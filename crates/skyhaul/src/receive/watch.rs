@@ -9,7 +9,7 @@
 //! ```
 
 use super::info::StreamInfo;
-use crate::irregular::{IrregularSummary, offset_words, told};
+use crate::irregular::{CLOCK_OFFSET, IrregularSummary, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
@@ -158,7 +158,7 @@ impl Watch {
         let before =
             offset.before.map(|nanos| format!(" (it was {})", offset_words(nanos))).unwrap_or_default();
         let text = format!("data time is {}{before}", offset_words(offset.nanos));
-        self.tell(info, "clock_offset", &text);
+        self.tell(info, CLOCK_OFFSET, &text);
     }
 
     fn change(&mut self, info: &StreamInfo, change: &Change) {
