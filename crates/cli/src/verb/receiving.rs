@@ -10,7 +10,6 @@ use skyhaul::io::address::Transport;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::udp::{Tier, UdpOptions};
-use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
@@ -302,10 +301,7 @@ pub(crate) fn watch(
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
         let mut extra = extra();
-        let new = report.events.get(told..).unwrap_or_default();
-        told = report.events.len();
-        let of_stream = new.iter().filter(|event| STREAM_EVENTS.contains(&event.kind.as_str()));
-        extra.warnings.extend(of_stream.map(|event| format!("{}: {}", event.kind, event.text)));
+        extra.streams(&report.events, &mut told);
         extra.warn(progress);
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
             progress.clear();

@@ -155,8 +155,8 @@ impl Watch {
             None => (begin, SECOND),
         };
         let Some(offset) = self.offset.observe(data, within, i128::from(arrived.0)) else { return };
-        let before =
-            offset.before.map(|nanos| format!(" (it was {})", offset_words(nanos))).unwrap_or_default();
+        let moved = offset.before.map(|before| (offset.nanos - before) as f64 / 1e9);
+        let before = moved.map(|seconds| format!("; it moved by {seconds:+.3} s")).unwrap_or_default();
         let text = format!("data time is {}{before}", offset_words(offset.nanos));
         self.tell(info, CLOCK_OFFSET, &text);
     }
