@@ -22,7 +22,7 @@ def cut(stream):
     size = 1004 * 8
     assert len(stream) % size == 0
     frames = [vdif.VDIFFrame.fromfile(io.BytesIO(stream[at:at + size])) for at in range(0, len(stream), size)]
-    return [(frame.header["thread_id"], frame.header.seconds, frame.header["frame_nr"], frame.valid) for frame in frames]
+    return [(frame.header["thread_id"], frame.header["seconds"], frame.header["frame_nr"], frame.valid) for frame in frames]
 
 
 @pytest.mark.parametrize("order", [None, "little"], ids=["by time", "by sequence"])

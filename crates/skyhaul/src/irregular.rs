@@ -86,6 +86,8 @@ impl From<Irregular> for IrregularSummary {
     }
 }
 
+/// The kind of events about the host's clock.
+pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
 /// Kinds of events that are about a stream's times, threads, station and rate.
 pub const STREAM_EVENTS: [&str; 9] = [
     "time_jump",
@@ -95,7 +97,7 @@ pub const STREAM_EVENTS: [&str; 9] = [
     "thread_joined",
     "frame_rate",
     "station",
-    "clock_offset",
+    CLOCK_OFFSET,
     "restart",
 ];
 

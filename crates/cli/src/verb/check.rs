@@ -80,18 +80,20 @@ fn verdict(report: &CheckReport) -> String {
     let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
     match report.verdict {
         _ if report.is_empty() => format!("EMPTY{so_far}: nothing was recorded"),
-        Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
-        Verdict::Irregular => format!("IRREGULAR STREAM{so_far}{}{never}", irregular(report)),
+        Verdict::Whole | Verdict::Holes => {
+            format!("COMPLETE ON DISK{so_far}{never}{}", irregular(report, "; "))
+        }
+        Verdict::Irregular => format!("IRREGULAR STREAM{so_far}{}{never}", irregular(report, ": ")),
         Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
     }
 }
 
-/// What is irregular, in words.
-fn irregular(report: &CheckReport) -> String {
+/// What is irregular, in words after `before`.
+fn irregular(report: &CheckReport, before: &str) -> String {
     let words: Vec<String> =
         report.datastreams.iter().map(|d| d.irregular.words()).filter(|w| !w.is_empty()).collect();
-    if words.is_empty() { String::new() } else { format!(": {}", words.join("; ")) }
+    if words.is_empty() { String::new() } else { format!("{before}{}", words.join("; ")) }
 }
 
 /// Events of the recorder that are about the stream, not about disks.

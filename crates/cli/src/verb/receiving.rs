@@ -10,7 +10,6 @@ use skyhaul::io::address::Transport;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::udp::{Tier, UdpOptions};
-use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
@@ -172,10 +171,10 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
-/// The second that generated data begin with: the nearest one, so that their times are those of this host's clock.
+/// The nearest second, for generated data to begin with.
 pub(crate) fn nearest_second() -> i64 {
-    let rounded = SystemTime::now() + Duration::from_millis(500);
-    rounded.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+    let rounded = (SystemTime::now() + Duration::from_millis(500)).duration_since(UNIX_EPOCH);
+    rounded.map_or(0, |time| time.as_secs() as i64)
 }
 
 /// A format without a form on disks cannot be recorded.
@@ -302,11 +301,7 @@ pub(crate) fn watch(
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
         let mut extra = extra();
-        // Events of streams; a recorder keeps these itself.
-        let new = report.events.get(told..).unwrap_or_default();
-        told = report.events.len();
-        let of_stream = new.iter().filter(|event| STREAM_EVENTS.contains(&event.kind.as_str()));
-        extra.warnings.extend(of_stream.map(|event| format!("{}: {}", event.kind, event.text)));
+        extra.streams(&report.events, &mut told);
         extra.warn(progress);
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
             progress.clear();

@@ -174,6 +174,8 @@ fn a_late_thread_joins_and_nothing_it_sent_is_missing() {
     assert_eq!(kinds(&report), ["thread_joined"], "{report}");
     let check = site.check(0);
     assert_eq!(check["datastreams"][0]["irregular"]["threads_joined"], 1, "{check}");
+    let text = site.run("check trial").expect(0).stderr;
+    assert!(text.contains("COMPLETE ON DISK; 1 thread joined late"), "{text}");
     let seen = see(&site.cat(), PAYLOAD + 32);
     let times: Vec<_> = frames.iter().map(|&(tick, thread)| (right(tick).0, right(tick).1, thread)).collect();
     assert_eq!(seen.times, times);

@@ -35,8 +35,8 @@ use std::collections::VecDeque;
 const BELIEVED: u64 = 8;
 /// Frames of one thread in a second of data in which the others are missed.
 const JUDGED: u64 = 16;
-/// Frames of another thread before the first one of a thread makes it late.
-const LATE: u64 = 64;
+/// Frame numbers from the start of the stream to the first one of a thread that make it late.
+const LATE: u64 = 16;
 /// Steps that agree before another number of threads is believed.
 const AGREED: u64 = 64;
 /// Changes that wait to be polled; more are counted only.
@@ -156,6 +156,9 @@ pub struct Timeline {
     group: u64,
     /// In the order of their threads.
     lanes: Vec<Lane>,
+    /// The place of the first frame since the counter restarted, and whether there were others before.
+    start: Option<u64>,
+    begun: bool,
     /// The second whose threads are counted, and whether it is counted from its start.
     second: Option<(i64, bool)>,
     /// Another group that steps agree on, and how many do.
@@ -199,6 +202,8 @@ impl Timeline {
             numbered: known.numbered,
             group: parts * known.group.unwrap_or(threads.len() as u64).max(1),
             lanes: threads.into_iter().map(|thread| Lane::new(thread, State::Expected)).collect(),
+            start: None,
+            begun: false,
             second: None,
             other_group: (0, 0),
             steps: 0,
@@ -249,6 +254,7 @@ impl Timeline {
     pub fn restart(&mut self) {
         self.lanes.iter_mut().for_each(Lane::restart);
         (self.jumped, self.stopped, self.other_group) = (None, None, (0, 0));
+        self.begun |= self.start.take().is_some();
     }
 
     /// The next frame.
@@ -259,17 +265,16 @@ impl Timeline {
     /// The next frame, which stands for `weight` frames at the same distances from each other.
     fn observe_many(&mut self, seen: Sighting, weight: u64) {
         let time = seen.time;
-        let Some(at) = self.lane(time.thread).or_else(|| self.new_lane(time.thread)) else { return };
+        self.start.get_or_insert(seen.place);
+        let Some(at) = self.lane(time.thread).or_else(|| self.new_lane(&seen)) else { return };
         self.turn(time);
         let lane = &mut self.lanes[at];
-        lane.seen = lane.seen.saturating_add(weight);
         lane.seen_now = lane.seen_now.saturating_add(weight);
         match lane.state {
             State::Present => {}
             State::Expected => {
                 lane.state = State::Present;
-                let busiest = self.lanes.iter().map(|lane| lane.seen).max().unwrap_or_default();
-                if busiest >= LATE + weight {
+                if self.is_late(seen.place) {
                     self.counts.threads_joined += 1;
                     self.change(Change::ThreadJoined(time));
                 }
@@ -302,13 +307,20 @@ impl Timeline {
         self.lanes.binary_search_by_key(&thread, |lane| lane.thread).ok()
     }
 
-    fn new_lane(&mut self, thread: u16) -> Option<usize> {
+    /// Whether a thread that begins here is behind the others.
+    fn is_late(&self, place: u64) -> bool {
+        let from = self.start.unwrap_or(place);
+        self.begun || place.saturating_sub(from) >= LATE.saturating_mul(self.group)
+    }
+
+    fn new_lane(&mut self, seen: &Sighting) -> Option<usize> {
+        let thread = seen.time.thread;
         let at = self.lanes.binary_search_by_key(&thread, |lane| lane.thread).err()?;
         if self.lanes.len() >= MOST_LANES {
             return None;
         }
-        let busiest = self.lanes.iter().map(|lane| lane.seen).max().unwrap_or_default();
-        self.lanes.insert(at, Lane { is_late: busiest >= LATE, ..Lane::new(thread, State::Unproven) });
+        self.lanes
+            .insert(at, Lane { is_late: self.is_late(seen.place), ..Lane::new(thread, State::Unproven) });
         Some(at)
     }
 

@@ -69,6 +69,8 @@ pub struct Engine<K> {
     places: Places,
     /// Events of streams that the sink does not keep.
     events: VecDeque<Event>,
+    /// Clocks that were not this host's.
+    clocks: u64,
     streams: Vec<Placed>,
     /// Senders that were heard before the begin time.
     early: Early,
@@ -102,6 +104,7 @@ impl<K: Sink> Engine<K> {
             strangers: Strangers::default(),
             places,
             events: VecDeque::new(),
+            clocks: 0,
             streams: Vec::new(),
             early: Early::default(),
             splits: Vec::new(),

@@ -240,19 +240,9 @@ impl Stream {
             self.last_time = last_time;
             self.trailing = last.map_or(0, |last| u64::from(units - 1 - last));
         }
-        let arrived = self.arrived(arrived);
-        self.watch.part(
-            &self.info,
-            &Looked {
-                block: &block,
-                units: range.start / unit..range.end / unit,
-                first: first_number,
-                missing: &holes,
-                arrived,
-                last: last_time,
-            },
-        );
-        self.report.watched = self.watch.watched();
+        let units = range.start / unit..range.end / unit;
+        let (arrived, last) = (self.arrived(arrived), last_time);
+        self.look(&Looked { block: &block, units, first: first_number, missing: &holes, arrived, last });
         self.learn_rate(last_time);
         let frames_per_second = self.report.frames_per_second;
         let range = start..range.end as usize;
@@ -338,6 +328,12 @@ impl Stream {
         };
         let between = place(to?)?.checked_sub(place(self.last_time?)?)?;
         u64::try_from(between - 1).ok()
+    }
+
+    /// See what a part says of itself.
+    fn look(&mut self, part: &Looked<'_>) {
+        self.watch.part(&self.info, part);
+        self.report.watched = self.watch.watched();
     }
 
     /// When the kernel received what arrived at `time` of this program's clock, if it says so.

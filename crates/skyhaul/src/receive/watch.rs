@@ -9,7 +9,7 @@
 //! ```
 
 use super::info::StreamInfo;
-use crate::irregular::{IrregularSummary, offset_words, told};
+use crate::irregular::{CLOCK_OFFSET, IrregularSummary, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
@@ -155,10 +155,10 @@ impl Watch {
             None => (begin, SECOND),
         };
         let Some(offset) = self.offset.observe(data, within, i128::from(arrived.0)) else { return };
-        let before =
-            offset.before.map(|nanos| format!(" (it was {})", offset_words(nanos))).unwrap_or_default();
+        let moved = offset.before.map(|before| (offset.nanos - before) as f64 / 1e9);
+        let before = moved.map(|seconds| format!("; it moved by {seconds:+.3} s")).unwrap_or_default();
         let text = format!("data time is {}{before}", offset_words(offset.nanos));
-        self.tell(info, "clock_offset", &text);
+        self.tell(info, CLOCK_OFFSET, &text);
     }
 
     fn change(&mut self, info: &StreamInfo, change: &Change) {

@@ -34,8 +34,7 @@ pub(super) struct Lane {
     pub(super) first: Option<FrameTime>,
     /// Others had sent before it was first seen.
     pub(super) is_late: bool,
-    /// Frames seen, in all and in this second.
-    pub(super) seen: u64,
+    /// Frames seen in this second.
     pub(super) seen_now: u64,
     pub(super) doubt: Option<Doubt>,
     /// Frames one behind the other with one time.
@@ -52,7 +51,6 @@ impl Lane {
             last: None,
             first: None,
             is_late: false,
-            seen: 0,
             seen_now: 0,
             doubt: None,
             still: 0,

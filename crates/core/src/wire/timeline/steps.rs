@@ -96,8 +96,10 @@ impl Timeline {
             return;
         }
         lane.still = 0;
-        if !self.vote_group(last, seen, if was_doubted { weight } else { 0 }) {
-            self.count_step(true, weight);
+        // All but the first of them agree with the one before.
+        let agreeing = if was_doubted { weight } else { weight - 1 };
+        if !self.vote_group(last, seen, agreeing) {
+            self.count_step(true, 1);
         }
     }
 

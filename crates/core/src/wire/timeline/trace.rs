@@ -79,8 +79,8 @@ impl Trace {
         for run in &self.runs {
             timeline.observe(moved(run.first));
             let Some((places, frames)) = run.step.filter(|_| run.frames > 1) else { continue };
-            let mut second = moved(run.first);
-            second.place = second.place.saturating_add(places);
+            // What was left out of the file may lie between the two.
+            let mut second = moved(Sighting { place: run.first.place.saturating_add(places), ..run.first });
             second.time.frame =
                 u32::try_from(i64::from(second.time.frame) + frames).unwrap_or(run.last.time.frame);
             timeline.observe_many(second, run.frames - 1);
