@@ -67,5 +67,5 @@ pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
 pub use same::Same;
 pub use stamps::{Counted, Move, Numbered, Stamps};
-pub use timeline::{Clock, FramePlace, Placer, Survey, Timeline, TimelineError};
+pub use timeline::{ClockFinder, FrameClock, FramePlace, Placer, Timeline, TimelineError};
 pub use written::{Headers, Written};
