@@ -65,7 +65,7 @@ pub use joined::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use numbering::{Numbering, PREFIX};
-pub use positions::{Clock, FramePlace, Placer, Positions, PositionsError, Survey};
+pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, PositionsError};
 pub use rate::RateWatch;
 pub use same::Same;
 pub use stamps::{Counted, Move, Numbered, Stamps};

@@ -9,8 +9,8 @@
 //!   runs       [0        3][8        11]    what is kept: one entry for each run
 //! ```
 //!
-//! The first look over the file finds threads, their order and the frame rate ([`Clock`]); the second places each frame
-//! ([`Placer`]). Payloads are not read.
+//! The first frames tell threads, their order and the frame rate ([`FrameClock`]), by which each frame is placed ([`Placer`]); if all
+//! frames tell something else, they are placed once more. Payloads are not read.
 //!
 //! Limit: in a file whose neighbours do not follow each other in time (one thread behind another), positions go up and
 //! down: [`Placer::is_in_order`] says so.
@@ -20,7 +20,7 @@ mod placer;
 #[cfg(test)]
 mod tests;
 
-pub use clock::{Clock, Survey};
+pub use clock::{ClockFinder, FrameClock};
 pub use placer::Placer;
 
 use super::{
@@ -97,7 +97,7 @@ struct Run {
 pub struct Positions {
     stamps: &'static dyn Stamps,
     family: FamilyRef,
-    clock: Clock,
+    clock: FrameClock,
     runs: Vec<Run>,
     frames: usize,
     /// Bytes before each frame that belong to the network format.
@@ -128,36 +128,35 @@ impl Positions {
         let family = family.ok_or(PositionsError::NoFrame(0))?;
         let stamps = family.stamps().ok_or(PositionsError::NoFrames(family.name()))?;
         let units = || Units { file, at: 0, skip, usual: 0, stamps };
+        let frame = |(at, bytes): (usize, usize)| &file[at + skip..at + bytes];
         let mut frames = Vec::new();
-        let mut seen = clock::Survey::new(stamps, near);
-        for unit in units() {
-            let (at, bytes) = unit?;
-            let frame = &file[at + skip..at + bytes];
-            seen.frame(frame);
-            if frames.len() < clock::SAMPLE {
-                frames.push(frame);
-            }
+        for unit in units().take(clock::SAMPLE) {
+            frames.push(frame(unit?));
+        }
+        let mut early = ClockFinder::new(stamps, near);
+        frames.iter().for_each(|frame| early.frame(frame));
+        let early = early.conclude(fps, &frames)?;
+        let mut seen = ClockFinder::new(stamps, near);
+        let mut placed = Placed::new(early.clone());
+        let mut all = units().peekable();
+        while let Some(unit) = all.next() {
+            let unit = unit?;
+            seen.frame(frame(unit));
+            placed.frame(unit, frame(unit), all.peek().and_then(|next| next.ok()).map(frame));
         }
         let clock = seen.conclude(fps, &frames)?;
-        let mut placer = Placer::new(clock.clone());
-        let mut runs: Vec<Run> = Vec::new();
-        let (mut count, mut units) = (0, units().map_while(Result::ok).peekable());
-        while let Some((at, bytes)) = units.next() {
-            let next = units.peek().map(|&(at, bytes)| &file[at + skip..at + bytes]);
-            let position = placer.place(&file[at + skip..at + bytes], next);
-            let goes_on = runs.last().is_some_and(|run| {
-                let behind = count - run.first;
-                (run.offset + behind * run.bytes, run.bytes, run.position + behind as i64)
-                    == (at, bytes, position)
-            });
-            if !goes_on {
-                runs.push(Run { first: count, offset: at, bytes, position });
+        if !clock.places_as(&early) {
+            // The first frames did not tell all: a thread came later, or the rate.
+            placed = Placed::new(clock.clone());
+            let mut all = units().map_while(Result::ok).peekable();
+            while let Some(unit) = all.next() {
+                placed.frame(unit, frame(unit), all.peek().copied().map(frame));
             }
-            count += 1;
         }
+        let Placed { mut runs, frames, placer } = placed;
         let lowest = runs.iter().map(|run| run.position).min().unwrap_or_default().min(0);
         runs.iter_mut().for_each(|run| run.position -= lowest);
-        Ok(Positions { stamps, family, clock, runs, frames: count, skip, placer })
+        Ok(Positions { stamps, family, clock, runs, frames, skip, placer })
     }
 
     /// The family of its frames.
@@ -168,7 +167,7 @@ impl Positions {
 
     /// Rate and threads.
     #[must_use]
-    pub fn clock(&self) -> &Clock {
+    pub fn clock(&self) -> &FrameClock {
         &self.clock
     }
 
@@ -234,6 +233,34 @@ impl Positions {
             fps: self.clock.fps(),
             begin,
         }
+    }
+}
+
+/// Frames that were placed.
+struct Placed {
+    runs: Vec<Run>,
+    frames: usize,
+    placer: Placer,
+}
+
+impl Placed {
+    fn new(clock: FrameClock) -> Placed {
+        Placed { runs: Vec::new(), frames: 0, placer: Placer::new(clock) }
+    }
+
+    /// The next frame, which lies in the file with what is before it as `unit` says.
+    fn frame(&mut self, unit: (usize, usize), frame: &[u8], next: Option<&[u8]>) {
+        let (at, bytes) = unit;
+        let position = self.placer.place(frame, next);
+        let goes_on = self.runs.last().is_some_and(|run| {
+            let behind = self.frames - run.first;
+            let follows = (run.offset + behind * run.bytes, run.bytes, run.position + behind as i64);
+            follows == (at, bytes, position)
+        });
+        if !goes_on {
+            self.runs.push(Run { first: self.frames, offset: at, bytes, position });
+        }
+        self.frames += 1;
     }
 }
 

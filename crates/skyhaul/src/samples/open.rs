@@ -6,7 +6,7 @@ use super::timing::measured_rate;
 use super::{First, Options, Samples, SamplesError};
 use crate::recording::{Datastream, FilePiece, Pieces, Recording, mark6};
 use skyhaul_core::samples::{Coded, Coding};
-use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat, Survey};
+use skyhaul_core::wire::{ClockFinder, Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
 use skyhaul_io::disk::open_regular;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -248,7 +248,7 @@ fn learn(head: &[u8], unit: usize, options: &Options) -> Option<Learned> {
         head.chunks_exact(unit).take(64).filter_map(|unit| frames.coded(unit.get(at..)?)).collect();
     let best = coded.iter().max_by_key(|one| coded.iter().filter(|other| other == one).count())?;
     let highest = format.family.stamps().and_then(|stamps| {
-        let mut seen = Survey::new(stamps, format.near);
+        let mut seen = ClockFinder::new(stamps, format.near);
         head.chunks_exact(unit).filter_map(|unit| unit.get(at..)).for_each(|frame| seen.frame(frame));
         seen.highest()
     });

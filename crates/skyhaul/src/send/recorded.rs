@@ -7,7 +7,7 @@ use super::own::{OwnPace, SentTimes};
 use super::recording::SEGMENT;
 use super::supply::Sequence;
 use crate::recording::Reader;
-use skyhaul_core::wire::{Clock, FamilyRef, Move, Numbered, Numbering, Placer, Stamps, Survey};
+use skyhaul_core::wire::{ClockFinder, FamilyRef, FrameClock, Move, Numbered, Numbering, Placer, Stamps};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,7 +41,7 @@ const FIRST_FRAMES: usize = 64;
 /// What is known of the frames, also to the thread that sends them.
 #[derive(Debug)]
 pub(super) struct Told {
-    clock: Option<Clock>,
+    clock: Option<FrameClock>,
     by_position: bool,
     /// Packets of a frame.
     parts: u64,
@@ -72,7 +72,7 @@ impl Told {
         SentTimes {
             restamped: moved.is_some(),
             moved_seconds: moved.unwrap_or_default(),
-            frames_per_second: self.clock.as_ref().and_then(Clock::fps),
+            frames_per_second: self.clock.as_ref().and_then(FrameClock::fps),
             gaps,
             missing: of(Placer::missing),
             longest_gap,
@@ -234,7 +234,7 @@ impl RecordedFrames {
         let frames: Vec<&[u8]> =
             self.ahead.chunks_exact(self.frame()).filter_map(|unit| unit.get(at..)).collect();
         let conclude = |fps| {
-            let mut seen = Survey::new(stamps, near);
+            let mut seen = ClockFinder::new(stamps, near);
             frames.iter().for_each(|frame| seen.frame(frame));
             seen.conclude(fps, &frames)
         };
@@ -267,7 +267,7 @@ impl RecordedFrames {
         Ok(())
     }
 
-    fn note(&mut self, clock: &Clock) {
+    fn note(&mut self, clock: &FrameClock) {
         let numbered = self.options.sequence.order.is_some();
         if numbered && !self.by_position {
             let text = match self.options.only_true_numbers {

@@ -22,7 +22,7 @@ const STRAY: (u64, u64) = (3, 256);
 
 /// Rate and threads of a stream.
 #[derive(Clone)]
-pub struct Clock {
+pub struct FrameClock {
     pub(super) stamps: &'static dyn Stamps,
     pub(super) near: i64,
     /// Frames of a thread in a second, as the positions are counted.
@@ -39,16 +39,16 @@ pub struct Clock {
     disproved: Option<(u32, u32)>,
 }
 
-impl std::fmt::Debug for Clock {
+impl std::fmt::Debug for FrameClock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Clock")
+        f.debug_struct("FrameClock")
             .field("pace", &self.pace)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
 }
 
-impl Clock {
+impl FrameClock {
     /// Frames of a thread in a second, if that is known.
     #[must_use]
     pub fn fps(&self) -> Option<u32> {
@@ -78,6 +78,12 @@ impl Clock {
     #[must_use]
     pub fn disproved(&self) -> Option<(u32, u32)> {
         self.disproved
+    }
+
+    /// Whether frames have the same positions by another clock.
+    pub(super) fn places_as(&self, other: &FrameClock) -> bool {
+        let of = |clock: &FrameClock| (clock.count_fps, clock.pace, clock.has_rows);
+        of(self) == of(other) && self.threads == other.threads
     }
 
     /// Frame number and position of a counted frame; `None` for a thread that is none of the stream.
@@ -115,7 +121,7 @@ struct Thread {
 }
 
 /// The first look over frames: all of a file, or the first ones of a recording.
-pub struct Survey {
+pub struct ClockFinder {
     stamps: &'static dyn Stamps,
     near: i64,
     threads: BTreeMap<u16, Thread>,
@@ -131,11 +137,11 @@ pub struct Survey {
     longest: Vec<u16>,
 }
 
-impl Survey {
+impl ClockFinder {
     /// A survey of frames of this family.
     #[must_use]
-    pub fn new(stamps: &'static dyn Stamps, near: i64) -> Survey {
-        Survey {
+    pub fn new(stamps: &'static dyn Stamps, near: i64) -> ClockFinder {
+        ClockFinder {
             stamps,
             near,
             threads: BTreeMap::new(),
@@ -203,7 +209,7 @@ impl Survey {
     ///
     /// # Errors
     /// The rate cannot be, or is disproved.
-    pub fn conclude(self, fps: Option<u32>, frames: &[&[u8]]) -> Result<Clock, PositionsError> {
+    pub fn conclude(self, fps: Option<u32>, frames: &[&[u8]]) -> Result<FrameClock, PositionsError> {
         let most = self.stamps.max_rate();
         if fps.is_some_and(|fps| fps == 0 || fps > most) {
             return Err(PositionsError::BadRate(most));
@@ -224,7 +230,7 @@ impl Survey {
         });
         let one_second = self.threads.values().all(|thread| thread.one_second);
         let threads = self.ranked();
-        Ok(Clock {
+        Ok(FrameClock {
             has_rows: threads.iter().all(|(thread, _)| self.longest.contains(thread)),
             threads,
             stamps: self.stamps,

@@ -9,14 +9,14 @@
 //! has the position behind the one before. After a jump back, the count continues: a sequence number that returns would
 //! make every frame a duplicate.
 
-use super::Clock;
+use super::FrameClock;
 use super::clock::NEAR;
 use crate::wire::frame::FrameTime;
 
 /// Places frames, in the order in which they are sent.
 #[derive(Clone, Debug)]
 pub struct Placer {
-    clock: Clock,
+    clock: FrameClock,
     /// What is taken from the position by time.
     base: Option<i64>,
     /// The time before, where the rate is unknown.
@@ -37,7 +37,7 @@ pub struct Placer {
 impl Placer {
     /// Before the first frame.
     #[must_use]
-    pub fn new(clock: Clock) -> Placer {
+    pub fn new(clock: FrameClock) -> Placer {
         Placer {
             clock,
             base: None,
@@ -57,7 +57,7 @@ impl Placer {
 
     /// Rate and threads.
     #[must_use]
-    pub fn clock(&self) -> &Clock {
+    pub fn clock(&self) -> &FrameClock {
         &self.clock
     }
 

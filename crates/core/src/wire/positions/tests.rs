@@ -94,6 +94,18 @@ fn threads_that_come_late_vanish_or_have_a_wrong_clock() {
 }
 
 #[test]
+fn what_only_later_frames_tell_holds_for_all() {
+    // The second thread begins, and the rate shows, behind the frames that are looked at first.
+    let from = clock::SAMPLE as i64 + 400;
+    let late: Vec<_> = threads(2, 0..from + 900).into_iter().filter(|&(t, n)| t == 0 || n >= from).collect();
+    let (timeline, positions) = placed(&file(&late, from + 500), None);
+    assert_eq!(timeline.clock().fps(), Some((from + 500) as u32));
+    let expected: Vec<u64> = late.iter().map(|&(thread, n)| n as u64 * 2 + u64::from(thread)).collect();
+    assert!(positions == expected);
+    assert_eq!(timeline.placer().missing(), from as u64);
+}
+
+#[test]
 fn reordered_and_repeated_frames_keep_their_positions() {
     let mut frames = threads(1, 0..250);
     frames.swap(0, 1);
@@ -140,7 +152,7 @@ fn a_recording_of_unknown_rate_is_placed_as_it_comes() {
     let frames = threads(2, 0..450);
     let bytes: Vec<Vec<u8>> = frames.iter().map(|&(thread, n)| vdif(thread, n, 100)).collect();
     let stamps = VdifStream::FAMILY.stamps().unwrap();
-    let mut seen = Survey::new(stamps, NEAR);
+    let mut seen = ClockFinder::new(stamps, NEAR);
     bytes[..40].iter().for_each(|frame| seen.frame(frame));
     let mut placer = Placer::new(seen.conclude(None, &[]).unwrap());
     let kept = |n: &usize| !(60..80).contains(n) && !(700..710).contains(n);
