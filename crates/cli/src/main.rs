@@ -3,6 +3,10 @@
 //! Text for people goes to standard error, data for programs to standard output. Exit status: 0 success; 1 a check failed,
 //! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "services", feature = "png")),
+    allow(unused_imports, dead_code, reason = "what only the verbs use that are left out of this build")
+)]
 
 mod args;
 mod interrupt;

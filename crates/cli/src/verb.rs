@@ -1,6 +1,8 @@
 //! One file for each verb.
 
+#[cfg(feature = "services")]
 pub(crate) mod balance;
+#[cfg(feature = "services")]
 pub(crate) mod balancer;
 pub(crate) mod bench;
 pub(crate) mod cat;
@@ -15,6 +17,7 @@ pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod host;
 pub(crate) mod inspect;
+#[cfg(feature = "services")]
 mod joining;
 pub(crate) mod lab;
 pub(crate) mod ls;
@@ -28,4 +31,9 @@ mod samples;
 pub(crate) mod send;
 mod sending;
 mod token_file;
+#[cfg(not(feature = "services"))]
+pub(crate) mod unbuilt;
 mod written;
+
+#[cfg(not(feature = "services"))]
+pub(crate) use unbuilt::{self as balance, self as balancer, self as joining};

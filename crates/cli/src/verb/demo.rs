@@ -8,6 +8,7 @@
 //! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
+#[cfg(feature = "services")]
 mod balanced;
 mod page;
 mod proofs;
@@ -16,6 +17,8 @@ pub(crate) mod report;
 pub(crate) use report::DemoReport;
 
 use super::receiving;
+#[cfg(not(feature = "services"))]
+use super::unbuilt as balanced;
 use crate::Outcome;
 use crate::args::{DemoArgs, DemoWhat};
 use crate::interrupt::Interrupt;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use skyhaul::io::file::failed;
-use skyhaul_daemon::balancer::random_token;
+use skyhaul::peer::new_token;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -15,7 +15,7 @@ const LONGEST: usize = 256;
 /// The token in `path`; a new one if there is no such file. It is never shown.
 pub(super) fn read_or_make(path: &Path) -> Result<String> {
     if std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        let token = random_token().context("make a token")?;
+        let token = new_token().context("make a token")?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         made.and_then(|mut file| writeln!(file, "{token}"))
             .map_err(|error| failed("make the token file", path, &error))?;

@@ -8,9 +8,12 @@ use super::path::resolve_port;
 use crate::Outcome;
 use crate::args::MonitorArgs;
 use crate::interrupt::Interrupt;
+#[cfg(not(feature = "services"))]
+use crate::verb::unbuilt::Metrics as Server;
 use anyhow::{Result, ensure};
 use skyhaul::peer::{PORT, Token};
 use skyhaul::probe::monitor::{Keep, Line, Monitor, MonitorOptions, MonitorReport, Test, Told};
+#[cfg(feature = "services")]
 use skyhaul_daemon::metrics::Server;
 use std::collections::BTreeSet;
 use std::io::Write as _;
