@@ -153,9 +153,9 @@ impl StreamCheck<'_> {
             self.findings.add(verdict, Some(path), text);
         }
         let (ledger, wrong) = self.count.finish(self.recording);
-        wrong.iter().for_each(|line| {
-            self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"))
-        });
+        for line in &wrong {
+            self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));
+        }
         self.unbalanced.extend(wrong);
         self.sum.missing_between = ledger.between_chunks;
         self.sum.ledger = ledger;
