@@ -172,7 +172,7 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
     let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
     let _ = writeln!(
         out,
-        "    {} frames placed, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
+        "    {} frames placed, {} never received ({:.4} %), {} reordered (by up to {}), refused: {}",
         count(s.placed),
         count(s.lost),
         s.loss_fraction * 100.0,
@@ -256,7 +256,18 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     for note in &report.notes {
         let _ = writeln!(out, "  note: {note}");
     }
+    unbalanced(&mut out, &report.unbalanced);
     out
+}
+
+/// Sums that do not hold: never hidden, because no other number of such a report can be relied on.
+pub(crate) fn unbalanced(out: &mut String, lines: &[String]) {
+    for line in lines {
+        let _ = writeln!(out, "  ERROR: the sums of this report do not hold: {line}");
+    }
+    if !lines.is_empty() {
+        out.push_str("  hint: please report these lines\n");
+    }
 }
 
 #[cfg(test)]

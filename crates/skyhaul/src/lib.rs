@@ -22,6 +22,7 @@ pub mod frames;
 pub mod host;
 pub mod inproc;
 pub mod lab;
+pub mod ledger;
 pub mod metrics;
 pub mod mirror;
 mod panics;

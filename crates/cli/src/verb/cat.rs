@@ -1,6 +1,6 @@
 //! `skyhaul cat`.
 
-use super::receiving::open_output;
+use super::output::open_output;
 use super::send::{Met, open};
 use crate::Outcome;
 use crate::args::CatArgs;

@@ -178,7 +178,7 @@ impl Stage {
         eprintln!("reading everything back");
         let check = check(disks, &self.scan)?;
         let machine = Machine::this();
-        Ok(DemoReport {
+        let mut report = DemoReport {
             version: VERSION,
             command: command(std::env::args().skip(1)),
             machine: format!("{} ({} processors), {}", machine.cpu, machine.cores, machine.kernel),
@@ -190,7 +190,9 @@ impl Stage {
             second,
             check,
             disks_over_time,
-        })
+        };
+        report.proofs.push(page::prove_places(&report));
+        Ok(report)
     }
 }
 
@@ -276,7 +278,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     let shares: Vec<String> = disks.iter().map(|b| print::bytes(*b)).collect();
     let duplicates: u64 = report.streams.iter().filter_map(|s| s.rejects.get("duplicate")).sum();
     format!(
-        "{:5.1} s  {:>9} received  lost {}  duplicates {}  disks {}",
+        "{:5.1} s  {:>9} received  never received {}  duplicates {}  disks {}",
         clock.elapsed().as_secs_f64(),
         print::bytes(total),
         print::count(report.lost()),

@@ -6,6 +6,7 @@ use crate::args::LsArgs;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
+use skyhaul::ledger::FrameLedger;
 use skyhaul::recording::ScanSummary;
 use std::io::Write as _;
 
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         let state = scan.state.name();
         writeln!(
             out,
-            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}",
+            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}{}",
             scan.scan,
             print::bytes(scan.bytes),
             scan.chunks,
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             } else {
                 String::new()
             },
+            frames(&scan.ledger),
             if scan.missing_disks.is_empty() {
                 String::new()
             } else {
@@ -57,4 +59,12 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// Frames that were received and given up.
+fn frames(ledger: &FrameLedger) -> String {
+    match ledger.discarded {
+        0 => String::new(),
+        n => format!("  {} frames discarded", print::count(n)),
+    }
 }

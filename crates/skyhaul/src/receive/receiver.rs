@@ -328,6 +328,7 @@ impl Running {
             joules_per_gb: self.energy.as_ref().map(|meter| per_gb(meter.joules())),
         };
         report.notes = self.board.notes();
+        report.balance();
         report
     }
 
