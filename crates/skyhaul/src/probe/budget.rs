@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// What is left to spend.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,14 @@ pub(super) struct Budget {
     left: u128,
     /// Until when it was filled up, ns.
     last: Option<u64>,
+}
+
+/// Whoever may choose among these addresses: one of IPv4, a /64 of IPv6.
+pub(super) fn source(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
+        v4 => v4,
+    }
 }
 
 /// Budgets of all sources together.
@@ -35,11 +43,7 @@ impl Shares {
 
     /// Spend from the budget of this source, if there is enough at this time, in ns.
     pub(super) fn spend(&mut self, from: IpAddr, cost: usize, now: u64) -> bool {
-        let source = match from.to_canonical() {
-            IpAddr::V4(ip) => u128::from(u32::from(ip)),
-            IpAddr::V6(ip) => u128::from(ip) >> 64 << 64 | 1 << 32,
-        };
-        let n = self.keys.hash_one(source) as usize % SHARES;
+        let n = self.keys.hash_one(source(from)) as usize % SHARES;
         self.all[n].spend(cost, now)
     }
 }
