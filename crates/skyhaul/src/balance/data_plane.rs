@@ -66,7 +66,8 @@ impl DataPlane {
         // The last one is the program in the kernel, if there is one.
         let own = Own::of(planes.iter().map(|(_, forwarder)| forwarder));
         let reach = Reach::new(data.clone());
-        let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone(), reach, own));
+        let shared = Shared::new(planes.len() + 1, options.allow.clone()).guarded(reach, own);
+        let shared = Arc::new(shared);
         // What has started ends with it if another thread cannot be had.
         let mut all = DataPlane { shared, data, threads: Vec::new() };
         let number = planes.len();
