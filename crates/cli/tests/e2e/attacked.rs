@@ -137,21 +137,22 @@ fn a_reflector_does_not_reflect_to_itself() {
 fn a_flood_of_questions_leaves_a_responder_of_udpmon_for_others() {
     let mut server = Server::start("--udpmon 0 --stamp 0");
     let (at, stamp) = (server.at("serving udpmon on "), server.at("reflecting STAMP on "));
-    let before = cost(server.job.pid());
+    let (before, begun) = (cost(server.job.pid()), Instant::now());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let flood = socket(ATTACKER);
             let commands = [Command::ZeroStats, Command::GetStats, Command::GetSnmp];
             let questions = commands.map(|command| Message::new(Order::Little, command, 0).octets());
-            while !stop.load(Ordering::Relaxed) {
+            // It ends, too, if what goes on beside it fails.
+            while !stop.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(60) {
                 for question in &questions {
                     let _ = flood.send_to(question, at);
                 }
                 let _ = flood.send_to(&[3; 44], stamp);
             }
         });
-        let (begun, honest) = (Instant::now(), socket([127, 0, 0, 1]));
+        let honest = socket([127, 0, 0, 1]);
         while begun.elapsed() < Duration::from_secs(3) {
             served("a requester of udpmon", || {
                 let (mut answer, zero) = ([0; 300], Message::new(Order::Big, Command::ZeroStats, 0));
@@ -170,9 +171,10 @@ fn a_flood_of_questions_leaves_a_responder_of_udpmon_for_others() {
         after.0 <= before.0 + 64 && after.1 == before.1 && after.2 <= before.2 + 4,
         "{before:?} {after:?}"
     );
-    // As many as a second's share at once, and that many in each second.
-    assert!(count(&stats["udpmon"], "answers") <= 100_000 * 60, "{stats}");
-    assert!(count(&stats["stamp"], "reflected") <= 10_000 * 60, "{stats}");
+    // A second's share at once, and one in each second; and some for the honest one.
+    let shares = begun.elapsed().as_secs() + 2;
+    assert!(count(&stats["udpmon"], "answers") <= 100_000 * shares + 1000, "{stats}");
+    assert!(count(&stats["stamp"], "reflected") <= 10_000 * shares + 1000, "{stats}");
 }
 
 /// One of the attacker's tests of 256 streams; none if it is refused. What it does not read, it does not read.
