@@ -7,6 +7,7 @@
 mod site;
 mod wires;
 
+mod attacked;
 mod balance;
 mod balanced;
 mod balancer;

@@ -16,6 +16,7 @@
 
 mod chained;
 mod chains;
+mod circles;
 mod link;
 mod look;
 mod refusal;

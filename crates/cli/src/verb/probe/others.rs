@@ -262,9 +262,10 @@ impl Serving {
             let stats = stamp.stats();
             let _ = writeln!(
                 text,
-                "STAMP: {} packets reflected, {} beyond the rate, {} that are none",
+                "STAMP: {} packets reflected; refused: {} beyond the rate, {} of other services, {} invalid",
                 count(stats.reflected),
-                count(stats.beyond),
+                count(stats.beyond + stats.beyond_share),
+                count(stats.reflections + stats.from_services),
                 count(stats.rejected)
             );
         }
@@ -272,13 +273,14 @@ impl Serving {
             let stats = udpmon.stats();
             let _ = writeln!(
                 text,
-                "udpmon: {} tests, {} told to wait; {} packets, {} lost, {} reordered, {} doubled",
+                "udpmon: {} tests, {} told to wait; {} packets, {} lost, {} reordered, {} duplicate; {} questions beyond their share",
                 count(stats.tests),
                 count(stats.busy),
                 count(stats.packets),
                 count(stats.lost),
                 count(stats.reordered),
-                count(stats.duplicates)
+                count(stats.duplicates),
+                count(stats.beyond_share + stats.overasked)
             );
         }
         let errors =

@@ -69,6 +69,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
 fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Server> {
     let options = iperf3::ServerOptions {
         tests: args.tests.max(iperf3::ServerOptions::default().tests),
+        per_peer: args.per_peer,
         longest: args.longest.duration(),
         rate: args.most.unwrap_or_default(),
         ..iperf3::ServerOptions::default()
