@@ -1,4 +1,8 @@
-//! Files mapped into memory, for sending without a copy; and errors with hints for paths.
+//! Files mapped into memory, for sending without a copy; small files, read to a bound; and errors with hints for paths.
+
+mod small;
+
+pub use small::{SETTINGS, TOKEN, read_small, read_small_text};
 
 use crate::address::system_text;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

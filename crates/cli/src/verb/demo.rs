@@ -66,13 +66,13 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&report)?;
     }
-    eprint!("{}", summary(&report));
+    say_text!("{}", summary(&report));
     if !args.keep {
         disks.iter().for_each(|disk| {
             let _ = std::fs::remove_dir_all(disk);
         });
     }
-    eprintln!("plots: {}", file.display());
+    say!("plots: {}", file.display());
     Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -97,7 +97,7 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
         if drops == 0 || rates.peek().is_none() || interrupt.is_set() {
             return Ok(report);
         }
-        eprintln!(
+        say!(
             "the kernel dropped {} packets at {}, because this host is too busy or its socket buffers are too small; retrying at a lower rate",
             print::count(drops),
             print::rate(rate as f64)
@@ -143,13 +143,13 @@ impl Stage {
         disks: &[PathBuf],
         interrupt: &Interrupt,
     ) -> Result<DemoReport> {
-        eprintln!(
+        say!(
             "a VDIF stream of {} over UDP for {}, onto {} disks, forwarded to a second receiver",
             print::rate(rate as f64),
             args.duration,
             disks.len()
         );
-        eprintln!("the network: {}", args.faults);
+        say!("the network: {}", args.faults);
         let sender = sender(args, rate, self.to.clone())?;
         let stop = Stop::default();
         let of_thread = stop.clone();
@@ -172,7 +172,7 @@ impl Stage {
         let recorded = self.recording.finish(Duration::from_secs(60));
         settle(&self.second);
         let second = finish_second(self.second, self.collector);
-        eprintln!("reading everything back");
+        say!("reading everything back");
         let check = check(disks, &self.scan)?;
         let machine = Machine::this();
         Ok(DemoReport {

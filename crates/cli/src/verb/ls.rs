@@ -6,8 +6,9 @@ use crate::args::LsArgs;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
+use skyhaul::io::say::escaped_name;
 use skyhaul::recording::ScanSummary;
-use std::io::Write as _;
+use std::fmt::Write as _;
 
 /// Findings of a scan that are listed.
 const MOST_FINDINGS: usize = 5;
@@ -22,13 +23,13 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         receiving::print_json(&scans)?;
         return Ok(outcome);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     for scan in scans {
         let state = scan.state.name();
         writeln!(
             out,
             "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}",
-            scan.scan,
+            escaped_name(&scan.scan),
             print::bytes(scan.bytes),
             scan.chunks,
             scan.datastreams.len(),
@@ -56,5 +57,6 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             writeln!(out, "    and {} more findings (--json)", scan.findings.len() - MOST_FINDINGS)?;
         }
     }
+    print::page(&out)?;
     Ok(outcome)
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
+pub(crate) use crate::print::json as print_json;
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
@@ -191,12 +192,12 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
         return;
     }
     if let Prepared::Part { .. } = pool.prepared() {
-        eprintln!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
+        say!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
     let from = addresses.join(", ");
     match args.start_at.filter(|&at| at > now()) {
-        Some(at) => eprintln!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
-        None => eprintln!("{what} from {from}"),
+        Some(at) => say!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
+        None => say!("{what} from {from}"),
     }
 }
 
@@ -267,9 +268,7 @@ impl Ended {
 /// Print a hint if nothing arrived.
 pub(crate) fn advise(report: &ReceiveReport) {
     if report.ended == Ended::NOTHING {
-        eprintln!(
-            "  hint: check that the sender is running and sends to this address, or use a longer --wait"
-        );
+        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
     }
 }
 
@@ -381,16 +380,8 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String 
 /// Where data are written: a file, or standard output for `-`.
 pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
     if path == Path::new("-") {
-        return Ok(Box::new(std::io::stdout()));
+        return Ok(Box::new(print::output()));
     }
     let file = File::create(path).map_err(|error| failed("create", path, &error))?;
     Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
-}
-
-/// Print a report as JSON on standard output.
-pub(crate) fn print_json(report: &impl serde::Serialize) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)?;
-    Ok(())
 }

@@ -29,6 +29,8 @@ pub struct DataPlane {
     pub(super) shared: Arc<Shared>,
     pub(super) data: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
+    /// How many of them sockets need; the one before these may end alone: sockets then forward all.
+    sockets: usize,
 }
 
 impl DataPlane {
@@ -64,8 +66,8 @@ impl DataPlane {
         // The last one is the program in the kernel, if there is one.
         let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone()));
         // What has started ends with it if another thread cannot be had.
-        let mut all = DataPlane { shared, data, threads: Vec::new() };
         let number = planes.len();
+        let mut all = DataPlane { shared, data, threads: Vec::new(), sockets: number };
         match fast {
             Ok(fast) => {
                 let (shared, thread) = (Arc::clone(&all.shared), std::thread::Builder::new());
@@ -91,6 +93,14 @@ impl DataPlane {
     #[must_use]
     pub fn data(&self) -> &[SocketAddr] {
         &self.data
+    }
+
+    /// Why a thread that forwards has ended by itself, if one has: what arrives at its socket is lost from then on.
+    pub(super) fn fault(&self) -> Option<String> {
+        let first = self.threads.len().checked_sub(self.sockets)?;
+        let ended = self.threads[first..].iter().any(JoinHandle::is_finished);
+        (ended && !self.shared.stops())
+            .then(|| format!("a thread that forwards has ended: {}", self.shared.merged().notes.join("; ")))
     }
 
     /// Forward what is in the sockets, and end.

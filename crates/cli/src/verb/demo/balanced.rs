@@ -52,8 +52,8 @@ pub(super) fn run(args: &DemoArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&demo)?;
     } else {
-        eprint!("{}", demo.account);
-        eprintln!("  plots: {}", directory.join("report.html").display());
+        say_text!("{}", demo.account);
+        say!("  plots: {}", directory.join("report.html").display());
     }
     Ok(if demo.account.holds() && !demo.interrupted { Outcome::Done } else { Outcome::Failed })
 }

@@ -92,6 +92,12 @@ impl Server {
         }
     }
 
+    /// Whether it still serves: it ends by itself only by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.doors.iter().any(JoinHandle::is_finished)
+    }
+
     /// Tests that are under way.
     #[must_use]
     pub fn running(&self) -> usize {
@@ -111,6 +117,16 @@ impl Drop for Server {
         for thread in threads {
             let _ = thread.join();
         }
+    }
+}
+
+/// The place of a test, given back when this is dropped.
+struct Place<'a>(&'a Common, Cookie);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.close(&self.1);
+        self.0.desk().sessions.remove(&self.1);
     }
 }
 
@@ -183,13 +199,14 @@ impl Common {
         self.counters.tests.fetch_add(1, Relaxed);
         let common = self.clone();
         let session = move || {
+            // Whatever ends the test, its place is free again.
+            let _place = Place(&common, cookie);
             match Control::new(stream) {
                 Ok(control) => Session::new(control, cookie, &common).run(),
                 Err(_) => {
                     common.counters.failed.fetch_add(1, Relaxed);
                 }
             }
-            common.desk().sessions.remove(&cookie);
         };
         let thread = std::thread::Builder::new().name("iperf3 session".to_owned()).spawn(session);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
