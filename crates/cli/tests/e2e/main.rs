@@ -22,6 +22,7 @@ mod events;
 mod fast;
 mod faults;
 mod foreign;
+mod forged;
 mod heaps;
 mod hostile;
 mod integrity;
