@@ -42,7 +42,7 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
     };
     if let Some(path) = &args.page {
         std::fs::write(path, page::page(&told)).map_err(|error| failed("write", path, &error))?;
-        say!("page: {}", path.display());
+        say!("page: {}", print::name(path));
     }
     if args.json {
         print_json(&told)?;
@@ -68,8 +68,9 @@ fn read(path: &Path) -> Result<Value> {
     let inside = path.join("report.json");
     let path = if path.is_dir() { inside.as_path() } else { path };
     let text = read_small(path, MOST_BYTES)?;
-    serde_json::from_slice(&text)
-        .with_context(|| format!("{}: not a JSON report\nhint: give what `--json` printed", path.display()))
+    serde_json::from_slice(&text).with_context(|| {
+        format!("{}: not a JSON report\nhint: give what `--json` printed", print::name(path))
+    })
 }
 
 fn text(told: &Told<'_>, all: bool) -> String {

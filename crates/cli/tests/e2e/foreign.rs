@@ -27,27 +27,37 @@ fn escaped_by(words: &[String]) -> Done {
 
 #[test]
 fn names_of_others_reach_no_terminal_as_commands() {
+    // A scan on a disk of such a name, with a damaged chunk, and one that is called so itself.
     let site = Site::new(1);
-    let scan = site.disks[0].join(NAME);
-    std::fs::create_dir(&scan).unwrap();
-    std::fs::write(scan.join(format!("{NAME}.00000000")), [7; 100]).unwrap();
-    let on_disks = |line: &str, more: &str| {
+    let mut recorder = site.record(ANY);
+    send(&recorder.address(), "--pattern --payload 2000 --rate 100Mbps --packets 2000");
+    recorder.stop().expect(0);
+    let disk = site.disks[0].with_file_name(NAME);
+    std::fs::rename(&site.disks[0], &disk).unwrap();
+    std::fs::write(disk.join("trial/trial.00000001"), [7; 100]).unwrap();
+    std::fs::create_dir(disk.join(NAME)).unwrap();
+    std::fs::write(disk.join(NAME).join(format!("{NAME}.00000000")), [7; 100]).unwrap();
+    let disk = disk.display().to_string();
+    let on_disk = |line: &str, more: &str| {
         let mut all = words(line);
-        all.extend(site.disk_words());
-        all.push(more.to_owned());
-        all.retain(|word| !word.is_empty());
+        all.extend(["--disk".to_owned(), disk.clone()]);
+        all.extend((!more.is_empty()).then(|| more.to_owned()));
         all
     };
-    let listed = escaped_by(&on_disks("ls", ""));
-    assert!(String::from_utf8_lossy(&listed.stdout).contains("x\\u{1b}]0;owned"), "{listed:?}");
-    escaped_by(&on_disks("check", NAME));
-    escaped_by(&on_disks("cat", NAME));
-    let file = scan.join(format!("{NAME}.00000000")).display().to_string();
+    escaped_by(&on_disk("ls", ""));
+    for scan in ["trial", NAME] {
+        let checked = escaped_by(&on_disk("check", scan));
+        assert!(checked.stderr.contains("x\\u{1b}]0;owned"), "{}", checked.stderr);
+        assert_ne!(checked.code, Some(0));
+    }
+    escaped_by(&on_disk("cat", NAME));
+    let file = format!("{disk}/trial/trial.00000001");
     escaped_by(&["inspect".to_owned(), file.clone()]);
+    escaped_by(&["inspect".to_owned(), format!("{disk}/none")]);
     escaped_by(&["report".to_owned(), "diff".to_owned(), file.clone(), file]);
     // As JSON they are what they are.
-    let listed = Job::start(&on_disks("ls --json", "")).finish().json();
-    assert_eq!(listed[0]["scan"], NAME);
+    let checked = Job::start(&on_disk("check --json", "trial")).finish().json();
+    assert!(checked["findings"].to_string().contains("\\u001b]0;owned"), "{checked}");
 }
 
 /// A child with 1 GiB of memory: what reads without a bound ends by that.
@@ -71,15 +81,15 @@ fn a_file_that_never_ends_or_never_begins_is_refused() {
         "balancer --balancer ejfat://127.0.0.1:9/ status --token-file".to_owned(),
         "balance --api 127.0.0.1:0 --data-port 0 --sync-port 0 --duration 1ms --token-file".to_owned(),
         "ls --disk . --config".to_owned(),
-        "report diff /dev/null".to_owned(),
-        "host --diff".to_owned(),
+        "report diff FILE".to_owned(),
+        "host --diff FILE".to_owned(),
         "host --undo --dry-run --journal".to_owned(),
     ] {
         for (file, why) in
             [("/dev/zero".to_owned(), "more than"), (fifo.to_string(), "a pipe without a writer")]
         {
             let begun = Instant::now();
-            let (code, said) = bounded(&format!("{line} {file}"));
+            let (code, said) = bounded(&format!("{} {file}", line.replace("FILE", &file)));
             assert_eq!(code, Some(2), "{line} {file}: {said}");
             assert!(said.contains(why), "{line} {file}: {said}");
             assert!(begun.elapsed() < Duration::from_secs(50), "{line} {file}");

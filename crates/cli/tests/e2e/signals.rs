@@ -113,5 +113,5 @@ fn a_hangup_ends_each_of_them_as_a_request() {
     assert!(watching.is_running());
     watching.signal(Signal::HUP);
     let report = watching.finish().json();
-    assert!(report["watched"]["status"].as_str().unwrap().contains("signal: 15"), "{report}");
+    assert!(report["watched"]["ended"].as_str().unwrap().contains("signal: 15"), "{report}");
 }

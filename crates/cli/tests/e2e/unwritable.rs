@@ -129,7 +129,7 @@ fn a_service_goes_on_without_its_terminal() {
             reached()
         });
         for _ in 0..2 {
-            run(&format!("probe 127.0.0.1 --iperf3 {iperf3} --duration 1s --json")).expect(0);
+            run(&format!("probe 127.0.0.1 --iperf3 {iperf3} --time 1s --json")).expect(0);
             let points = "--sizes 64 --spacing 200us --packets 20 --settle 5s";
             run(&format!("probe 127.0.0.1:{port} {token} --json {points}")).expect(0);
         }
