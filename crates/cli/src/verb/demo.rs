@@ -10,6 +10,7 @@
 
 mod balanced;
 mod page;
+mod place;
 mod proofs;
 pub(crate) mod report;
 
@@ -41,6 +42,8 @@ use std::time::{Duration, Instant};
 const PAYLOAD: usize = 8000;
 /// Length of a packet: sequence number, header, payload.
 const PACKET: u64 = 8 + 32 + PAYLOAD as u64;
+/// The scan.
+const SCAN: &str = "demo_sk_no0001";
 /// VDIF threads.
 const THREADS: u16 = 4;
 /// Memory of each side.
@@ -55,7 +58,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
 
 fn recorder(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("demo"));
+    let place = place::take(args.directory.as_deref(), "demo")?;
+    let directory = &place.path;
     let disks: Vec<PathBuf> = (1..=args.disks).map(|n| directory.join(format!("disk{n}"))).collect();
     for disk in &disks {
         std::fs::create_dir_all(disk).map_err(|error| failed("create", disk, &error))?;
@@ -68,9 +72,7 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
     }
     say_text!("{}", summary(&report));
     if !args.keep {
-        disks.iter().for_each(|disk| {
-            let _ = std::fs::remove_dir_all(disk);
-        });
+        disks.iter().for_each(|disk| place::clear(disk, SCAN));
     }
     say!("plots: {}", file.display());
     Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
@@ -122,7 +124,7 @@ impl Stage {
         let listen = vec!["udp://127.0.0.1:0".parse()?];
         let mut recorder = Recorder::open(RecorderOptions {
             receiver: ReceiverOptions { listen, forward: vec![target], ..learned() },
-            writer: WriterOptions::new(disks, "demo_sk_no0001"),
+            writer: WriterOptions::new(disks, SCAN),
             pool: PoolOptions { total_bytes: MEMORY, block_bytes: 4 << 20, shared: true },
             fill: true,
         })?;

@@ -18,6 +18,7 @@ mod copied;
 mod device;
 mod diagnose;
 mod disks;
+mod doors;
 mod events;
 mod fast;
 mod faults;

@@ -36,9 +36,8 @@ impl<B> Keyed<B> {
             return Err(Reject::Unsized);
         }
         let bytes = part.size.unwrap_or(range.end);
-        let is_whole = part.size == Some(part.length);
-        if !is_whole {
-            self.make_room(bytes);
+        if self.unconfirmed.is_too_much() {
+            self.retire_unconfirmed();
         }
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
@@ -50,7 +49,7 @@ impl<B> Keyed<B> {
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
                 // What is only announced is the first to give its memory back.
-                if !self.retire_largest_unconfirmed(0) && !is_whole {
+                if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
                     self.make_way(key);
                 }
                 Err(Reject::NoBuffer)
@@ -112,6 +111,9 @@ impl<B> Window<B> for Keyed<B> {
         while self.poll_timeout().is_some_and(|due| due <= self.now) {
             let Some(oldest) = self.table.oldest() else { break };
             self.retire(oldest, Cause::Timeout);
+        }
+        if self.unconfirmed.is_too_much() {
+            self.retire_unconfirmed();
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Table<S: Store> {
 }
 
 /// Part of the memory for heaps of which one packet arrived.
-const UNCONFIRMED: u64 = 8;
+const UNCONFIRMED: u64 = 4;
 
 /// The part of the configuration used for packets and heaps.
 struct Rules {
