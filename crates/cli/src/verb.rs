@@ -11,6 +11,7 @@ pub(crate) mod copy;
 pub(crate) mod data_plane;
 pub(crate) mod demo;
 pub(crate) mod disk;
+mod doors;
 pub(crate) mod events;
 pub(crate) mod export;
 mod extra;

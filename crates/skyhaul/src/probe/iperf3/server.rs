@@ -97,6 +97,12 @@ impl Server {
         }
     }
 
+    /// Whether it still serves: it ends by itself only by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.doors.iter().any(JoinHandle::is_finished)
+    }
+
     /// Tests that are under way.
     #[must_use]
     pub fn running(&self) -> usize {
