@@ -208,6 +208,13 @@ mod tests {
         assert!(a.compare("x", &a, "itself").is_empty());
     }
 
+    #[test]
+    fn a_cause_of_a_later_version_is_read() {
+        let read = |text: &str| serde_json::from_str::<Discard>(text).unwrap();
+        assert_eq!((read("\"disks_full\""), read("\"moths\"")), (Discard::DisksFull, Discard::Unknown));
+        assert_eq!(serde_json::to_string(&Discard::DisksFailed).unwrap(), "\"disks_failed\"");
+    }
+
     proptest! {
         #[test]
         fn what_balances_balances_in_sum(parts in prop::collection::vec((0u64..1 << 40, 0u64..1 << 40, 0u64..1 << 40, 0u8..5), 0..20)) {

@@ -18,10 +18,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     let mut recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     if args.repair {
         let repaired = repair(&recording)?;
-        eprintln!("{} chunk files added to the index", repaired.adopted);
-        repaired.refused.iter().for_each(|why| eprintln!("not added: {why}"));
+        say!("{} chunk files added to the index", repaired.adopted);
+        repaired.refused.iter().for_each(|why| say!("not added: {why}"));
         if repaired.closed {
-            eprintln!("closed the recording with the chunks that exist now");
+            say!("closed the recording with the chunks that exist now");
         }
         recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&report)?;
     } else {
-        eprint!("{}", summary(&report));
+        say_text!("{}", summary(&report));
     }
     let illegal = args.verify && report.datastreams.iter().any(|d| d.illegal_frames > 0);
     Ok(if report.exit_code() == 0 && !illegal { Outcome::Done } else { Outcome::Failed })

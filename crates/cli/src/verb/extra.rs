@@ -28,7 +28,7 @@ impl Extra {
     pub(crate) fn warn(&self, progress: &mut Progress) {
         if !self.warnings.is_empty() {
             progress.clear();
-            self.warnings.iter().for_each(|warning| eprintln!("warning: {}", print::indented(warning)));
+            self.warnings.iter().for_each(|warning| say!("warning: {}", print::indented(warning)));
         }
     }
 }

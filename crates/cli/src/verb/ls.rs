@@ -7,8 +7,9 @@ use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
 use skyhaul::ledger::FrameLedger;
+use skyhaul::io::say::escaped_name;
 use skyhaul::recording::ScanSummary;
-use std::io::Write as _;
+use std::fmt::Write as _;
 
 /// Findings of a scan that are listed.
 const MOST_FINDINGS: usize = 5;
@@ -23,13 +24,13 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         receiving::print_json(&scans)?;
         return Ok(outcome);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     for scan in scans {
         let state = scan.state.name();
         writeln!(
             out,
             "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}{}",
-            scan.scan,
+            escaped_name(&scan.scan),
             print::bytes(scan.bytes),
             scan.chunks,
             scan.datastreams.len(),
@@ -58,6 +59,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             writeln!(out, "    and {} more findings (--json)", scan.findings.len() - MOST_FINDINGS)?;
         }
     }
+    print::page(&out)?;
     Ok(outcome)
 }
 

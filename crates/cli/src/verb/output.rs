@@ -36,7 +36,7 @@ impl Write for Replaced {
 /// The file cannot be created or opened for writing.
 pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
     if path == Path::new("-") {
-        return Ok(Box::new(io::stdout()));
+        return Ok(Box::new(crate::print::output()));
     }
     let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|error| failed("create", path, &error))?;

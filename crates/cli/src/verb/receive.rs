@@ -52,7 +52,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let worker = joining.map(|joining| joining.join(&addresses, &running)).transpose()?;
     let ended = receiving::watch(
         &mut || {
-            let closed = collector.as_ref().is_some_and(Collector::is_closed);
+            let closed = collector.as_ref().is_some_and(Collector::is_closed)
+                || worker.as_ref().is_some_and(|worker| !worker.is_running());
             let snapshot = Snapshot::of(&running, &pool);
             (Snapshot { over: snapshot.over || closed, ..snapshot }, running.progress())
         },
@@ -65,9 +66,13 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
             Extra { rest, ..Extra::default() }
         },
     );
+    let left = worker.as_ref().is_some_and(|worker| !worker.is_running());
     let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
     let mut report = running.finish();
     report.worker = worker;
+    if left {
+        report.errors.push("a fault in this program ended the session with the balancer".to_owned());
+    }
     report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
     let collected = collector.map(Collector::finish);
     if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
@@ -79,7 +84,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.output.json && !to_stdout {
         receiving::print_json(&report)?;
     } else {
-        eprint!("{}", print::receive_summary(&report));
+        say_text!("{}", print::receive_summary(&report));
         receiving::advise(&report);
     }
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })

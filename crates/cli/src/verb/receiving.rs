@@ -3,6 +3,7 @@
 use super::extra::Extra;
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
+pub(crate) use crate::print::json as print_json;
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
@@ -195,12 +196,12 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
         return;
     }
     if let Prepared::Part { .. } = pool.prepared() {
-        eprintln!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
+        say!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
     let from = addresses.join(", ");
     match args.start_at.filter(|&at| at > now()) {
-        Some(at) => eprintln!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
-        None => eprintln!("{what} from {from}"),
+        Some(at) => say!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
+        None => say!("{what} from {from}"),
     }
 }
 
@@ -271,9 +272,7 @@ impl Ended {
 /// Print a hint if nothing arrived.
 pub(crate) fn advise(report: &ReceiveReport) {
     if report.ended == Ended::NOTHING {
-        eprintln!(
-            "  hint: check that the sender is running and sends to this address, or use a longer --wait"
-        );
+        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
     }
 }
 
@@ -386,12 +385,4 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> Strin
         print::count(report.kernel_drops()),
         extra.rest,
     )
-}
-
-/// Print a report as JSON on standard output.
-pub(crate) fn print_json(report: &impl serde::Serialize) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)?;
-    Ok(())
 }

@@ -43,7 +43,7 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
 /// Report frames that one axis of time cannot show; returns whether there are none.
 pub(super) fn tell_not_shown(frames: u64) -> bool {
     if frames > 0 {
-        eprintln!(
+        say!(
             "{} recorded frames are not shown: their times go back, repeat or lie outside the data\nhint: `skyhaul check` reports where; `skyhaul cat` writes every frame",
             print::count(frames)
         );
@@ -53,17 +53,17 @@ pub(super) fn tell_not_shown(frames: u64) -> bool {
 
 /// Say what is missing or damaged; whether nothing is.
 pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
-    gaps.iter().take(MOST_GAPS).for_each(|gap| eprintln!("gap: {gap}"));
+    gaps.iter().take(MOST_GAPS).for_each(|gap| say!("gap: {gap}"));
     if gaps.len() > MOST_GAPS {
-        eprintln!("and {} more gaps", gaps.len() - MOST_GAPS);
+        say!("and {} more gaps", gaps.len() - MOST_GAPS);
     }
     gaps.is_empty()
 }
 
 /// Say what a user of the samples has to know, and how many frames were repaired.
 pub(super) fn tell_notes(notes: &[String], repaired: u64) {
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| say!("note: {note}"));
     if repaired > 0 {
-        eprintln!("note: {} frames were used with a repaired time", print::count(repaired));
+        say!("note: {} frames were used with a repaired time", print::count(repaired));
     }
 }

@@ -244,7 +244,10 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
             }
         }
     }
-    let is_empty = |stream: &DatastreamEntry| stream.chunks.is_empty() && stream.lost.is_empty();
+    let is_empty = |stream: &DatastreamEntry| {
+        let given = stream.account.as_ref().map_or(0, |account| account.submitted);
+        stream.chunks.is_empty() && stream.lost.is_empty() && given == 0
+    };
     if recording.state != State::Live && recording.datastreams.iter().all(is_empty) {
         findings.add(Verdict::Unproven, None, NOTHING);
     }

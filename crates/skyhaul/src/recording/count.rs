@@ -80,7 +80,14 @@ impl<'a> Count<'a> {
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
         let by_time = by_time.saturating_mul(self.lanes).saturating_sub(self.since);
-        let between = meta.and_then(|meta| meta.gap).unwrap_or(by_time);
+        let told = meta.and_then(|meta| meta.gap);
+        // Chunks of which nothing is known but their numbers: the time between their neighbours was theirs.
+        let are_gone = told.is_none() && self.gaps_since && self.since == 0;
+        if are_gone {
+            add(&mut self.ledger.received, by_time);
+            add(&mut self.ledger.damaged, by_time);
+        }
+        let between = told.unwrap_or(if are_gone { 0 } else { by_time });
         self.is_silent |= meta.is_some_and(|meta| meta.gap.is_none());
         let jump = step.filter(|_| !self.gaps_since);
         (self.before, self.since, self.gaps_since) = (last, 0, false);

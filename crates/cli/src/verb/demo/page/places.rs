@@ -9,7 +9,8 @@ use crate::print;
 use crate::report::table::Table;
 use crate::report::words;
 use crate::verb::demo::DemoReport;
-use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
+use crate::verb::demo::proofs::taken;
+use skyhaul::report::{ReceiveReport, RejectCounts};
 
 /// A stage of the path.
 pub(super) struct Place {
@@ -100,13 +101,7 @@ pub(super) fn places(report: &DemoReport) -> Vec<Place> {
     let dropped = forward.iter().map(|t| t.dropped_queue.saturating_add(t.dropped_refused));
     let dropped = dropped.fold(0, u64::saturating_add);
     // Frames are forwarded as they arrive: those that were cut off later, as parts of incomplete sets, were forwarded too.
-    let cut = |s: &StreamSummary| {
-        ["partial_set", "stray"]
-            .iter()
-            .filter_map(|why| s.rejects.get(*why))
-            .fold(0u64, |a, b| a.saturating_add(*b))
-    };
-    let cut = receive.streams.iter().map(cut).fold(0, u64::saturating_add);
+    let cut = taken(receive).saturating_sub(receive.placed());
     let explained = i128::from(cut) - i128::from(dropped);
     let why =
         format!("forwarded before they were cut off as incomplete sets {}, dropped {}", n(cut), n(dropped));
