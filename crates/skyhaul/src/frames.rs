@@ -95,14 +95,19 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
         let format = described_packets(family, family.title());
         return Some(DatastreamInfo { format, ..DatastreamInfo::default() });
     }
-    let Framing::Length(unit) = Format::Auto.framing(head) else { return None };
-    if !bytes.is_multiple_of(unit as u64) || head.len() < unit {
+    Format::Auto.families().find_map(|family| learn_frames(family, head, bytes))
+}
+
+/// The same for frames of this family. The header of another one may state a length, too: the file must consist of such frames.
+fn learn_frames(family: FamilyRef, head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
+    let Framing::Length(unit) = family.frames()?.framing(head) else { return None };
+    if unit == 0 || !bytes.is_multiple_of(unit as u64) || head.len() < unit {
         return None;
     }
     let mut learner = Learner::new(LearnOptions::default());
     head.chunks_exact(unit).for_each(|frame| learner.observe(frame));
     let format = learner.conclude(true)?.ok()?;
-    let whole = format.family.frames().is_some() && format.unit_bytes() == unit;
+    let whole = format.family == family && format.unit_bytes() == unit;
     whole.then(|| DatastreamInfo {
         suffix: String::new(),
         sender: None,

@@ -36,9 +36,53 @@ impl Gate {
     }
 }
 
+/// Where a gate cut a stream, by the numbers of its packets: for packets that do not state a time, such as second halves of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Behind all packets of the last frame before the start.
+    start: u64,
+    /// The first packet of the first frame after the stop.
+    stop: Option<u64>,
+}
+
+impl Cut {
+    /// Packet `number`, the first of the `parts` of a frame, was not admitted.
+    pub(super) fn note(&mut self, why: Reject, number: u64, parts: u64) {
+        match why {
+            Reject::BeforeStart => self.start = self.start.max(number.saturating_add(parts)),
+            Reject::AfterStop => self.stop = Some(self.stop.map_or(number, |stop| stop.min(number))),
+            _ => {}
+        }
+    }
+
+    /// Check that a packet without a time belongs to a frame that passes.
+    pub(super) fn admit(&self, number: u64) -> Result<(), Reject> {
+        if number < self.start {
+            return Err(Reject::BeforeStart);
+        }
+        if self.stop.is_some_and(|stop| number >= stop) {
+            return Err(Reject::AfterStop);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_without_a_time_follow_their_frame() {
+        let mut cut = Cut::default();
+        assert_eq!((cut.admit(0), cut.admit(u64::MAX)), (Ok(()), Ok(())), "nothing was refused");
+        cut.note(Reject::BeforeStart, 10, 2);
+        cut.note(Reject::BeforeStart, 8, 2);
+        cut.note(Reject::AfterStop, 32, 2);
+        cut.note(Reject::AfterStop, 30, 2);
+        let all = [9, 11, 13, 29, 31, 33].map(|number| cut.admit(number));
+        let (before, after) = (Err(Reject::BeforeStart), Err(Reject::AfterStop));
+        assert_eq!(all, [before, before, Ok(()), Ok(()), after, after]);
+    }
 
     #[test]
     fn the_start_second_is_in_and_the_stop_second_is_out() {

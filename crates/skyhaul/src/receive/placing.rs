@@ -263,18 +263,26 @@ impl Stream {
     #[inline]
     fn place(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) -> Result<(), Reject> {
         let placement = layout.place(packet)?;
-        let gate = around.gate;
-        if !gate.is_open()
-            && let Some(time) = packet
-                .get(placement.start as usize..)
-                .and_then(|payload| self.info.format.frame_time(payload))
-        {
-            gate.admit(time.unix_seconds)?;
+        if !around.gate.is_open() {
+            self.gated(&placement, packet, around.gate)?;
         }
         if let Some(only) = &self.only {
             edges::admit(only, self.number(&placement))?;
         }
         self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
+    }
+
+    /// Check that a packet is within the times asked for.
+    fn gated(&mut self, placement: &Placement, packet: &[u8], gate: &Gate) -> Result<(), Reject> {
+        let number = self.number(placement);
+        let payload = packet.get(placement.start as usize..);
+        match payload.and_then(|payload| self.info.format.frame_time(payload)) {
+            Some(time) => {
+                let parts = self.info.format.parts.max(1) as u64;
+                gate.admit(time.unix_seconds).inspect_err(|why| self.cut.note(*why, number, parts))
+            }
+            None => self.cut.admit(number),
+        }
     }
 
     /// The number of a frame in the stream.

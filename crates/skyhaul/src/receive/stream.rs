@@ -1,6 +1,7 @@
 //! One sender's stream: its assembly and its counters.
 
 use super::admission::{Share, Worth};
+use super::gate::Cut;
 use super::info::{Part, StreamInfo, StreamReport};
 use super::joining::{Late, Newcomers};
 use super::sets::Sets;
@@ -72,6 +73,8 @@ pub(super) struct Stream {
     paused: bool,
     /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
     pub(super) only: Option<Range<u64>>,
+    /// Where data times asked for cut it off.
+    pub(super) cut: Cut,
 }
 
 impl Stream {
@@ -110,6 +113,7 @@ impl Stream {
             watch,
             paused: false,
             only: None,
+            cut: Cut::default(),
         }
     }
 
@@ -205,6 +209,7 @@ impl Stream {
             self.report.sequence.restart();
             (self.last_time, self.trailing) = (None, 0);
             self.watch.restart();
+            self.cut = Cut::default();
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;
         let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
