@@ -4,10 +4,11 @@ use crate::Outcome;
 use crate::args::DataPlaneArgs;
 use crate::interrupt::Interrupt;
 use anyhow::Result;
-use skyhaul::balance::{BalanceOptions, DataPlane};
+use skyhaul::balance::{BalanceOptions, Claim, DataPlane};
 
 pub(crate) fn run(args: &DataPlaneArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
+    let _claim = Claim::take(&args.socket)?;
     let plane = DataPlane::start(&BalanceOptions {
         data: args.listen.clone(),
         threads: args.threads,

@@ -18,6 +18,8 @@ use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::udp::forward::Forwarder;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ use std::thread::JoinHandle;
 
 /// The threads that forward what arrives. They stop when it is dropped.
 pub struct DataPlane {
+    /// A number that no other one has: a controller that connects again knows whether it is the same.
+    pub(super) id: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) data: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
@@ -64,7 +68,8 @@ impl DataPlane {
         // The last one is the program in the kernel, if there is one.
         let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone()));
         // What has started ends with it if another thread cannot be had.
-        let mut all = DataPlane { shared, data, threads: Vec::new() };
+        let id = RandomState::new().hash_one(std::process::id());
+        let mut all = DataPlane { id, shared, data, threads: Vec::new() };
         let number = planes.len();
         match fast {
             Ok(fast) => {
