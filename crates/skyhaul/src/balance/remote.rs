@@ -118,6 +118,12 @@ impl Remote {
         self.join();
     }
 
+    /// As if the other end were gone.
+    #[cfg(test)]
+    pub(super) fn break_connection(&self) {
+        let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
+    }
+
     fn join(&self) {
         if let Some(reader) = locked(&self.reader).take() {
             let _ = reader.join();
@@ -131,6 +137,12 @@ impl Drop for Remote {
         let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
         self.join();
     }
+}
+
+/// The letter of the next message.
+#[cfg(test)]
+pub(super) fn read_for_tests(from: &UnixStream) -> io::Result<u8> {
+    read(from).map(|(letter, _)| letter)
 }
 
 /// Connect to the planes at `path`: they say what they have. While they say nothing, `waits` is asked whether to wait longer.

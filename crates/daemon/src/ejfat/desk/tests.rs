@@ -2,6 +2,7 @@
 
 mod restart;
 mod tokens;
+mod waits;
 
 use super::*;
 use crate::ejfat::facility::Limits;

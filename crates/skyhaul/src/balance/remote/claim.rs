@@ -60,7 +60,10 @@ mod tests {
         let socket = directory.path().join("plane");
         let first = Claim::take(&socket).unwrap();
         let second = Claim::take(&socket).unwrap_err();
-        assert!(second.kind() == io::ErrorKind::AddrInUse && second.to_string().contains("already"), "{second}");
+        assert!(
+            second.kind() == io::ErrorKind::AddrInUse && second.to_string().contains("already"),
+            "{second}"
+        );
         drop(first);
         drop(Claim::take(&socket).unwrap());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
