@@ -20,6 +20,7 @@
 
 mod chained;
 mod chains;
+mod circles;
 mod link;
 mod look;
 mod refusal;

@@ -8,12 +8,14 @@
 //! With two, packets go on by the last table if the process that decides is killed. The next one that connects is given that
 //! table, and goes on with it.
 
+use super::circle::Own;
 use super::fast::Fast;
 use super::options::{BalanceError, BalanceOptions};
 use super::plane::{self, Plane};
 use super::shared::{Planes, Shared};
 use crate::panics::reason;
 use crate::receive::reader::Reader;
+use skyhaul_core::balance::Reach;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::udp::forward::Forwarder;
@@ -66,7 +68,9 @@ impl DataPlane {
         }
         let fast = Fast::open::<L>(&data, options.fast_path)?;
         // The last one is the program in the kernel, if there is one.
-        let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone()));
+        let own = Own::of(planes.iter().map(|(_, forwarder)| forwarder));
+        let reach = Reach::new(data.clone());
+        let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone(), reach, own));
         // What has started ends with it if another thread cannot be had.
         let id = RandomState::new().hash_one(std::process::id());
         let mut all = DataPlane { id, shared, data, threads: Vec::new() };
@@ -125,6 +129,7 @@ fn open(at: SocketAddr, options: &BalanceOptions, threads: usize) -> io::Result<
     let udp = UdpOptions {
         buffer: options.receive_buffer,
         timestamps: false,
+        hops: true,
         reuse_port: threads > 1,
         ..UdpOptions::default()
     };

@@ -35,6 +35,7 @@ impl Desk {
             })?;
             state.facility.room()?;
             let (slots, balance) = (slots(&request.slot_demands)?, state.balance(id)?);
+            state.no_circle(id, &like.member)?;
             let seated = balance.register(like)?;
             seat = Some((balance, seated));
             let demands = state.demand(id, seated, &slots)?;
