@@ -41,6 +41,9 @@ pub const HEAD: usize = 16 << 10;
 const WINDOW: u32 = 64 << 10;
 /// How long calls have to end when the server does.
 const GRACE: Duration = Duration::from_secs(2);
+/// Threads for calls that wait, at most: one for each call that may be under way (`ejfat::server::CALLS`), so that none that
+/// waits for a disk takes the thread of one that does not.
+const THREADS: usize = 160;
 /// Requests at a time on one connection.
 pub const STREAMS: u32 = 32;
 
@@ -74,7 +77,7 @@ impl Listening {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(16)
+            .max_blocking_threads(THREADS)
             .thread_name(site.name)
             .enable_all()
             .build()?;

@@ -38,6 +38,12 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     }
     let begun = Instant::now();
     eprintln!("{}", said::listening(args, server.address()));
+    if args.tls_cert.is_none() && !server.address().ip().is_loopback() {
+        eprintln!(
+            "note: the control plane is not encrypted: others on the network can read tokens\n\
+             hint: --tls-cert and --tls-key, or listen on 127.0.0.1 behind a tunnel"
+        );
+    }
     let mut progress = Progress::new(args.output.quiet);
     let mut next = begun;
     let over = || args.duration.is_some_and(|duration| begun.elapsed() >= duration.duration());

@@ -134,7 +134,7 @@ impl Desk {
             let (before, balance) = (before.collect::<Vec<_>>(), state.balance(id)?);
             balance.demand_all(&wanted)?;
             undo = Some((balance, before));
-            Ok(state.facility.set_demands(id, state.demanded(id)?))
+            Ok(state.facility.set_demands(id, &state.demanded(id)?))
         });
         if let (Err(_), Some((balance, before))) = (&done, undo) {
             // As it is in the database.

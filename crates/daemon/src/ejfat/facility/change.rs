@@ -18,9 +18,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is done to a facility once a change is written.
 type Hold<T> = Box<dyn FnOnce(&mut Facility) -> T>;
 
+/// How it is written, and what is done then.
+type Write<T> = Box<dyn FnOnce(&mut Store) -> Result<Hold<T>, StoreError>>;
+
 /// A change that may be made. It gives a `T`.
 #[must_use = "it has to be written"]
-pub struct Change<T>(Box<dyn FnOnce(&mut Store) -> Result<Hold<T>, StoreError>>);
+pub struct Change<T>(Write<T>);
 
 /// A change that is written, and does not hold yet.
 #[must_use = "it has to hold"]
@@ -211,7 +214,7 @@ impl Facility {
     }
 
     /// These sessions demand these slots, and no others of the reservation demand any.
-    pub fn set_demands(&self, id: i64, demands: BTreeMap<i64, Vec<(u16, u16)>>) -> Change<()> {
+    pub fn set_demands(&self, id: i64, demands: &BTreeMap<i64, Vec<(u16, u16)>>) -> Change<()> {
         let of = |session: &Session| (session.id, demands.get(&session.id).cloned().unwrap_or_default());
         let all: Vec<(i64, Vec<(u16, u16)>)> = self.sessions(id).map(of).collect();
         let kept = all.clone();

@@ -37,7 +37,7 @@ impl Whole {
     }
 
     fn set_demands(&mut self, id: i64, demands: BTreeMap<i64, Vec<(u16, u16)>>) -> Result<(), ChangeError> {
-        self.make(self.0.set_demands(id, demands))
+        self.make(self.0.set_demands(id, &demands))
     }
 }
 

@@ -160,14 +160,16 @@ fn a_broken_connection_to_planes_that_live_starts_no_others_and_counts_nothing_t
     let worker = Worker::join(&balance, "127.0.0.1", false, 1.0);
     in_use(&balance, &[&worker]);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let send = |tick: u64| sender.send_to(&event(tick, 0, 100)[0], served.data).unwrap();
-    (1..=5).for_each(|tick| drop(send(tick)));
+    let send = |tick: u64| {
+        sender.send_to(&event(tick, 0, 100)[0], served.data).unwrap();
+    };
+    (1..=5).for_each(&send);
     until("they are counted", || balance.status().forwarded.packets == 5);
     for broken in 1..=3 {
         let Ends::There(remote) = &balance.ends else { panic!("planes are elsewhere") };
         remote.break_connection();
         until("it is told", || !balance.status().notes.is_empty());
-        (0..5).for_each(|tick| drop(send(5 * broken + tick + 1)));
+        (5 * broken + 1..=5 * broken + 5).for_each(&send);
         until("what came since is counted, too", || balance.status().forwarded.packets == 5 + 5 * broken);
         until("it knows the table in use", || balance.status().tables.0 == balance.status().tables.1);
         worker.ready(&balance);

@@ -20,7 +20,7 @@ fn fill(facility: &mut Whole, parent: i64, has: Permission, mark: &str) -> (usiz
 
 #[test]
 fn each_reservation_has_room_of_its_own() {
-    let limits = Limits { made: 20, children: 8, generations: 3, of_worker: 4, ..Limits::of(2) };
+    let limits = Limits { made: 20, children: 8, generations: 4, of_worker: 4, ..Limits::of(2) };
     let mut facility = opened(None, "operator's token", limits);
     let one = facility.reserve(&reservation(1), &new(OPERATOR, "one", "r")).unwrap();
     let two = facility.reserve(&reservation(2), &new(OPERATOR, "two", "r")).unwrap();
@@ -42,20 +42,25 @@ fn each_reservation_has_room_of_its_own() {
     let (n, why) = fill(&mut facility, owner, on(one), "o");
     assert!(n == 8 && matches!(why, ChangeError::Full("tokens that this one may make", 8)), "{n} {why}");
     // Generations.
-    let (child, grandchild) = (token(&facility, "o0"), "g");
-    facility.create_token(&new(child, grandchild, "t"), &[on(one)]).unwrap();
-    let grandchild = token(&facility, grandchild);
-    let why = fill(&mut facility, grandchild, on(one), "x").1;
-    assert!(matches!(why, ChangeError::Deep(3)) && why.to_string().contains("; hint: "), "{why}");
-    // The operator's are not bound by that, but by what there may be of the reservation: 4 + 8 + 1 are made.
+    let mut last = "o0".to_owned();
+    for text in ["third", "fourth"] {
+        let parent = token(&facility, &last);
+        facility.create_token(&new(parent, text, "t"), &[on(one)]).unwrap();
+        last = text.to_owned();
+    }
+    let fourth = token(&facility, &last);
+    let why = fill(&mut facility, fourth, on(one), "x").1;
+    assert!(matches!(why, ChangeError::Deep(4)) && why.to_string().contains("; hint: "), "{why}");
+    // The operator's are not bound by that, but by what there may be of the reservation: 4 + 8 + 2 are made.
     let (n, why) = fill(&mut facility, OPERATOR, on(one), "p");
-    assert!(n == 20 - 13 && matches!(why, ChangeError::Full("tokens of the reservation", 20)), "{n} {why}");
+    assert!(n == 20 - 14 && matches!(why, ChangeError::Full("tokens of the reservation", 20)), "{n} {why}");
     // The other has all of its own; so has the facility, and every worker has a token.
     assert_eq!(fill(&mut facility, OPERATOR, on(two), "q").0, 20);
     let all = Permission { resource: Resource::All, level: Level::Reserve };
     assert_eq!(fill(&mut facility, OPERATOR, all, "r").0, 20 - 1, "the operator's is one");
     facility.register(&super::session(one, 2), &new(owner, "s2", "session")).unwrap();
-    assert_eq!(facility.tokens().len(), 2 + 1 + 20 + 1 + 1 + 20 + 19 + 1 - 1 + 1);
+    let (of_one, of_two, of_facility) = (1 + 2 + 20, 1 + 20, 1 + 19);
+    assert_eq!(facility.tokens().len(), of_one + of_two + of_facility);
 }
 
 #[test]

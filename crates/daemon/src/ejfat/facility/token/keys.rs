@@ -32,9 +32,8 @@ impl Keys {
 
     pub(super) fn find_hash(&self, hash: &Hash) -> Option<Known> {
         let marks = self.read();
-        let alike = marks.get(&hash.mark())?.iter();
-        let found = alike.filter(|(other, _)| other.0.ct_eq(&hash.0).into()).map(|(_, known)| *known);
-        found.last()
+        let mut alike = marks.get(&hash.mark())?.iter();
+        alike.find(|(other, _)| other.0.ct_eq(&hash.0).into()).map(|(_, known)| *known)
     }
 
     pub(super) fn add(&self, hash: Hash, known: Known) {
