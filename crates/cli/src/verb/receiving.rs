@@ -15,7 +15,6 @@ use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions}
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::{Keep, LearnOptions, Objects, Place};
-use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Default memory for heaps, at most, in bytes, if nothing else is received.
