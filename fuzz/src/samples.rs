@@ -8,7 +8,7 @@
 
 use crate::recording::DISK;
 use skyhaul::samples::{Options, Samples, Tracks};
-use skyhaul_core::wire::{FAMILIES, FamilyRef, Format, Framing};
+use skyhaul_core::wire::{FAMILIES, FamilyRef, Format, Framing, Move};
 
 /// Elementary samples in a read.
 const MOST: usize = 1 << 16;
@@ -31,10 +31,13 @@ fn file(family: FamilyRef, mut frame: Vec<u8>) -> Option<Vec<u8>> {
         return None;
     }
     frame.resize(length, 0x1B);
-    let restamper = family.restamp(&frame, Some(4)).ok()?;
+    let stamps = family.stamps()?;
     let frames = (0..FRAMES).flat_map(|n| {
         let mut next = frame.clone();
-        restamper.header(n, 0, &mut next);
+        let by = Move { frames: n as i64, packets: n as i64, fps: Some(4), ..Move::default() };
+        if let Some((header, length)) = stamps.moved(&frame, &by) {
+            next[..length].copy_from_slice(&header[..length]);
+        }
         next
     });
     Some(frames.collect())

@@ -12,7 +12,7 @@ pub(crate) use words::{bytes, count, live_rejects, rate, rejects};
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
-use skyhaul::send::SendReport;
+use skyhaul::send::{SendReport, SentTimes};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -130,6 +130,7 @@ pub(crate) fn sent(r: &SendReport) -> String {
         format!("{} synchronisation messages{failed}", count(syncs.sent))
     }));
     below.extend(r.rate.as_ref().map(|rate| format!("rate: {}", rate.text)));
+    below.extend(r.times.as_ref().map(times).unwrap_or_default());
     if r.slipped_seconds > 0.01 {
         let slipped = r.slipped_seconds;
         below.push(format!("the schedule slipped by {slipped:.2} s: this host could not keep the rate"));
@@ -137,6 +138,50 @@ pub(crate) fn sent(r: &SendReport) -> String {
     below.extend(r.notes.iter().map(|note| format!("note: {note}")));
     below.extend(r.error.as_ref().map(|error| format!("ended with an error: {error}")));
     below.iter().fold(head + "\n", |text, line| text + "  " + line + "\n")
+}
+
+/// The times of recorded frames that were sent.
+fn times(t: &SentTimes) -> Vec<String> {
+    let mut lines = vec![match (t.restamped, t.pass_seconds) {
+        (false, _) => "times: as recorded, frames sent byte for byte".to_owned(),
+        (true, None) => format!("times: new, {} s later than recorded (--restamp)", t.moved_seconds),
+        (true, Some(pass)) if t.moved_seconds == 0 => {
+            format!(
+                "times: new in each pass after the first, {pass} s later than in the pass before (--loop)"
+            )
+        }
+        (true, Some(pass)) => format!(
+            "times: new, {} s later than recorded, and {pass} s later in each pass (--restamp, --loop)",
+            t.moved_seconds
+        ),
+    }];
+    if t.missing > 0 {
+        lines.push(format!(
+            "{} frames are missing in the data, in {} gap{}, the longest of {} frames",
+            count(t.missing),
+            count(t.gaps),
+            if t.gaps == 1 { "" } else { "s" },
+            count(t.longest_gap)
+        ));
+    }
+    if t.untimed > 0 {
+        lines.push(format!("{} frames with a damaged time or none", count(t.untimed)));
+    }
+    if t.returns > 0 {
+        lines.push(format!("times jump back {} times", count(t.returns)));
+    }
+    if t.own_pace {
+        let waited = match t.waited_seconds {
+            0.0 => String::new(),
+            seconds => format!(", {seconds:.2} s waited for gaps"),
+        };
+        let cut = match t.cut_seconds {
+            0.0 => String::new(),
+            seconds => format!(", {seconds:.2} s of longer gaps left out (--max-wait)"),
+        };
+        lines.push(format!("paced by the times of the frames{waited}{cut}"));
+    }
+    lines
 }
 
 /// Streams that are listed one by one.
@@ -187,6 +232,9 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
         count(s.reorder_extent.max),
         rejects(&s.rejects)
     );
+    if !s.irregular.is_none() {
+        let _ = writeln!(out, "    irregular: {}", s.irregular.words());
+    }
     for quirk in &s.quirks {
         let _ = writeln!(out, "    note: {quirk}");
     }

@@ -123,6 +123,11 @@ impl Pacer {
         }
     }
 
+    /// Nothing is due for so long: what follows is due so much later.
+    pub fn delay(&mut self, by: Nanos) {
+        self.t0 = self.t0.plus(by);
+    }
+
     /// Change the rate for the bytes that follow; those already sent take their time at the old rate.
     pub fn switch(&mut self, bits_per_second: u64, now: Nanos) {
         if bits_per_second == self.rate {
@@ -236,6 +241,16 @@ mod tests {
         pacer.rest(Nanos(5_000_000));
         pacer.sent(1000, Nanos(5_000_000));
         assert_eq!((pacer.due(), pacer.forgiven()), (Nanos(5_001_000), Nanos(0)));
+    }
+
+    #[test]
+    fn a_delay_moves_what_follows_and_is_no_debt() {
+        let mut pacer = Pacer::smooth(8_000_000_000, Nanos(0), Nanos(1000), Nanos(1_000_000));
+        pacer.sent(1000, Nanos(0));
+        pacer.delay(Nanos(60_000_000_000));
+        assert_eq!(pacer.due(), Nanos(60_000_001_000));
+        pacer.sent(1000, pacer.due());
+        assert_eq!((pacer.due(), pacer.forgiven()), (Nanos(60_000_002_000), Nanos(0)));
     }
 
     #[test]

@@ -39,9 +39,11 @@ mod frame;
 mod joined;
 mod learn;
 mod numbering;
+mod positions;
 mod rate;
-mod restamp;
 mod same;
+mod stamps;
+mod timeline;
 mod written;
 
 pub use ejfat::{
@@ -63,7 +65,9 @@ pub use joined::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use numbering::{Numbering, PREFIX};
+pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, PositionsError};
 pub use rate::RateWatch;
-pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
 pub use same::Same;
+pub use stamps::{Counted, Move, Numbered, Stamps};
+pub use timeline::{Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace};
 pub use written::{Headers, Written};

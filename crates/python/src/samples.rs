@@ -116,7 +116,13 @@ impl Samples {
         about.set_item("format", s.format().family.name())?;
         about.set_item("describe", s.format().describe())?;
         about.set_item("station", s.format().station.as_deref())?;
+        about.set_item("notes", s.notes().to_vec())?;
         Ok(about)
+    }
+
+    /// Frames that were used so far with a repaired time.
+    fn repaired(&self) -> PyResult<u64> {
+        Ok(self.0.get()?.repaired())
     }
 
     /// Rows with which the chunks begin.

@@ -24,7 +24,8 @@ pub fn described(format: &StreamFormat) -> serde_json::Value {
 }
 
 /// The family of a datastream, from its index.
-fn family(datastream: &Datastream) -> Option<FamilyRef> {
+#[must_use]
+pub fn family(datastream: &Datastream) -> Option<FamilyRef> {
     datastream.info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()
 }
 
@@ -110,6 +111,7 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
         frames_per_second: format.frames_per_second,
         lanes: format.group() as u32,
         chunk_bytes: 0,
+        numbered: false,
         format: described(&format),
     })
 }

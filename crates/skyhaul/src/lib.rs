@@ -22,6 +22,7 @@ pub mod disk;
 pub mod frames;
 pub mod host;
 pub mod inproc;
+pub mod irregular;
 pub mod lab;
 pub mod ledger;
 pub mod metrics;

@@ -19,6 +19,7 @@ mod engine;
 mod engine_reader;
 mod gate;
 mod info;
+mod joining;
 pub mod keyed;
 mod learning;
 mod load;
@@ -37,6 +38,7 @@ mod tally;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use allow::{Allow, NoOrigin, Origin};
 pub use engine::{Engine, EngineOptions};
@@ -48,6 +50,7 @@ pub use options::ReceiverOptions;
 pub use receiver::{LoadOfReceiver, Receiver, Running};
 pub use sinks::{Collected, Collector};
 pub use tally::{Others, Tally};
+pub use watch::Watched;
 
 /// Consumer of finished parts. Called on the receiving thread: must not block.
 pub trait Sink: Send {
@@ -59,6 +62,10 @@ pub trait Sink: Send {
     fn stream_ended(&mut self, _: &std::sync::Arc<StreamInfo>) {}
     /// The program did not run for this long.
     fn paused(&mut self, _: std::time::Duration) {}
+    /// Something an operator should know of a stream. Returns whether it keeps the event: else the receiver does.
+    fn event(&mut self, _: &crate::recording::Event) -> bool {
+        false
+    }
     /// The receiver has stopped; no more calls follow.
     fn finished(&mut self) {}
 }
@@ -75,6 +82,9 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
     fn paused(&mut self, time: std::time::Duration) {
         (**self).paused(time);
+    }
+    fn event(&mut self, event: &crate::recording::Event) -> bool {
+        (**self).event(event)
     }
     fn finished(&mut self) {
         (**self).finished();

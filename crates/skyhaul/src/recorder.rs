@@ -10,11 +10,14 @@
 //! and the others follow while the recording runs ([`Pool::prepared`]). So the first packet after [`Recorder::start`] is
 //! recorded.
 
+mod lost;
 mod objects;
 mod report;
 
 pub use objects::ObjectRecorder;
 pub use report::RecordReport;
+
+use lost::{LostFrames, fill, filler, pack};
 
 use crate::ledger::FrameLedger;
 use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
@@ -22,11 +25,10 @@ use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, Refusal, SpaceReport, Writer,
     WriterError, WriterOptions,
 };
-use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Octets, StreamFormat};
-use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Place};
+use skyhaul_io::memory::{Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,7 +42,7 @@ pub struct RecorderOptions {
     pub writer: WriterOptions,
     /// Memory for packets.
     pub pool: PoolOptions,
-    /// Fill holes with frames marked invalid.
+    /// Fill gaps in chunks with frames marked invalid. Otherwise nothing is written for frames that did not arrive.
     pub fill: bool,
 }
 
@@ -74,6 +76,7 @@ pub struct Recording {
     writer: Arc<Writer>,
     pool: Pool,
     heaps_lost: Arc<AtomicU64>,
+    lost: Arc<LostFrames>,
 }
 
 impl Recorder {
@@ -126,11 +129,14 @@ impl Recorder {
             recorder = recorder.announcing(family);
         }
         let heaps_lost = recorder.lost();
+        let lost = Arc::<LostFrames>::default();
+        let (of_sink, counts) = (pool.clone(), lost.clone());
         let sink = move |_| -> Box<dyn Sink> {
-            Box::new(RecordSink { writer: of_sinks.clone(), fill, streams: HashMap::new() })
+            let (writer, pool, lost) = (of_sinks.clone(), of_sink.clone(), counts.clone());
+            Box::new(RecordSink { writer, fill, pool, lost, streams: HashMap::new() })
         };
         let running = receiver.start_with(sink, Box::new(recorder))?;
-        Ok(Recording { running, writer, pool, heaps_lost })
+        Ok(Recording { running, writer, pool, heaps_lost, lost })
     }
 }
 
@@ -196,7 +202,8 @@ impl Recording {
             }
         };
         let heaps_not_recorded = self.heaps_lost.load(Ordering::Relaxed);
-        RecordReport { receive, recording, heaps_not_recorded }.balanced()
+        let (frames_filled, frames_left_out) = (self.lost.filled(), self.lost.left_out());
+        RecordReport { receive, recording, heaps_not_recorded, frames_filled, frames_left_out }.balanced()
     }
 }
 
@@ -207,16 +214,19 @@ const EAGER: usize = 64;
 struct RecordSink {
     writer: Arc<Writer>,
     fill: bool,
+    pool: Pool,
+    lost: Arc<LostFrames>,
     streams: HashMap<u32, Recorded>,
 }
 
 /// A stream that is being recorded.
 struct Recorded {
+    info: Arc<StreamInfo>,
     datastream: DatastreamId,
     /// Number of the next chunk.
     next: u32,
     epoch: u32,
-    filler: Option<Arc<Filler>>,
+    filler: Arc<Filler>,
     frames_per_second: Option<u32>,
 }
 
@@ -224,8 +234,10 @@ impl RecordSink {
     fn begin(&mut self, stream: &Arc<StreamInfo>) {
         let frames_per_second = stream.format.frames_per_second;
         let datastream = self.writer.add_datastream(&describe(stream, frames_per_second));
-        let filler = self.fill.then(|| filler(&stream.format, frames_per_second));
-        self.streams.insert(stream.id, Recorded { datastream, next: 0, epoch: 0, filler, frames_per_second });
+        let filler = filler(&stream.format, frames_per_second);
+        let info = stream.clone();
+        self.streams
+            .insert(stream.id, Recorded { info, datastream, next: 0, epoch: 0, filler, frames_per_second });
     }
 }
 
@@ -240,6 +252,12 @@ impl Sink for RecordSink {
 
     fn paused(&mut self, time: Duration) {
         self.writer.paused(time);
+    }
+
+    /// In the index at once: it must be there if this program is killed.
+    fn event(&mut self, event: &Event) -> bool {
+        self.writer.keep_event(event.clone());
+        true
     }
 
     fn stream_ended(&mut self, stream: &Arc<StreamInfo>) {
@@ -257,12 +275,27 @@ impl Sink for RecordSink {
             let text = format!("{}: the sender's counter restarted at {}", stream.sender, part.object);
             writer.note("restart", &text);
         }
-        if recorded.frames_per_second.is_none() && part.frames_per_second.is_some() {
-            recorded.frames_per_second = part.frames_per_second;
-            recorded.filler = self.fill.then(|| filler(&stream.format, part.frames_per_second));
-            writer.update_datastream(recorded.datastream, &describe(stream, part.frames_per_second));
+        // The rate is known by now, or a thread joined.
+        let has_rate =
+            part.frames_per_second.is_some() && recorded.frames_per_second != part.frames_per_second;
+        if has_rate || !Arc::ptr_eq(&recorded.info, stream) {
+            recorded.info = stream.clone();
+            recorded.frames_per_second = part.frames_per_second.or(recorded.frames_per_second);
+            recorded.filler = filler(&stream.format, recorded.frames_per_second);
+            writer.update_datastream(recorded.datastream, &describe(stream, recorded.frames_per_second));
         }
-        let chunk = recorded.chunk(stream, part);
+        let mut chunk = recorded.chunk(stream, part);
+        // Without memory to pack it in, what did not arrive is filled all the same: whatever lay in its place must not be
+        // written.
+        if !self.fill
+            && !chunk.meta.missing.is_empty()
+            && let Some(block) = pack(&chunk, stream.unit_bytes as usize, &self.pool)
+        {
+            chunk.meta.packed = true;
+            chunk.finish = None;
+            (chunk.range, chunk.block) = (0..block.1, block.0);
+        }
+        self.lost.count(&chunk.meta);
         recorded.next += 1;
         if let Err(refused) = writer.submit(chunk)
             && refused.reason != Refusal::NoDisk
@@ -284,6 +317,7 @@ fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamIn
         frames_per_second,
         lanes: format.group() as u32,
         chunk_bytes: 0,
+        numbered: format.place != Place::Time,
         format: crate::frames::described(format),
     }
 }
@@ -298,6 +332,7 @@ impl Recorded {
             units: part.units(stream.unit_bytes),
             missing: part.missing,
             gap: Some(part.gap),
+            packed: false,
             first_time,
             last_time,
             received_at: i64::try_from(now.as_nanos()).ok(),
@@ -305,16 +340,15 @@ impl Recorded {
         };
         let unit = stream.unit_bytes as usize;
         let group = stream.format.group();
-        let finish = self.filler.clone().map(|filler| -> Fill {
-            Arc::new(move |meta, block, range| fill(&filler, unit, group, meta, block, range))
-        });
+        let filler = self.filler.clone();
+        let finish: Fill = Arc::new(move |meta, block, range| fill(&filler, unit, group, meta, block, range));
         Chunk {
             datastream: self.datastream,
             number: self.next,
             block: part.block,
             range: part.range,
             meta,
-            finish,
+            finish: Some(finish),
         }
     }
 }
@@ -343,49 +377,4 @@ fn moved(time: FrameTime, frames: i64, part: &Part) -> Option<(i64, u32)> {
     let frame = i64::from(time.frame).checked_add(frames)?;
     let second = time.unix_seconds.checked_add(frame.div_euclid(rate))?;
     Some((second, u32::try_from(frame.rem_euclid(rate)).ok()?))
-}
-
-fn filler(format: &StreamFormat, frames_per_second: Option<u32>) -> Arc<Filler> {
-    let mut format = format.clone();
-    format.frames_per_second = frames_per_second;
-    Arc::new(Filler::new(format))
-}
-
-/// Fill a chunk's gaps. The filler counts threads from the start of an object, so a chunk that begins within a group of
-/// threads is passed from the group's start on, with the frames before the chunk as missing.
-fn fill(
-    filler: &Filler,
-    unit: usize,
-    group: usize,
-    meta: &ChunkMeta,
-    block: &mut Block,
-    range: Range<usize>,
-) {
-    let lead = (range.start / unit.max(1)) % group.max(1);
-    let shift = |u: u32| u + lead as u32;
-    let mut missing: Vec<Range<u32>> = meta.missing.iter().map(|m| shift(m.start)..shift(m.end)).collect();
-    if lead > 0 {
-        missing.insert(0, 0..lead as u32);
-    }
-    let mut chunk = ChunkOctets { block, range: range.start - lead * unit..range.end };
-    filler.fill(&mut chunk, &missing);
-}
-
-/// A chunk in its block, other parts of which may be in use.
-struct ChunkOctets<'a> {
-    block: &'a mut Block,
-    range: Range<usize>,
-}
-
-impl Octets for ChunkOctets<'_> {
-    fn length(&self) -> usize {
-        self.range.len()
-    }
-    fn read(&self, range: Range<usize>) -> &[u8] {
-        self.block[self.range.clone()].get(range).unwrap_or_default()
-    }
-    fn write(&mut self, range: Range<usize>) -> &mut [u8] {
-        let start = self.range.start;
-        self.block.part_mut(start + range.start..start + range.end)
-    }
 }

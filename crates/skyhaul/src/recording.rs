@@ -46,6 +46,7 @@ mod judge;
 mod lane;
 mod ledger;
 mod list;
+mod lost;
 pub mod mark6;
 mod names;
 mod open;
@@ -65,6 +66,7 @@ mod search;
 mod seen;
 mod space;
 mod striping;
+mod times;
 mod work;
 mod writer;
 

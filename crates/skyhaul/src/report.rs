@@ -21,6 +21,7 @@ pub use distribution::Distribution;
 pub use session::SessionReport;
 pub use source::SourceReport;
 
+use crate::irregular::IrregularSummary;
 use crate::ledger::{FrameLedger, differs};
 use crate::mirror::TargetReport;
 use crate::receive::objects::ObjectReport;
@@ -91,6 +92,9 @@ pub struct StreamSummary {
     pub last_time: Option<(i64, u32)>,
     /// Deviations of its headers from the standard.
     pub quirks: Vec<String>,
+    /// Irregularities of its times, threads, station and frame rate, and its times against the host's clock.
+    #[serde(default)]
+    pub irregular: IrregularSummary,
 }
 
 impl StreamSummary {
@@ -123,6 +127,7 @@ impl StreamSummary {
             first_time: report.first_time.map(|t| (t.unix_seconds, t.frame)),
             last_time: report.last_time.map(|t| (t.unix_seconds, t.frame)),
             quirks: info.format.quirks.iter().map(ToString::to_string).collect(),
+            irregular: report.watched.into(),
         }
     }
 }

@@ -37,6 +37,7 @@ pub mod export;
 mod frames;
 mod headers;
 mod open;
+mod order;
 mod range;
 mod read;
 mod scratch;
@@ -111,10 +112,18 @@ pub struct Samples {
     complex: bool,
     tracks: Option<Tracks>,
     frames_per_second: u32,
+    /// The rate was given.
+    given_rate: bool,
+    /// What was found of rate and clocks when they were opened.
+    notes: Vec<String>,
     /// Rows of a frame.
     frame_rows: u64,
     /// First frame, and one past the last, since 1970.
     extent: (i64, i64),
+    /// No piece begins before the one in front of it.
+    ordered: bool,
+    /// The threads were chosen: others are left out on purpose.
+    chosen: bool,
     verify: bool,
     workers: usize,
     kept: Kept,
@@ -203,6 +212,20 @@ impl Samples {
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.pieces.gaps()
+    }
+
+    /// What a user of the samples has to know: threads whose clocks are wrong and are repaired, rates that were disproved,
+    /// other deviations from the standard.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Frames that were used so far with a repaired time, because the clock of their thread is wrong. A frame that is read
+    /// twice counts twice.
+    #[must_use]
+    pub fn repaired(&self) -> u64 {
+        self.frames.repaired()
     }
 
     /// Bytes of all files.

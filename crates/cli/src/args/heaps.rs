@@ -164,7 +164,10 @@ impl FromStr for RateArg {
             _ if text.starts_with("auto:") => text["auto:".len()..].parse().map(Self::Auto),
             _ if text.starts_with("search:") => text["search:".len()..].parse().map(Self::Search),
             _ => match text.parse::<Rate>() {
-                Ok(rate) if rate == Rate::default() => Ok(Self::Max),
+                Ok(rate) if rate == Rate::default() => {
+                    Err("must be greater than zero\nhint: write `max` to send as fast as this host can"
+                        .to_owned())
+                }
                 Ok(rate) => Ok(Self::Fixed(rate)),
                 Err(error) => Err(format!("{error}, or max")),
             },

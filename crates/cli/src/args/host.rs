@@ -1,6 +1,7 @@
 //! Arguments of `host`.
 
 use super::heading::GENERAL;
+use super::limits::some;
 use clap::{Args, ValueHint};
 use skyhaul::host::Role;
 use skyhaul::io::quantity::{Rate, Span};
@@ -24,7 +25,7 @@ pub(crate) struct HostArgs {
     #[arg(long)]
     pub(crate) all: bool,
     /// Rate of all flows together (default: that of the link)
-    #[arg(long, value_name = "RATE", help_heading = WANTED)]
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 10Gbps, or omit it"), help_heading = WANTED)]
     pub(crate) rate: Option<Rate>,
     /// Round trip to the other end (default: 10ms)
     #[arg(long, value_name = "TIME", help_heading = WANTED)]

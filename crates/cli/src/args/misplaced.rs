@@ -14,7 +14,7 @@ use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what to use for SPEAD instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 41] = [
+const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
     ("receive", "start", "--start-heap, or --start-at for a wall-clock time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall-clock time"),
     ("receive", "chunk", "--memory limits all heaps together"),
@@ -47,6 +47,8 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 41] = [
     ("send", "frame_rate", "--rate"),
     ("send", "sequence", LEAVE),
     ("send", "first", "--first-heap"),
+    ("send", "restamp", LEAVE),
+    ("send", "max_wait", "--rate"),
     (
         "bench",
         "sizes",
@@ -66,7 +68,7 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 41] = [
     ("bench", "bytes", PATH),
 ];
 /// Arguments of `send`, and what to use for events instead.
-const NOT_FOR_EVENTS: [(&str, &str); 7] = [
+const NOT_FOR_EVENTS: [(&str, &str); 9] = [
     ("noise", "events are made from --pattern or --input"),
     ("packets", "--events: whole events are sent"),
     ("payload", "--event, and --mtu for the packet size"),
@@ -74,6 +76,8 @@ const NOT_FOR_EVENTS: [(&str, &str); 7] = [
     ("frame_rate", "--event-rate"),
     ("sequence", "leave it out; `--help` lists the options for events under their own heading"),
     ("first", "--tick"),
+    ("restamp", "leave it out; events are numbered from --tick on"),
+    ("max_wait", "--event-rate"),
 ];
 /// Arguments of `bench` that are not for the sweep of events.
 const NOT_FOR_SWEEP: [&str; 10] =

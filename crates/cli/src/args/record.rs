@@ -30,7 +30,7 @@ pub(crate) struct RecordArgs {
     /// How to write to disks
     #[arg(long, value_enum, default_value_t = DiskEngine::Auto, help_heading = DESTINATION)]
     pub(crate) disk_engine: DiskEngine,
-    /// Leave gaps as they are instead of filling them with frames marked invalid
+    /// Write nothing for lost frames, instead of frames marked invalid
     #[arg(long, help_heading = DESTINATION)]
     pub(crate) no_fill: bool,
     /// Inject faults into a disk: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`

@@ -37,9 +37,15 @@ pub(crate) struct SendArgs {
     pub(crate) noise: bool,
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = SENT.as_str(), help_heading = SOURCE)]
     pub(crate) format: Format,
-    /// Send the input this many times, with time running on
+    /// Send the input this many times; each pass after the first has new times that continue the pass before
     #[arg(long, value_name = "N", default_value_t = 1, requires = "input", value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE)]
     pub(crate) r#loop: u64,
+    /// Give the frames new times that begin now, by adding the same whole number of seconds to each
+    ///
+    /// Without it, and without --loop, frames are sent byte for byte, with the times they have. Gaps, threads and the order
+    /// of frames stay as they are in any case.
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) restamp: bool,
     /// Number of the recording's stream, if it has several
     #[arg(long, value_name = "N", requires = "scan", help_heading = SOURCE)]
     pub(crate) stream: Option<u32>,
@@ -66,13 +72,20 @@ pub(crate) struct SendArgs {
     pub(crate) senders: usize,
     /// Rate of datagram payload, like 1Gbps; or `max`, `auto`, `search`
     ///
-    /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. `max` sends as fast as
-    /// this host can, and is the default if the data end or go over TCP; a pattern or noise over UDP needs a rate unless
-    /// --packets or --heaps limits it. Over UDP, `auto` follows the receiver's feedback (`receive --feedback`);
+    /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. Without it, recorded frames
+    /// are sent at the pace of their own times, gaps included (see --max-wait); `max` sends as fast as this host can, and is
+    /// the default for other data that end or go over TCP; a pattern or noise over UDP needs a rate unless --packets or
+    /// --heaps limits it. Over UDP, `auto` follows the receiver's feedback (`receive --feedback`);
     /// for SPEAD, `search` finds the highest rate without loss once and keeps it. Both take bounds for each
     /// sender, like auto:50Mbps-8Gbps, and a starting rate after @, like auto:50Mbps-8Gbps@1Gbps.
     #[arg(long, value_name = "RATE", value_delimiter = ',', help_heading = PACE)]
     pub(crate) rate: Vec<RateArg>,
+    /// Longest wait for a gap in recorded frames that are sent at their own pace
+    ///
+    /// A longer gap, such as the break between two scans, is cut to this. The times in the frames stay as they are. 0s sends
+    /// on at once.
+    #[arg(long, value_name = "TIME", default_value = "1min", conflicts_with = "rate", help_heading = PACE)]
+    pub(crate) max_wait: Span,
     /// Stop after this many packets
     #[arg(long, value_name = "N", help_heading = PACE)]
     pub(crate) packets: Option<u64>,

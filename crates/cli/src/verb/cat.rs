@@ -28,6 +28,12 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
         output.write_all(piece.bytes())?;
     }
     output.flush()?;
+    let account = reader.account();
+    let (filled, left_out) = (account.frames_filled(), account.frames_left_out());
+    if filled + left_out > 0 {
+        let count = crate::print::count;
+        say!("{} frames filled with frames marked invalid, {} left out", count(filled), count(left_out));
+    }
     if args.follow {
         say!("{} chunks were read from the recorder's memory", reader.chunks_from_memory());
     }

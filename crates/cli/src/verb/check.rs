@@ -6,8 +6,10 @@ use crate::args::CheckArgs;
 use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::frames::FramesOf;
+use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::recording::{
-    CheckOptions, CheckReport, Datastream, DatastreamCheck, FrameReader, Recording, State, Verdict, repair,
+    CheckOptions, CheckReport, Datastream, DatastreamCheck, Event, FrameReader, Recording, State, Verdict,
+    repair,
 };
 use skyhaul::wire::{Format, Objects};
 use std::sync::Mutex;
@@ -78,9 +80,31 @@ fn verdict(report: &CheckReport) -> String {
     let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
     match report.verdict {
         _ if report.is_empty() => format!("EMPTY{so_far}: nothing was recorded"),
-        Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
+        Verdict::Whole | Verdict::Holes => {
+            format!("COMPLETE ON DISK{so_far}{never}{}", irregular(report, "; "))
+        }
+        Verdict::Irregular => format!("IRREGULAR STREAM{so_far}{}{never}", irregular(report, ": ")),
         Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
+    }
+}
+
+/// What is irregular, in words after `before`.
+fn irregular(report: &CheckReport, before: &str) -> String {
+    let words: Vec<String> =
+        report.datastreams.iter().map(|d| d.irregular.words()).filter(|w| !w.is_empty()).collect();
+    if words.is_empty() { String::new() } else { format!("{before}{}", words.join("; ")) }
+}
+
+/// Events of the recorder that are about the stream, not about disks.
+fn events(out: &mut String, report: &CheckReport) {
+    let of_stream = |event: &&Event| STREAM_EVENTS.contains(&event.kind.as_str());
+    let events: Vec<&Event> = report.events.iter().filter(of_stream).collect();
+    for event in events.iter().take(20) {
+        out.push_str(&format!("  recorded {} {}: {}\n", event.at, event.kind, print::indented(&event.text)));
+    }
+    if events.len() > 20 {
+        out.push_str(&format!("  and {} more events of its streams (--json)\n", events.len() - 20));
     }
 }
 
@@ -125,6 +149,7 @@ pub(crate) fn summary(report: &CheckReport) -> String {
     if findings.len() > 20 {
         out.push_str(&format!("  and {} more findings (--json)\n", findings.len() - 20));
     }
+    events(&mut out, report);
     let notes = report.findings.len() - findings.len();
     if notes > 0 {
         out.push_str(&format!("  {notes} notes without consequences (--json)\n"));

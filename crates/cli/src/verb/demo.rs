@@ -203,7 +203,7 @@ fn sender(args: &DemoArgs, rate: u64, to: Endpoint) -> Result<Sender> {
         payload: PAYLOAD,
         threads: THREADS,
         frames_per_second: (rate / 8 / PACKET / u64::from(THREADS)).clamp(1, 1 << 24) as u32,
-        start: receiving::now(),
+        start: receiving::nearest_second(),
         station: "Sk".into(),
         pattern: true,
         sequence: Sequence { order: Some(Order::Little), first: FIRST },

@@ -30,7 +30,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome> {
         }
         done => done?,
     };
-    let whole = samples::tell_gaps(&samples.gaps());
+    let whole = samples::tell_gaps(&samples.gaps()) & samples::tell_not_shown(done.not_shown);
+    samples::tell_notes(&done.notes, done.repaired);
     if args.output.json {
         receiving::print_json(&done)?;
     } else if !args.output.quiet {

@@ -1,6 +1,8 @@
 //! What a verb adds to the progress of a receiver: warnings, an alarm, and the rest of the line.
 
 use crate::print::{self, Progress};
+use skyhaul::irregular::STREAM_EVENTS;
+use skyhaul::recording::Event;
 
 /// What a verb adds to the progress of a receiver.
 #[derive(Debug, Default)]
@@ -14,6 +16,14 @@ pub(crate) struct Extra {
 }
 
 impl Extra {
+    /// Warn of what is new among the events of streams; `told` counts the events seen.
+    pub(crate) fn streams(&mut self, events: &[Event], told: &mut usize) {
+        let new = events.get(*told..).unwrap_or_default().iter();
+        *told = events.len();
+        let of_stream = new.filter(|event| STREAM_EVENTS.contains(&event.kind.as_str()));
+        self.warnings.extend(of_stream.map(|event| format!("{}: {}", event.kind, event.text)));
+    }
+
     /// Print the warnings.
     pub(crate) fn warn(&self, progress: &mut Progress) {
         if !self.warnings.is_empty() {

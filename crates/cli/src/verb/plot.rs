@@ -32,7 +32,8 @@ pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
         !interrupt.is_set()
     })?;
     progress.clear();
-    let whole = samples::tell_gaps(&samples.gaps());
+    let whole = samples::tell_gaps(&samples.gaps()) & samples::tell_not_shown(survey.not_shown.unwrap_or(0));
+    samples::tell_notes(&survey.notes, survey.repaired);
     let about = About::new(name, &samples, &survey);
     for path in &args.output_file {
         save(path, &picture::draw(&about, &survey))?;

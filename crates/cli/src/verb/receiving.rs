@@ -171,6 +171,12 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
+/// The nearest second, for generated data to begin with.
+pub(crate) fn nearest_second() -> i64 {
+    let rounded = (SystemTime::now() + Duration::from_millis(500)).duration_since(UNIX_EPOCH);
+    rounded.map_or(0, |time| time.as_secs() as i64)
+}
+
 /// A format without a form on disks cannot be recorded.
 pub(crate) fn check_recordable(args: &ReceiveCommon) -> Result<()> {
     let Some(family) = args.stream.format.family() else { return Ok(()) };
@@ -280,6 +286,7 @@ pub(crate) fn watch(
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
     let mut came = None;
+    let mut told = 0;
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
@@ -291,7 +298,8 @@ pub(crate) fn watch(
         // Refused packets do not count as arrivals.
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
-        let extra = extra();
+        let mut extra = extra();
+        extra.streams(&report.events, &mut told);
         extra.warn(progress);
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
             progress.clear();

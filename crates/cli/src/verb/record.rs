@@ -8,6 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};
+use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, Recording};
 use skyhaul::recording::{
     DatastreamReport, DiskState, DiskStatus, Event, Existing, RecordingReport, SpaceReport, SyncPolicy,
@@ -119,7 +120,9 @@ const WARNINGS: [&str; 9] = [
 fn extra(recording: &Recording, told: &mut usize) -> Extra {
     let events = recording.events_from(*told);
     *told += events.len();
-    let urgent = events.iter().filter(|event| WARNINGS.contains(&event.kind.as_str()));
+    let of =
+        |event: &&Event| [&WARNINGS[..], &STREAM_EVENTS].iter().any(|all| all.contains(&event.kind.as_str()));
+    let urgent = events.iter().filter(of);
     let disk = |event: &Event| event.disk.as_ref().map_or_else(String::new, |d| format!("{}: ", d.display()));
     let warnings = urgent.map(|event| format!("{}: {}{}", event.kind, disk(event), event.text)).collect();
     let (lost_bytes, frames) = (recording.lost_bytes(), recording.ledger().discarded);
@@ -145,6 +148,11 @@ fn disks_line(disks: &[DiskStatus], space: &SpaceReport) -> String {
 /// What was recorded, in some lines.
 pub(crate) fn summary(report: &RecordReport) -> String {
     let mut out = print::receive_summary(&report.receive) + &recording_summary(&report.recording);
+    if report.frames_filled + report.frames_left_out > 0 {
+        let (filled, left_out) = (print::count(report.frames_filled), print::count(report.frames_left_out));
+        let _ =
+            writeln!(out, "  lost frames: {filled} filled with frames marked invalid, {left_out} left out");
+    }
     if report.heaps_not_recorded > 0 {
         let _ = writeln!(
             out,

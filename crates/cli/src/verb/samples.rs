@@ -1,6 +1,7 @@
 //! What `plot` and `export` share: opening samples, and saying what is missing.
 
 use crate::args::SamplesArgs;
+use crate::print;
 use crate::verb::send;
 use anyhow::{Result, bail};
 use skyhaul::recording::{Gap, mark6};
@@ -39,6 +40,17 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
     Ok(samples.range(args.start, args.duration.map(|span| span.duration()))?)
 }
 
+/// Report frames that one axis of time cannot show; returns whether there are none.
+pub(super) fn tell_not_shown(frames: u64) -> bool {
+    if frames > 0 {
+        say!(
+            "{} recorded frames are not shown: their times go back, repeat or lie outside the data\nhint: `skyhaul check` reports where; `skyhaul cat` writes every frame",
+            print::count(frames)
+        );
+    }
+    frames == 0
+}
+
 /// Say what is missing or damaged; whether nothing is.
 pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
     gaps.iter().take(MOST_GAPS).for_each(|gap| say!("gap: {gap}"));
@@ -46,4 +58,12 @@ pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
         say!("and {} more gaps", gaps.len() - MOST_GAPS);
     }
     gaps.is_empty()
+}
+
+/// Say what a user of the samples has to know, and how many frames were repaired.
+pub(super) fn tell_notes(notes: &[String], repaired: u64) {
+    notes.iter().for_each(|note| say!("note: {note}"));
+    if repaired > 0 {
+        say!("note: {} frames were used with a repaired time", print::count(repaired));
+    }
 }

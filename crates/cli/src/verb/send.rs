@@ -7,14 +7,14 @@ use crate::args::{NumberArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
-use skyhaul::frames::packets_of;
+use skyhaul::frames::{family, packets_of};
 use skyhaul::io::address::Transport;
 use skyhaul::recording::{Account, Gap, Missing, ReadOptions, Recording, State, Verdict};
 use skyhaul::send::{
-    FileSupply, Pacing, RecordingSupply, SenderOptions, Sequence, Supply, SupplyError, SynthOptions,
-    SynthSupply,
+    FileOptions, FileSupply, Pacing, RecordedOptions, RecordingSupply, SenderOptions, Sequence, Supply,
+    SynthOptions, SynthSupply,
 };
-use skyhaul::wire::{FAMILIES, Objects, Order, RestampError};
+use skyhaul::wire::{FAMILIES, Objects, Order};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -140,22 +140,26 @@ fn sequence(args: &SendArgs, number: usize) -> Sequence {
     Sequence { order, first: args.first }
 }
 
+/// The longest wait for a gap, if recorded frames are sent at their own pace: no rate was asked for, and no recorder sets it.
+fn own_pace(args: &SendArgs) -> Option<Duration> {
+    (args.rate.is_empty() && !args.follow).then(|| args.max_wait.duration())
+}
+
 /// The supply of sender `number`.
 fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
     if let Some(path) = args.input() {
-        let open = |rate| FileSupply::open(path, args.format, rate, sequence(args, number), args.r#loop);
-        let supply = match open(args.frame_rate) {
-            Err(SupplyError::Restamp { why: RestampError::RateUnknown, .. }) if args.r#loop > 1 => {
-                let rate = FRAME_RATE;
-                say!(
-                    "note: the file does not give its frame rate; assuming {rate} frames/s (set it with --frame-rate)"
-                );
-                open(Some(rate))
-            }
-            Err(SupplyError::Restamp { why: RestampError::RateUnknown, .. }) => open(Some(1 << 15)),
-            other => other,
+        let options = FileOptions {
+            format: args.format,
+            frames_per_second: args.frame_rate,
+            assumed_rate: Some(FRAME_RATE),
+            sequence: sequence(args, number),
+            only_true_numbers: args.sequence == NumberArg::Auto,
+            passes: args.r#loop,
+            restamp: args.restamp.then(receiving::now),
+            max_wait: own_pace(args),
+            near: receiving::now(),
         };
-        return Ok(Box::new(supply?));
+        return Ok(Box::new(FileSupply::open(path, options)?));
     }
     if let Some(scan) = &args.scan {
         return recording(args, scan, number, met);
@@ -172,7 +176,7 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
         payload: args.payload,
         threads: args.threads,
         frames_per_second: args.frame_rate.or(of_rate).unwrap_or(FRAME_RATE),
-        start: receiving::now(),
+        start: receiving::nearest_second(),
         station,
         pattern: !args.noise,
         sequence: sequence(args, number),
@@ -202,11 +206,28 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
     let reader = recording.reader(at, &options)?;
     met.push(Met::new(&recording, reader.account()));
     let name = stream.name.clone();
+    ensure!(
+        packets.is_none() || !args.restamp,
+        "{name}: packets of this format have no times that can be moved\nhint: leave out --restamp"
+    );
+    let header_at = about.as_ref().and_then(|about| about.info.format.get("header_at")?.as_u64());
+    let of_index = about.as_ref().and_then(|about| about.info.frames_per_second);
+    let recorded = || RecordedOptions {
+        unit,
+        family: about.as_ref().and_then(family).zip(header_at.map(|at| at as usize)),
+        frames_per_second: args.frame_rate.or(of_index),
+        sequence: sequence(args, number),
+        only_true_numbers: args.sequence == NumberArg::Auto,
+        restamp: args.restamp.then(receiving::now),
+        max_wait: own_pace(args),
+        follow: args.follow,
+        near: receiving::now(),
+    };
     Ok(Box::new(match packets {
         Some(packets) => {
             RecordingSupply::packets(reader, packets, heaps::send::packet_bytes(args, number)?, name)?
         }
-        None => RecordingSupply::frames(reader, unit, sequence(args, number), name)?,
+        None => RecordingSupply::frames(reader, recorded(), name)?,
     }))
 }
 

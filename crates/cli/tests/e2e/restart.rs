@@ -153,5 +153,8 @@ fn a_clock_that_jumps() {
     assert_eq!(number(&stream["placed"]) + drops(&report), sent, "{stream}");
     assert!(number(&stream["lost"]) <= drops(&report), "{stream}");
     assert_eq!(see(&site.cat(), 2032).good, number(&stream["placed"]));
-    site.check(0);
+    assert_eq!(stream["irregular"]["time_jumps"], 2, "{stream}");
+    let check = site.check(1);
+    assert_eq!(check["verdict"], "irregular", "every frame is there, and the times are not: {check}");
+    assert_eq!(check["datastreams"][0]["irregular"]["time_jumps"], 2, "{check}");
 }

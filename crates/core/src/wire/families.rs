@@ -11,9 +11,7 @@ use super::{
     joined::{PacketEnd, end_of},
     keyed::{Keyed, KnownKeyed, VisitKeyed},
     labelled::{KnownLabelled, VisitLabelled},
-    lofar, mark5b,
-    restamp::{RestampError, Restamper},
-    spead, vdif,
+    lofar, mark5b, spead, vdif,
 };
 use crate::placement::{Geometry, Layout, Reject};
 use std::{any::Any, fmt, str::FromStr};
@@ -172,22 +170,6 @@ impl Format {
             }
         }
         (None, answer)
-    }
-
-    /// The consecutive frames of `file`, to be sent again with times that continue from loop to loop. [`Format::Auto`]
-    /// detects the format from the first frame. `fps`, frames of one thread per second, is needed if neither the headers
-    /// nor the end of a second in the file give it.
-    ///
-    /// # Errors
-    /// See [`RestampError`].
-    pub fn restamp(self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        let found = || match self.framed(file) {
-            (found, Framing::Length(_)) => found,
-            // The first family without a magic number reports why this is not a file of frames.
-            _ => self.families().find(|family| family.frames().is_some() && !family.has_magic()),
-        };
-        let family = self.family().or_else(found).ok_or(RestampError::Empty)?;
-        family.restamp(file, fps)
     }
 }
 

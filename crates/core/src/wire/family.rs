@@ -20,7 +20,7 @@ use super::{
     inspect::reader::Reader,
     layout::{Keep, Place},
     numbering::Numbering,
-    restamp::{RestampError, Restamper},
+    stamps::Stamps,
     trial::{Draw, Trial},
 };
 use crate::placement::{Layout, Reject};
@@ -81,11 +81,10 @@ pub trait Family: Sync {
     /// Show the fields of the packet in `reader`. The shape is `None` if the packet does not look like this family.
     fn inspect(&self, reader: &mut Reader<'_>, shape: Option<Shape>);
 
-    /// The frames of a file, to be sent again with times that continue from loop to loop.
-    ///
-    /// # Errors
-    /// See [`RestampError`].
-    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError>;
+    /// The times in the headers of its frames, if it has frames.
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        None
+    }
 
     /// Generates streams of this family.
     fn generator(&self) -> Option<&'static dyn Generator> {

@@ -10,10 +10,12 @@
 //! ```
 //!
 //! A header is predicted from the previous frame of the same thread (which may itself be predicted), or the next one, or,
-//! if placed by time, from any frame and the thread's learned header. If the frame rate is unknown, it is taken from the
-//! block, if a second ends in it. A frame that cannot be predicted is filled with 0x11223344 entirely.
+//! for a thread without a frame in the block, from any frame and the thread's learned header; if it never sent a frame, with
+//! its number in the other's header. If the frame rate is unknown, it is taken from the block, if a second ends in it. A frame
+//! that cannot be predicted is filled with 0x11223344 entirely.
 //!
-//! Limits: if placed by sequence number, threads must alternate regularly. If objects may be short
+//! Limits: if placed by sequence number, threads must alternate regularly around a gap, but their number may change. If
+//! objects may be short
 //! ([`StreamFormat::short_objects`]), the caller must not fill beyond the end of the second.
 
 use super::{
@@ -104,14 +106,18 @@ impl Filler {
             group,
             fps: None,
             ahead: vec![0; group],
+            filled: 0,
+            set: 0,
         };
         holes.fps = self.format.frames_per_second.or_else(|| holes.rate_in_block());
         for range in missing {
+            holes.follow_threads(range);
             for index in range.start as usize..units.min(range.end as usize) {
                 let predicted = holes.fill(index);
                 filled.predicted += u64::from(predicted);
                 filled.unpredicted += u64::from(!predicted);
             }
+            holes.filled = range.end as usize;
         }
         filled
     }
@@ -128,7 +134,14 @@ struct Holes<'a, O: ?Sized> {
     fps: Option<u32>,
     /// For each rank the next unit that has a header, as far as searched; `units` if there is none.
     ahead: Vec<usize>,
+    /// What is missing before this unit is filled.
+    filled: usize,
+    /// Where in a group the first frame of a set lies.
+    set: usize,
 }
+
+/// Units between two frames of one thread that are searched for.
+const MOST_APART: usize = 2048;
 
 impl<O: Octets + ?Sized> Holes<'_, O> {
     fn unit(&self, index: usize) -> &[u8] {
@@ -214,6 +227,47 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         Some(numbering.advanced(*prefix, index as i64 - from as i64))
     }
 
+    /// The threads that alternate around a hole may be others than when the stream began: then a frame of the same thread
+    /// lies at another distance. Places that come from the times are not changed by that.
+    fn follow_threads(&mut self, hole: &Range<u32>) {
+        if self.format.place == Place::Time || self.format.header_at().is_none() {
+            return;
+        }
+        let (start, end) = (hole.start as usize, (hole.end as usize).min(self.units));
+        let before = self.alternation((start.saturating_sub(MOST_APART)..start).rev());
+        let found = before.or_else(|| self.alternation(end..self.units.min(end + MOST_APART)));
+        let group = found.unwrap_or_else(|| self.format.group());
+        if group != self.group {
+            self.group = group;
+            self.ahead = vec![0; group];
+        }
+    }
+
+    /// From the first of these units that has a header to the next one of its thread, without a gap.
+    fn alternation(&self, units: impl Iterator<Item = usize>) -> Option<usize> {
+        let mut first = None;
+        for index in units {
+            let parted = index % self.format.parts != 0;
+            if parted {
+                continue;
+            }
+            if self.is_unfilled(index) || !self.has_header(index) {
+                return None;
+            }
+            let thread = self.format.frame_time(self.unit(index))?.thread;
+            let (of, at) = *first.get_or_insert((thread, index));
+            if of == thread && at != index {
+                return Some(at.abs_diff(index));
+            }
+        }
+        None
+    }
+
+    /// Whether a unit is missing, and comes after the hole that is being filled.
+    fn is_unfilled(&self, index: usize) -> bool {
+        self.is_missing(index) && index >= self.filled
+    }
+
     /// The header predicted for a unit, and its length.
     fn header(&mut self, index: usize) -> Option<([u8; 32], usize)> {
         let header_at = self.format.header_at()?;
@@ -224,33 +278,97 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         let header = match self.reference(index) {
             Some(from) => {
                 let frame = self.frame(from);
-                self.predicted(frame, 0, from, index)
+                self.predicted(frame, None, 0, from, index)
             }
-            None if self.format.place == Place::Time => self.of_template(index),
-            None => None,
+            None => self.of_template(index),
         };
         header.filter(|(_, length)| header_at + length <= self.unit)
     }
 
-    /// The header `like` at the time of unit `index`, extrapolated from unit `from`, less the difference of their clocks.
-    fn predicted(&self, like: &[u8], shift: i64, from: usize, index: usize) -> Option<([u8; 32], usize)> {
+    /// The header `like`, of `thread` if that is another one, at the time of unit `index`, extrapolated from unit `from`, less
+    /// the difference of their clocks.
+    fn predicted(
+        &self,
+        like: &[u8],
+        thread: Option<u16>,
+        shift: i64,
+        from: usize,
+        index: usize,
+    ) -> Option<([u8; 32], usize)> {
         self.format.own.predicted(&Ahead {
             like,
             clock: self.frame(from),
             shift,
             packets: index as i64 - from as i64,
-            frames: (index / self.group) as i64 - (from / self.group) as i64,
+            frames: self.frame_number(index) - self.frame_number(from),
             fps: self.fps,
+            thread,
         })
     }
 
-    /// For a thread without frames in the block: its learned header, at the time of any other thread.
+    /// Frames of one thread from the start of the block to a unit.
+    fn frame_number(&self, index: usize) -> i64 {
+        (index as i64 - self.set as i64).div_euclid(self.group as i64)
+    }
+
+    /// For a thread without frames in the block: its learned header, at the time of any other thread. If none of its frames
+    /// was ever seen, the header of the other thread, with its own number.
     fn of_template(&mut self, index: usize) -> Option<([u8; 32], usize)> {
+        if self.format.place != Place::Time {
+            return self.of_silent(index);
+        }
         let from = self.neighbour(index)?;
         let thread = self.format.threads.get(index % self.group)?;
         let other = self.format.threads.get(from % self.group)?;
         let shift = other.shift.checked_sub(thread.shift)?;
-        self.predicted(&thread.header, shift, from, index)
+        if thread.header.is_empty() {
+            return self.predicted(self.frame(from), Some(thread.id), shift, from, index);
+        }
+        self.predicted(&thread.header, None, shift, from, index)
+    }
+
+    /// If frames are placed by number: the threads that are in no other place of a set take the free ones in their order.
+    fn of_silent(&mut self, index: usize) -> Option<([u8; 32], usize)> {
+        let from = self.neighbour(index)?;
+        self.find_sets();
+        let rank = index % self.group;
+        let (mut free, mut silent) =
+            (0, self.format.threads.iter().map(|thread| thread.id).collect::<Vec<_>>());
+        for other in 0..self.group {
+            match self.thread_of_rank(other) {
+                Some(thread) => silent.retain(|id| *id != thread),
+                None => free += usize::from(other < rank),
+            }
+        }
+        let thread = *silent.get(free)?;
+        self.predicted(self.frame(from), Some(thread), 0, from, index)
+    }
+
+    fn thread_of_rank(&self, rank: usize) -> Option<u16> {
+        let index = (rank..self.units)
+            .step_by(self.group)
+            .find(|&index| !self.is_missing(index) && self.has_header(index))?;
+        Some(self.format.frame_time(self.unit(index))?.thread)
+    }
+
+    /// Where sets of one frame of each thread begin: where the time changes from one unit to the next.
+    fn find_sets(&mut self) {
+        let changes = |index: &usize| {
+            let arrived = |index: usize| !self.is_missing(index) && self.has_header(index);
+            let both = arrived(index - 1) && arrived(*index);
+            both && self.time(index - 1).zip(self.time(*index)).is_some_and(|(before, now)| before != now)
+        };
+        let found = (1..self.units).find(changes);
+        self.set = found.or_else(|| self.usual_set()).map_or(0, |index| index % self.group);
+    }
+
+    /// The same where frames of one thread alone arrived: as far before one of them as its thread is from the first.
+    fn usual_set(&self) -> Option<usize> {
+        let threads = &self.format.threads;
+        let index = (0..self.units).find(|&index| !self.is_missing(index) && self.has_header(index))?;
+        let thread = self.format.frame_time(self.unit(index))?.thread;
+        let at = threads.iter().position(|other| other.id == thread)?;
+        (threads.len() == self.group).then_some(index + self.group - at)
     }
 
     /// Frames in a second, from the first and last frame of a rank with a new second between them.

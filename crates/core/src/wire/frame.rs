@@ -71,6 +71,18 @@ pub trait Frames: Sync {
     fn tables(&self, _frame: &[u8]) -> Vec<(usize, &'static [Field])> {
         Vec::new()
     }
+    /// The station in the header of a frame, as it is coded there.
+    fn station(&self, _frame: &[u8]) -> Option<u32> {
+        None
+    }
+    /// A coded station as text.
+    fn station_text(&self, station: u32) -> String {
+        station.to_string()
+    }
+    /// Frames of one thread in so many seconds, where the header of a frame fixes a rate that may not be whole.
+    fn rate(&self, _frame: &[u8]) -> Option<(u64, u64)> {
+        None
+    }
     /// Headers for frames made from samples.
     ///
     /// # Errors
@@ -130,6 +142,10 @@ pub struct FrameSeen {
     pub filled: bool,
     /// Unix second and frame number.
     pub time: Option<(i64, u32)>,
+    /// Its thread; 0 if the format has none.
+    pub thread: u16,
+    /// Its station, as it is coded in the header.
+    pub station: Option<u32>,
 }
 
 impl FrameSeen {
@@ -187,6 +203,8 @@ pub struct Ahead<'a> {
     pub frames: i64,
     /// Frames of one thread per second, if known.
     pub fps: Option<u32>,
+    /// The thread of the lost frame, if it is not that of `like`.
+    pub thread: Option<u16>,
 }
 
 /// Second and frame number of the frame `steps` further on, of the same thread. If the rate is unknown, the second stays;

@@ -6,6 +6,7 @@ pub mod parser;
 pub mod placed;
 
 use super::{
+    Positions,
     families::FAMILIES,
     family::{Format, LearnOptions},
     inspect::inspect as inspect_packet,
@@ -53,13 +54,17 @@ pub fn inspect(packet: &[u8]) {
     }
 }
 
-/// Restamp any file.
+/// Place the frames of any file, and move their times.
 pub fn restamp(file: &[u8]) {
     for format in Format::all() {
-        let Ok(restamper) = format.restamp(file, Some(1600)) else { continue };
-        for (iteration, index) in [(0, 0), (7, restamper.frames_per_loop() - 1), (u64::MAX, 0)] {
-            assert!(restamper.header(iteration, index, &mut [0; 32]) <= 32);
-            assert!(restamper.payload(index).end <= file.len());
+        let Ok(timeline) = Positions::of(file, format, Some(1600), 1_767_225_600) else { continue };
+        for (pass, index) in [(0, 0), (7, timeline.frames() - 1), (u64::MAX, 0)] {
+            let Some(place) = timeline.frame(index) else { panic!("frame {index}") };
+            let frame = &file[place.bytes.start + timeline.prefix()..place.bytes.end];
+            if let Some((_, length)) = timeline.stamps().moved(frame, &timeline.moved(pass, 9, None)) {
+                assert!(length <= frame.len());
+            }
+            assert!(timeline.run_end(index) <= timeline.frames());
         }
     }
 }

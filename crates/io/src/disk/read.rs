@@ -17,6 +17,8 @@ use crate::memory::{ALIGN, Block, Pool, PoolOptions};
 pub struct Source {
     file: File,
     direct: bool,
+    /// Only multiples of 4096 can be read from.
+    aligned: bool,
     length: u64,
 }
 
@@ -32,7 +34,20 @@ impl Source {
             Err(error) => return Err(error),
         };
         let length = file.metadata()?.len();
-        Ok(Source { file, direct, length })
+        Ok(Source { file, direct, aligned: true, length })
+    }
+
+    /// Open `path` to read from byte `offset` on: without `O_DIRECT` unless it is a multiple of 4096.
+    ///
+    /// # Errors
+    /// As [`open_regular`].
+    pub fn open_at(path: &Path, offset: u64) -> io::Result<Source> {
+        if offset.is_multiple_of(ALIGN as u64) {
+            return Source::open(path);
+        }
+        let file = open_regular(path)?;
+        let length = file.metadata()?.len();
+        Ok(Source { file, direct: false, aligned: false, length })
     }
 
     /// Bytes in the file when it was opened.
@@ -47,12 +62,12 @@ impl Source {
         self.length == 0
     }
 
-    /// Fill `block` from byte `offset` (a multiple of 4096) on. Returns less than a block only at the end of the file.
+    /// Fill `block` from byte `offset` on: a multiple of 4096, unless the file was [opened](Self::open_at) for another. Returns less than a block only at the end of the file.
     ///
     /// # Errors
     /// A system error; `InvalidInput` if the offset is not aligned.
     pub fn read(&self, offset: u64, block: &mut Block) -> io::Result<usize> {
-        if !offset.is_multiple_of(ALIGN as u64) {
+        if self.aligned && !offset.is_multiple_of(ALIGN as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut filled = 0;

@@ -207,6 +207,8 @@ class Samples:
         """The samples of plain files."""
     def about(self) -> dict[str, Any]:
         """What is known of them."""
+    def repaired(self) -> int:
+        """Frames that were used so far with a repaired time."""
     def piece_rows(self) -> list[int]:
         """Rows with which the chunks begin."""
     def gaps(

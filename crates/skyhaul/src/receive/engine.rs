@@ -23,7 +23,7 @@ use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -67,6 +67,10 @@ pub struct Engine<K> {
     senders: HashMap<SocketAddr, Route>,
     strangers: Strangers,
     places: Places,
+    /// Events of streams that the sink does not keep.
+    events: VecDeque<Event>,
+    /// Clocks that were not this host's.
+    clocks: u64,
     streams: Vec<Placed>,
     /// Senders that were heard before the begin time.
     early: Early,
@@ -99,6 +103,8 @@ impl<K: Sink> Engine<K> {
             senders: HashMap::new(),
             strangers: Strangers::default(),
             places,
+            events: VecDeque::new(),
+            clocks: 0,
             streams: Vec::new(),
             early: Early::default(),
             splits: Vec::new(),
@@ -156,6 +162,7 @@ impl<K: Sink> Engine<K> {
             }
             Route::Split(split) => {
                 train.packets().for_each(|packet| self.one(route, packet, now));
+                self.separate_late(split, now);
                 copy::fence();
                 for n in 0..self.splits[split].streams.len() {
                     self.drain(self.splits[split].streams[n].1);
@@ -257,8 +264,9 @@ impl<K: Sink> Engine<K> {
 
     #[inline]
     fn drain(&mut self, at: usize) {
-        while let Some(part) = self.streams[at].poll_part() {
-            self.sink.part(&self.streams[at].info, part);
+        while let Some((info, part)) = self.streams[at].poll_part() {
+            self.tell(at);
+            self.sink.part(&info, part);
         }
     }
 
@@ -309,12 +317,13 @@ impl<K: Sink> Engine<K> {
 
     /// The program did not run for `time`.
     pub fn paused(&mut self, time: std::time::Duration) {
+        self.streams.iter_mut().for_each(|stream| stream.paused());
         self.sink.paused(time);
     }
 
     /// The next event for the operator.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.places.poll_event()
+        self.places.poll_event().or_else(|| self.events.pop_front())
     }
 
     /// The end: retire everything as it is. Called again after a panic, it continues after the stream that caused it.

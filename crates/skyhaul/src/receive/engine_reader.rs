@@ -121,6 +121,12 @@ impl EngineReader {
         }
     }
 
+    fn tell_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            self.board.event(event);
+        }
+    }
+
     /// Put the counters on the board.
     fn publish(&mut self, source: &dyn Source, whole: bool) {
         let stats = source.stats();
@@ -188,9 +194,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     fn handle_tick(&mut self, source: &Box<dyn Source>) {
         let now = Instant::now();
         self.engine.handle_timeout(self.clock.now());
-        while let Some(event) = self.engine.poll_event() {
-            self.board.event(event);
-        }
+        self.tell_events();
         if self.turns.publish_at.is_none_or(|then| then <= now) {
             self.publish(source, false);
             // With very many streams the account itself takes time.
@@ -226,6 +230,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn finish(&mut self, _: &mut Box<dyn Source>) {
         self.engine.finish(self.clock.now());
+        self.tell_events();
     }
 
     fn account(&mut self, source: &Box<dyn Source>) {

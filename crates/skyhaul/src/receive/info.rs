@@ -2,6 +2,7 @@
 //!
 //! Separate from the stream itself, so that sinks, reports and admission do not depend on it.
 
+use super::watch::Watched;
 use skyhaul_core::assembly::Cause;
 use skyhaul_core::measure::{Histogram, SequenceMeter};
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Rejects};
@@ -95,6 +96,8 @@ pub struct StreamReport {
     pub last_time: Option<FrameTime>,
     /// Frames per second, given or learned.
     pub frames_per_second: Option<u32>,
+    /// What its frames say of themselves.
+    pub watched: Watched,
     /// Arrival of the last packet.
     pub last_arrival: Nanos,
     /// Nanoseconds between the kernel's arrival times of consecutive trains.

@@ -10,16 +10,18 @@
 
 use super::edges;
 use super::gate::Gate;
-use super::info::Part;
+use super::info::{Part, StreamInfo};
 use super::stream::Stream;
 use crate::mirror::Tap;
-use skyhaul_core::assembly::{Slot, Window};
+use skyhaul_core::assembly::{Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
 use skyhaul_core::wire::{StreamFormat, Visit};
 use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::source::Train;
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// State shared by all streams of an engine while packets are placed.
 #[derive(Debug)]
@@ -38,6 +40,10 @@ pub(super) trait Placing: Debug + Send {
     fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
     /// The next finished part.
     fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
+    /// A finished object as a part.
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part>;
+    /// The place of a packet.
+    fn place(&self, packet: &[u8]) -> Result<Placement, Reject>;
     /// The number of a packet's frame in its stream.
     fn number(&self, stream: &Stream, packet: &[u8]) -> Option<u64>;
 }
@@ -56,6 +62,14 @@ impl<L: Layout + Debug + Send> Placing for By<L> {
 
     fn poll_part(&self, stream: &mut Stream) -> Option<Part> {
         stream.poll_part(&self.0)
+    }
+
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part> {
+        stream.finished(&self.0, retired)
+    }
+
+    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
+        self.0.place(packet)
     }
 
     fn number(&self, stream: &Stream, packet: &[u8]) -> Option<u64> {
@@ -80,23 +94,41 @@ pub(super) fn of(format: &StreamFormat) -> Result<Box<dyn Placing>, Reject> {
 pub(super) struct Placed {
     stream: Stream,
     placing: Box<dyn Placing>,
+    /// Parts with the places that the stream had before a thread joined.
+    pub(super) before: VecDeque<(Arc<StreamInfo>, Part)>,
 }
 
 impl Placed {
     pub(super) fn new(stream: Stream, placing: Box<dyn Placing>) -> Self {
-        Self { stream, placing }
+        Self { stream, placing, before: VecDeque::new() }
+    }
+
+    /// Place packets by another layout from here on.
+    pub(super) fn replace(&mut self, placing: Box<dyn Placing>) {
+        self.placing = placing;
+    }
+
+    /// A finished object as a part.
+    pub(super) fn finished(&mut self, retired: Retired<Block>) -> Option<Part> {
+        self.placing.finished(&mut self.stream, retired)
     }
 
     /// Put the packets of a train where they belong.
     #[inline]
     pub(super) fn train(&mut self, train: &Train<'_>, around: &mut Around<'_>) {
         self.placing.train(&mut self.stream, train, around);
+        if self.stream.newcomers.is_ready() {
+            self.join(around);
+        }
     }
 
     /// Put one packet where it belongs.
     #[inline]
     pub(super) fn packet(&mut self, packet: &[u8], around: &mut Around<'_>) {
         self.placing.packet(&mut self.stream, packet, around);
+        if self.stream.newcomers.is_ready() {
+            self.join(around);
+        }
     }
 
     /// The number of a packet's frame in the stream.
@@ -104,13 +136,17 @@ impl Placed {
         self.placing.number(&self.stream, packet)
     }
 
-    /// The next finished part.
+    /// The next finished part, and the stream as it was then.
     #[inline]
-    pub(super) fn poll_part(&mut self) -> Option<Part> {
+    pub(super) fn poll_part(&mut self) -> Option<(Arc<StreamInfo>, Part)> {
+        if let Some(part) = self.before.pop_front() {
+            return Some(part);
+        }
         if !self.stream.has_part() {
             return None;
         }
-        self.placing.poll_part(&mut self.stream)
+        let part = self.placing.poll_part(&mut self.stream)?;
+        Some((self.stream.info.clone(), part))
     }
 }
 
@@ -183,6 +219,7 @@ impl Stream {
                     let stride = stride.min(taken);
                     self.run(first, Packets { bytes: run, stride, count }, around);
                 }
+                Err(Reject::UnknownThread) => self.unknown_thread(run, around.now),
                 Err(why) => self.report.rejects.add(why),
             }
             if left.is_empty() {
@@ -216,8 +253,10 @@ impl Stream {
     pub(super) fn packet(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) {
         self.report.packets += 1;
         self.report.bytes += packet.len() as u64;
-        if let Err(why) = self.place(layout, packet, around) {
-            self.report.rejects.add(why);
+        match self.place(layout, packet, around) {
+            Ok(()) => {}
+            Err(Reject::UnknownThread) => self.unknown_thread(packet, around.now),
+            Err(why) => self.report.rejects.add(why),
         }
     }
 

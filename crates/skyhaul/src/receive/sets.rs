@@ -32,6 +32,8 @@ const LOOK: u64 = 1024;
 pub(super) struct Sets {
     /// Frames of a set; 1 if there is nothing to do.
     group: u64,
+    /// Incomplete sets are kept.
+    keep: bool,
     /// Bytes of a frame.
     unit: u64,
     epoch: u32,
@@ -44,7 +46,17 @@ impl Sets {
     /// For a stream; `keep`: keep incomplete sets.
     pub(super) fn new(format: &StreamFormat, unit: u32, keep: bool) -> Self {
         let group = if keep { 1 } else { format.group() as u64 };
-        Self { group, unit: u64::from(unit.max(1)), epoch: 0, begun: false, first: None }
+        Self { group, keep, unit: u64::from(unit.max(1)), epoch: 0, begun: false, first: None }
+    }
+
+    /// For a stream that has begun with a set already.
+    pub(super) fn begun(format: &StreamFormat, unit: u32, keep: bool) -> Self {
+        Self { begun: true, first: Some(0), ..Self::new(format, unit, keep) }
+    }
+
+    /// Whether incomplete sets are kept.
+    pub(super) fn keeps_partial(&self) -> bool {
+        self.keep
     }
 
     /// Cut incomplete sets off `part` at the stream's beginning, or at its end if it is the `last`. Returns the number of

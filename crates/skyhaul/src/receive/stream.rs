@@ -2,8 +2,11 @@
 
 use super::admission::{Share, Worth};
 use super::info::{Part, StreamInfo, StreamReport};
+use super::joining::{Late, Newcomers};
 use super::sets::Sets;
 use super::strangers::LONG;
+use super::watch::{Looked, Watch};
+use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Layout, Nanos, Reject};
 use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
@@ -26,29 +29,29 @@ pub(super) struct Begin {
     pub(super) leaves: usize,
     /// Keep incomplete sets of threads at its beginning and end.
     pub(super) keep_partial_sets: bool,
+    /// What becomes of threads that begin later.
+    pub(super) late: Late,
 }
 
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) info: Arc<StreamInfo>,
     /// Its last object of a second may be shorter than the others.
-    short_objects: bool,
+    pub(super) short_objects: bool,
     pub(super) assembly: Ordered<Block>,
     pub(super) report: StreamReport,
     /// Frames of one object.
     pub(super) per_object: u64,
     /// When the kernel received the last train.
     last_train: Nanos,
-    /// A frame of known time and place, to learn the frame rate.
-    anchor: Option<(FrameTime, u64)>,
     /// Learns the frame rate of a stream without places.
     rate: RateWatch,
     /// Time of the last frame of the previous part.
-    last_time: Option<FrameTime>,
+    pub(super) last_time: Option<FrameTime>,
     /// Its first packets left no doubt that it is a stream.
     pub(super) trusted: bool,
     /// Frames missing after it in that part.
-    trailing: u64,
+    pub(super) trailing: u64,
     /// Its recent rate.
     worth: Worth,
     /// Blocks of the pool that it must leave free for richer streams.
@@ -60,7 +63,13 @@ pub(super) struct Stream {
     /// It was replaced by another: it has ended.
     pub(super) gone: bool,
     /// Frame sets at its beginning and end.
-    sets: Sets,
+    pub(super) sets: Sets,
+    /// Frames of threads that are not its own, or not yet.
+    pub(super) newcomers: Newcomers,
+    /// What its frames say of themselves.
+    watch: Watch,
+    /// This program did not run for a while: when the next part arrived is not known.
+    paused: bool,
     /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
     pub(super) only: Option<Range<u64>>,
 }
@@ -76,9 +85,10 @@ impl Stream {
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
         let short_objects = info.format.short_objects();
         config.open_ended = short_objects;
-        config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
+        config.ahead = ahead(&info.format, per_object, config);
         let report =
             StreamReport { frames_per_second: info.format.frames_per_second, ..StreamReport::default() };
+        let watch = Watch::new(&info.format);
         Self {
             info,
             short_objects,
@@ -86,7 +96,6 @@ impl Stream {
             report,
             per_object,
             last_train: Nanos::default(),
-            anchor: None,
             rate: RateWatch::default(),
             last_time: None,
             trusted: begin.trusted,
@@ -97,8 +106,21 @@ impl Stream {
             loss_ranges,
             gone: false,
             sets,
+            newcomers: Newcomers::new(begin.late),
+            watch,
+            paused: false,
             only: None,
         }
+    }
+
+    /// This program did not run for a while.
+    pub(super) fn paused(&mut self) {
+        self.paused = true;
+    }
+
+    /// The next event of this stream.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.watch.poll_event()
     }
 
     /// Its rate and memory.
@@ -124,6 +146,8 @@ impl Stream {
         if !self.gone {
             self.worth.handle_timeout(self.report.packets, now);
             self.assembly.handle_timeout(now);
+            let expired = self.newcomers.expire(now);
+            self.report.rejects.add_many(Reject::UnknownThread, expired);
         }
     }
 
@@ -133,6 +157,8 @@ impl Stream {
     }
 
     pub(super) fn finish(&mut self) {
+        let strangers = self.newcomers.give_up();
+        self.report.rejects.add_many(Reject::UnknownThread, strangers);
         self.assembly.finish(Nanos::default());
     }
 
@@ -144,33 +170,41 @@ impl Stream {
     /// The next finished part.
     pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<Part> {
         loop {
-            let mut retired = self.assembly.poll_retired()?;
-            let unit = u64::from(self.info.unit_bytes.max(1));
-            if retired.cause == Cause::Stray {
-                let strays = retired.received() / unit;
-                self.report.placed = self.report.placed.saturating_sub(strays);
-                self.report.rejects.add_many(Reject::Stray, strays);
-                continue;
+            let retired = self.assembly.poll_retired()?;
+            if let Some(part) = self.finished(layout, retired) {
+                return Some(part);
             }
-            let cut = self.sets.trim(&mut retired, &self.info.format, !self.assembly.has_retired());
-            self.report.placed = self.report.placed.saturating_sub(cut);
-            self.report.rejects.add_many(Reject::PartialSet, cut);
-            if cut > 0 && retired.received() == 0 {
-                continue;
-            }
-            return Some(self.account(layout, retired, unit));
         }
+    }
+
+    /// A finished object as a part; `None` if nothing of it belongs to the stream.
+    pub(super) fn finished(&mut self, layout: &dyn Layout, mut retired: Retired<Block>) -> Option<Part> {
+        let unit = u64::from(self.info.unit_bytes.max(1));
+        if retired.cause == Cause::Stray {
+            let strays = retired.received() / unit;
+            self.report.placed = self.report.placed.saturating_sub(strays);
+            self.report.rejects.add_many(Reject::Stray, strays);
+            return None;
+        }
+        let cut = self.sets.trim(&mut retired, &self.info.format, !self.assembly.has_retired());
+        self.report.placed = self.report.placed.saturating_sub(cut);
+        self.report.rejects.add_many(Reject::PartialSet, cut);
+        if cut > 0 && retired.received() == 0 {
+            return None;
+        }
+        Some(self.account(layout, retired, unit))
     }
 
     /// Count a finished object.
     fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, unit: u64) -> Part {
-        let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+        let Retired { key, epoch, block, mut range, mut missing, after, cause, last: arrived, .. } = retired;
         let object = key.number;
         self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
             self.report.epochs = epoch;
             self.report.sequence.restart();
-            (self.anchor, self.last_time, self.trailing) = (None, None, 0);
+            (self.last_time, self.trailing) = (None, 0);
+            self.watch.restart();
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;
         let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
@@ -206,9 +240,10 @@ impl Stream {
             self.last_time = last_time;
             self.trailing = last.map_or(0, |last| u64::from(units - 1 - last));
         }
-        if let (Some(time), Some(last)) = (last_time, last) {
-            self.learn_rate(time, number(range.start).saturating_add(u64::from(last)));
-        }
+        let units = range.start / unit..range.end / unit;
+        let (arrived, last) = (self.arrived(arrived), last_time);
+        self.look(&Looked { block: &block, units, first: first_number, missing: &holes, arrived, last });
+        self.learn_rate(last_time);
         let frames_per_second = self.report.frames_per_second;
         let range = start..range.end as usize;
         Part {
@@ -295,29 +330,32 @@ impl Stream {
         u64::try_from(between - 1).ok()
     }
 
-    /// Learn the frames per second, if not given: from two frames with known places, or from the ends of seconds.
-    fn learn_rate(&mut self, time: FrameTime, number: u64) {
-        if self.report.frames_per_second.is_some() || !self.info.format.own.has_whole_rate() {
+    /// See what a part says of itself.
+    fn look(&mut self, part: &Looked<'_>) {
+        self.watch.part(&self.info, part);
+        self.report.watched = self.watch.watched();
+    }
+
+    /// When the kernel received what arrived at `time` of this program's clock, if it says so.
+    fn arrived(&mut self, time: Nanos) -> Option<Nanos> {
+        let before = self.report.last_arrival.since(time);
+        let known = self.last_train != Nanos::default() && !std::mem::take(&mut self.paused);
+        known.then(|| Nanos(self.last_train.0.saturating_sub(before.0)))
+    }
+
+    /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds.
+    fn learn_rate(&mut self, last: Option<FrameTime>) {
+        if !self.info.format.own.has_whole_rate() {
             return;
         }
-        if self.info.format.place == Place::Time {
+        if self.info.format.place != Place::Time {
+            self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
+        } else if self.report.frames_per_second.is_none()
+            && let Some(time) = last
+        {
             // Objects end where seconds do, so the last frame of each object is enough.
             self.report.frames_per_second = self.rate.observe(time);
-            return;
-        }
-        let Some((t0, n0)) = self.anchor else {
-            self.anchor = Some((time, number));
-            return;
-        };
-        let seconds = time.unix_seconds.saturating_sub(t0.unix_seconds);
-        if seconds <= 0 {
-            return;
-        }
-        let frames = number.saturating_sub(n0) as i64 / self.info.format.threads.len().max(1) as i64;
-        let within = i64::from(time.frame) - i64::from(t0.frame);
-        let fps = (frames - within + seconds / 2) / seconds;
-        if (1..=1 << 24).contains(&fps) && fps > i64::from(time.frame.max(t0.frame)) {
-            self.report.frames_per_second = u32::try_from(fps).ok();
+            self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
         }
     }
 }
@@ -327,6 +365,11 @@ fn ends(holes: &[Range<u32>], units: u32) -> (Option<u32>, Option<u32>) {
     let first = holes.first().filter(|hole| hole.start == 0).map_or(0, |hole| hole.end);
     let end = holes.last().filter(|hole| hole.end == units).map_or(units, |hole| hole.start);
     ((first < units).then_some(first), end.checked_sub(1))
+}
+
+/// How far beyond the newest object another one may open.
+pub(super) fn ahead(format: &StreamFormat, per_object: u64, config: OrderedConfig) -> u64 {
+    config.ahead.max(if config.open_ended { stride(format, per_object) } else { 1 })
 }
 
 /// Maximum number of objects per second, if the frame rate is unknown.

@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex};
 
 mod dying;
 mod hostile;
+mod joining;
 mod runs;
+mod watch;
 
 const BLOCK: usize = 64 << 10;
 const START: i64 = 1_795_402_800;

@@ -16,6 +16,13 @@ pub struct RecordReport {
     /// Heaps lost because the disks freed no memory.
     #[serde(default)]
     pub heaps_not_recorded: u64,
+    /// Lost frames in whose place a frame marked invalid was given to the disks.
+    #[serde(default)]
+    pub frames_filled: u64,
+    /// Lost frames for which nothing was written: between chunks, or without fill. With `frames_filled` these are all lost
+    /// frames.
+    #[serde(default)]
+    pub frames_left_out: u64,
 }
 
 impl RecordReport {
@@ -55,6 +62,8 @@ impl RecordReport {
             never,
             ("frames missing in and between chunks", on_disks.never_received),
         ));
+        let filled = self.frames_filled.saturating_add(self.frames_left_out);
+        wrong.extend(differs("all streams", never, ("frames filled or left out", filled)));
         // A thread that ended by an error took what it held with it: that is no fault of the sums, and reported.
         debug_assert!(wrong.is_empty() || !self.receive.errors.is_empty(), "{wrong:?}");
         self.receive.unbalanced.extend(wrong);

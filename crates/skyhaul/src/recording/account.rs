@@ -10,6 +10,8 @@ use super::gap::Gap;
 struct Met {
     gaps: Vec<Gap>,
     gaps_total: u64,
+    frames_filled: u64,
+    frames_left_out: u64,
     notes: Vec<Finding>,
 }
 
@@ -32,6 +34,24 @@ impl Account {
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.met().gaps_total
+    }
+
+    /// Frames marked invalid that were made in the place of missing ones.
+    #[must_use]
+    pub fn frames_filled(&self) -> u64 {
+        self.met().frames_filled
+    }
+
+    /// Missing frames for which nothing is given, as far as their number is known.
+    #[must_use]
+    pub fn frames_left_out(&self) -> u64 {
+        self.met().frames_left_out
+    }
+
+    pub(super) fn add_frames(&self, filled: u64, left_out: u64) {
+        let mut met = self.met();
+        met.frames_filled = met.frames_filled.saturating_add(filled);
+        met.frames_left_out = met.frames_left_out.saturating_add(left_out);
     }
 
     /// Findings without consequences: chunks under another name, files that are too long.

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `whole` | every chunk verified, nothing missing | 0 |
 //! | `holes` | every chunk verified; data that never arrived are marked as missing | 0 |
+//! | `irregular` | every chunk verified; times, threads, stations or frame rates in it are not those of a regular stream | 1 |
 //! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
 //! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
@@ -24,6 +25,7 @@ use skyhaul_io::memory::ALIGN;
 use super::count::Count;
 use super::cutter::Cutter;
 use super::entry::{ChunkEntry, DatastreamEntry, State};
+use super::event::Event;
 use super::feed::MOST_UNRECORDED;
 use super::finding::{Finding, Findings, Verdict};
 use super::gap::Lack;
@@ -35,6 +37,7 @@ use super::prove::{READ_BYTES, read_file};
 use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
+use super::times::Times;
 use crate::frames::FrameReader;
 use crate::ledger::FrameLedger;
 
@@ -78,6 +81,9 @@ pub struct CheckReport {
     pub indexes: Vec<(PathBuf, Tally)>,
     /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
+    /// What the recorder noted.
+    #[serde(default)]
+    pub events: Vec<Event>,
     /// Bytes read.
     pub bytes: u64,
     /// How long it took.
@@ -109,7 +115,7 @@ impl Recording {
         let seen = self.read_all(options, &abouts)?;
         let mut findings = Findings::from(&self.findings[..]);
         let mut search = Search::new(self);
-        for (path, seen) in &seen {
+        for ((path, _), seen) in seen.iter().filter(|((_, offset), _)| *offset == 0) {
             if seen.error.is_none() && seen.read == seen.bytes {
                 search.learn(path, seen.crc32c);
             }
@@ -134,6 +140,7 @@ impl Recording {
                 count: Count::new(stream, about.as_ref()),
                 unbalanced: &mut unbalanced,
                 before: None,
+                times: Times::of(about.as_ref(), self.state != State::Unindexed),
                 unknown: None,
             };
             datastreams.push(check.run());
@@ -155,6 +162,7 @@ impl Recording {
             findings_total: findings.total,
             indexes: self.indexes.clone(),
             missing_disks: self.missing_disks.clone(),
+            events: self.events.clone(),
             bytes: seen.values().map(|seen| seen.read).sum(),
             seconds: begun.elapsed().as_secs_f64(),
         })
@@ -164,7 +172,7 @@ impl Recording {
         &self,
         options: &CheckOptions<'_>,
         abouts: &[Option<Datastream>],
-    ) -> io::Result<HashMap<PathBuf, Seen>> {
+    ) -> io::Result<HashMap<(PathBuf, u64), Seen>> {
         let jobs: Vec<Job<'_>> = self
             .datastreams
             .iter()
@@ -192,9 +200,10 @@ impl Recording {
                             }
                         };
                         let cutter = job.cutter(options);
-                        let seen = read_file(&job.entry.path, job.most, cutter, || buffers.take(), progress);
+                        let place = (&*job.entry.path, job.entry.offset);
+                        let seen = read_file(place, job.most, cutter, || buffers.take(), progress);
                         let mut all = seen_by_all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                        all.insert(job.entry.path.clone(), seen);
+                        all.insert(job.entry.place(), seen);
                     }
                 })?;
             }

@@ -45,7 +45,9 @@ pub struct ChunkEntry {
     pub disk: usize,
     /// Its file.
     pub path: PathBuf,
-    /// Length of the file; `None` if it is missing.
+    /// Where in the file it begins: 0, except for a block of a [Mark 6](super::mark6).
+    pub offset: u64,
+    /// Length of the file, or of the block in it; `None` if it is missing.
     pub bytes: Option<u64>,
     /// Its index record: it is acknowledged if it has one.
     pub record: Option<ChunkRecord>,
@@ -54,6 +56,11 @@ pub struct ChunkEntry {
 }
 
 impl ChunkEntry {
+    /// Its file, and where in it the chunk begins.
+    pub(super) fn place(&self) -> (PathBuf, u64) {
+        (self.path.clone(), self.offset)
+    }
+
     /// Whether it is in the index and the file has the recorded length.
     #[must_use]
     pub fn is_acknowledged(&self) -> bool {

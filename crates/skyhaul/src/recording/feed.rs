@@ -30,15 +30,17 @@ pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
 
 /// The thread.
 pub(super) struct Feed {
-    feeder: Feeder,
-    recording: Recording,
+    pub(super) feeder: Feeder,
+    pub(super) recording: Recording,
     name: String,
-    about: Option<Datastream>,
+    pub(super) about: Option<Datastream>,
     steps: Vec<Step>,
     search: Option<Search>,
-    filling: Option<Filling>,
+    pub(super) filling: Option<Filling>,
     /// Where the last chunk ended.
-    last_time: Option<Time>,
+    pub(super) last_time: Option<Time>,
+    /// Frames made since then, if something is missing behind it.
+    pub(super) made: Option<u64>,
 }
 
 impl Feeder {
@@ -49,7 +51,17 @@ impl Feeder {
         about: Option<Datastream>,
         steps: Vec<Step>,
     ) -> Feed {
-        Feed { feeder: self, recording, name, about, steps, search: None, filling: None, last_time: None }
+        Feed {
+            feeder: self,
+            recording,
+            name,
+            about,
+            steps,
+            search: None,
+            filling: None,
+            last_time: None,
+            made: None,
+        }
     }
 }
 
@@ -95,10 +107,15 @@ impl Feed {
                         self.recorded(&entry, &[])?;
                         continue;
                     };
+                    self.lost_before(&entry)?;
                     self.feeder.from_memory.fetch_add(1, Ordering::Relaxed);
                     let meta = entry.record.map(|record| record.meta).unwrap_or_default();
                     self.last_time = meta.last_time;
                     let times = (meta.first_time, meta.last_time);
+                    if self.unpacks(&meta) {
+                        self.unpack(entry.number, &meta, std::iter::once(&bytes[..]))?;
+                        continue;
+                    }
                     self.give(self.feeder.in_memory(entry.number, false, times, bytes))?;
                 }
             }
@@ -122,7 +139,7 @@ impl Feed {
         self.walk()
     }
 
-    fn give(&mut self, piece: Piece) -> Given {
+    pub(super) fn give(&mut self, piece: Piece) -> Given {
         if self.feeder.options.missing == Missing::Fill && !piece.filled {
             let about = self.about.as_ref();
             self.filling.get_or_insert_with(|| Filling::new(about)).keep(piece.bytes());
@@ -133,12 +150,13 @@ impl Feed {
     /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
     fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Given {
         let Some(record) = &entry.record else { return Ok(()) };
+        self.lost_before(entry)?;
         let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
         if let Some(path) = &own {
-            let loaded = self.feeder.load(path, record.bytes, None);
+            let loaded = self.feeder.load((path, 0), record.bytes, None);
             match loaded.seen.proves(record) {
-                Ok(()) => return self.proven(entry, path, loaded, behind),
+                Ok(()) => return self.proven(entry, (path, 0), loaded, behind),
                 Err(text) => why = text,
             }
             if !self.feeder.is_wanted() {
@@ -147,11 +165,11 @@ impl Feed {
         }
         let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
         while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
-            let loaded = self.feeder.load(&path, record.bytes, None);
+            let loaded = self.feeder.load((&path, 0), record.bytes, None);
             if loaded.seen.proves(record).is_ok() {
                 let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
                 self.note(&path, text);
-                return self.proven(entry, &path, loaded, behind);
+                return self.proven(entry, (&path, 0), loaded, behind);
             }
             search.learn(&path, loaded.seen.crc32c);
         }
@@ -163,7 +181,7 @@ impl Feed {
         };
         self.last_time = record.meta.last_time.or(self.last_time);
         match own.filter(|_| !self.feeder.options.verify) {
-            Some(path) => self.as_it_lies(gap, &path),
+            Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED),
             None => self.gap(gap, behind),
         }
     }
@@ -174,14 +192,18 @@ impl Feed {
     }
 
     /// Deliver a verified chunk.
-    fn proven(&mut self, entry: &ChunkEntry, path: &Path, loaded: Loaded, behind: &[Step]) -> Given {
+    fn proven(&mut self, entry: &ChunkEntry, place: (&Path, u64), loaded: Loaded, behind: &[Step]) -> Given {
         let (number, bytes) = (entry.number, loaded.seen.read);
         if loaded.seen.bytes > bytes {
-            self.note(path, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
+            self.note(place.0, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
         }
         let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
+        let meta = entry.record.as_ref().map(|record| &record.meta);
+        if let Some(meta) = meta.filter(|meta| loaded.held && self.unpacks(meta)) {
+            return self.unpack(number, meta, loaded.blocks.iter().map(|(block, length)| &block[..*length]));
+        }
         if loaded.held {
             let pieces = loaded.blocks.len();
             for (at, (block, length)) in loaded.blocks.into_iter().enumerate() {
@@ -191,7 +213,7 @@ impl Feed {
             }
             return Ok(());
         }
-        let again = self.stream(number, path, bytes, (from, to))?;
+        let again = self.stream(number, place, bytes, (from, to))?;
         if again.crc32c == loaded.seen.crc32c && again.read == bytes {
             return Ok(());
         }
@@ -201,12 +223,12 @@ impl Feed {
     }
 
     /// Deliver a file as it is read.
-    fn stream(&mut self, number: u32, path: &Path, most: u64, times: Times) -> Result<Seen, Gone> {
+    fn stream(&mut self, number: u32, place: (&Path, u64), most: u64, times: Times) -> Result<Seen, Gone> {
         let (mut gone, mut given) = (false, 0);
         // The closures share what they need of `self`.
         let this = std::cell::RefCell::new(&mut *self);
         let seen = read_file(
-            path,
+            place,
             most,
             None,
             || this.borrow().feeder.buffer(),
@@ -233,7 +255,7 @@ impl Feed {
         let proof = if bytes > MOST_UNRECORDED {
             Err("it is longer than any chunk".to_owned())
         } else {
-            let loaded = self.feeder.load(&entry.path, bytes, self.about.as_ref());
+            let loaded = self.feeder.load((&entry.path, entry.offset), bytes, self.about.as_ref());
             if !self.feeder.is_wanted() {
                 return Err(Gone);
             }
@@ -247,6 +269,7 @@ impl Feed {
         };
         match proof {
             Ok(loaded) => {
+                self.learn_rate(&loaded.seen.trace);
                 let why = "no index record: its frame headers verify its place, nothing verifies its samples";
                 let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
                 let gap = Gap {
@@ -258,28 +281,30 @@ impl Feed {
                     ..gap
                 };
                 self.gap(gap, behind)?;
-                self.proven(entry, &entry.path, loaded, behind)
+                self.proven(entry, (&entry.path, entry.offset), loaded, behind)
             }
             Err(why) => {
                 let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
                 if self.feeder.options.verify {
                     self.gap(gap, behind)
                 } else {
-                    self.as_it_lies(gap, &entry.path)
+                    let most = if entry.offset > 0 { bytes } else { MOST_UNRECORDED };
+                    self.as_it_lies(gap, (&entry.path, entry.offset), most)
                 }
             }
         }
     }
 
     /// Report a problem of a file, and deliver it.
-    fn as_it_lies(&mut self, gap: Gap, path: &Path) -> Given {
+    fn as_it_lies(&mut self, gap: Gap, place: (&Path, u64), most: u64) -> Given {
         let number = gap.chunks.0;
         self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
-        self.stream(number, path, MOST_UNRECORDED, (None, None)).map(|_| ())
+        self.stream(number, place, most, (None, None)).map(|_| ())
     }
 
     /// Report a gap, and fill it if requested.
     fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
+        self.time_of_hole(&mut gap, first_bytes(behind, self.unit()));
         let missing = self.feeder.options.missing;
         // Packets of heaps have no invalid ones that could stand there.
         let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
@@ -299,13 +324,23 @@ impl Feed {
             let _ = self.feeder.sender.send(Err(error));
             return Err(Gone);
         }
+        if bytes.is_none() && gap.has_chunks() && gap.instead == Instead::LeftOut {
+            let frames = gap.bytes.unwrap_or_default().checked_div(self.unit() as u64).unwrap_or_default();
+            self.feeder.account.add_frames(0, frames);
+        }
+        if gap.has_chunks() && gap.instead != Instead::AsItIs {
+            self.made.get_or_insert(0);
+        }
         self.fill(gap.chunks.0, bytes.unwrap_or_default(), behind)
     }
 
-    fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
+    pub(super) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
         if bytes == 0 {
             return Ok(());
         }
+        let frames = bytes.checked_div(self.unit() as u64).unwrap_or_default();
+        self.made = self.made.map(|made| made.saturating_add(frames));
+        self.feeder.account.add_frames(frames, 0);
         let about = self.about.as_ref();
         let mut filling = self.filling.take().unwrap_or_else(|| Filling::new(about));
         let after = first_bytes(behind, filling.needed());
@@ -327,13 +362,13 @@ impl Feed {
 /// The first bytes of the next chunk that has a file.
 fn first_bytes(steps: &[Step], needed: usize) -> Vec<u8> {
     let files = steps.iter().filter_map(|step| match step {
-        Step::Chunk { entry, .. } if entry.bytes.is_some() => Some(&entry.path),
+        Step::Chunk { entry, .. } if entry.bytes.is_some() => Some((&entry.path, entry.offset)),
         _ => None,
     });
     let mut bytes = vec![0; needed];
-    for path in files.take(1) {
+    for (path, offset) in files.take(1) {
         let read = skyhaul_io::disk::open_regular(path)
-            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0));
+            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, offset));
         if read.is_ok() {
             return bytes;
         }

@@ -80,11 +80,11 @@ impl Feeder {
     }
 
     /// Read a file, and hold it if there is room.
-    pub(super) fn load(&self, path: &Path, most: u64, about: Option<&Datastream>) -> Loaded {
+    pub(super) fn load(&self, place: (&Path, u64), most: u64, about: Option<&Datastream>) -> Loaded {
         let held = most <= self.most_held;
         let mut blocks = Vec::new();
         let seen = read_file(
-            path,
+            place,
             most,
             Cutter::of(about, false),
             || self.buffer(),

@@ -61,6 +61,12 @@ impl Filling {
         Filling { filler: format.map(Filler::new), unit, last: Vec::new(), group }
     }
 
+    /// More is known of the stream by now: its frame rate.
+    pub(super) fn know(&mut self, about: &Datastream) {
+        let filler = Filling::new(Some(about)).filler;
+        self.filler = filler.or(self.filler.take());
+    }
+
     /// Bytes from which frames are predicted.
     pub(super) fn needed(&self) -> usize {
         if self.filler.is_some() { self.unit * self.group } else { 0 }

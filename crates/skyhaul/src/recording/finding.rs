@@ -15,6 +15,9 @@ pub enum Verdict {
     Whole,
     /// Every chunk verified; data that never arrived are marked as missing.
     Holes,
+    /// Every chunk verified, but its frames are not those of a regular stream: their times do not follow their places, or
+    /// threads, stations or frame rates change.
+    Irregular,
     /// Something cannot be verified: no record, no known end, or an absent disk.
     Unproven,
     /// Recorded data are missing or have changed, or were lost during the recording.
@@ -28,6 +31,7 @@ impl Verdict {
         match self {
             Verdict::Whole => "whole",
             Verdict::Holes => "holes",
+            Verdict::Irregular => "irregular",
             Verdict::Unproven => "unproven",
             Verdict::Damaged => "damaged",
         }

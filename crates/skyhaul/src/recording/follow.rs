@@ -90,8 +90,8 @@ impl Follower {
                 let disk = self.tails[tail].disk.clone();
                 let path = names::chunk_path(&disk, &self.name, number);
                 let bytes = Some(record.bytes);
-                let entry =
-                    ChunkEntry { number, disk: tail, path, bytes, record: Some(record), moved: false };
+                let record = Some(record);
+                let entry = ChunkEntry { number, disk: tail, path, offset: 0, bytes, record, moved: false };
                 return Followed::Chunk(Box::new(entry));
             }
             if let Some(reason) = self.lost.remove(&number) {

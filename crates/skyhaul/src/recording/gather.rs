@@ -21,6 +21,7 @@ use super::entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
 use super::event::Event;
 use super::finding::{Findings, Verdict};
 use super::index::{IndexReader, Tally};
+use super::mark6;
 use super::names::{self, Label};
 use super::prove::checksum;
 use super::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
@@ -66,8 +67,34 @@ impl Gathered {
                 Err(error) => all.cannot_look(path, &error),
             }
         }
+        if all.entries.is_empty() && all.indexes.is_empty() {
+            all.scatter(label, disks);
+        }
         all.choose_session(label, disks);
         all
+    }
+
+    /// The blocks of a Mark 6: each is a chunk in the middle of a file.
+    fn scatter(&mut self, label: &Label, disks: &[PathBuf]) {
+        for (disk, path) in mark6::files_on(disks, label.as_str()) {
+            let scattered = match mark6::blocks(std::slice::from_ref(&path)) {
+                Ok(scattered) => scattered,
+                Err((path, error)) => {
+                    self.cannot_look(&path, &error);
+                    continue;
+                }
+            };
+            // Numbers that are missing in one file are in others.
+            for gap in scattered.gaps.iter().filter(|gap| !gap.has_chunks()) {
+                self.findings.add(Verdict::Damaged, Some(&path), gap.why.clone());
+            }
+            for block in scattered.blocks {
+                let (path, offset, bytes) = (block.path, block.offset, Some(block.bytes));
+                let number = block.number;
+                let entry = ChunkEntry { number, disk, path, offset, bytes, record: None, moved: false };
+                self.entry(label.as_str(), entry);
+            }
+        }
     }
 
     fn cannot_look(&mut self, path: &Path, error: &std::io::Error) {
@@ -142,7 +169,8 @@ impl Gathered {
                 }
             };
             if let Some(number) = number {
-                let entry = ChunkEntry { number, disk, path, bytes: Some(bytes), record: None, moved: false };
+                let bytes = Some(bytes);
+                let entry = ChunkEntry { number, disk, path, offset: 0, bytes, record: None, moved: false };
                 self.entry(name, entry);
                 continue;
             }
@@ -238,7 +266,8 @@ impl Gathered {
                 entry.record = Some(record);
             } else {
                 let path = names::chunk_path(&disks[disk], &name, number);
-                here.push(ChunkEntry { number, disk, path, bytes: None, record: Some(record), moved: false });
+                let record = Some(record);
+                here.push(ChunkEntry { number, disk, path, offset: 0, bytes: None, record, moved: false });
             }
         }
         let mut streams: BTreeMap<String, DatastreamEntry> = BTreeMap::new();

@@ -14,6 +14,8 @@ use super::plan::{self, Step};
 use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
+use super::times::Times;
+use crate::irregular::IrregularSummary;
 use crate::ledger::FrameLedger;
 
 /// One datastream's account.
@@ -57,6 +59,9 @@ pub struct DatastreamCheck {
     /// Of a stream of heaps or events, by the index: how many there are, and what is missing in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heaps: Option<HeapsCheck>,
+    /// Irregularities of the times in its frames, of threads, station and frame rate.
+    #[serde(default)]
+    pub irregular: IrregularSummary,
     /// Its format, if an index says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
@@ -110,7 +115,7 @@ pub(super) struct StreamCheck<'a> {
     pub(super) recording: &'a Recording,
     pub(super) stream: &'a DatastreamEntry,
     pub(super) about: Option<&'a Datastream>,
-    pub(super) seen: &'a HashMap<PathBuf, Seen>,
+    pub(super) seen: &'a HashMap<(PathBuf, u64), Seen>,
     pub(super) search: &'a mut Search,
     pub(super) findings: &'a mut Findings,
     pub(super) sum: DatastreamCheck,
@@ -119,6 +124,8 @@ pub(super) struct StreamCheck<'a> {
     pub(super) unbalanced: &'a mut Vec<String>,
     /// When the chunk before ended.
     pub(super) before: Option<Time>,
+    /// What its frames say of themselves, if they can be looked into.
+    pub(super) times: Option<Times>,
     /// Chunks one behind the other of which the same is to be said.
     pub(super) unknown: Option<Unknown>,
 }
@@ -152,6 +159,7 @@ impl StreamCheck<'_> {
             let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
             self.findings.add(verdict, Some(path), text);
         }
+        self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
         let (ledger, wrong) = self.count.finish(self.recording);
         for line in &wrong {
             self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));
@@ -163,6 +171,7 @@ impl StreamCheck<'_> {
     }
 
     fn gap(&mut self, gap: &Gap) {
+        self.times.iter_mut().for_each(Times::interrupt);
         let (first, end) = gap.chunks;
         self.count.gap(gap);
         match gap.lack {
@@ -176,7 +185,7 @@ impl StreamCheck<'_> {
 
     fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
         let nothing = Seen::default();
-        let seen = self.seen.get(&chunk.path).unwrap_or(&nothing);
+        let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
         let path = Some(&chunk.path);
         self.sum.chunks += u64::from(chunk.bytes.is_some());
         // Frames without a header that can be read are counted by their length.
@@ -207,6 +216,10 @@ impl StreamCheck<'_> {
         };
         let (between, step) = self.count.chunk(chunk, proof, [first, last]);
         self.time(chunk, between, step);
+        let told = self.times.as_mut().map(|times| times.chunk(&seen.trace, chunk.record.as_ref()));
+        for (verdict, text) in told.unwrap_or_default() {
+            self.findings.add(verdict, path, text);
+        }
         self.before = last;
     }
 
@@ -281,7 +294,7 @@ impl StreamCheck<'_> {
             let text = format!("{missing} of {} units never arrived", record.meta.units);
             self.findings.add(Verdict::Holes, path, text);
         }
-        if seen.frames > 0 && seen.filled < missing {
+        if seen.frames > 0 && !record.meta.packed && seen.filled < missing {
             let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
             self.findings.add(Verdict::Damaged, path, text);
         }
@@ -314,8 +327,8 @@ impl StreamCheck<'_> {
             .as_ref()
             .zip(promised)
             .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
-        let seen = self.seen.get(&copy.path);
-        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.path))) {
+        let seen = self.seen.get(&copy.place());
+        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
             (Some(record), _) => {
                 seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
             }
@@ -324,7 +337,7 @@ impl StreamCheck<'_> {
         };
         // What the recorder could not finish on a disk it wrote again, whole, on another.
         let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
-        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.path)));
+        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
         let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
         let (verdict, text) = match (copy.bytes, same) {
             _ if differs => (

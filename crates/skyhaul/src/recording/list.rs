@@ -9,6 +9,7 @@ use super::count::{Count, Proof};
 use super::entry::{DatastreamEntry, State};
 use super::finding::{Finding, Verdict};
 use super::gap::Lack;
+use super::mark6;
 use super::names;
 use super::open::{OpenError, Recording};
 use super::plan::{self, Step};
@@ -62,7 +63,8 @@ impl ScanSummary {
 #[must_use]
 pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
     let paths: Vec<PathBuf> = disks.iter().map(|disk| disk.as_ref().to_owned()).collect();
-    let labels: BTreeSet<String> = paths.iter().flat_map(|disk| labels(disk)).collect();
+    let mut labels: BTreeSet<String> = paths.iter().flat_map(|disk| labels(disk)).collect();
+    labels.extend(paths.iter().flat_map(|disk| mark6::scans_on(disk)));
     // A further datastream's directory is part of its scan.
     let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
     let whole = labels.iter().filter(|label| !is_part(label));

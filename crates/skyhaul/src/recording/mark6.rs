@@ -18,6 +18,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// Directory of the scans on a disk, and how their names end.
+const DATA: &str = "data";
+const SUFFIX: &str = ".vdif";
 const SYNC: u32 = 0xFEED_6666;
 /// Octets before the first block.
 const FILE_HEADER: u64 = 20;
@@ -53,13 +56,29 @@ pub struct Scattered {
 /// The files of a scan on the disks of a Mark 6: `<disk>/<scan>` or `<disk>/data/<scan>`, with or without `.vdif`.
 #[must_use]
 pub fn files(disks: &[PathBuf], scan: &str) -> Vec<PathBuf> {
-    let on = |disk: &PathBuf| {
-        let places = [disk.clone(), disk.join("data")];
-        let names = [scan.to_owned(), format!("{scan}.vdif")];
+    files_on(disks, scan).into_iter().map(|(_, path)| path).collect()
+}
+
+/// The same, each with the number of its disk.
+#[must_use]
+pub fn files_on(disks: &[PathBuf], scan: &str) -> Vec<(usize, PathBuf)> {
+    let on = |(number, disk): (usize, &PathBuf)| {
+        let places = [disk.clone(), disk.join(DATA)];
+        let names = [scan.to_owned(), format!("{scan}{SUFFIX}")];
         let paths = places.into_iter().flat_map(|place| names.clone().map(|name| place.join(name)));
-        paths.into_iter().find(|path| is_scattered(path))
+        paths.into_iter().find(|path| is_scattered(path)).map(|path| (number, path))
     };
-    disks.iter().filter_map(on).collect()
+    disks.iter().enumerate().filter_map(on).collect()
+}
+
+/// The scans with a file on this disk of a Mark 6.
+#[must_use]
+pub fn scans_on(disk: &Path) -> Vec<String> {
+    let places = [disk.to_owned(), disk.join(DATA)];
+    let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
+    let files = entries.filter_map(Result::ok).filter(|entry| is_scattered(&entry.path()));
+    let names = files.filter_map(|entry| entry.file_name().into_string().ok());
+    names.map(|name| name.strip_suffix(SUFFIX).unwrap_or(&name).to_owned()).collect()
 }
 
 /// Whether a file begins as one of a Mark 6.

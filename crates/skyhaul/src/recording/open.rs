@@ -139,11 +139,12 @@ impl Recording {
         if let Some(about) = stream.datastream.as_ref().filter(|about| about.info.unit_bytes > 0) {
             return Some(about.clone());
         }
-        let files = stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.bytes?)));
-        let info = files.take(LOOK_AT).find_map(|(path, bytes)| {
+        let files =
+            stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.offset, chunk.bytes?)));
+        let info = files.take(LOOK_AT).find_map(|(path, offset, bytes)| {
             let mut head = vec![0; usize::try_from(bytes.min(LOOK_BYTES)).ok()?];
             let file = skyhaul_io::disk::open_regular(path).ok()?;
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0).ok()?;
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, offset).ok()?;
             crate::frames::learn(&head, bytes)
         });
         let suffix = stream.name.strip_prefix(self.label.as_str()).unwrap_or_default().to_owned();

@@ -72,7 +72,7 @@ impl<T: Default> Pieces<T> {
             let record = entry.record.as_ref();
             let length = record.map_or(entry.bytes, |record| Some(record.bytes.min(entry.bytes?)));
             let meta = record.map(|record| &record.meta);
-            let mut piece = Piece::new(entry.path.clone(), 0, length.unwrap_or_default());
+            let mut piece = Piece::new(entry.path.clone(), entry.offset, length.unwrap_or_default());
             piece.times = meta.map_or((None, None), |meta| (meta.first_time, meta.last_time));
             piece.entry = Some(Box::new(entry));
             piece

@@ -191,6 +191,9 @@ impl<'a> Planner<'a> {
     /// How long chunks were of which there is no record: by the time between their neighbours, at most as long as whole
     /// chunks; at the end by the recorder's account.
     fn hole_bytes(&self, chunks: &std::ops::Range<u32>, count: u32) -> Option<u64> {
+        if self.recording.state == State::Unindexed {
+            return self.by_neighbours(count);
+        }
         let info = self.stream.datastream.as_ref().map(|stream| &stream.info)?;
         let (before, after) = (self.recorded_before(chunks.start), self.recorded_after(chunks.end - 1));
         let unit = u64::from(info.unit_bytes);
@@ -212,6 +215,12 @@ impl<'a> Planner<'a> {
         let by_time = u64::try_from(frames).unwrap_or_default().saturating_mul(lanes).saturating_mul(unit);
         // Neighbours may begin and end within a frame number that threads share.
         Some(if most.abs_diff(by_time) < (2 * lanes).saturating_mul(unit) { most } else { by_time.min(most) })
+    }
+
+    /// Without an index: all chunks but the last are of one length.
+    fn by_neighbours(&self, count: u32) -> Option<u64> {
+        let whole = self.stream.chunks.values().filter_map(|chunk| chunk.bytes).max()?;
+        u64::from(count).checked_mul(whole)
     }
 
     /// What is unknown.

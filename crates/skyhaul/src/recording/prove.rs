@@ -12,27 +12,31 @@ use super::seen::Seen;
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 4 << 20;
 
-/// Read at most `most` bytes of the file at `path` into blocks of `next`, and hand each with its length to `take`.
-/// Ends early, with an error, where `next` gives none.
+/// Read at most `most` bytes of the file at `path`, from `offset` on, into blocks of `next`, and hand each with its length to
+/// `take`. Ends early, with an error, where `next` gives none.
 pub(super) fn read_file(
-    path: &Path,
+    (path, offset): (&Path, u64),
     most: u64,
     mut cutter: Option<Cutter>,
     mut next: impl FnMut() -> Option<Block>,
     mut take: impl FnMut(Block, usize),
 ) -> Seen {
     let mut seen = Seen::default();
-    let source = match Source::open(path) {
+    let source = match Source::open_at(path, offset) {
         Ok(source) => source,
         Err(error) => return Seen { error: Some(error.to_string()), ..seen },
     };
-    seen.bytes = source.len();
-    let end = most.min(source.len());
+    seen.bytes = source.len().saturating_sub(offset);
+    let end = most.min(seen.bytes);
+    if offset > 0 {
+        // Other blocks follow in the file.
+        seen.bytes = end;
+    }
     while seen.read < end {
         let Some(mut block) = next() else {
             return Seen { error: Some("no memory to read into".to_owned()), ..seen };
         };
-        let length = match source.read(seen.read, &mut block) {
+        let length = match source.read(offset + seen.read, &mut block) {
             Ok(0) => return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen },
             Ok(length) => length.min((end - seen.read) as usize),
             Err(error) => return Seen { error: Some(error.to_string()), ..seen },

@@ -102,6 +102,9 @@ pub struct DatastreamInfo {
     /// Bytes of the largest chunk, if the units do not give it; otherwise 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chunk_bytes: u64,
+    /// Frames were placed by the packets' sequence numbers, not by the times in their headers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub numbered: bool,
     /// What the format's reader needs.
     #[serde(default)]
     pub format: Value,
@@ -137,12 +140,15 @@ pub struct ChunkMeta {
     pub epoch: u64,
     /// Units in it, missing ones included.
     pub units: u32,
-    /// Ranges of units that never arrived: they are filled.
+    /// Ranges of units that never arrived: they are filled, or left out of the file ([`packed`](Self::packed)).
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "pairs")]
     pub missing: Vec<Range<u32>>,
     /// Units that never arrived between the chunk before it in the stream and this one. Older recorders did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<u64>,
+    /// Missing units are not in the file: what arrived lies one behind the other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub packed: bool,
     /// Unix second and frame number of the first unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_time: Option<(i64, u32)>,

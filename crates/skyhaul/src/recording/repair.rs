@@ -50,6 +50,14 @@ pub fn repair(recording: &Recording) -> io::Result<Repaired> {
         );
         return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
     }
+    let mut chunks = recording.datastreams.iter().flat_map(|stream| stream.chunks.values());
+    if chunks.any(|chunk| chunk.offset > 0) {
+        let text = format!(
+            "{} is a scan of a Mark 6, whose blocks can have no index\nhint: copy it into a recording of its own with `skyhaul send` and `skyhaul record`",
+            recording.label
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
     let mut repaired = Repaired::default();
     for (disk, path) in recording.disks.iter().enumerate() {
         let mut text = String::new();
@@ -117,7 +125,8 @@ fn adopt_of(
 
 /// A record made from a file; or why it is none.
 fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<Result<ChunkRecord, String>> {
-    let seen = read_file(&chunk.path, u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
+    let seen =
+        read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
         return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
     }

@@ -28,7 +28,7 @@ impl Search {
         recording.others.iter().for_each(|file| add(file.bytes, &file.path));
         for stream in &recording.datastreams {
             for chunk in stream.copies.iter().chain(stream.chunks.values()) {
-                if let Some(bytes) = chunk.bytes {
+                if let Some(bytes) = chunk.bytes.filter(|_| chunk.offset == 0) {
                     add(bytes, &chunk.path);
                 }
             }

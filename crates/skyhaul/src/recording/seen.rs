@@ -4,7 +4,7 @@
 //! headers go: all legal, all of one length, in order of time, and between those of its neighbours.
 
 use skyhaul_core::placement::Key;
-use skyhaul_core::wire::FrameSeen;
+use skyhaul_core::wire::{FrameSeen, FrameTime, Sighting, Trace};
 
 use super::gap::Time;
 use super::record::ChunkRecord;
@@ -30,6 +30,8 @@ pub(super) struct Seen {
     pub(super) last_time: Option<Time>,
     /// A frame's time is before that of the frame before it.
     pub(super) goes_back: bool,
+    /// Times, threads and stations of its valid frames.
+    pub(super) trace: Trace,
 }
 
 impl Seen {
@@ -46,8 +48,14 @@ impl Seen {
     }
 
     pub(super) fn add_frame(&mut self, frame: FrameSeen) {
+        let place = self.frames;
         self.frames += 1;
         self.filled += u64::from(frame.filled);
+        if let Some((unix_seconds, number)) = frame.time.filter(|_| frame.illegal.is_none() && !frame.filled)
+        {
+            let time = FrameTime { unix_seconds, frame: number, thread: frame.thread };
+            self.trace.add(Sighting { place, time, station: frame.station });
+        }
         if let Some(why) = frame.illegal {
             self.refuse(why);
         }

@@ -38,6 +38,19 @@ pub enum SamplesError {
         "the sample rate is unknown: its headers do not state it, and the data are too short to measure it\nhint: give the sample rate in Hz"
     )]
     Rate,
+    /// Frame numbers show that the rate is wrong.
+    #[error(
+        "{fps} frames/s are too few: the data have frame number {frame} in a second\nhint: {}",
+        if *given { "correct the sample rate, or omit it" } else { "give the sample rate in Hz" }
+    )]
+    Disproved {
+        /// Frames per second.
+        fps: u32,
+        /// A frame number.
+        frame: u32,
+        /// The rate was given, and is not that of headers or index.
+        given: bool,
+    },
     /// A frame with the rate would have a part of a sample, or a second a part of a frame.
     #[error("{rate} samples/s are no whole number of frames of {frame} samples per second")]
     Uneven {

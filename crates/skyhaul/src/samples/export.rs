@@ -105,6 +105,12 @@ pub struct Exported {
     pub frames: u64,
     /// How many of these are missing.
     pub missing: u64,
+    /// Recorded frames that have no place in the array: their times are outside it, or another frame of the thread has the same.
+    pub not_shown: u64,
+    /// Frames that were used with a repaired time, because the clock of their thread is wrong.
+    pub repaired: u64,
+    /// What a user of the samples has to know.
+    pub notes: Vec<String>,
 }
 
 /// Why samples were not exported.
@@ -185,6 +191,7 @@ impl Samples {
             }
         }
         let layout = Layout::new(self, rows, options.integers);
+        let repaired = self.repaired();
         let part = Part(beside(path, ".part"));
         part.remove();
         let failed = |error| ExportError::Write { path: path.to_owned(), error };
@@ -195,7 +202,7 @@ impl Samples {
             Element::I16 => self.write::<i16>(&layout, rows, &mut *output, &mut go_on),
             Element::I32 => self.write::<i32>(&layout, rows, &mut *output, &mut go_on),
         };
-        let missing = missing.map_err(|error| error.at(path))?;
+        let (missing, placed) = missing.map_err(|error| error.at(path))?;
         output.finish().map_err(failed)?;
         drop(output);
         if has_note {
@@ -210,6 +217,9 @@ impl Samples {
             bytes: layout.sample_bytes(),
             frames: layout.frames * self.threads.len() as u64,
             missing,
+            not_shown: self.not_shown(rows, placed),
+            repaired: self.repaired() - repaired,
+            notes: self.notes.clone(),
         })
     }
 
@@ -219,11 +229,12 @@ impl Samples {
         rows: &Range<u64>,
         output: &mut dyn Output,
         go_on: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<u64, Failed> {
+    ) -> Result<(u64, u64), Failed> {
         let (width, threads) = (self.row(), self.threads.len());
         // Whole frames, so that each is in one block.
         let each = ((BLOCK / (width * size_of::<T>())) as u64).next_multiple_of(self.frame_rows);
         let (mut numbers, mut octets, mut missing) = (Vec::new(), Vec::new(), 0);
+        let mut placed = 0;
         let mut at = rows.start;
         while at < rows.end {
             if !go_on(at - rows.start, rows.end - rows.start) {
@@ -236,12 +247,13 @@ impl Samples {
             T::append(&numbers, &mut octets);
             output.samples(&octets).map_err(Failed::Write)?;
             output.valid(&read.valid).map_err(Failed::Write)?;
+            placed += read.placed;
             missing += read.valid.iter().filter(|&&valid| !valid).count() as u64;
             debug_assert_eq!(read.valid.len() % threads, 0, "whole frames of {layout:?}");
             at = to;
         }
         go_on(rows.end - rows.start, rows.end - rows.start);
-        Ok(missing)
+        Ok((missing, placed))
     }
 }
 

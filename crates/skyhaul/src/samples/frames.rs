@@ -1,10 +1,19 @@
 //! What the header of a frame says: when, which thread, whether its samples are valid.
 
 use skyhaul_core::samples::Coded;
-use skyhaul_core::wire::{Expected, Field, Frames, StreamFormat};
+use skyhaul_core::wire::{Expected, Field, FrameTime, Frames, StreamFormat};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Octets that hold the header of any frame, and what precedes it.
 pub(super) const HEAD: usize = 128;
+
+/// Frame numbers of neighbours differ by no more.
+const NEIGHBOURS: u32 = 4096;
+
+/// Seconds that are added to the clock of a thread.
+fn shift(format: &StreamFormat, thread: u16) -> i64 {
+    format.threads.iter().find(|known| known.id == thread).map_or(0, |known| known.shift)
+}
 
 /// Reads the headers of one stream.
 pub(super) struct FrameReader {
@@ -19,6 +28,11 @@ pub(super) struct FrameReader {
     fps: i64,
     /// Rank of each thread that is wanted.
     ranks: Vec<Option<u16>>,
+    /// By rank: the thread's clock is wrong, and its times are repaired.
+    shifted: Vec<bool>,
+    repaired: AtomicU64,
+    /// One more than a frame number that shows that the rate is wrong; 0 without one.
+    disproof: AtomicU32,
 }
 
 impl std::fmt::Debug for FrameReader {
@@ -38,6 +52,15 @@ pub(super) struct Seen {
     pub(super) valid: bool,
 }
 
+/// A whole unit, as a reader of these threads sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// A frame of a wanted thread.
+    Wanted(Seen),
+    /// A valid frame of another thread, or with a number that no second has.
+    Other,
+}
+
 impl FrameReader {
     /// `None` if frames of this stream hold no header.
     pub(super) fn new(format: &StreamFormat, coded: Coded, fps: u32, threads: &[u16]) -> Option<Self> {
@@ -55,6 +78,9 @@ impl FrameReader {
             unit: format.unit_bytes(),
             fps: i64::from(fps),
             ranks,
+            shifted: threads.iter().map(|thread| shift(format, *thread) != 0).collect(),
+            repaired: AtomicU64::new(0),
+            disproof: AtomicU32::new(0),
             format: format.clone(),
         })
     }
@@ -68,22 +94,64 @@ impl FrameReader {
         time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))
     }
 
+    /// A frame of this thread is used, with its time repaired where the thread's clock is wrong.
+    pub(super) fn count_used(&self, rank: usize) {
+        if self.shifted.get(rank) == Some(&true) {
+            self.repaired.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Frames that were used with a repaired time.
+    pub(super) fn repaired(&self) -> u64 {
+        self.repaired.load(Ordering::Relaxed)
+    }
+
+    /// A unit that cannot be used is one of this stream but for its frame number, which the rate does not allow.
+    pub(super) fn beyond(&self, unit: &[u8]) -> Option<FrameTime> {
+        let time = self.format.frame_time(unit).filter(|time| i64::from(time.frame) >= self.fps)?;
+        let frame = unit.get(self.at..)?;
+        let legal = self.frames.coded(frame)? == self.coded;
+        (legal && self.frames.see(frame, &self.expected).illegal.is_none()).then_some(time)
+    }
+
+    /// Two such frames that are neighbours disprove the rate; one alone may be damaged.
+    pub(super) fn disprove(&self, one: FrameTime, other: FrameTime) {
+        if one.unix_seconds == other.unix_seconds && one.frame.abs_diff(other.frame) <= NEIGHBOURS {
+            self.disproof.fetch_max(one.frame.max(other.frame).saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// A frame number that shows that the rate is wrong.
+    pub(super) fn disproof(&self) -> Option<u32> {
+        self.disproof.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// A whole unit; `None` if it is no frame of this stream, or of a thread that is not wanted.
     pub(super) fn see(&self, unit: &[u8]) -> Option<Seen> {
+        match self.unit(unit) {
+            Some(Unit::Wanted(seen)) => Some(seen),
+            _ => None,
+        }
+    }
+
+    /// What a whole unit is; `None` if it is no frame of this stream, or fill of another thread.
+    pub(super) fn unit(&self, unit: &[u8]) -> Option<Unit> {
         let frame = unit.get(self.at..)?;
         // Fill without a header has no place of its own.
         if self.frames.coded(frame)? != self.coded {
             return None;
         }
         let seen = self.frames.see(frame, &self.expected);
-        let time = self.format.frame_time(unit)?;
-        let within = i64::from(time.frame) < self.fps;
-        let rank = (*self.ranks.get(usize::from(time.thread))?)?;
-        if seen.illegal.is_some() || !within {
+        if seen.illegal.is_some() {
             return None;
         }
+        let time = self.format.frame_time(unit)?;
+        let rank = self.ranks.get(usize::from(time.thread)).copied().flatten();
+        let Some(rank) = rank.filter(|_| i64::from(time.frame) < self.fps) else {
+            return (!seen.filled).then_some(Unit::Other);
+        };
         let number = time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))?;
-        Some(Seen { number, rank: usize::from(rank), valid: !seen.filled })
+        Some(Unit::Wanted(Seen { number, rank: usize::from(rank), valid: !seen.filled }))
     }
 
     /// The channels of a unit that its header marks as invalid, of so many.

@@ -2,17 +2,20 @@
 
 use super::frames::FrameReader;
 use super::scratch::Kept;
-use super::timing::{last_number, measured_rate};
+use super::timing::measured_rate;
 use super::{First, Options, Samples, SamplesError};
-use crate::recording::{FilePiece, Pieces, Recording, mark6};
+use crate::recording::{Datastream, FilePiece, Pieces, Recording, mark6};
 use skyhaul_core::samples::{Coded, Coding};
-use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
+use skyhaul_core::wire::{ClockFinder, Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
 use skyhaul_io::disk::open_regular;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Octets from which the format is learned.
 const LEARN: usize = 4 << 20;
+/// Places at which threads are looked for, and frames at each.
+const PLACES: u64 = 16;
+const PLACE_UNITS: usize = 64;
 /// Pieces that are looked at for that.
 const LEARN_FROM: usize = 8;
 
@@ -30,9 +33,10 @@ impl Samples {
         let pieces = Pieces::of_recording(recording, datastream);
         let unit = about.as_ref().map(|about| about.info.unit_bytes as usize).filter(|&bytes| bytes > 0);
         let near = about.as_ref().and_then(|about| about.info.format.get("near")?.as_i64());
-        let fps = about.and_then(|about| about.info.frames_per_second);
+        let fps = about.as_ref().and_then(|about| about.info.frames_per_second);
+        let threads = about.as_ref().map_or_else(Vec::new, recorded_threads);
         let options = Options { near: options.near.or(near), ..options.clone() };
-        Self::new(pieces, unit, fps, &options)
+        Self::new(pieces, unit, fps, threads, &options)
     }
 
     /// The samples of plain files of VDIF or Mark 5B frames, which continue each other; or of the files of a Mark 6, in
@@ -57,19 +61,27 @@ impl Samples {
         } else {
             Pieces::of_files(pieces, Vec::new())
         };
-        Self::new(pieces, None, None, options)
+        Self::new(pieces, None, None, Vec::new(), options)
     }
 
     fn new(
         pieces: Pieces<First>,
         unit: Option<usize>,
         fps: Option<u32>,
+        recorded: Vec<u16>,
         options: &Options,
     ) -> Result<Self, SamplesError> {
         check_threads(options)?;
-        let Learned { mut format, coded } = learned(&pieces, unit, options)?;
-        let found = || format.threads.iter().map(|thread| thread.id).collect();
-        let threads: Vec<u16> = options.threads.clone().unwrap_or_else(found);
+        let Learned { mut format, coded, highest } = learned(&pieces, unit, options)?;
+        let threads = match &options.threads {
+            Some(chosen) => chosen.clone(),
+            None => {
+                let mut found: BTreeSet<u16> = format.threads.iter().map(|thread| thread.id).collect();
+                found.extend(recorded);
+                found.extend(later_threads(&pieces, &format, coded));
+                found.into_iter().collect()
+            }
+        };
         let (coding, channels) = coding(&format, coded, options)?;
         let payload = (format.frame_bytes * format.parts.max(1)).saturating_sub(coded.header) as u64 * 8;
         let elementary = u64::from(channels) * (1 + u64::from(coded.complex));
@@ -83,11 +95,28 @@ impl Samples {
             let text = format!("{payload} bits in a frame are no whole number of samples of {row_bits} bits");
             return Err(SamplesError::Options(text));
         }
-        let asked = match options.sample_rate {
-            Some(rate) => Some(frames_of(rate, frame_rows)?),
-            None => fps.or(format.frames_per_second).or_else(|| measured_rate(&pieces, &format)),
-        };
+        let mut notes: Vec<String> = format.quirks.iter().map(ToString::to_string).collect();
+        let given = options.sample_rate.map(|rate| frames_of(rate, frame_rows)).transpose()?;
+        let asked = given.or(fps).or(format.frames_per_second);
+        let asked = asked.or_else(|| measured_rate(&pieces, &format));
         let frames_per_second = asked.filter(|&fps| fps > 0).ok_or(SamplesError::Rate)?;
+        let disproof = highest.filter(|&frame| frame >= frames_per_second);
+        let frames_per_second = match disproof {
+            None => frames_per_second,
+            Some(frame) => {
+                let proven = if given.is_some() { None } else { measured_rate(&pieces, &format) };
+                let proven = proven.filter(|&fps| fps > frame).ok_or(SamplesError::Disproved {
+                    fps: frames_per_second,
+                    frame,
+                    given: given.is_some(),
+                })?;
+                notes.push(format!(
+                    "{frames_per_second} frames/s are stated, but there is frame number {frame} in a second: {proven} \
+                     frames/s are used, as the ends of seconds show"
+                ));
+                proven
+            }
+        };
         format.frames_per_second = Some(frames_per_second);
         let frames = FrameReader::new(&format, coded, frames_per_second, &threads)
             .ok_or_else(|| SamplesError::NotDecoded(format.family.to_string()))?;
@@ -100,33 +129,58 @@ impl Samples {
             complex: coded.complex,
             tracks: options.tracks.clone(),
             frames_per_second,
+            given_rate: given.is_some(),
+            notes,
             frame_rows,
             extent: (0, 0),
+            ordered: true,
+            chosen: options.threads.is_some(),
             verify: options.verify,
             workers: workers(options),
             kept: Kept::default(),
             format,
         };
+        samples.ordered = samples.find_order();
         samples.extent = samples.find_extent().ok_or(SamplesError::Empty)?;
         Ok(samples)
     }
+}
 
-    /// The number of the first frame, and one past the last.
-    fn find_extent(&self) -> Option<(i64, i64)> {
-        let all = self.pieces.all();
-        let first = (0..all.len()).find_map(|piece| self.first_of(piece))?;
-        let last = all.iter().rev().find_map(|piece| {
-            let fps = i64::from(self.frames_per_second);
-            if let Some((second, frame)) = piece.times.1 {
-                return second.checked_mul(fps)?.checked_add(i64::from(frame));
+/// The threads of a datastream by its index: its first frames need not be of all of them.
+fn recorded_threads(about: &Datastream) -> Vec<u16> {
+    let listed = about.info.format.get("threads").and_then(serde_json::Value::as_array);
+    let ids = listed.into_iter().flatten().filter_map(serde_json::Value::as_u64);
+    ids.filter_map(|id| u16::try_from(id).ok()).filter(|&id| id < 1024).collect()
+}
+
+/// Threads of frames at places spread over the data: one that begins late is not among the first frames. A thread of a single
+/// frame is a damaged header.
+fn later_threads(pieces: &Pieces<First>, format: &StreamFormat, coded: Coded) -> Vec<u16> {
+    let (unit, all) = (format.unit_bytes() as u64, pieces.all());
+    let (Some(frames), Some(at)) = (format.family.frames(), format.header_at()) else { return Vec::new() };
+    let bytes: u64 = all.iter().map(|piece| piece.bytes / unit * unit).sum();
+    let mut counts: BTreeMap<u16, u32> = BTreeMap::new();
+    let mut head = vec![0; PLACE_UNITS * format.unit_bytes()];
+    for place in 1..=PLACES {
+        // The last one ends with the data.
+        let back = if place == PLACES { head.len() as u64 } else { 0 };
+        let mut from = (bytes / PLACES * place).saturating_sub(back) / unit * unit;
+        let piece = all.iter().find(|piece| {
+            let length = piece.bytes / unit * unit;
+            let here = from < length;
+            from = if here { from } else { from - length };
+            here
+        });
+        let Some(open) = piece.and_then(|piece| pieces.open_unverified(piece).ok()) else { continue };
+        let Ok(read) = open.read(from, &mut head) else { continue };
+        for unit in head[..read].chunks_exact(format.unit_bytes()) {
+            let known = unit.get(at..).is_some_and(|frame| frames.coded(frame) == Some(coded));
+            if let Some(time) = format.frame_time(unit).filter(|_| known) {
+                *counts.entry(time.thread).or_default() += 1;
             }
-            last_number(&self.frames, &self.pieces.open_unverified(piece).ok()?)
-        })?;
-        // A span that does not fit a recording is one of damaged headers.
-        let past = last.checked_add(1)?;
-        (past > first && past.checked_sub(first)?.checked_mul(self.frame_rows as i64).is_some())
-            .then_some((first, past))
+        }
     }
+    counts.into_iter().filter(|&(id, count)| count > 1 && id < 1024).map(|(id, _)| id).collect()
 }
 
 /// The blocks of the files of a Mark 6.
@@ -140,6 +194,8 @@ fn scattered(paths: &[PathBuf]) -> Result<Pieces<First>, SamplesError> {
 struct Learned {
     format: StreamFormat,
     coded: Coded,
+    /// The highest frame number of neighbours.
+    highest: Option<u32>,
 }
 
 /// Learn the format from the first pieces that have one.
@@ -191,7 +247,12 @@ fn learn(head: &[u8], unit: usize, options: &Options) -> Option<Learned> {
     let coded: Vec<Coded> =
         head.chunks_exact(unit).take(64).filter_map(|unit| frames.coded(unit.get(at..)?)).collect();
     let best = coded.iter().max_by_key(|one| coded.iter().filter(|other| other == one).count())?;
-    Some(Learned { format, coded: *best })
+    let highest = format.family.stamps().and_then(|stamps| {
+        let mut seen = ClockFinder::new(stamps, format.near);
+        head.chunks_exact(unit).filter_map(|unit| unit.get(at..)).for_each(|frame| seen.frame(frame));
+        seen.highest()
+    });
+    Some(Learned { format, coded: *best, highest })
 }
 
 /// Threads to decode with. (The system is asked once: it reads files for the answer.)

@@ -8,6 +8,7 @@ use super::{Samples, SamplesError};
 use crate::recording::OpenPiece;
 use skyhaul_io::samples::{Target, Vectored};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Octets of frames that a worker reads at once.
 const BLOCK: usize = 512 << 10;
@@ -25,6 +26,8 @@ pub struct Read {
     /// For each frame, for each thread, whether its samples are valid, all of them. The others are missing; if only some
     /// channels are marked as invalid, these are.
     pub valid: Vec<bool>,
+    /// Frames with valid samples in this range, those with invalid channels included.
+    pub placed: u64,
 }
 
 impl Read {
@@ -51,13 +54,15 @@ struct Share<'a, T> {
     row: u64,
     out: &'a mut [T],
     valid: &'a mut [bool],
+    placed: &'a AtomicU64,
 }
 
 impl Samples {
     /// Decode the rows from `row` on, as many as `out` holds. Rows before the first frame or after the last are missing.
     ///
     /// # Errors
-    /// [`SamplesError::Options`]: `out` is no whole number of rows, or its type does not hold these samples.
+    /// [`SamplesError::Options`]: `out` is no whole number of rows, or its type does not hold these samples;
+    /// [`SamplesError::Disproved`]: frame numbers show that the rate is wrong.
     pub fn read<T: Vectored>(&self, row: u64, out: &mut [T]) -> Result<Read, SamplesError> {
         let width = self.row();
         if !out.len().is_multiple_of(width) {
@@ -75,7 +80,8 @@ impl Samples {
         let count = (frames.end - frames.start) as usize;
         let mut valid = vec![false; count * self.threads.len()];
         let workers = self.workers_for(out.len(), count);
-        let shares = self.shares(row, &frames, workers, out, &mut valid);
+        let placed = AtomicU64::new(0);
+        let shares = self.shares(row, &frames, workers, (out, &mut valid, &placed));
         let mut shares = shares.into_iter();
         let mine = shares.next();
         std::thread::scope(|scope| {
@@ -84,7 +90,12 @@ impl Samples {
             }
             mine.into_iter().for_each(|share| self.work(share, target));
         });
-        Ok(Read { frames, valid })
+        match self.frames.disproof() {
+            Some(frame) => {
+                Err(SamplesError::Disproved { fps: self.frames_per_second, frame, given: self.given_rate })
+            }
+            None => Ok(Read { frames, valid, placed: placed.into_inner() }),
+        }
     }
 
     /// Which frames from `frames.start` to before `frames.end` are there, without decoding them.
@@ -95,18 +106,20 @@ impl Samples {
         let mut valid = vec![false; count * threads];
         let block = self.block_frames();
         let mut scratch = self.kept.take();
+        let mut placed = 0;
         let first = self.extent.0.saturating_add_unsigned(frames.start);
         for (n, valid) in (0..).zip(valid.chunks_mut(block * threads)) {
             let from = first.saturating_add_unsigned(n * block as u64);
             let to = from.saturating_add_unsigned((valid.len() / threads) as u64);
             self.gather(from..to, Wanted::Valid, &mut scratch);
+            placed += scratch.placed();
             for (valid, place) in valid.iter_mut().zip(&scratch.places) {
                 let unit = place.and_then(|place| scratch.units.get(place..));
                 *valid = unit.is_some_and(|unit| self.is_whole(unit));
             }
         }
         self.kept.put(scratch);
-        Read { frames, valid }
+        Read { frames, valid, placed }
     }
 
     /// Whether every channel of a frame is valid.
@@ -137,8 +150,7 @@ impl Samples {
         row: u64,
         frames: &Range<u64>,
         workers: usize,
-        mut out: &'a mut [T],
-        mut valid: &'a mut [bool],
+        (mut out, mut valid, placed): (&'a mut [T], &'a mut [bool], &'a AtomicU64),
     ) -> Vec<Share<'a, T>> {
         let (width, count) = (self.row(), frames.end - frames.start);
         let past = row + (out.len() / width) as u64;
@@ -152,7 +164,8 @@ impl Samples {
             let my_valid =
                 valid.split_off_mut(..(to - from) as usize * self.threads.len()).unwrap_or_default();
             let number = |frame: u64| self.extent.0.saturating_add_unsigned(frame);
-            shares.push(Share { frames: number(from)..number(to), row: begin, out: mine, valid: my_valid });
+            let frames = number(from)..number(to);
+            shares.push(Share { frames, row: begin, out: mine, valid: my_valid, placed });
             from = to;
         }
         shares
@@ -165,13 +178,14 @@ impl Samples {
     /// Decode the rows of a share.
     fn work<T: Vectored>(&self, share: Share<'_, T>, target: Target) {
         let Some(mut decoder) = RowDecoder::<T>::new(self, target) else { return };
-        let Share { frames, mut row, mut out, mut valid } = share;
+        let Share { frames, mut row, mut out, mut valid, placed } = share;
         let (threads, width, block) = (self.threads.len(), self.row(), self.block_frames());
         let mut scratch = self.kept.take();
         let mut from = frames.start;
         while from < frames.end {
             let to = from.saturating_add_unsigned(block as u64).min(frames.end);
             self.gather(from..to, Wanted::Valid, &mut scratch);
+            placed.fetch_add(scratch.placed(), Ordering::Relaxed);
             let mut payloads = Vec::with_capacity(threads);
             for places in scratch.places.chunks_exact(threads) {
                 payloads.clear();
@@ -204,6 +218,9 @@ impl Samples {
         (scratch.used, scratch.missing) = (0, scratch.places.len());
         for number in self.pieces_of(frames.start, frames.end) {
             let piece = &self.pieces.all()[number];
+            if !self.ordered && !self.may_hold(number, &frames) {
+                continue;
+            }
             if scratch.open.as_ref().is_none_or(|(open, _)| *open != number) {
                 scratch.open = self.pieces.open(piece, self.verify).map(|open| (number, open));
             }
@@ -260,8 +277,16 @@ impl Samples {
         let Ok(read) = open.read(units.start * unit as u64, &mut scratch.units[used..used + length]) else {
             return;
         };
+        let mut before = None;
         for (n, octets) in scratch.units[used..used + read].chunks_exact(unit).enumerate() {
-            let Some(Seen { number, rank, valid }) = self.frames.see(octets) else { continue };
+            let Some(Seen { number, rank, valid }) = self.frames.see(octets) else {
+                if let Some(time) = self.frames.beyond(octets)
+                    && let Some(before) = before.replace(time)
+                {
+                    self.frames.disprove(before, time);
+                }
+                continue;
+            };
             if !frames.contains(&number) || (wanted == Wanted::Valid && !valid) {
                 continue;
             }
@@ -270,6 +295,7 @@ impl Samples {
             if place.is_none() {
                 *place = Some(used + n * unit);
                 scratch.missing -= 1;
+                self.frames.count_used(rank);
             }
         }
         scratch.used += read / unit * unit;

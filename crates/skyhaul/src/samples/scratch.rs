@@ -20,6 +20,13 @@ pub(super) struct Scratch {
     pub(super) open: Option<(usize, OpenPiece)>,
 }
 
+impl Scratch {
+    /// Frames that have a place.
+    pub(super) fn placed(&self) -> u64 {
+        (self.places.len() - self.missing) as u64
+    }
+}
+
 /// What earlier reads have left.
 #[derive(Debug, Default)]
 pub(super) struct Kept(Mutex<Vec<Scratch>>);

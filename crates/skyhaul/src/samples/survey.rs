@@ -79,6 +79,13 @@ pub struct Survey {
     pub frames: u64,
     /// How many of them are missing.
     pub missing: u64,
+    /// Recorded frames that have no place on the axis of time, if all of the range was looked at: their times are outside it, or
+    /// another frame of the thread has the same.
+    pub not_shown: Option<u64>,
+    /// Frames that were used with a repaired time, because the clock of their thread is wrong.
+    pub repaired: u64,
+    /// What a user of the samples has to know.
+    pub notes: Vec<String>,
     /// Ended before everything was looked at.
     pub interrupted: bool,
 }
@@ -109,7 +116,8 @@ impl Samples {
         let parts = (rows.end - rows.start).div_ceil(self.frame_rows).min(options.times as u64);
         let mut frames = vec![vec![(0u64, 0u64); parts as usize]; self.threads.len()];
         let total: u64 = looks.iter().map(|look| look.end - look.start).sum();
-        let (mut looked, mut interrupted) = (0, false);
+        let (mut looked, mut placed, mut interrupted) = (0, 0, false);
+        let repaired = self.repaired();
         let mut samples = Vec::new();
         for look in looks {
             if !go_on(looked, total) {
@@ -121,6 +129,7 @@ impl Samples {
             self.count_frames(&read, &look, &rows, &mut frames);
             self.gather_columns(&samples, &transform, &mut gathered);
             looked += look.end - look.start;
+            placed += read.placed - self.shared(&read, &look, &rows);
         }
         go_on(looked, total);
         let part = |&(missing, all): &(u64, u64)| (all > 0).then(|| missing as f64 / all as f64);
@@ -143,6 +152,9 @@ impl Samples {
             loss: frames.iter().map(|times| times.iter().map(part).collect()).collect(),
             frames: frames.iter().flatten().map(|part| part.1).sum(),
             missing: frames.iter().flatten().map(|part| part.0).sum(),
+            not_shown: self.not_shown_of(&rows, looked, placed),
+            repaired: self.repaired() - repaired,
+            notes: self.notes.clone(),
             interrupted,
         })
     }
@@ -201,6 +213,13 @@ impl Samples {
                 times[at].1 += 1;
             }
         }
+    }
+
+    /// Frames of a look that the look before it has too.
+    fn shared(&self, read: &super::Read, look: &Range<u64>, rows: &Range<u64>) -> u64 {
+        let shares = look.start > rows.start && !look.start.is_multiple_of(self.frame_rows);
+        let first = read.valid.iter().take(if shares { self.threads.len() } else { 0 });
+        first.filter(|&&valid| valid).count() as u64
     }
 
     fn gather_columns(&self, samples: &[f32], transform: &Transform, gathered: &mut [Gathering]) {

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
 use std::path::PathBuf;
 
+mod order;
 mod parts;
 
 /// A file of VDIF, and what must be read from it.

@@ -141,7 +141,8 @@ impl Samples {
         let disordered = |piece: Option<usize>| {
             piece.and_then(|piece| self.pieces.all().get(piece)).is_some_and(|piece| piece.times.0.is_none())
         };
-        let begin = partition(from.saturating_add(1)).saturating_sub(1);
+        // A set of threads may be divided among two pieces, which then begin with frames of one number.
+        let begin = partition(from).saturating_sub(1);
         let end = partition(to);
         let begin = if disordered(begin.checked_sub(1)) { begin - 1 } else { begin };
         let end = if disordered(Some(end)) { (end + 1).min(all) } else { end };

@@ -14,6 +14,8 @@ pub(crate) struct Control {
     pub(crate) cancelled_below: AtomicU64,
     /// Bits per second.
     pub(crate) rate: AtomicU64,
+    /// When the wait for a gap in the data ends, nanoseconds of the sender's clock; 0 without one.
+    pub(crate) resumes: AtomicU64,
     pub(crate) stats: Mutex<SendStats>,
     /// Where receivers control the rate: the state for each.
     pub(crate) progress: Mutex<Vec<Progress>>,
@@ -26,6 +28,7 @@ impl Control {
         Self {
             cancelled_below: AtomicU64::new(0),
             rate: AtomicU64::new(rate),
+            resumes: AtomicU64::new(0),
             stats: Mutex::default(),
             progress: Mutex::default(),
             nap: Mutex::default(),

@@ -63,6 +63,10 @@ pub(crate) trait Source {
     fn is_over(&self) -> bool {
         false
     }
+    /// How long nothing is due before the next packets: a gap in recorded data. Asked once for each batch.
+    fn gap(&mut self) -> Nanos {
+        Nanos(0)
+    }
     /// Make the next batch. An error is that of the [last](Self::jobs) job.
     fn fill(&mut self, limits: Limits) -> Result<(), SendError>;
     /// Packets in the batch.
@@ -190,6 +194,11 @@ impl Engine {
                 Next::End => return Ok(()),
             };
             let rate = self.follow(own_rate, control);
+            let gap = source.gap();
+            if gap.0 > 0 && rate != 0 {
+                self.pacer.delay(gap);
+                control.resumes.store(self.pacer.due().0, Ordering::Relaxed);
+            }
             let limits = self.limits(rate);
             if let Err(error) = source.fill(limits) {
                 let Some(job) = source.jobs().last() else { return Err(error) };

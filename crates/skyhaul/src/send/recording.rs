@@ -1,19 +1,25 @@
-//! Sending a recording: its chunks in order, also while it is being made. Frames go as they lie; packets that tell their own
-//! ends are divided into such as a datagram holds. Frames that the program makes go the same way.
+//! Sending a recording: its chunks in order, also while it is being made. Frames go byte for byte, unless they are to have new
+//! times; packets that tell their own ends are divided into such as a datagram holds. Frames that the program makes go the
+//! same way.
+//!
+//! The sequence number of a recorded frame is its position in the stream, which its time gives: a receiver sees the frames of
+//! missing chunks as lost. Where the times give no order, there is no number, unless it is asked for.
 //!
 //! What the reader does not give, or gives unproven, is in the supply's [`Account`] as soon as it is met, and makes the
 //! sending fail at its end.
 
+use super::own::{OwnPace, SentTimes};
+use super::recorded::{RecordedFrames, RecordedOptions, Restamp, Told};
 use super::supply::{Sequence, Supply};
 use super::{HEAD, Packetize};
 use crate::recording::{Account, Reader};
-use skyhaul_core::wire::{Divided, Packets};
+use skyhaul_core::wire::{Divided, Numbering, PREFIX, Packets};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 /// Bytes read ahead at once.
-const SEGMENT: usize = 4 << 20;
+pub(super) const SEGMENT: usize = 4 << 20;
 /// Segments that stay readable, so that packets can be sent late or twice.
 const KEPT: usize = 4;
 
@@ -23,6 +29,8 @@ struct Segment {
     first: u64,
     bytes: Vec<u8>,
     ends: Ends,
+    /// Where in the segment runs begin that follow each other in the stream, and their positions.
+    runs: Vec<(usize, u64)>,
 }
 
 #[derive(Debug)]
@@ -50,12 +58,15 @@ impl Segment {
     }
 }
 
+/// Packets on their way to the sender.
+type Cut = (Vec<u8>, Ends, Vec<(usize, u64)>);
+
 /// Makes the next segment of what it reads; an empty one at the end.
-type Cut = Box<dyn FnMut(&mut Reader) -> io::Result<(Vec<u8>, Ends)> + Send>;
+type Cutter = Box<dyn FnMut(&mut Reader) -> io::Result<Cut> + Send>;
 
 /// Takes frames that the program makes, for a sender in another thread. Dropping it ends the sender, when all are sent.
 #[derive(Debug)]
-pub struct Frames(SyncSender<io::Result<(Vec<u8>, Ends)>>, usize);
+pub struct Frames(SyncSender<io::Result<Cut>>, usize);
 
 impl Frames {
     /// Give whole frames; at most some megabytes wait for the sender. `Ok(false)`: there is no room yet, and nothing of them
@@ -66,13 +77,13 @@ impl Frames {
     pub fn give(&self, frames: &[u8]) -> io::Result<bool> {
         let unit = self.1;
         if !frames.len().is_multiple_of(unit) || frames.len() > self.most() {
-            let text = format!("{} octets are no whole frames of {unit}, or too many", frames.len());
+            let text = format!("{} bytes are no whole frames of {unit}, or too many", frames.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if frames.is_empty() {
             return Ok(true);
         }
-        match self.0.try_send(Ok((frames.to_vec(), Ends::Each(unit)))) {
+        match self.0.try_send(Ok((frames.to_vec(), Ends::Each(unit), Vec::new()))) {
             Ok(()) => Ok(true),
             Err(TrySendError::Full(_)) => Ok(false),
             Err(TrySendError::Disconnected(_)) => {
@@ -81,7 +92,7 @@ impl Frames {
         }
     }
 
-    /// Most octets to give at once: whole frames.
+    /// Most bytes to give at once: whole frames.
     #[must_use]
     pub fn most(&self) -> usize {
         (SEGMENT / self.1).max(1) * self.1
@@ -91,7 +102,7 @@ impl Frames {
 /// The packets of one datastream of a recording.
 #[derive(Debug)]
 pub struct RecordingSupply {
-    segments: Receiver<io::Result<(Vec<u8>, Ends)>>,
+    segments: Receiver<io::Result<Cut>>,
     kept: VecDeque<Segment>,
     packet_bytes: usize,
     upto: u64,
@@ -100,26 +111,32 @@ pub struct RecordingSupply {
     name: String,
     account: Account,
     error: Option<String>,
+    /// Of recorded frames: how they are numbered.
+    numbering: Option<Numbering>,
+    told: Option<Told>,
+    restamp: Option<Restamp>,
 }
 
 impl RecordingSupply {
-    /// Frames of `unit` bytes from `reader`, each a packet.
+    /// Frames from `reader`, each a packet. Waits for the first of them.
     ///
     /// # Errors
-    /// A thread cannot be started; or frames are longer than any that are sent.
-    pub fn frames(reader: Reader, unit: u32, sequence: Sequence, name: String) -> io::Result<Self> {
-        let unit = unit.max(1) as usize;
+    /// A thread cannot be started, the recording cannot be read, frames are longer than any that are sent, or a rate or new times
+    /// are asked for that its headers do not allow.
+    pub fn frames(mut reader: Reader, options: RecordedOptions, name: String) -> io::Result<Self> {
+        let mut frames = RecordedFrames::begin(&mut reader, options)?;
+        let (unit, sequence, numbering) = (frames.unit(), frames.sequence(), frames.numbering());
+        let (told, restamp) = (frames.told(), frames.restamp());
         if unit > SEGMENT {
             let text = format!("frames of {unit} bytes cannot be sent: at most {SEGMENT}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
-        let whole = (SEGMENT / unit).max(1) * unit;
         let cut = move |reader: &mut Reader| {
-            let mut bytes = Vec::with_capacity(whole);
-            reader.take(whole as u64).read_to_end(&mut bytes)?;
-            Ok((bytes, Ends::Each(unit)))
+            let (bytes, runs) = frames.next(reader)?;
+            Ok((bytes, Ends::Each(unit), runs))
         };
-        Self::start(reader, Box::new(cut), unit, sequence, name)
+        let supply = Self::start(reader, Box::new(cut), unit, sequence, name)?;
+        Ok(Self { told: Some(told), restamp, numbering, ..supply })
     }
 
     /// Stored packets from `reader`, divided into such of at most `most` bytes.
@@ -133,7 +150,10 @@ impl RecordingSupply {
         name: String,
     ) -> io::Result<Self> {
         let mut divider = Divider { packets, most, head: Vec::new(), done: Divided::default() };
-        let cut = move |reader: &mut Reader| divider.segment(reader);
+        let cut = move |reader: &mut Reader| {
+            let (bytes, ends) = divider.segment(reader)?;
+            Ok((bytes, ends, Vec::new()))
+        };
         let sequence = Sequence { order: None, first: 0 };
         Self::start(reader, Box::new(cut), most.min(SEGMENT), sequence, name)
     }
@@ -148,7 +168,7 @@ impl RecordingSupply {
 
     fn start(
         mut reader: Reader,
-        mut cut: Cut,
+        mut cut: Cutter,
         packet_bytes: usize,
         sequence: Sequence,
         name: String,
@@ -158,7 +178,7 @@ impl RecordingSupply {
         std::thread::Builder::new().name("read-recording".into()).spawn(move || {
             loop {
                 let segment = cut(&mut reader);
-                let end = segment.as_ref().map_or(true, |(bytes, _)| bytes.is_empty());
+                let end = segment.as_ref().map_or(true, |(bytes, ..)| bytes.is_empty());
                 if send.send(segment).is_err() || end {
                     return;
                 }
@@ -168,7 +188,7 @@ impl RecordingSupply {
     }
 
     fn of(
-        segments: Receiver<io::Result<(Vec<u8>, Ends)>>,
+        segments: Receiver<io::Result<Cut>>,
         account: Account,
         packet_bytes: usize,
         sequence: Sequence,
@@ -184,6 +204,9 @@ impl RecordingSupply {
             name,
             account,
             error: None,
+            numbering: None,
+            told: None,
+            restamp: None,
         }
     }
 }
@@ -247,12 +270,25 @@ impl Divider {
     }
 }
 
+impl RecordingSupply {
+    fn segment(&self, n: u64) -> Option<&Segment> {
+        self.kept.iter().rev().find(|segment| segment.first <= n)
+    }
+}
+
 impl Packetize for RecordingSupply {
     fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
-        let number = self.sequence.write(n, head);
-        let segment = self.kept.iter().rev().find(|s| s.first <= n);
-        let packet = segment.and_then(|s| s.packet((n - s.first) as usize));
-        (number, packet.unwrap_or_default())
+        let number = if self.told.as_ref().is_some_and(Told::by_position) { self.place(n).0 } else { n };
+        let number = match self.numbering {
+            Some(numbering) => {
+                head[..PREFIX].copy_from_slice(&numbering.write(self.sequence.first.wrapping_add(number)));
+                PREFIX
+            }
+            None => self.sequence.write(number, head),
+        };
+        let packet = self.segment(n).and_then(|s| s.packet((n - s.first) as usize)).unwrap_or_default();
+        let header = self.restamp.as_ref().map_or(0, |restamp| restamp.header(packet, &mut head[number..]));
+        (number + header, &packet[header..])
     }
 
     fn packet_bytes(&self) -> usize {
@@ -266,8 +302,8 @@ impl Supply for RecordingSupply {
             return (self.upto, !self.ended);
         }
         match self.segments.try_recv() {
-            Ok(Ok((bytes, ends))) if !bytes.is_empty() => {
-                let segment = Segment { first: self.upto, bytes, ends };
+            Ok(Ok((bytes, ends, runs))) if !bytes.is_empty() => {
+                let segment = Segment { first: self.upto, bytes, ends, runs };
                 self.upto += segment.packets();
                 self.kept.push_back(segment);
                 if self.kept.len() > KEPT {
@@ -283,6 +319,30 @@ impl Supply for RecordingSupply {
 
     fn describe(&self) -> String {
         self.name.clone()
+    }
+
+    fn pace(&self) -> Option<OwnPace> {
+        self.told.as_ref()?.pace(self.packet_bytes() as u64)
+    }
+
+    fn place(&self, n: u64) -> (u64, u64) {
+        let Some(segment) = self.segment(n) else { return (n, n + 1) };
+        let within = (n - segment.first) as usize;
+        let next = segment.runs.partition_point(|&(first, _)| first <= within);
+        let Some(&(first, position)) = next.checked_sub(1).and_then(|run| segment.runs.get(run)) else {
+            return (n, u64::MAX);
+        };
+        let end = segment.runs.get(next).map_or(segment.packets(), |&(first, _)| first as u64);
+        (position + (within - first) as u64, segment.first + end)
+    }
+
+    fn times(&self) -> Option<SentTimes> {
+        let moved = self.restamp.as_ref().map(Restamp::seconds);
+        self.told.as_ref().map(|told| told.times(moved))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.told.as_ref().map(Told::notes).unwrap_or_default()
     }
 
     fn failure(&self) -> Option<String> {

@@ -1,6 +1,7 @@
 //! What a sender did, as data.
 
 use super::events::SyncCounts;
+use super::own::SentTimes;
 use super::stats::SendStats;
 use crate::control::Progress;
 use crate::report::VERSION;
@@ -74,6 +75,9 @@ pub struct SendReport {
     pub payload_bytes: Option<u64>,
     /// The rate that receivers' feedback gave, if it was to.
     pub rate: Option<FoundRate>,
+    /// The times of recorded frames: whether they are new, which gaps they have, how they were paced.
+    #[serde(default)]
+    pub times: Option<SentTimes>,
     /// The error that ended it, if any.
     pub error: Option<String>,
     /// What did not go as requested, without ending the stream.

@@ -4,10 +4,12 @@ use super::clock::{Control, Real};
 use super::engine::{Engine, Limits, Next, Source};
 use super::error::SendError;
 use super::outlet::Outlet;
+use super::own::Schedule;
 use super::pacing::Pacing;
 use super::report::SendReport;
 use super::stats::SendStats;
 use super::{HEAD, Supply};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::gathered::Extent;
@@ -44,6 +46,10 @@ pub trait Sending: Send + Sync {
     fn bytes(&self) -> u64;
     /// End at once what is in progress, also where a peer accepts nothing.
     fn cancel(&self);
+    /// How long it still waits for a gap in the data that it sends.
+    fn gap_left(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Ends senders from outside, and gives their progress. Several senders may share one.
@@ -82,6 +88,12 @@ impl Stop {
         self.senders().iter().for_each(|sender| sender.cancel());
     }
 
+    /// How long the sender that waits longest still waits for a gap in its data.
+    #[must_use]
+    pub fn gap_left(&self) -> Option<Duration> {
+        self.senders().iter().filter_map(|sender| sender.gap_left()).max()
+    }
+
     /// Bytes sent so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -96,11 +108,17 @@ impl Stop {
 /// What other threads reach of a [`Sender`].
 struct Working {
     control: Control,
+    begun: Instant,
     /// Ends a connection's wait.
     wait: Option<Arc<AtomicBool>>,
 }
 
 impl Sending for Working {
+    fn gap_left(&self) -> Option<Duration> {
+        let resumes = Duration::from_nanos(self.control.resumes.load(Ordering::Relaxed));
+        resumes.checked_sub(self.begun.elapsed()).filter(|left| !left.is_zero())
+    }
+
     fn bytes(&self) -> u64 {
         self.control.stats().wire_bytes
     }
@@ -154,12 +172,13 @@ impl Sender {
         let Self { options, supply, outlet } = self;
         // A sender that is not pinned only runs less steadily.
         let unpinned = options.cpu.and_then(|cpu| host::thread::pin(cpu).err());
-        let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
+        let mut notes: Vec<String> =
+            unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
         let cpu = host::thread::cpu_time();
         let begun = Instant::now();
         let (what, mode) = (supply.describe(), outlet.describe());
         let control = Control::new(options.pacing.first_rate());
-        let working = Arc::new(Working { control, wait: outlet.stop_flag() });
+        let working = Arc::new(Working { control, begun, wait: outlet.stop_flag() });
         stop.add(working.clone());
         let control = &working.control;
         let mut engine = Engine::new(outlet, &options.pacing, Box::new(Real(begun)));
@@ -169,8 +188,13 @@ impl Sender {
             // It ended while it waited for its time.
             sent = Ok(());
         }
+        notes.extend(frames.supply.notes());
         let mut report =
             SendReport { to: options.to.to_string(), what, mode, notes, ..SendReport::default() };
+        report.times = frames.supply.times();
+        if let (Some(times), Some(schedule)) = (&mut report.times, &frames.schedule) {
+            schedule.enter(times);
+        }
         report.enter(&control.stats());
         if let Some(mut outlet) = engine.outlet.take() {
             let flushed = outlet.flush();
@@ -199,10 +223,17 @@ struct Frames<'s> {
     packet_bytes: usize,
     heads: Vec<[u8; HEAD]>,
     error: Option<SendError>,
+    /// The waits for gaps, if packets are sent at their own pace.
+    schedule: Option<Schedule>,
+    /// The first packet that the schedule was not asked for, and the wait that it gave.
+    scheduled: u64,
+    gap: Nanos,
 }
 
 impl<'s> Frames<'s> {
     fn new(supply: Box<dyn Supply>, options: &SenderOptions, stop: &'s Stop, begun: Instant) -> Self {
+        // A rate that was asked for decides alone.
+        let is_free = options.pacing.first_rate() == 0;
         Self {
             stop,
             next: 0,
@@ -213,8 +244,24 @@ impl<'s> Frames<'s> {
             packet_bytes: supply.packet_bytes().max(1),
             heads: Vec::new(),
             error: None,
+            schedule: supply.pace().filter(|_| is_free).map(Schedule::new),
+            scheduled: 0,
+            gap: Nanos(0),
             supply,
         }
+    }
+}
+
+impl Frames<'_> {
+    /// The next batch ends before a gap, and the first one behind a gap waits for it.
+    fn wait_for_gap(&mut self) {
+        let Some(schedule) = &mut self.schedule else { return };
+        let (position, end) = self.supply.place(self.next);
+        if self.next >= self.scheduled {
+            self.gap = schedule.wait(self.next, position);
+            self.scheduled = end;
+        }
+        self.available = self.available.min(end.max(self.next + 1));
     }
 }
 
@@ -227,10 +274,17 @@ impl Source for Frames<'_> {
         self.available = upto.min(self.most);
         Ok(match self.next < self.available {
             _ if self.is_over() || self.next >= self.most => Next::End,
-            true => Next::Packets(None),
+            true => {
+                self.wait_for_gap();
+                Next::Packets(self.schedule.as_ref().map(|schedule| schedule.pace().bits_per_second()))
+            }
             false if more => Next::Later,
             false => Next::End,
         })
+    }
+
+    fn gap(&mut self) -> Nanos {
+        std::mem::replace(&mut self.gap, Nanos(0))
     }
 
     fn is_over(&self) -> bool {

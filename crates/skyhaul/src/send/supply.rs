@@ -1,12 +1,9 @@
 //! Where a sender's packets come from: each is made from its number alone.
 
+use super::own::{OwnPace, SentTimes};
 use super::{HEAD, Packetize};
-use skyhaul_core::wire::{
-    FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, RestampError, Restamper,
-};
-use skyhaul_io::file::MappedFile;
+use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, PositionsError};
 use std::io;
-use std::path::Path;
 
 /// A sender's packets, made from their numbers as they become available.
 pub trait Supply: Packetize + Send {
@@ -18,6 +15,22 @@ pub trait Supply: Packetize + Send {
     /// Why what it gave so far is not all, or not what it should be.
     fn failure(&self) -> Option<String> {
         None
+    }
+    /// The pace of its own times, if it is to be sent so.
+    fn pace(&self) -> Option<OwnPace> {
+        None
+    }
+    /// The position of packet `n` in its stream, and the first packet after it that does not follow without a gap.
+    fn place(&self, n: u64) -> (u64, u64) {
+        (n, u64::MAX)
+    }
+    /// The times of what it gives, if they are those of recorded data.
+    fn times(&self) -> Option<SentTimes> {
+        None
+    }
+    /// What a reader of the report must know.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -39,111 +52,42 @@ impl Sequence {
     }
 }
 
+fn hint(why: &PositionsError) -> &'static str {
+    match why {
+        PositionsError::BadRate(_) | PositionsError::Disproved(..) => "correct --frame-rate, or omit it",
+        _ => "give the format with --format, or examine the file with `skyhaul inspect`",
+    }
+}
+
 /// Why something cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SupplyError {
     /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Its frames cannot be given times.
-    #[error("{path}: {why}\nhint: give the format with --format, or examine the file with `skyhaul inspect`")]
-    Restamp {
+    /// It is no file of frames.
+    #[error("{path}: {why}\nhint: {}", hint(why))]
+    Frames {
         /// The file.
         path: String,
         /// What is wrong with it.
-        why: RestampError,
+        why: PositionsError,
+    },
+    /// The headers cannot give the new times.
+    #[error("{path}: its headers cannot give the new times\nhint: send it without --restamp")]
+    Restamp {
+        /// The file.
+        path: String,
+    },
+    /// Further passes have new times, which need a rate.
+    #[error("{path}: the frame rate is unknown\nhint: set it with --frame-rate")]
+    RateUnknown {
+        /// The file.
+        path: String,
     },
     /// A synthesised stream that cannot be.
     #[error("no such stream: {0}")]
     Synth(String),
-}
-
-/// The frames of a file, as often as is wanted, with the time running on.
-#[derive(Debug)]
-pub struct FileSupply {
-    file: MappedFile,
-    stamps: Restamper,
-    /// How packets are numbered before the frame, and the number of the first.
-    numbering: Option<Numbering>,
-    first: u64,
-    loops: u64,
-    name: String,
-}
-
-impl FileSupply {
-    /// Frames of the file at `path`, `loops` times. A format that cuts frames into packets, with a number of its own before
-    /// each, is sent so, whatever `sequence` says of one.
-    ///
-    /// # Errors
-    /// The file cannot be read, or its format cannot be sent.
-    pub fn open(
-        path: &Path,
-        format: Format,
-        frames_per_second: Option<u32>,
-        sequence: Sequence,
-        loops: u64,
-    ) -> Result<Self, SupplyError> {
-        let file = MappedFile::open(path)?;
-        let stamps = format
-            .restamp(&file, frames_per_second)
-            .map_err(|why| SupplyError::Restamp { path: path.display().to_string(), why })?;
-        let numbering = stamps.numbering().or(sequence.order.map(Numbering::whole));
-        Ok(Self { file, stamps, numbering, first: sequence.first, loops, name: path.display().to_string() })
-    }
-}
-
-impl FileSupply {
-    /// Bytes of the first frame.
-    fn frame_bytes(&self) -> usize {
-        let mut header = [0; HEAD];
-        self.stamps.header(0, 0, &mut header) + self.stamps.payload(0).len()
-    }
-
-    /// Frames of one thread in a second.
-    #[must_use]
-    pub fn frames_per_second(&self) -> u32 {
-        self.stamps.frames_per_second()
-    }
-}
-
-impl Packetize for FileSupply {
-    fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
-        let (per_loop, parts) = (self.stamps.frames_per_loop().max(1) as u64, self.stamps.parts() as u64);
-        let (frame, part) = (n / parts, (n % parts) as usize);
-        let number = match self.numbering {
-            Some(numbering) => {
-                head[..PREFIX].copy_from_slice(&numbering.write(self.first.wrapping_add(n)));
-                PREFIX
-            }
-            None => 0,
-        };
-        let index = (frame % per_loop) as usize;
-        let payload = self.stamps.payload(index);
-        let header = self.stamps.header(frame / per_loop, index, &mut head[number..]);
-        if parts == 1 {
-            return (number + header, &self.file[payload]);
-        }
-        // The parts are of one size; the header is in the first.
-        let size = (header + payload.len()) / parts as usize;
-        let at = |part: usize| payload.start + (part * size).saturating_sub(header);
-        let length = if part == 0 { number + header } else { number };
-        (length, &self.file[at(part)..at(part + 1)])
-    }
-
-    fn packet_bytes(&self) -> usize {
-        self.frame_bytes() / self.stamps.parts() + if self.numbering.is_some() { PREFIX } else { 0 }
-    }
-}
-
-impl Supply for FileSupply {
-    fn available(&mut self, _: u64) -> (u64, bool) {
-        let frames = (self.stamps.frames_per_loop() as u64).saturating_mul(self.loops);
-        (frames.saturating_mul(self.stamps.parts() as u64), false)
-    }
-
-    fn describe(&self) -> String {
-        format!("{} ({} frames, {} times)", self.name, self.stamps.frames_per_loop(), self.loops)
-    }
 }
 
 /// A stream made from nothing.

@@ -16,7 +16,7 @@ use skyhaul::recording::{
     Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session, State, ls,
 };
 use skyhaul::samples::{Options, Samples};
-use skyhaul::send::{RecordingSupply, Sequence, Supply};
+use skyhaul::send::{RecordedOptions, RecordingSupply, Sequence, Supply};
 use skyhaul::wire::vdif::Vdif;
 use skyhaul_sim::random::Random;
 use std::io::Read;
@@ -149,8 +149,18 @@ fn play(seed: u64) -> (bool, bool) {
     assert_eq!(refused.map(|damaged| &damaged.0.why), gaps.first().map(|gap| &gap.why), "{said}: {error:?}");
 
     let reader = recording.reader(0, &options(Missing::Skip)).unwrap();
-    let sequence = Sequence { order: None, first: 0 };
-    let mut supply = RecordingSupply::frames(reader, FRAME as u32, sequence, SCAN.into()).unwrap();
+    let options = RecordedOptions {
+        unit: FRAME as u32,
+        family: None,
+        frames_per_second: None,
+        sequence: Sequence { order: None, first: 0 },
+        only_true_numbers: true,
+        restamp: None,
+        max_wait: None,
+        follow: false,
+        near: 1_790_000_000,
+    };
+    let mut supply = RecordingSupply::frames(reader, options, SCAN.into()).unwrap();
     let mut sent = 0;
     while let (upto, true) = supply.available(sent) {
         sent = upto;

@@ -55,7 +55,11 @@ pub(super) fn watch(
         if progress.is_live() && shown.elapsed() >= Duration::from_millis(200) {
             let sent = stop.bytes();
             let bits = (sent - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
-            progress.show(&format!("sent {}  {}", print::bytes(sent), print::rate(bits)));
+            let gap = stop.gap_left().filter(|left| *left >= Duration::from_secs(1));
+            let gap = gap.map_or(String::new(), |left| {
+                format!("  gap in the data: {:.0} s left (shorten it with --max-wait)", left.as_secs_f64())
+            });
+            progress.show(&format!("sent {}  {}{gap}", print::bytes(sent), print::rate(bits)));
             (before, shown) = (sent, Instant::now());
         }
     }

@@ -1,12 +1,27 @@
 //! How objects retire: their range and missing parts, their cause, and timeouts.
 
-use super::Ordered;
 use super::object::{Live, Tombstone};
+use super::{Ordered, OrderedConfig};
 use crate::assembly::{Cause, Mark, Retired};
 use crate::placement::{Grain, Key, Nanos, Reject};
 use std::ops::Range;
 
 impl<B> Ordered<B> {
+    /// An empty window of a stream whose part before `from` was retired elsewhere, in this epoch.
+    ///
+    /// # Panics
+    /// If the window is 0.
+    #[must_use]
+    pub fn continued(config: OrderedConfig, from: Mark, epoch: u32) -> Self {
+        Self { horizon: Some(from), epoch, ..Self::new(config) }
+    }
+
+    /// Its limits.
+    #[must_use]
+    pub fn config(&self) -> &OrderedConfig {
+        &self.config
+    }
+
     /// Whether parts are missing before the last one that arrived, which may still come.
     #[must_use]
     pub fn has_holes(&self) -> bool {

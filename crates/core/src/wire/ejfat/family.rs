@@ -14,7 +14,6 @@ use crate::{
         keyed::{Head, Keyed, KnownKeyed, Part},
         labelled::KnownLabelled,
         layout::Place,
-        restamp::{RestampError, Restamper},
     },
 };
 
@@ -82,10 +81,6 @@ impl Family for EjfatFamily {
         {
             reader.fail("payload", Reject::Outside, 0);
         }
-    }
-
-    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
-        Err(RestampError::NoFrames(self.name()))
     }
 
     /// With and without the balancer's header. A header that was read is written back unchanged.

@@ -5,14 +5,14 @@ use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
-        frame::{Ahead, FrameTime},
+        frame::{Ahead, FrameTime, Frames},
         fuzzing::placed::place,
         header::Order,
         inspect::reader::{Reader, number},
         layout::{Blocks, Place},
         mark5b::{self, Mark5b},
         numbering::Numbering,
-        restamp::{RestampError, Restamper},
+        stamps::{Counted, Move, Numbered, Stamps},
         trial::{Draw, Trial},
     },
 };
@@ -88,8 +88,8 @@ impl Family for Fila10gFamily {
         }
     }
 
-    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        Ok(mark5b::restamp_file(file, fps)?.in_parts(PARTS, COUNTER))
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&Fila10gFamily)
     }
 
     fn fuzz(&self, _: u8, packet: &[u8]) {
@@ -109,6 +109,41 @@ impl Family for Fila10gFamily {
 
     fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
         trial::KINDS
+    }
+}
+
+/// Files have whole frames of Mark 5B; only their packets are halves.
+impl Stamps for Fila10gFamily {
+    fn frames(&self) -> &'static dyn Frames {
+        mark5b::STAMPS.frames()
+    }
+
+    fn numbered(&self) -> Numbered {
+        Numbered::InParts(PARTS, COUNTER)
+    }
+
+    fn time(&self, frame: &[u8], near: i64) -> Option<FrameTime> {
+        mark5b::STAMPS.time(frame, near)
+    }
+
+    fn pace(&self, frame: &[u8], fps: Option<u32>) -> Option<(u64, u64)> {
+        mark5b::STAMPS.pace(frame, fps)
+    }
+
+    fn found_rate(&self, frames: &[&[u8]]) -> Option<u32> {
+        mark5b::STAMPS.found_rate(frames)
+    }
+
+    fn count(&self, frame: &[u8], near: i64, fps: u32) -> Option<Counted> {
+        mark5b::STAMPS.count(frame, near, fps)
+    }
+
+    fn max_rate(&self) -> u32 {
+        mark5b::STAMPS.max_rate()
+    }
+
+    fn moved(&self, frame: &[u8], by: &Move) -> Option<([u8; 32], usize)> {
+        mark5b::STAMPS.moved(frame, by)
     }
 }
 

@@ -117,7 +117,50 @@ fn a_thread_without_a_frame_is_filled_from_what_was_learned() {
     assert_eq!(filled, Filled { predicted: 10, unpredicted: 0 });
     (0..10).map(|f| 3 * f + 1).for_each(|n| assert_eq!(units[n as usize], stream.want(n), "unit {n}"));
     let by_number = plain(3, Place::Sequence, Keep::StripNetwork);
-    assert_eq!(by_number.filled(30, &missing).2.unpredicted, 10, "which thread it was is not known");
+    let (_, units, filled) = by_number.filled(30, &missing);
+    assert_eq!(
+        filled,
+        Filled { predicted: 10, unpredicted: 0 },
+        "it is the thread that is in no other place"
+    );
+    (0..10).map(|f| 3 * f + 1).for_each(|n| assert_eq!(units[n as usize], by_number.want(n), "unit {n}"));
+}
+
+/// A thread that is asked for and was never seen has a legal header all the same, of its own number.
+#[test]
+fn a_thread_that_was_never_seen_is_filled_with_its_own_number() {
+    for place in [Place::Time, Place::Sequence] {
+        let mut stream = plain(3, place, Keep::StripNetwork);
+        stream.options.threads = Some(vec![0, 5, 10]);
+        let (mut format, mut units, _) = stream.filled(30, &[]);
+        format.threads[1].header.clear();
+        let unit = format.unit_bytes();
+        let holes: Vec<Range<u32>> = (0..10).map(|frame| 3 * frame + 1..3 * frame + 2).collect();
+        holes.iter().for_each(|hole| units[hole.start as usize].fill(0xCC));
+        let mut block = units.concat();
+        assert_eq!(
+            Filler::new(format).fill(&mut block[..], &holes),
+            Filled { predicted: 10, unpredicted: 0 }
+        );
+        for n in holes.iter().map(|hole| hole.start) {
+            assert_eq!(block[n as usize * unit..][..unit], stream.want(n), "unit {n}");
+        }
+    }
+}
+
+/// Where a thread vanished or joined, frames are predicted from those that alternate there.
+#[test]
+fn fill_follows_the_threads_that_alternate_around_a_gap() {
+    let (one, two) =
+        (plain(1, Place::Sequence, Keep::StripNetwork), plain(2, Place::Sequence, Keep::StripNetwork));
+    let (_, alone, _) = one.filled(20, &[]);
+    let (format, _, _) = two.filled(2, &[]);
+    let unit = format.unit_bytes();
+    // Two threads were learned, and only one sends.
+    let mut block = alone.concat();
+    block[7 * unit..12 * unit].fill(0xCC);
+    assert_eq!(Filler::new(format).fill(&mut block[..], &[7..12]).predicted, 5);
+    (7..12).for_each(|n| assert_eq!(block[n as usize * unit..][..unit], one.want(n), "unit {n}"));
 }
 
 #[test]

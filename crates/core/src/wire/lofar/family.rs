@@ -1,6 +1,6 @@
 //! LOFAR as a member of the registry: how its packets are recognised, described, predicted and framed.
 
-use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
+use super::{CYCLES, LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
 use crate::{
     pattern,
     placement::Reject,
@@ -11,7 +11,7 @@ use crate::{
         header::Field,
         inspect::reader::Reader,
         layout::Place,
-        restamp::{RestampError, Restamper},
+        stamps::Stamps,
         trial::{Draw, Trial},
     },
 };
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct LofarFamily;
 
 /// The header of a packet, if it is valid and states the packet's length.
-fn header(packet: &[u8]) -> Option<Rsp> {
+pub(super) fn header(packet: &[u8]) -> Option<Rsp> {
     let (header, payload) = Rsp::read(packet)?;
     (header.payload_bytes() == Some(payload.len()) && header.time().is_ok()).then_some(header)
 }
@@ -113,9 +113,8 @@ impl Family for LofarFamily {
         inspect::packet(reader);
     }
 
-    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
-        // Its seconds do not have a whole number of packets.
-        Err(RestampError::NoFrames(self.name()))
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&LofarFamily)
     }
 
     fn generator(&self) -> Option<&'static dyn Generator> {
@@ -160,11 +159,25 @@ impl Frames for LofarFamily {
         let filled = header.payload_error == 1;
         let time = time(&header, 0);
         let object = pattern::frame_object(time.unix_seconds, time.frame, time.thread);
-        let seen = FrameSeen { illegal: None, filled, time: Some((time.unix_seconds, time.frame)) };
+        let seen = FrameSeen {
+            illegal: None,
+            filled,
+            time: Some((time.unix_seconds, time.frame)),
+            thread: time.thread,
+            station: Some(header.station.into()),
+        };
         if expected.pattern && !filled && pattern::first_error(object, 0, &frame[Rsp::LEN..]).is_some() {
             return FrameSeen { illegal: Some("the payload is not the pattern"), ..seen };
         }
         seen
+    }
+
+    fn station(&self, frame: &[u8]) -> Option<u32> {
+        Some(Rsp::read(frame)?.0.station.into())
+    }
+
+    fn rate(&self, frame: &[u8]) -> Option<(u64, u64)> {
+        Some((Rsp::read(frame)?.0.clock_hz(), CYCLES * u64::from(SLICES)))
     }
 }
 
@@ -253,7 +266,8 @@ impl Particulars for LofarStream {
         let (clock, _) = Rsp::read(ahead.clock)?;
         let slices = clock.time().ok()?.checked_add_signed(ahead.frames.checked_mul(i64::from(SLICES))?)?;
         let mut out = [0; 32];
-        out[..Rsp::LEN].copy_from_slice(&Rsp { payload_error: 1, ..like }.at(slices)?.write());
+        let lane = ahead.thread.unwrap_or(like.lane);
+        out[..Rsp::LEN].copy_from_slice(&Rsp { payload_error: 1, lane, ..like }.at(slices)?.write());
         Some((out, Rsp::LEN))
     }
 }

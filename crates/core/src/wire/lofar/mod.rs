@@ -22,6 +22,7 @@ mod family;
 mod fuzzing;
 mod generate;
 mod inspect;
+mod stamps;
 mod trial;
 
 pub use family::{LofarFamily, LofarStream};

@@ -1,8 +1,7 @@
 //! Mark 5B as a member of the registry; code shared by whole frames and halves.
 
 use super::{
-    FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, restamp, trial, unix_seconds,
-    written,
+    FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, trial, unix_seconds, written,
 };
 use crate::{
     placement::Reject,
@@ -12,7 +11,7 @@ use crate::{
         frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step},
         header::Field,
         inspect::reader::Reader,
-        restamp::{RestampError, Restamper},
+        stamps::Stamps,
         trial::{Draw, Trial},
         vtp::{self, Vtp},
         written::{Headers, Written},
@@ -73,8 +72,8 @@ impl Family for Mark5bFamily {
         inspect::packet(reader, shape.map_or(0, |shape| shape.network));
     }
 
-    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        restamp::file(file, fps)
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&Mark5bFamily)
     }
 
     fn fuzz(&self, _: u8, packet: &[u8]) {
@@ -105,7 +104,7 @@ impl Frames for Mark5bFamily {
         };
         if header.sync != SYNC {
             return if frame.starts_with(&FILL) {
-                FrameSeen { illegal: None, filled: true, time: None }
+                FrameSeen { filled: true, ..FrameSeen::default() }
             } else {
                 FrameSeen::illegal("no sync word")
             };
@@ -113,7 +112,7 @@ impl Frames for Mark5bFamily {
         let Ok(time) = header.time() else { return FrameSeen::illegal("no valid time") };
         let seconds = unix_seconds(time.day, time.second, expected.near);
         let filled = payload.starts_with(&FILL) && payload.ends_with(&FILL);
-        FrameSeen { illegal: None, filled, time: Some((seconds, time.frame)) }
+        FrameSeen { filled, time: Some((seconds, time.frame)), ..FrameSeen::default() }
     }
 
     fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {

@@ -18,14 +18,14 @@
 mod family;
 mod fuzzing;
 mod inspect;
-mod restamp;
+mod stamps;
 mod trial;
 mod written;
 
 pub use family::{Mark5bFamily, Mark5bStream};
 pub(crate) use family::{frame_time, has_header, learned, predicted};
 pub(crate) use inspect::{header as inspect_header, meaning};
-pub(crate) use restamp::file as restamp_file;
+pub(crate) use stamps::STAMPS;
 
 use super::layout::{Blocks, Rate, wrong_size};
 use crate::placement::{Geometry, Layout, Placement, Reject};

@@ -10,7 +10,6 @@ use crate::{
         inspect::reader::Reader,
         keyed::KnownKeyed,
         layout::Place,
-        restamp::{RestampError, Restamper},
     },
 };
 
@@ -53,10 +52,6 @@ impl Family for SpeadFamily {
 
     fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
         inspect::packet(reader);
-    }
-
-    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
-        Err(RestampError::NoFrames(self.name()))
     }
 
     fn fuzz(&self, _: u8, packet: &[u8]) {

@@ -1,7 +1,7 @@
 //! VDIF as a member of the registry: how it is recognised, described, predicted and framed.
 
 use super::{
-    Extended, Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
+    Extended, Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn,
     stream::{EDV, LEGACY, VdifStream},
     trial, written,
 };
@@ -15,7 +15,7 @@ use crate::{
         generate::Generator,
         header::Field,
         inspect::reader::Reader,
-        restamp::{RestampError, Restamper},
+        stamps::Stamps,
         trial::{Draw, Trial},
         vtp::Vtp,
         written::{Headers, Written},
@@ -69,8 +69,8 @@ impl Family for VdifFamily {
         inspect::packet(reader, shape.map_or(0, |shape| shape.network));
     }
 
-    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        restamp::file(file, fps)
+    fn stamps(&self) -> Option<&'static dyn Stamps> {
+        Some(&VdifFamily)
     }
 
     fn generator(&self) -> Option<&'static dyn Generator> {
@@ -109,13 +109,23 @@ impl Frames for VdifFamily {
         }
         let filled = vdif.invalid == 1;
         let time = Some((vdif.unix_seconds(), vdif.frame));
+        let (thread, station) = (vdif.thread as u16, Some(vdif.station));
+        let seen = FrameSeen { illegal: None, filled, time, thread, station };
         if expected.pattern && !filled {
             let object = pattern::frame_object(vdif.unix_seconds(), vdif.frame, vdif.thread as u16);
             if pattern::first_error(object, 0, &frame[vdif.header_bytes()..]).is_some() {
-                return FrameSeen { illegal: Some("the payload is not the pattern"), filled, time };
+                return FrameSeen { illegal: Some("the payload is not the pattern"), ..seen };
             }
         }
-        FrameSeen { illegal: None, filled, time }
+        seen
+    }
+
+    fn station(&self, frame: &[u8]) -> Option<u32> {
+        Some(Vdif::read(frame)?.0.station)
+    }
+
+    fn station_text(&self, station: u32) -> String {
+        Vdif { station, ..Vdif::default() }.station_text()
     }
 
     fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {

@@ -23,7 +23,7 @@ mod generate;
 mod inspect;
 mod layout;
 mod learn;
-mod restamp;
+mod stamps;
 mod stream;
 mod trial;
 mod written;

@@ -91,6 +91,7 @@ impl Particulars for VdifStream {
         let clock = Header::read_alone(ahead.clock).ok()?.vdif;
         let mut like = Header::read_alone(ahead.like).ok()?;
         like.vdif.epoch = clock.epoch;
+        like.vdif.thread = ahead.thread.map_or(like.vdif.thread, u32::from);
         let shifted = u32::try_from(i64::from(clock.seconds).checked_add(ahead.shift)?).ok()?;
         let (second, frame) = step(u64::from(shifted), clock.frame, ahead.frames, ahead.fps)?;
         let seconds = u32::try_from(second).ok().filter(|second| *second < 1 << 30)?;

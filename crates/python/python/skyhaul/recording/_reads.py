@@ -39,6 +39,8 @@ class Exported:
     """Frames of threads in the range."""
     missing: int
     """How many of them are missing."""
+    not_shown: int
+    """Recorded frames that have no place in the array: their times are outside it, or another frame of the thread has the same."""
 
 
 class Reads:
@@ -57,6 +59,12 @@ class Reads:
     def about(self) -> About:
         """What is known of the samples: format, threads, channels, rate, extent."""
         return self._stream().decoded().about
+
+    @property
+    def repaired(self) -> int:
+        """Frames that were used so far with a repaired time, because the clock of their thread is wrong (`about.notes` says of
+        which). Not counted: blocks that other processes read."""
+        return self._stream().decoded().repaired
 
     @overload
     def samples(

@@ -95,6 +95,9 @@ class About:
     """Time of the first sample, to a nanosecond."""
     bytes: int
     """Bytes of all files."""
+    notes: tuple[str, ...] = ()
+    """What a user of the samples has to know: threads whose clocks are wrong, so that the times of their frames are repaired,
+    rates that frame numbers disprove, other deviations from the standard."""
 
     @property
     def duration(self) -> float:
@@ -129,12 +132,18 @@ class Samples:
             samples=raw["rows"],
             start=np.datetime64(round(self._start * 10**9), "ns"),
             bytes=raw["bytes"],
+            notes=tuple(raw["notes"]),
         )
 
     @property
     def gaps(self) -> list[Gap]:
         """Chunks that are missing or damaged, as far as that is known by now."""
         return [Gap(*raw) for raw in self.native.gaps()]
+
+    @property
+    def repaired(self) -> int:
+        """Frames used so far with a repaired time, because the clock of their thread is wrong. A frame read twice counts twice."""
+        return self.native.repaired()
 
     def piece_starts(self) -> list[int]:
         """The samples with which the chunks begin."""

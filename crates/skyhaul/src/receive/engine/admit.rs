@@ -3,19 +3,25 @@
 //! Not on the path of the trains. The rules are in [`admission`](crate::receive::admission).
 
 use super::Engine;
+use crate::irregular::{CLOCK_OFFSET, began_late};
 use crate::receive::Sink;
 use crate::receive::info::StreamInfo;
+use crate::receive::joining::Late;
 use crate::receive::placing::{self, Placed};
 use crate::receive::route::{Route, Split};
 use crate::receive::strangers::{Claim, Conclusion};
 use crate::receive::stream::{Begin, Stream};
+use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::{Place, StreamFormat};
+use skyhaul_core::wire::{Place, StreamFormat, Thread};
 use skyhaul_io::copy;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Events that wait to be polled.
+const EVENTS: usize = 1000;
 
 impl<K: Sink> Engine<K> {
     /// Forget unknown senders beyond the limits of their table.
@@ -54,6 +60,7 @@ impl<K: Sink> Engine<K> {
             since: proven.since,
             leaves,
             keep_partial_sets: self.options.keep_partial_sets,
+            late: self.late(),
         };
         let route = match self.begin(sender, format, begin) {
             Ok(route) => route,
@@ -165,6 +172,74 @@ impl<K: Sink> Engine<K> {
         }
         self.splits.push(Split { network, field, streams });
         Ok(Route::Split(self.splits.len() - 1))
+    }
+
+    /// Hand on the events of a stream.
+    pub(super) fn tell(&mut self, at: usize) {
+        while let Some(event) = self.streams[at].poll_event() {
+            self.keep_event(event);
+        }
+    }
+
+    /// Hand on an event.
+    fn keep_event(&mut self, event: Event) {
+        // If all senders of many have another clock, it may be this host's that is wrong: the first ones are enough.
+        if event.kind == CLOCK_OFFSET {
+            self.clocks += 1;
+            if self.clocks > 2 && !(self.clocks.is_power_of_two() && self.clocks.ilog2().is_multiple_of(3)) {
+                return;
+            }
+        }
+        if !self.sink.event(&event) && self.events.len() < EVENTS {
+            self.events.push_back(event);
+        }
+    }
+
+    /// A sender's threads are streams, and one began late.
+    pub(super) fn separate_late(&mut self, split: usize, now: Nanos) {
+        let first = self.splits[split].streams.first().map(|&(_, at)| self.streams[at].newcomers.separate());
+        if let Some(ids) = first.filter(|ids| !ids.is_empty()) {
+            self.separate(split, &ids, now);
+        }
+    }
+
+    /// What becomes of threads that begin later.
+    fn late(&self) -> Late {
+        match (self.options.learn.threads.is_some(), self.options.split_threads) {
+            (true, _) => Late::Refuse,
+            (false, true) => Late::Separate,
+            (false, false) => Late::Join,
+        }
+    }
+
+    /// Threads of a sender that began after the others, where each is a stream.
+    #[cold]
+    pub(super) fn separate(&mut self, split: usize, ids: &[u16], now: Nanos) {
+        let Some(&(_, first)) = self.splits[split].streams.first() else { return };
+        let (info, leaves) = (self.streams[first].info.clone(), self.streams[first].leaves);
+        let held = self.streams[first].newcomers.take();
+        let (network, length) = (info.format.network_bytes, info.format.header_bytes);
+        for &id in ids {
+            let Some((time, packet)) = held.iter().find(|(time, _)| time.thread == id) else { continue };
+            let header = packet.get(network..network + length).unwrap_or_default().to_vec();
+            let format =
+                StreamFormat { threads: vec![Thread { id, shift: 0, header }], ..info.format.clone() };
+            let keep_partial_sets = self.options.keep_partial_sets;
+            let begin = Begin { trusted: true, since: now, leaves, keep_partial_sets, late: Late::Refuse };
+            if let Ok(at) = self.begin_stream(info.sender, format, begin) {
+                self.splits[split].streams.push((id, at));
+                let text = format!("{}: {}, as a stream of its own", info.sender, began_late(*time));
+                self.keep_event(Event::now("thread_joined", None, text));
+            }
+        }
+        let route = Route::Split(split);
+        for (_, packet) in held {
+            // They were counted by the first stream.
+            let report = &mut self.streams[first].report;
+            report.packets -= 1;
+            report.bytes -= packet.len() as u64;
+            self.one(route, &packet, now);
+        }
     }
 
     fn begin_stream(

@@ -178,6 +178,7 @@ fn frames_are_looked_into() {
                 illegal: (frame[0] == 0xee).then_some("no sync"),
                 filled: frame[0] == 0xff,
                 time: None,
+                ..FrameSeen::default()
             }
         }
     }

@@ -16,6 +16,7 @@ fn empty() -> DemoReport {
         findings_total: 0,
         indexes: Vec::new(),
         missing_disks: Vec::new(),
+        events: Vec::new(),
         bytes: 0,
         seconds: 0.0,
     };

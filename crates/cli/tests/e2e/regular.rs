@@ -1,0 +1,263 @@
+//! What the headers of a stream say against its packets' order: jumps, stopped clocks, threads that come and go, told live, in
+//! the report, in the index and by `check`; and fill, which is written or not, and counted once.
+
+use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, port, refused, sum};
+use crate::wires::{halves, mark5b, numbered, see, vdif};
+use serde_json::Value;
+use skyhaul::wire::Order;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+const FPS: u64 = 200;
+const PAYLOAD: usize = 1000;
+const START: i64 = 1_795_402_800;
+
+/// Second and frame of tick `n`.
+fn right(tick: u64) -> (i64, u32) {
+    (START + (tick / FPS) as i64, (tick % FPS) as u32)
+}
+
+/// Send packets to a recorder, not faster than its socket takes them, and end it; its report.
+#[track_caller]
+fn recorded(site: &Site, options: &str, packets: impl Iterator<Item = Vec<u8>>) -> (Value, Done) {
+    let mut recorder = site.record(&format!("{ANY} {options}"));
+    feed(&mut recorder, packets);
+    let done = recorder.stop();
+    let report = done.json();
+    assert_eq!(drops(&report), 0, "{report}");
+    all_acknowledged(&report);
+    (report, done)
+}
+
+fn feed(receiver: &mut Job, packets: impl Iterator<Item = Vec<u8>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", port(&receiver.address()))).unwrap();
+    for (n, packet) in packets.enumerate() {
+        socket.send(&packet).unwrap();
+        if n % 20 == 19 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Kinds of the events in a report, without those about the host's clock, which these times are not of.
+fn kinds(report: &Value) -> Vec<String> {
+    let events = report["recording"]["events"].as_array().unwrap();
+    let kinds = events.iter().map(|event| event["kind"].as_str().unwrap().to_owned());
+    kinds.filter(|kind| kind != "clock_offset" && kind != "same_device").collect()
+}
+
+/// Two threads that take turns, behind sequence numbers.
+fn two(ticks: u64, time: impl Fn(u64) -> (i64, u32)) -> impl Iterator<Item = Vec<u8>> {
+    (0..2 * ticks).map(move |n| {
+        let (second, frame) = time(n / 2);
+        numbered(n, Order::Little, &vdif(second, frame, (n % 2) as u16, PAYLOAD))
+    })
+}
+
+#[test]
+fn a_jump_behind_numbers_is_told_and_is_not_complete() {
+    for jump in [1, -1] {
+        let site = Site::new(2);
+        let jumped = |tick| {
+            let (second, frame) = right(tick);
+            (second + if tick >= 777 { jump } else { 0 }, frame)
+        };
+        let (report, done) = recorded(&site, "", two(1500, jumped));
+        assert_eq!(done.code, Some(0), "all that came is recorded: {}", done.stderr);
+        let stream = &report["streams"][0];
+        assert_eq!((number(&stream["placed"]), number(&stream["lost"])), (3000, 0), "{stream}");
+        assert_eq!(number(&stream["irregular"]["time_jumps"]), 1, "{stream}");
+        assert_eq!(kinds(&report), ["time_jump"], "{report}");
+        let check = site.check(1);
+        assert_eq!(check["verdict"], "irregular", "{check}");
+        assert_eq!(check["datastreams"][0]["irregular"]["time_jumps"], 1, "{check}");
+        let text = site.run("check trial").expect(1).stderr;
+        assert!(text.contains("IRREGULAR STREAM: 1 time jump") && !text.contains("COMPLETE"), "{text}");
+        assert!(
+            text.contains("time_jump: ") && text.contains("1.000000 s"),
+            "the event is in the index: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_hosts_clock_is_compared_live() {
+    let site = Site::new(1);
+    let (report, _) = recorded(&site, "", two(300, right));
+    let offset = report["streams"][0]["irregular"]["clock_offset_seconds"].as_f64().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((offset + now - START as f64).abs() < 3600.0, "{offset}");
+    let events = report["recording"]["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["kind"] == "clock_offset"), "{report}");
+    assert_eq!(site.check(0)["verdict"], "whole", "a wrong clock of this host is no fault of the data");
+}
+
+#[test]
+fn frozen_seconds_and_a_vanished_thread_are_told() {
+    let site = Site::new(1);
+    let frozen = |tick| {
+        let (second, frame) = right(tick);
+        (second.min(START + 2), frame)
+    };
+    let (report, _) = recorded(&site, "", two(1500, frozen));
+    let jumps = number(&report["streams"][0]["irregular"]["time_jumps"]);
+    assert_eq!((jumps, number(&report["streams"][0]["lost"])), (5, 0), "{report}");
+    assert_eq!(number(&site.check(1)["datastreams"][0]["irregular"]["time_jumps"]), 5);
+
+    let site = Site::new(1);
+    let mut place = 0;
+    let mut packets = Vec::new();
+    for tick in 0..1500 {
+        for thread in 0..2 {
+            if thread == 1 && (300..900).contains(&tick) {
+                continue;
+            }
+            let (second, frame) = right(tick);
+            packets.push(numbered(place, Order::Little, &vdif(second, frame, thread, PAYLOAD)));
+            place += 1;
+        }
+    }
+    let (report, _) = recorded(&site, "", packets.into_iter());
+    assert_eq!(kinds(&report), ["thread_lost", "thread_returned"], "{report}");
+    assert_eq!(number(&report["streams"][0]["lost"]), 0, "{report}");
+    let check = site.check(1);
+    let irregular = &check["datastreams"][0]["irregular"];
+    assert_eq!(
+        (&irregular["threads_lost"], &irregular["threads_returned"]),
+        (&1.into(), &1.into()),
+        "{check}"
+    );
+}
+
+#[test]
+fn mark5b_and_half_frames_are_compared_too() {
+    let time = |tick: u64| (100 + (tick / FPS) as u32 + u32::from(tick >= 500), (tick % FPS) as u32);
+    let frame = move |tick| {
+        let (second, number) = time(tick);
+        mark5b(60, second, number, FPS as u32)
+    };
+    let whole = (0..900).map(|n| numbered(n, Order::Big, &frame(n)));
+    let half = (0..900).flat_map(|n| halves(2 * n as u32, &frame(n)));
+    let kinds_of: [(&str, Box<dyn Iterator<Item = Vec<u8>>>); 2] =
+        [("mark5b", Box::new(whole)), ("fila10g", Box::new(half))];
+    for (family, packets) in kinds_of {
+        let site = Site::new(1);
+        let (report, _) = recorded(&site, &format!("--format {family}"), packets);
+        assert_eq!(number(&report["streams"][0]["irregular"]["time_jumps"]), 1, "{family}: {report}");
+        assert_eq!(kinds(&report), ["time_jump"], "{family}: {report}");
+        if family == "mark5b" {
+            assert_eq!(number(&site.check(1)["datastreams"][0]["irregular"]["time_jumps"]), 1);
+        }
+    }
+}
+
+/// Thread 1 begins 0.6 s after thread 0.
+fn late(ticks: u64) -> Vec<(u64, u16)> {
+    let all = (0..ticks).flat_map(|tick| [(tick, 0), (tick, 1)]);
+    all.filter(|&(tick, thread)| thread == 0 || tick >= FPS * 6 / 10).collect()
+}
+
+#[test]
+fn a_late_thread_joins_and_nothing_it_sent_is_missing() {
+    let site = Site::new(1);
+    let frames = late(1200);
+    let packets = frames.iter().map(|&(tick, thread)| {
+        let (second, frame) = right(tick);
+        vdif(second, frame, thread, PAYLOAD)
+    });
+    let (report, done) = recorded(&site, "", packets);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let stream = &report["streams"][0];
+    assert_eq!((refused(stream), number(&stream["lost"])), (0, 0), "{stream}");
+    assert_eq!(number(&stream["placed"]), frames.len() as u64, "{stream}");
+    assert_eq!(kinds(&report), ["thread_joined"], "{report}");
+    let check = site.check(0);
+    assert_eq!(check["datastreams"][0]["irregular"]["threads_joined"], 1, "{check}");
+    let text = site.run("check trial").expect(0).stderr;
+    assert!(text.contains("COMPLETE ON DISK; 1 thread joined late"), "{text}");
+    let seen = see(&site.cat(), PAYLOAD + 32);
+    let times: Vec<_> = frames.iter().map(|&(tick, thread)| (right(tick).0, right(tick).1, thread)).collect();
+    assert_eq!(seen.times, times);
+}
+
+/// Some frames alone, and a long gap of `gap` frames, are not sent.
+fn lossy(count: u64, gap: u64) -> impl Iterator<Item = Vec<u8>> {
+    let sent = (0..count).filter(move |n| n % 97 != 50 && !(3000..3000 + gap).contains(n));
+    sent.map(|n| {
+        let (second, frame) = right(n / 2);
+        numbered(n, Order::Little, &vdif(second, frame, (n % 2) as u16, PAYLOAD))
+    })
+}
+
+#[test]
+fn fill_is_written_or_not_and_each_lost_frame_is_counted_once() {
+    for fill in [true, false] {
+        let site = Site::new(2);
+        let (count, gap) = (16_000, 10_000);
+        let (report, _) = recorded(&site, if fill { "" } else { "--no-fill" }, lossy(count, gap));
+        let lost = number(&report["streams"][0]["lost"]);
+        let (filled, left_out) = (number(&report["frames_filled"]), number(&report["frames_left_out"]));
+        assert_eq!(filled + left_out, lost, "{report}");
+        assert!(lost > gap && (filled > 0) == fill, "{filled} {left_out}");
+        let sent = lossy(count, gap).count() as u64;
+        let bytes = site.run("cat trial").expect(0).stdout;
+        let seen = see(&bytes, PAYLOAD + 32);
+        assert_eq!((seen.good, seen.invalid), (sent, filled), "what is not filled is not written");
+        assert!(seen.times.is_sorted_by(|a, b| a < b));
+        let check = site.check(0);
+        assert_eq!(sum(&check["datastreams"], "filled_frames"), filled, "{check}");
+        assert_eq!(sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
+        // A reader makes the rest, with the time and thread of each.
+        let done = site.run("cat trial --fill").expect(0);
+        let whole = see(&done.stdout, PAYLOAD + 32);
+        assert_eq!((whole.good, whole.invalid), (sent, count - sent));
+        for (n, frame) in done.stdout.chunks(PAYLOAD + 32).enumerate() {
+            let header = skyhaul::wire::vdif::Header::read(frame).unwrap().vdif;
+            let (second, number) = right(n as u64 / 2);
+            let of = (header.unix_seconds(), header.frame, header.thread as usize, header.station);
+            assert_eq!(of, (second, number, n % 2, 0), "frame {n}");
+        }
+        assert!(
+            done.stderr.contains("frames filled with frames marked invalid, 0 left out"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn a_missing_chunk_of_a_scan_without_an_index_is_filled() {
+    let site = Site::new(1);
+    recorded(&site, "", two(6000, right));
+    let directory = site.disks[0].join("trial");
+    std::fs::remove_file(directory.join("trial.index")).unwrap();
+    std::fs::remove_file(directory.join("trial.00000003")).unwrap();
+    let done = site.run("cat trial --fill");
+    let frames = see(&done.stdout, PAYLOAD + 32);
+    assert_eq!(frames.good + frames.invalid, 12_000, "{}", done.stderr);
+    assert!(frames.invalid > 500, "{}", frames.invalid);
+    for (n, frame) in done.stdout.chunks(PAYLOAD + 32).enumerate() {
+        let header = skyhaul::wire::vdif::Header::read(frame).unwrap().vdif;
+        assert_eq!((header.unix_seconds(), header.frame), right(n as u64 / 2), "frame {n}");
+    }
+}
+
+#[test]
+fn a_thread_that_was_asked_for_and_never_came_has_legal_fill() {
+    let site = Site::new(1);
+    let packets = (0..800).map(|tick| {
+        let (second, frame) = right(tick);
+        vdif(second, frame, 0, PAYLOAD)
+    });
+    let (report, _) = recorded(&site, "--threads 0,1", packets);
+    assert!(kinds(&report).contains(&"thread_lost".to_owned()), "{report}");
+    let bytes = site.cat();
+    let seen = see(&bytes, PAYLOAD + 32);
+    assert!(seen.invalid >= 799, "{seen:?}");
+    for (n, frame) in bytes.chunks(PAYLOAD + 32).enumerate() {
+        let header = skyhaul::wire::vdif::Header::read(frame).unwrap().vdif;
+        assert_eq!((header.unix_seconds(), header.frame), right(n as u64 / 2), "frame {n}");
+        assert_eq!((header.thread as usize, header.invalid as usize), (n % 2, n % 2), "frame {n}");
+    }
+}

@@ -1,0 +1,382 @@
+//! Compares what the frames of a stream say with their places in it: the times in their headers, their threads and their
+//! station.
+//!
+//! Where packets have sequence numbers, the place of a frame does not depend on its header, so a formatter whose clock
+//! jumps or stands still, or that stops sending a thread, loses no packet: only this comparison shows it.
+//!
+//! ```text
+//!   place    40   41   42   43   44   45   46   47        two threads: a frame number later is two places later
+//!   header  A 7  B 7  A 8  B 8  A 19 B 19 A 20 B 20
+//!                               └ jump of 10 frames, once the next frame of A agrees
+//! ```
+//!
+//! * A single wrong time is an odd frame, not a jump: the next frame of its thread is back where it belongs.
+//! * A thread is absent if a whole second of data has frames of others and none of it. A new one is believed after
+//!   eight frames in a second, as damaged headers show any thread.
+//! * The number of threads may change: then all frame numbers advance by another number of places.
+//! * Threads that do not alternate regularly are noticed; then only jumps of more than a quarter of a second count.
+//!
+//! Frames may be skipped between sightings; what happens within a skipped part and is undone in it is not seen. A stream
+//! that is placed by time agrees with its places always: of it, threads and stations are watched.
+
+mod lane;
+mod offset;
+mod steps;
+mod trace;
+
+pub use offset::{Offset, OffsetWatch};
+pub use trace::Trace;
+
+use super::frame::FrameTime;
+use lane::{Lane, State};
+use std::collections::VecDeque;
+
+/// Frames of a new thread, in one second, before it is believed; the same for another station.
+const BELIEVED: u64 = 8;
+/// Frames of one thread in a second of data in which the others are missed.
+const JUDGED: u64 = 16;
+/// Frame numbers from the start of the stream to the first one of a thread that make it late.
+const LATE: u64 = 16;
+/// Steps that agree before another number of threads is believed.
+const AGREED: u64 = 64;
+/// Changes that wait to be polled; more are counted only.
+const MOST_CHANGES: usize = 64;
+/// Threads that are watched.
+const MOST_LANES: usize = 1024;
+
+/// A frame that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Its place in the stream, in packets.
+    pub place: u64,
+    /// Its time and thread, by its header.
+    pub time: FrameTime,
+    /// Its station, by its header.
+    pub station: Option<u32>,
+}
+
+/// Something that a regular stream does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Times are ahead of (or, negative, behind) their places by so many frames from `to` on.
+    Jump {
+        /// Last frame before.
+        from: FrameTime,
+        /// First frame after.
+        to: FrameTime,
+        /// How many frames.
+        frames: i64,
+    },
+    /// Frame after frame has the same time.
+    Stopped(FrameTime),
+    /// A thread sends nothing any more; or nothing yet, if it has no last frame.
+    ThreadLost {
+        /// The thread.
+        thread: u16,
+        /// Its last frame.
+        last: Option<FrameTime>,
+        /// When it was missed.
+        at: FrameTime,
+    },
+    /// An absent thread sends again, from this frame on.
+    ThreadReturned(FrameTime),
+    /// A thread began after the others, with this frame.
+    ThreadJoined(FrameTime),
+    /// Seconds have this number of frames.
+    Rate {
+        /// What was assumed; `None` if it was not known.
+        assumed: Option<u64>,
+        /// What it is.
+        frames: u32,
+        /// The first frame of the second by which this is known.
+        at: FrameTime,
+    },
+    /// A thread has another station in its headers.
+    Station {
+        /// Before.
+        was: u32,
+        /// From here on.
+        is: u32,
+        /// The frame by which this is known.
+        at: FrameTime,
+    },
+}
+
+/// How often a stream was irregular.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Irregular {
+    /// Times jumped, and stayed where they jumped to.
+    pub jumps: u64,
+    /// Times stood still.
+    pub stops: u64,
+    /// Frames whose time was wrong for themselves alone.
+    pub odd_frames: u64,
+    /// Threads that vanished, or of which nothing came.
+    pub threads_lost: u64,
+    /// Threads that returned.
+    pub threads_returned: u64,
+    /// Threads that began after the others.
+    pub threads_joined: u64,
+    /// Other stations in the headers.
+    pub stations: u64,
+    /// Frame rates that were not as assumed.
+    pub rates: u64,
+}
+
+impl Irregular {
+    /// Whether nothing was.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Irregular::default()
+    }
+}
+
+/// What is known of a stream beforehand.
+#[derive(Clone, Debug, Default)]
+pub struct TimelineOptions {
+    /// Frames of one thread in so many seconds, if known.
+    pub rate: Option<(u64, u64)>,
+    /// Packets of a frame.
+    pub parts: u64,
+    /// Frames of all threads with one time, if it is not one of each of `threads`.
+    pub group: Option<u64>,
+    /// Its threads.
+    pub threads: Vec<u16>,
+    /// Places do not come from the times.
+    pub numbered: bool,
+}
+
+/// Follows one stream, in the order of its places. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    rate: Option<(u64, u64)>,
+    parts: u64,
+    numbered: bool,
+    /// Places from a frame of a thread to its next one.
+    group: u64,
+    /// In the order of their threads.
+    lanes: Vec<Lane>,
+    /// The place of the first frame since the counter restarted, and whether there were others before.
+    start: Option<u64>,
+    begun: bool,
+    /// The second whose threads are counted, and whether it is counted from its start.
+    second: Option<(i64, bool)>,
+    /// Another group that steps agree on, and how many do.
+    other_group: (u64, u64),
+    /// The last steps, latest first: ones did not fit.
+    steps: u64,
+    taken: u64,
+    alternates: bool,
+    /// Frames of a second by its end, the second after it, and how many seconds agree.
+    ends: Option<(u32, i64, u32)>,
+    /// The last jump and the last stop, of whatever thread.
+    jumped: Option<(i64, (u64, u64))>,
+    stopped: Option<u64>,
+    station: Option<(u32, u32)>,
+    changes: VecDeque<Change>,
+    counts: Irregular,
+}
+
+/// What a step from one frame of a thread to another says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Fits,
+    /// Ahead of its place by so many frames.
+    Off(i64),
+    /// It cannot be judged without the frame rate.
+    Unknown,
+}
+
+impl Timeline {
+    /// A stream of which no frame was seen yet.
+    #[must_use]
+    pub fn new(known: TimelineOptions) -> Timeline {
+        let parts = known.parts.max(1);
+        let mut threads = known.threads;
+        threads.sort_unstable();
+        threads.dedup();
+        threads.truncate(MOST_LANES);
+        Timeline {
+            rate: known.rate.filter(|&(frames, seconds)| frames > 0 && seconds > 0),
+            parts,
+            numbered: known.numbered,
+            group: parts * known.group.unwrap_or(threads.len() as u64).max(1),
+            lanes: threads.into_iter().map(|thread| Lane::new(thread, State::Expected)).collect(),
+            start: None,
+            begun: false,
+            second: None,
+            other_group: (0, 0),
+            steps: 0,
+            taken: 0,
+            alternates: true,
+            ends: None,
+            jumped: None,
+            stopped: None,
+            station: None,
+            changes: VecDeque::new(),
+            counts: Irregular::default(),
+        }
+    }
+
+    /// What was irregular so far.
+    #[must_use]
+    pub fn counts(&self) -> Irregular {
+        self.counts
+    }
+
+    /// Frames of one thread in so many seconds, if known.
+    #[must_use]
+    pub fn rate(&self) -> Option<(u64, u64)> {
+        self.rate
+    }
+
+    /// The frame rate is now known from elsewhere.
+    pub fn set_rate(&mut self, frames: u32) {
+        if self.rate.is_none() && frames > 0 {
+            self.rate = Some((u64::from(frames), 1));
+        }
+    }
+
+    /// The next change.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// Whether a frame is where the last ones of its thread let expect it. It changes nothing.
+    #[must_use]
+    pub fn expects(&self, seen: &Sighting) -> bool {
+        let Some(lane) = self.lane(seen.time.thread).map(|at| &self.lanes[at]) else { return false };
+        let steady = lane.state == State::Present && !lane.is_doubted() && lane.station == seen.station;
+        steady && lane.last.is_some_and(|last| self.step(last, seen.place, seen.time) == Step::Fits)
+    }
+
+    /// Places have no relation to those before: the sender's counter restarted.
+    pub fn restart(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::restart);
+        (self.jumped, self.stopped, self.other_group) = (None, None, (0, 0));
+        self.begun |= self.start.take().is_some();
+    }
+
+    /// The next frame.
+    pub fn observe(&mut self, seen: Sighting) {
+        self.observe_many(seen, 1);
+    }
+
+    /// The next frame, which stands for `weight` frames at the same distances from each other.
+    fn observe_many(&mut self, seen: Sighting, weight: u64) {
+        let time = seen.time;
+        self.start.get_or_insert(seen.place);
+        let Some(at) = self.lane(time.thread).or_else(|| self.new_lane(&seen)) else { return };
+        self.turn(time);
+        let lane = &mut self.lanes[at];
+        lane.seen_now = lane.seen_now.saturating_add(weight);
+        match lane.state {
+            State::Present => {}
+            State::Expected => {
+                lane.state = State::Present;
+                if self.is_late(seen.place) {
+                    self.counts.threads_joined += 1;
+                    self.change(Change::ThreadJoined(time));
+                }
+            }
+            State::Unproven | State::Absent => {
+                let first = *lane.first.get_or_insert(time);
+                lane.last = Some((seen.place, time));
+                if lane.seen_now < BELIEVED {
+                    return;
+                }
+                let change = match lane.state {
+                    State::Absent => Some(Change::ThreadReturned(first)),
+                    _ => lane.is_late.then_some(Change::ThreadJoined(first)),
+                };
+                lane.prove();
+                self.counts.threads_returned += u64::from(matches!(change, Some(Change::ThreadReturned(_))));
+                self.counts.threads_joined += u64::from(matches!(change, Some(Change::ThreadJoined(_))));
+                change.into_iter().for_each(|change| self.change(change));
+            }
+        }
+        self.watch_station(at, &seen, weight);
+        let lane = &self.lanes[at];
+        if let Some(last) = lane.last.filter(|last| self.numbered && last.0 < seen.place) {
+            self.advance(at, last, &seen, weight);
+        }
+        self.lanes[at].last = Some((seen.place, time));
+    }
+
+    fn lane(&self, thread: u16) -> Option<usize> {
+        self.lanes.binary_search_by_key(&thread, |lane| lane.thread).ok()
+    }
+
+    /// Whether a thread that begins here is behind the others.
+    fn is_late(&self, place: u64) -> bool {
+        let from = self.start.unwrap_or(place);
+        self.begun || place.saturating_sub(from) >= LATE.saturating_mul(self.group)
+    }
+
+    fn new_lane(&mut self, seen: &Sighting) -> Option<usize> {
+        let thread = seen.time.thread;
+        let at = self.lanes.binary_search_by_key(&thread, |lane| lane.thread).err()?;
+        if self.lanes.len() >= MOST_LANES {
+            return None;
+        }
+        self.lanes
+            .insert(at, Lane { is_late: self.is_late(seen.place), ..Lane::new(thread, State::Unproven) });
+        Some(at)
+    }
+
+    /// A new second of data: were all threads in the one before?
+    fn turn(&mut self, time: FrameTime) {
+        let Some((second, whole)) = self.second else {
+            self.second = Some((time.unix_seconds, false));
+            return;
+        };
+        if second == time.unix_seconds {
+            return;
+        }
+        let most = self.lanes.iter().map(|lane| lane.seen_now).max().unwrap_or_default();
+        // Frames of two seconds may alternate at its end; and too few frames are no second.
+        if most < JUDGED {
+            self.second = Some((time.unix_seconds, whole));
+            return;
+        }
+        self.second = Some((time.unix_seconds, true));
+        let mut lost = Vec::new();
+        for lane in &mut self.lanes {
+            let is_missed =
+                whole && lane.seen_now == 0 && matches!(lane.state, State::Present | State::Expected);
+            if is_missed {
+                lost.push(Change::ThreadLost {
+                    thread: lane.thread,
+                    last: lane.last.map(|last| last.1),
+                    at: time,
+                });
+                lane.miss();
+            }
+            lane.seen_now = 0;
+            if matches!(lane.state, State::Unproven | State::Absent) {
+                lane.first = None;
+            }
+        }
+        self.counts.threads_lost += lost.len() as u64;
+        lost.into_iter().for_each(|change| self.change(change));
+    }
+
+    fn watch_station(&mut self, at: usize, seen: &Sighting, weight: u64) {
+        let Some(is) = seen.station else { return };
+        let Some(was) = self.lanes[at].watch_station(is, weight) else { return };
+        // All threads of a sender change it at a time.
+        if self.station.replace((was, is)) != Some((was, is)) {
+            self.counts.stations += 1;
+            self.change(Change::Station { was, is, at: seen.time });
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        if self.changes.len() < MOST_CHANGES {
+            self.changes.push_back(change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

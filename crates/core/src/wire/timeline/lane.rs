@@ -1,0 +1,101 @@
+//! What is known of one thread.
+
+use super::BELIEVED;
+use crate::wire::frame::FrameTime;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It belongs to the stream, and nothing came of it yet.
+    Expected,
+    /// A header shows it, perhaps a damaged one.
+    Unproven,
+    Present,
+    Absent,
+}
+
+/// Times that do not fit, until the next frame fits again: a jump, or an odd frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    pub(super) from: FrameTime,
+    pub(super) to: FrameTime,
+    /// Places at which other threads may show the same.
+    pub(super) near: (u64, u64),
+    pub(super) frames: i64,
+    pub(super) steps: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) thread: u16,
+    pub(super) state: State,
+    /// Place and time of its last frame.
+    pub(super) last: Option<(u64, FrameTime)>,
+    /// The first frame by which it is to be believed.
+    pub(super) first: Option<FrameTime>,
+    /// Others had sent before it was first seen.
+    pub(super) is_late: bool,
+    /// Frames seen in this second.
+    pub(super) seen_now: u64,
+    pub(super) doubt: Option<Doubt>,
+    /// Frames one behind the other with one time.
+    pub(super) still: u64,
+    pub(super) station: Option<u32>,
+    pub(super) other_station: (u32, u64),
+}
+
+impl Lane {
+    pub(super) fn new(thread: u16, state: State) -> Lane {
+        Lane {
+            thread,
+            state,
+            last: None,
+            first: None,
+            is_late: false,
+            seen_now: 0,
+            doubt: None,
+            still: 0,
+            station: None,
+            other_station: (0, 0),
+        }
+    }
+
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    pub(super) fn restart(&mut self) {
+        (self.last, self.doubt, self.still) = (None, None, 0);
+    }
+
+    /// Nothing came of it for a second.
+    pub(super) fn miss(&mut self) {
+        self.state = State::Absent;
+        self.restart();
+    }
+
+    /// It is there; what is to come is compared with its next frame.
+    pub(super) fn prove(&mut self) {
+        self.state = State::Present;
+        self.first = None;
+        self.restart();
+    }
+
+    /// The station of a frame; returns the one before, if it has changed for good.
+    pub(super) fn watch_station(&mut self, is: u32, weight: u64) -> Option<u32> {
+        let was = *self.station.get_or_insert(is);
+        if was == is {
+            self.other_station = (0, 0);
+            return None;
+        }
+        if self.other_station.0 != is || self.other_station.1 == 0 {
+            self.other_station = (is, 0);
+        }
+        self.other_station.1 = self.other_station.1.saturating_add(weight);
+        if self.other_station.1 < BELIEVED {
+            return None;
+        }
+        self.station = Some(is);
+        self.other_station = (0, 0);
+        Some(was)
+    }
+}

@@ -1,0 +1,198 @@
+//! From one frame of a thread to its next: does the time advance as the place does?
+
+use super::lane::Doubt;
+use super::{AGREED, Change, MOST_LANES, Sighting, Step, Timeline};
+use crate::wire::frame::FrameTime;
+
+/// Frames one behind the other with one time before the clock counts as standing still.
+const STILL: u64 = 4;
+/// Steps that are judged together.
+const TOGETHER: u64 = 64;
+/// Steps, of those, that do not fit in a stream whose threads do not alternate regularly.
+const IRREGULAR: u32 = 16;
+
+impl Timeline {
+    /// Frames from one time to another; `None` across seconds of unknown length.
+    fn elapsed(&self, from: FrameTime, to: FrameTime) -> Option<i64> {
+        let frames = i128::from(to.frame) - i128::from(from.frame);
+        let Some((rate, seconds)) = self.rate else {
+            return (from.unix_seconds == to.unix_seconds).then(|| i64::try_from(frames).ok()).flatten();
+        };
+        let begin = |second: i64| (i128::from(second) * i128::from(rate)).div_euclid(i128::from(seconds));
+        i64::try_from(begin(to.unix_seconds) - begin(from.unix_seconds) + frames).ok()
+    }
+
+    /// By how many frames a time may be off.
+    fn slack(&self) -> i128 {
+        match self.rate {
+            Some((rate, seconds)) if !self.alternates => i128::from((rate / seconds / 4).max(1)),
+            None if !self.alternates => 4096,
+            // The first frame of a second lies within it.
+            Some((_, seconds)) if seconds > 1 => 1,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn step(&self, last: (u64, FrameTime), place: u64, time: FrameTime) -> Step {
+        if !self.numbered {
+            return Step::Fits;
+        }
+        let Some(elapsed) = self.elapsed(last.1, time) else { return Step::Unknown };
+        let (group, places) = (i128::from(self.group), i128::from(place) - i128::from(last.0));
+        let off = i128::from(elapsed) * group - places;
+        if off.abs() <= self.slack() * group {
+            return Step::Fits;
+        }
+        // Away from zero: less than a frame is off, too.
+        let frames = if off > 0 { (off + group - 1) / group } else { (off - group + 1) / group };
+        Step::Off(i64::try_from(frames).unwrap_or(if frames > 0 { i64::MAX } else { i64::MIN }))
+    }
+
+    /// The next frame of a thread, which follows `last`.
+    pub(super) fn advance(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, weight: u64) {
+        self.watch_rate(last, seen);
+        match self.step(last, seen.place, seen.time) {
+            Step::Unknown => {}
+            Step::Fits => {
+                self.count_step(false, weight);
+                self.other_group = (0, 0);
+                self.lanes[at].still = 0;
+                if let Some(doubt) = self.lanes[at].doubt.take() {
+                    self.settle(doubt);
+                }
+            }
+            Step::Off(frames) => self.doubt(at, last, seen, frames, weight),
+        }
+    }
+
+    /// A step that does not fit.
+    fn doubt(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, frames: i64, weight: u64) {
+        let lane = &mut self.lanes[at];
+        let was_doubted = lane.is_doubted();
+        let near = seen.place.saturating_add(seen.place - last.0);
+        let new = Doubt { from: last.1, to: seen.time, near: (last.0, near), frames: 0, steps: 0 };
+        let doubt = lane.doubt.get_or_insert(new);
+        let more = i64::try_from(weight).map_or(frames, |weight| frames.saturating_mul(weight));
+        doubt.frames = doubt.frames.saturating_add(more);
+        doubt.steps = doubt.steps.saturating_add(weight);
+        if doubt.frames == 0 {
+            // Back where it was: what lay between was wrong for itself, or the clock stood still.
+            let odd = doubt.steps.saturating_sub(1).max(1);
+            self.counts.odd_frames += if lane.still < STILL { odd } else { 0 };
+            lane.doubt = None;
+        } else {
+            doubt.to = seen.time;
+        }
+        if seen.time == last.1 {
+            lane.still = lane.still.saturating_add(weight);
+            let is_new = lane.still >= STILL && lane.still - weight < STILL;
+            let is_told =
+                self.stopped.is_some_and(|place| seen.place.saturating_sub(place) <= TOGETHER * self.group);
+            if is_new && !is_told {
+                self.counts.stops += 1;
+                self.stopped = Some(seen.place);
+                self.change(Change::Stopped(seen.time));
+            }
+            return;
+        }
+        lane.still = 0;
+        // All but the first of them agree with the one before.
+        let agreeing = if was_doubted { weight } else { weight - 1 };
+        if !self.vote_group(last, seen, agreeing) {
+            self.count_step(true, 1);
+        }
+    }
+
+    /// A thread came or went, if all frame numbers advance by another number of places. Returns whether this step says the
+    /// same of it as the one before.
+    fn vote_group(&mut self, last: (u64, FrameTime), seen: &Sighting, weight: u64) -> bool {
+        let places = seen.place - last.0;
+        let frames = self.elapsed(last.1, seen.time).and_then(|frames| u64::try_from(frames).ok());
+        let group = frames
+            .filter(|&frames| frames > 0 && places.is_multiple_of(frames))
+            .map(|frames| places / frames);
+        let is_possible =
+            |&group: &u64| group.is_multiple_of(self.parts) && group / self.parts <= MOST_LANES as u64;
+        let Some(group) = group.filter(is_possible) else {
+            self.other_group = (0, 0);
+            return false;
+        };
+        let is_same = self.other_group.0 == group;
+        let votes = if is_same { self.other_group.1 } else { 0 };
+        self.other_group = (group, votes.saturating_add(weight));
+        if self.other_group.1 >= AGREED {
+            (self.group, self.other_group) = (group, (0, 0));
+            self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
+        }
+        is_same
+    }
+
+    /// Times are as regular as before, from another time on.
+    fn settle(&mut self, doubt: Doubt) {
+        if i128::from(doubt.frames).abs() <= self.slack() {
+            return;
+        }
+        // All threads jump at a time.
+        let is_told = self.jumped.is_some_and(|(frames, (begin, end))| {
+            frames == doubt.frames && doubt.near.0 <= end && begin <= doubt.near.1
+        });
+        self.jumped = Some((doubt.frames, doubt.near));
+        if !is_told {
+            self.counts.jumps += 1;
+            self.change(Change::Jump { from: doubt.from, to: doubt.to, frames: doubt.frames });
+        }
+    }
+
+    fn count_step(&mut self, is_off: bool, weight: u64) {
+        let shift = weight.min(TOGETHER - 1) as u32;
+        self.steps = self.steps << shift | if is_off { (1 << shift) - 1 } else { 0 };
+        self.taken = self.taken.saturating_add(weight);
+        if self.alternates && self.steps.count_ones() >= IRREGULAR {
+            self.alternates = false;
+            self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
+            // What was taken for jumps was their order.
+            if self.taken <= 2 * TOGETHER {
+                self.counts.jumps = 0;
+                self.counts.odd_frames = 0;
+                self.changes.retain(|change| !matches!(change, Change::Jump { .. }));
+            }
+        }
+    }
+
+    /// The frames of a second, by its end.
+    fn watch_rate(&mut self, last: (u64, FrameTime), seen: &Sighting) {
+        let (from, to) = (last.1, seen.time);
+        let places = seen.place - last.0;
+        let is_end =
+            from.unix_seconds.checked_add(1) == Some(to.unix_seconds) && places.is_multiple_of(self.group);
+        if !is_end || !self.alternates || self.rate.is_some_and(|(_, seconds)| seconds > 1) {
+            return;
+        }
+        let frames = u64::from(from.frame) + places / self.group;
+        let Some(frames) = frames.checked_sub(u64::from(to.frame)).and_then(|n| u32::try_from(n).ok()) else {
+            return;
+        };
+        let is_plausible = frames > from.frame.max(to.frame) && frames < 1 << 24;
+        if !is_plausible || self.rate == Some((u64::from(frames), 1)) {
+            self.ends = None;
+            return;
+        }
+        let agreed = self.ends.filter(|ends| ends.0 == frames);
+        let seconds = match agreed {
+            Some((_, second, seconds)) if second == to.unix_seconds => seconds,
+            Some((.., seconds)) => seconds + 1,
+            None => 1,
+        };
+        self.ends = Some((frames, to.unix_seconds, seconds));
+        // With the first frame of a second beside the last one of the one before, nothing else is possible.
+        let is_sure = self.rate.is_none() && places == self.group && to.frame == 0;
+        if seconds < 2 && !is_sure {
+            return;
+        }
+        let assumed = self.rate.replace((u64::from(frames), 1)).map(|(rate, _)| rate);
+        self.ends = None;
+        self.counts.rates += u64::from(assumed.is_some());
+        self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
+        self.change(Change::Rate { assumed, frames, at: to });
+    }
+}

@@ -1,0 +1,257 @@
+use super::*;
+use proptest::prelude::*;
+
+const FPS: u64 = 50;
+const START: i64 = 1_795_402_800;
+
+/// Frames of `threads` that take turns, from the first of a second on: number, and frame.
+fn frames(threads: u64, count: u64) -> Vec<Sighting> {
+    (0..count).map(|n| at(n, n / threads, (n % threads) as u16)).collect()
+}
+
+fn at(place: u64, tick: u64, thread: u16) -> Sighting {
+    let time = FrameTime { unix_seconds: START + (tick / FPS) as i64, frame: (tick % FPS) as u32, thread };
+    Sighting { place, time, station: Some(7) }
+}
+
+fn timeline(threads: u16, rate: Option<u64>) -> Timeline {
+    let rate = rate.map(|rate| (rate, 1));
+    Timeline::new(TimelineOptions {
+        rate,
+        parts: 1,
+        group: None,
+        threads: (0..threads).collect(),
+        numbered: true,
+    })
+}
+
+fn follow(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) -> (Vec<Change>, Irregular) {
+    frames.into_iter().for_each(|seen| timeline.observe(seen));
+    let counts = timeline.counts();
+    (std::iter::from_fn(|| timeline.poll_change()).collect(), counts)
+}
+
+/// The same by way of a trace.
+fn traced(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) -> Irregular {
+    let mut trace = Trace::default();
+    frames.into_iter().for_each(|seen| trace.add(seen));
+    assert_eq!(trace.left_out(), 0);
+    trace.tell(|place| place, &mut timeline);
+    timeline.counts()
+}
+
+fn later(seen: Sighting, frames: i64) -> Sighting {
+    let tick = (seen.time.unix_seconds - START) * FPS as i64 + i64::from(seen.time.frame) + frames;
+    let time = FrameTime {
+        unix_seconds: START + tick.div_euclid(FPS as i64),
+        frame: tick.rem_euclid(FPS as i64) as u32,
+        ..seen.time
+    };
+    Sighting { time, ..seen }
+}
+
+#[test]
+fn a_jump_is_told_once_with_its_frames() {
+    for (threads, jump) in [(1, 50i64), (1, -50), (2, 50), (4, -3), (8, 1), (2, 100_000)] {
+        let all = frames(threads, 2000 * threads);
+        let moved = || {
+            all.iter()
+                .enumerate()
+                .map(|(n, &seen)| if n as u64 >= 777 * threads { later(seen, jump) } else { seen })
+        };
+        let (changes, counts) = follow(timeline(threads as u16, Some(FPS)), moved());
+        assert_eq!(counts, Irregular { jumps: 1, ..Irregular::default() }, "{threads} {jump} {changes:?}");
+        let [Change::Jump { from, to, frames }] = changes[..] else { panic!("{changes:?}") };
+        assert_eq!(frames, jump);
+        let at = all[777 * threads as usize];
+        assert_eq!((from.thread, to), (0, later(at, jump).time));
+        assert_eq!(traced(timeline(threads as u16, Some(FPS)), moved()), counts, "{threads} {jump}");
+    }
+}
+
+#[test]
+fn a_repeated_second_is_a_jump_each_time() {
+    let all = frames(2, 20 * 2 * FPS);
+    let second = |seen: &Sighting| seen.time.unix_seconds - START;
+    let stuck = all.into_iter().map(|seen| {
+        if (5..8).contains(&second(&seen)) { later(seen, -(second(&seen) - 5) * 50) } else { seen }
+    });
+    let (changes, counts) = follow(timeline(2, Some(FPS)), stuck.clone());
+    let jumps: Vec<i64> = changes
+        .iter()
+        .map(|change| if let Change::Jump { frames, .. } = change { *frames } else { 0 })
+        .collect();
+    assert_eq!((jumps, counts.jumps), (vec![-50, -50, 100], 3));
+    assert_eq!(traced(timeline(2, Some(FPS)), stuck), counts);
+}
+
+#[test]
+fn a_clock_that_stands_still_is_told() {
+    let all = frames(2, 4000);
+    let still = all.iter().enumerate().map(|(n, &seen)| {
+        if (1000..1500).contains(&n) { later(seen, -((n as i64 - 1000) / 2)) } else { seen }
+    });
+    let (changes, counts) = follow(timeline(2, Some(FPS)), still.clone());
+    assert_eq!((counts.stops, counts.jumps, counts.odd_frames), (1, 0, 0), "{changes:?}");
+    assert!(matches!(changes[..], [Change::Stopped(_)]), "{changes:?}");
+    let of_trace = traced(timeline(2, Some(FPS)), still);
+    assert_eq!((of_trace.stops, of_trace.jumps), (1, 0));
+}
+
+#[test]
+fn a_thread_vanishes_and_returns() {
+    for rate in [Some(FPS), None] {
+        // Two threads until second 6, one until second 12, then two again.
+        let (mut place, mut sent) = (0, Vec::new());
+        for tick in 0..20 * FPS {
+            for thread in 0..2 {
+                if thread == 1 && (6 * FPS..12 * FPS).contains(&tick) {
+                    continue;
+                }
+                sent.push(at(place, tick, thread));
+                place += 1;
+            }
+        }
+        let (changes, counts) = follow(timeline(2, rate), sent.clone());
+        let expected = Irregular { threads_lost: 1, threads_returned: 1, ..Irregular::default() };
+        assert_eq!(counts, expected, "{changes:?}");
+        let changes: Vec<_> =
+            changes.into_iter().filter(|change| !matches!(change, Change::Rate { .. })).collect();
+        let [Change::ThreadLost { thread: 1, last: Some(last), .. }, Change::ThreadReturned(back)] =
+            changes[..]
+        else {
+            panic!("{changes:?}")
+        };
+        assert_eq!((last.unix_seconds, last.frame), (START + 5, 49));
+        assert_eq!((back.unix_seconds, back.frame, back.thread), (START + 12, 0, 1));
+        assert_eq!(traced(timeline(2, rate), sent), counts);
+    }
+}
+
+#[test]
+fn a_late_thread_joins_and_one_of_a_damaged_header_does_not() {
+    let mut place = 0;
+    let mut sent = Vec::new();
+    for tick in 0..10 * FPS {
+        for thread in 0..3 {
+            if thread < 2 || tick >= 130 {
+                sent.push(at(place, tick, thread));
+                place += 1;
+            }
+        }
+    }
+    let damaged = 777;
+    sent[damaged].time.thread = 500;
+    let (changes, counts) = follow(timeline(2, Some(FPS)), sent);
+    assert_eq!(counts, Irregular { threads_joined: 1, ..Irregular::default() }, "{changes:?}");
+    let [Change::ThreadJoined(first)] = changes[..] else { panic!("{changes:?}") };
+    assert_eq!((first.thread, first.frame, first.unix_seconds), (2, 30, START + 2));
+    let (changes, _) = follow(timeline(3, Some(FPS)), frames(2, 500));
+    assert!(matches!(changes[..], [Change::ThreadLost { thread: 2, last: None, .. }, ..]), "{changes:?}");
+}
+
+#[test]
+fn threads_need_not_be_known_beforehand() {
+    let options =
+        TimelineOptions { rate: None, parts: 1, group: Some(3), threads: Vec::new(), numbered: true };
+    assert!(traced(Timeline::new(options.clone()), frames(3, 3000)).is_none());
+    let late = frames(3, 3000).into_iter().filter(|seen| seen.time.thread < 2 || seen.place >= 900);
+    let places = late.enumerate().map(|(n, seen)| Sighting { place: n as u64, ..seen });
+    assert_eq!(
+        traced(Timeline::new(options), places),
+        Irregular { threads_joined: 1, ..Irregular::default() }
+    );
+}
+
+#[test]
+fn the_rate_is_learned_and_a_wrong_one_is_told() {
+    let (changes, counts) = follow(timeline(2, None), frames(2, 300));
+    assert!(counts.is_none());
+    assert!(matches!(changes[..], [Change::Rate { assumed: None, frames: 50, .. }]), "{changes:?}");
+    let (changes, counts) = follow(timeline(1, Some(100)), frames(1, 300));
+    assert_eq!(counts.rates, 1, "{changes:?}");
+    assert!(
+        changes.iter().any(|c| matches!(c, Change::Rate { assumed: Some(100), frames: 50, .. })),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn another_station_is_told_once() {
+    let other = frames(4, 1000)
+        .into_iter()
+        .map(|seen| if seen.place < 500 { seen } else { Sighting { station: Some(9), ..seen } });
+    let (changes, counts) = follow(timeline(4, Some(FPS)), other.clone());
+    assert!(matches!(changes[..], [Change::Station { was: 7, is: 9, .. }]), "{changes:?}");
+    assert_eq!(traced(timeline(4, Some(FPS)), other), counts);
+}
+
+#[test]
+fn threads_that_do_not_alternate_are_not_irregular_but_jumps_of_them_are() {
+    // Sixteen frames of one thread, then sixteen of the other.
+    let burst = |n: u64| at(n, n / 32 * 16 + n % 16, (n / 16 % 2) as u16);
+    let (changes, counts) = follow(timeline(2, Some(FPS)), (0..4000).map(burst));
+    assert!(counts.is_none(), "{changes:?}");
+    let moved = (0..4000).map(burst).map(|seen| if seen.place < 2000 { seen } else { later(seen, 50) });
+    let (changes, counts) = follow(timeline(2, Some(FPS)), moved);
+    assert_eq!(counts.jumps, 1, "{changes:?}");
+}
+
+#[test]
+fn by_time_only_threads_are_watched() {
+    let options = TimelineOptions { rate: None, parts: 1, group: None, threads: vec![0, 1], numbered: false };
+    let jumped =
+        frames(2, 1000).into_iter().map(|seen| if seen.place < 500 { seen } else { later(seen, 77) });
+    assert!(follow(Timeline::new(options.clone()), jumped).1.is_none());
+    let one = frames(2, 1000).into_iter().filter(|seen| seen.place < 300 || seen.time.thread == 0);
+    assert_eq!(follow(Timeline::new(options), one).1.threads_lost, 1);
+}
+
+proptest! {
+    #[test]
+    fn a_regular_stream_with_losses_is_regular(
+        threads in 1u64..9, losses in proptest::collection::vec((0u64..3000, 1u64..40), 0..20), known: bool, traced_too: bool,
+    ) {
+        let came: Vec<Sighting> = frames(threads, 3000)
+            .into_iter()
+            .filter(|seen| !losses.iter().any(|&(from, count)| (from..from + count).contains(&seen.place)))
+            .collect();
+        let rate = known.then_some(FPS);
+        if traced_too {
+            prop_assert!(traced(timeline(threads as u16, rate), came.clone()).is_none());
+        }
+        let (changes, counts) = follow(timeline(threads as u16, rate), came);
+        prop_assert!(counts.is_none(), "{changes:?}");
+    }
+
+    #[test]
+    fn single_wrong_times_are_odd_frames(
+        threads in 1u64..5, wrong in proptest::collection::btree_map(10u64..95, (1i64..1000, any::<bool>()), 1..6),
+    ) {
+        // One in twenty at most, so that the threads still alternate.
+        let wrong: std::collections::BTreeMap<u64, i64> =
+            wrong.into_iter().map(|(n, (by, back))| (n * 20, if back { -by } else { by })).collect();
+        let sent = frames(threads, 2000).into_iter().map(|seen| wrong.get(&seen.place).map_or(seen, |by| later(seen, *by)));
+        let (changes, counts) = follow(timeline(threads as u16, Some(FPS)), sent);
+        prop_assert_eq!(counts.odd_frames, wrong.len() as u64, "{:?}", changes);
+        prop_assert_eq!(counts.jumps, 0);
+    }
+
+    #[test]
+    fn anything_is_survived(
+        seen in proptest::collection::vec((any::<u64>(), any::<i64>(), any::<u32>(), 0u16..9, any::<u32>()), 0..300), near: bool,
+    ) {
+        let mut all = timeline(2, None);
+        let mut trace = Trace::default();
+        for (n, (place, second, frame, thread, station)) in seen.into_iter().enumerate() {
+            let place = if near { n as u64 } else { place };
+            let unix_seconds = if near { second % 3 } else { second };
+            let time = FrameTime { unix_seconds, frame: if near { frame % 50 } else { frame }, thread };
+            let seen = Sighting { place, time, station: Some(station % 2) };
+            let _ = all.expects(&seen);
+            all.observe(seen);
+            trace.add(seen);
+        }
+        trace.tell(|place| place.saturating_add(u64::MAX / 2), &mut all);
+    }
+}

@@ -1,0 +1,211 @@
+//! Irregularities of a stream in words and as data: the same live, in reports, and in what `check` finds.
+
+use serde::{Deserialize, Serialize};
+use skyhaul_core::wire::{Change, FamilyRef, FrameTime, Irregular};
+
+/// How often a stream was irregular, and its times against the host's clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IrregularSummary {
+    /// Times in headers that jumped against the packets' sequence numbers, and stayed there.
+    pub time_jumps: u64,
+    /// Times in headers that stood still while packets were sent.
+    pub time_stops: u64,
+    /// Frames seen whose time was wrong for themselves alone. A live watch does not look at every frame of a fast stream.
+    pub odd_frames: u64,
+    /// Threads that vanished, or that sent nothing.
+    pub threads_lost: u64,
+    /// Threads that returned.
+    pub threads_returned: u64,
+    /// Threads that began after the others.
+    pub threads_joined: u64,
+    /// Changes of the station in the headers.
+    pub station_changes: u64,
+    /// Seconds with another number of frames than was assumed.
+    pub rate_changes: u64,
+    /// Data time less the host's clock at the arrival of the last frames, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_offset_seconds: Option<f64>,
+    /// The least and the largest of these offsets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_offset_range: Option<(f64, f64)>,
+}
+
+impl IrregularSummary {
+    /// Whether the frames themselves were regular; the host's clock may be wrong.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        let Self { time_jumps, time_stops, odd_frames, .. } = self;
+        let Self { threads_lost, threads_returned, threads_joined, station_changes, rate_changes, .. } = self;
+        let of_threads = threads_lost + threads_returned + threads_joined;
+        time_jumps + time_stops + odd_frames + of_threads + station_changes + rate_changes == 0
+    }
+
+    /// Whether frames, threads or stations are not where a regular stream has them. A thread that was only late is no fault
+    /// of what was recorded.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        let Self { time_jumps, time_stops, odd_frames, threads_lost, station_changes, rate_changes, .. } =
+            self;
+        time_jumps + time_stops + odd_frames + threads_lost + station_changes + rate_changes > 0
+    }
+
+    /// In words; empty if there is nothing to say.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let all = [
+            (self.time_jumps, "time jump", "time jumps"),
+            (self.time_stops, "stopped clock", "stopped clocks"),
+            (self.odd_frames, "frame with a wrong time", "frames with wrong times"),
+            (self.threads_lost, "thread lost", "threads lost"),
+            (self.threads_returned, "thread returned", "threads returned"),
+            (self.threads_joined, "thread joined late", "threads joined late"),
+            (self.station_changes, "change of station", "changes of station"),
+            (self.rate_changes, "wrong frame rate", "wrong frame rates"),
+        ];
+        let some = all.iter().filter(|(count, ..)| *count > 0);
+        let words =
+            some.map(|(count, one, more)| format!("{count} {}", if *count == 1 { one } else { more }));
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl From<Irregular> for IrregularSummary {
+    fn from(counts: Irregular) -> IrregularSummary {
+        IrregularSummary {
+            time_jumps: counts.jumps,
+            time_stops: counts.stops,
+            odd_frames: counts.odd_frames,
+            threads_lost: counts.threads_lost,
+            threads_returned: counts.threads_returned,
+            threads_joined: counts.threads_joined,
+            station_changes: counts.stations,
+            rate_changes: counts.rates,
+            ..IrregularSummary::default()
+        }
+    }
+}
+
+/// The kind of events about the host's clock.
+pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
+/// Kinds of events that are about a stream's times, threads, station and rate.
+pub const STREAM_EVENTS: [&str; 9] = [
+    "time_jump",
+    "time_stopped",
+    "thread_lost",
+    "thread_returned",
+    "thread_joined",
+    "frame_rate",
+    "station",
+    CLOCK_OFFSET,
+    "restart",
+];
+
+/// A frame's second in UTC and its number.
+pub(crate) fn moment(time: FrameTime) -> String {
+    format!("{} frame {}", crate::time::format(time.unix_seconds), time.frame)
+}
+
+/// So many frames as seconds, with a sign, where the rate is known.
+fn seconds(frames: i64, rate: Option<(u64, u64)>) -> String {
+    match rate {
+        Some((frames_in, seconds)) if frames_in > 0 => {
+            let seconds = frames as f64 * seconds as f64 / frames_in as f64;
+            format!("{seconds:+.6} s ({frames:+} frames)")
+        }
+        _ => format!("{frames:+} frames"),
+    }
+}
+
+/// A thread that began after the others, with this frame.
+pub(crate) fn began_late(at: FrameTime) -> String {
+    format!("thread {} began late, at {}", at.thread, moment(at))
+}
+
+/// A short name for a change, and what happened. `rate`: frames of one thread in so many seconds.
+pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>) -> (&'static str, String) {
+    match *change {
+        Change::Jump { from, to, frames } => {
+            let repeated = if frames < 0 { "; times are repeated" } else { "" };
+            let text = format!(
+                "data time jumped by {} against the packets' order, from {} to {}{repeated}",
+                seconds(frames, rate),
+                moment(from),
+                moment(to)
+            );
+            ("time_jump", text)
+        }
+        Change::Stopped(at) => ("time_stopped", format!("data time stands still at {}", moment(at))),
+        Change::ThreadLost { thread, last: Some(last), .. } => (
+            "thread_lost",
+            format!("thread {thread} sends nothing any more; its last frame: {}", moment(last)),
+        ),
+        Change::ThreadLost { thread, last: None, at } => {
+            ("thread_lost", format!("thread {thread} sent nothing up to {}", moment(at)))
+        }
+        Change::ThreadReturned(at) => {
+            ("thread_returned", format!("thread {} sends again from {} on", at.thread, moment(at)))
+        }
+        Change::ThreadJoined(at) => {
+            ("thread_joined", format!("{}: nothing of it before is recorded", began_late(at)))
+        }
+        Change::Rate { assumed, frames, at } => {
+            let not = assumed.map(|rate| format!(", not {rate} as assumed")).unwrap_or_default();
+            (
+                "frame_rate",
+                format!("seconds have {frames} frames{not}, by the end of the one before {}", moment(at)),
+            )
+        }
+        Change::Station { was, is, at } => {
+            let name = |code: u32| {
+                family.frames().map_or_else(|| code.to_string(), |frames| frames.station_text(code))
+            };
+            let text = format!(
+                "the station in the headers was {}, and is {} since {}",
+                name(was),
+                name(is),
+                moment(at)
+            );
+            ("station", text)
+        }
+    }
+}
+
+/// An offset of the data's time from the host's clock, in words.
+pub(crate) fn offset_words(nanos: i128) -> String {
+    let seconds = nanos.unsigned_abs() as f64 / 1e9;
+    let side = if nanos < 0 { "behind" } else { "ahead of" };
+    match seconds {
+        ..0.0005 => "equal to this host's clock".to_owned(),
+        0.0005..120.0 => format!("{seconds:.3} s {side} this host's clock"),
+        120.0..7200.0 => format!("{:.1} minutes {side} this host's clock", seconds / 60.0),
+        7200.0..172_800.0 => format!("{:.2} hours {side} this host's clock", seconds / 3600.0),
+        _ => format!("{:.1} days {side} this host's clock", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_told_in_units_that_people_use() {
+        let second = 1_000_000_000;
+        let said = |seconds: i128| offset_words(seconds * second);
+        assert_eq!(said(0), "equal to this host's clock");
+        assert_eq!(said(1), "1.000 s ahead of this host's clock");
+        assert_eq!(said(-25 * 3600), "25.00 hours behind this host's clock");
+        assert_eq!(said(-600), "10.0 minutes behind this host's clock");
+        assert_eq!(said(864_000), "10.0 days ahead of this host's clock");
+    }
+
+    #[test]
+    fn a_summary_says_only_what_happened() {
+        let mut summary =
+            IrregularSummary { time_jumps: 1, threads_joined: 2, ..IrregularSummary::default() };
+        assert_eq!(summary.words(), "1 time jump, 2 threads joined late");
+        assert!(summary.is_fault() && !summary.is_none());
+        summary.time_jumps = 0;
+        assert!(!summary.is_fault() && !summary.is_none());
+    }
+}

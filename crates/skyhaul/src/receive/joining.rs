@@ -1,0 +1,308 @@
+//! Threads that begin after the others: they join the stream.
+//!
+//! A stream without sequence numbers is placed by time and thread, so the number of threads is part of every place. Frames
+//! of a thread that was not there when the format was learned are held until they are believed; then the stream continues
+//! with places for it.
+//!
+//! ```text
+//!   held            C 40 C 41 … C 47 │ believed: from frame 40 on the places are those of three threads
+//!   handed on       A 38 B 38 A 39 B 39 │ A 40 B 40 C 40 A 41 …
+//!                   old places          │ new ones; what had been put in old ones and is not handed on moves
+//! ```
+//!
+//! Nothing is lost by that, unless the frames of that time were handed on already: then the thread joins behind them, and
+//! its earlier frames are late. Where each thread is a stream, a new one begins. Not where threads were asked for by number.
+
+use super::info::{Part, StreamInfo};
+use super::placing::{self, Around, Placed};
+use super::sets::Sets;
+use super::stream::Stream;
+use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::{FrameTime, Thread};
+use skyhaul_io::memory::Block;
+use std::sync::Arc;
+
+/// Frames of a thread before it is believed; damaged headers show any thread.
+const BELIEVED: usize = 8;
+/// Frames of another thread that joins at the same time.
+const ALONG: usize = 3;
+/// Frames held.
+const MOST_HELD: usize = 512;
+/// Bytes held.
+const MOST_BYTES: usize = 4 << 20;
+/// Frames that no others of their thread follow are refused after this time.
+const PATIENCE: Nanos = Nanos(2_000_000_000);
+/// Times that a stream changes its places.
+const MOST_JOINS: u32 = 256;
+/// Seconds between a thread that may join and the stream.
+const APART: i64 = 10;
+
+/// What becomes of threads that begin late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Late {
+    /// They join the stream.
+    #[default]
+    Join,
+    /// Each becomes a stream of its own.
+    Separate,
+    /// They are refused.
+    Refuse,
+}
+
+/// Frames of threads that do not belong to the stream, or not yet.
+#[derive(Debug, Default)]
+pub(super) struct Newcomers {
+    held: Vec<(FrameTime, Vec<u8>)>,
+    bytes: usize,
+    since: Nanos,
+    joins: u32,
+    late: Late,
+}
+
+impl Newcomers {
+    pub(super) fn new(late: Late) -> Self {
+        Self { late, ..Self::default() }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.late != Late::Refuse && self.joins < MOST_JOINS
+    }
+
+    /// Hold a frame; `false` if there is no room.
+    pub(super) fn hold(&mut self, packet: &[u8], time: FrameTime, now: Nanos) -> bool {
+        if self.held.len() >= MOST_HELD || self.bytes + packet.len() > MOST_BYTES {
+            return false;
+        }
+        if self.held.is_empty() {
+            self.since = now;
+        }
+        self.bytes += packet.len();
+        self.held.push((time, packet.to_vec()));
+        true
+    }
+
+    /// Whether a thread is to join the stream.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.held.len() >= BELIEVED && self.late == Late::Join && !self.believed().is_empty()
+    }
+
+    /// The threads that are to be streams of their own.
+    pub(super) fn separate(&self) -> Vec<u16> {
+        if self.held.len() < BELIEVED || self.late != Late::Separate { Vec::new() } else { self.believed() }
+    }
+
+    /// The threads that may join.
+    fn believed(&self) -> Vec<u16> {
+        let mut ids: Vec<u16> = self.held.iter().map(|(time, _)| time.thread).collect();
+        ids.sort_unstable();
+        let runs: Vec<&[u16]> = ids.chunk_by(|a, b| a == b).collect();
+        if !runs.iter().any(|run| run.len() >= BELIEVED) {
+            return Vec::new();
+        }
+        runs.iter().filter(|run| run.len() >= ALONG).map(|run| run[0]).collect()
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(FrameTime, Vec<u8>)> {
+        self.bytes = 0;
+        std::mem::take(&mut self.held)
+    }
+
+    /// Give up frames that nothing followed; how many.
+    pub(super) fn expire(&mut self, now: Nanos) -> u64 {
+        if self.held.is_empty() || now.since(self.since) < PATIENCE {
+            return 0;
+        }
+        self.take().len() as u64
+    }
+
+    /// Give up all frames; how many.
+    pub(super) fn give_up(&mut self) -> u64 {
+        self.take().len() as u64
+    }
+}
+
+/// Seconds and frame, in the order of the stream.
+fn order(time: FrameTime) -> (i64, u32) {
+    (time.unix_seconds, time.frame)
+}
+
+impl Stream {
+    /// A packet of a thread that is not the stream's.
+    #[cold]
+    pub(super) fn unknown_thread(&mut self, packet: &[u8], now: Nanos) {
+        let format = &self.info.format;
+        let time = || format.own.frame_time(format, packet.get(format.network_bytes..)?);
+        let is_kept = format.header_at().is_some();
+        let held = match time().filter(|_| is_kept && self.newcomers.is_open()) {
+            Some(time) => self.newcomers.hold(packet, time, now),
+            None => false,
+        };
+        if !held {
+            self.report.rejects.add(Reject::UnknownThread);
+        }
+    }
+
+    /// What is not handed on yet, in stream order.
+    fn unfinished(&mut self) -> Vec<Retired<Block>> {
+        self.assembly.finish(Nanos::default());
+        std::iter::from_fn(|| self.assembly.poll_retired()).collect()
+    }
+
+    /// The times of the frames in a part that arrived, with their places in its object.
+    fn times<'a>(&'a self, part: &'a Retired<Block>) -> impl Iterator<Item = (u64, FrameTime)> + 'a {
+        let unit = u64::from(self.info.unit_bytes.max(1));
+        let came = move |at: &u64| !part.missing.iter().any(|hole| hole.contains(at));
+        (part.range.start..part.range.end).step_by(unit as usize).filter(came).filter_map(move |at| {
+            let bytes = part.block.get(at as usize..(at + unit) as usize)?;
+            Some((at, self.info.format.frame_time(bytes)?))
+        })
+    }
+
+    /// Places for these threads, too.
+    fn widen(&mut self, info: StreamInfo, config: OrderedConfig, from: Mark) {
+        let partial = self.sets.keeps_partial();
+        let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
+        let mut config = config;
+        config.open_ended = info.format.short_objects();
+        config.ahead = super::stream::ahead(&info.format, per_object, config);
+        self.assembly = Ordered::continued(config, from, self.assembly.epoch());
+        self.sets = Sets::begun(&info.format, info.unit_bytes, partial);
+        self.per_object = per_object;
+        self.short_objects = config.open_ended;
+        self.report.sequence.restart();
+        self.trailing = 0;
+        // Its frames have other numbers now: those from before the start are behind it.
+        self.only = None;
+        self.newcomers.joins += 1;
+        self.info = Arc::new(info);
+    }
+}
+
+/// A packet that is placed again, and whether it was in its place before.
+type Again = (FrameTime, Vec<u8>, bool);
+
+impl Placed {
+    /// Let the threads join whose frames are held.
+    #[cold]
+    pub(super) fn join(&mut self, around: &mut Around<'_>) {
+        let ids = self.newcomers.believed();
+        let held = self.newcomers.take();
+        let (mine, others): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|(time, _)| ids.contains(&time.thread));
+        for (time, packet) in others {
+            self.newcomers.hold(&packet, time, around.now);
+        }
+        let frames = mine.len() as u64;
+        if let Err(why) = self.try_join(&ids, mine, around) {
+            if why != Reject::UnknownThread {
+                self.newcomers.late = Late::Refuse;
+            }
+            self.report.rejects.add_many(Reject::UnknownThread, frames);
+        }
+    }
+
+    fn try_join(
+        &mut self,
+        ids: &[u16],
+        mine: Vec<(FrameTime, Vec<u8>)>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Reject> {
+        let begin = mine.iter().map(|(time, _)| order(*time)).min().ok_or(Reject::UnknownThread)?;
+        let handed_on = self.last_time.map(order);
+        if handed_on.is_some_and(|last| last.0.abs_diff(begin.0) > APART.unsigned_abs()) {
+            return Err(Reject::UnknownThread);
+        }
+        let mut format = self.info.format.clone();
+        let (network, length) = (format.network_bytes, format.header_bytes);
+        for &id in ids {
+            let template = mine.iter().find(|(time, _)| time.thread == id).map(|(_, packet)| packet);
+            let header =
+                template.and_then(|packet| packet.get(network..network + length)).unwrap_or_default();
+            format.threads.push(Thread { id, shift: 0, header: header.to_vec() });
+        }
+        format.threads.sort_by_key(|thread| thread.id);
+        let (new, geometry) = (placing::of(&format)?, format.geometry()?);
+        let unit_bytes = StreamInfo::unit_of(geometry);
+        let config = OrderedConfig { geometry, ..*self.assembly.config() };
+
+        let parts = self.unfinished();
+        let mut times: Vec<(i64, u32)> = mine.iter().map(|(time, _)| order(*time)).collect();
+        times.extend(
+            parts
+                .iter()
+                .filter(|part| part.cause != Cause::Stray)
+                .flat_map(|part| self.times(part).map(|(_, time)| order(time)).collect::<Vec<_>>()),
+        );
+        // From the first frame of the new thread on, but behind what was handed on.
+        let cut =
+            times.into_iter().filter(|&time| time >= begin && handed_on.is_none_or(|last| time > last)).min();
+        let cut = cut.unwrap_or(begin);
+        let mut again: Vec<Again> = Vec::new();
+        for part in parts {
+            let (info, carried) = (self.info.clone(), self.divide(part, cut));
+            again.extend(carried.frames);
+            if let Some(part) = carried.part {
+                self.before.push_back((info, part));
+            }
+        }
+        again.extend(mine.into_iter().map(|(time, packet)| (time, packet, false)));
+        again.sort_by_key(|(time, ..)| order(*time));
+        let first = again.iter().find(|(time, ..)| order(*time) == cut).ok_or(Reject::UnknownThread)?;
+        let place = new.place(&first.1)?;
+        let group = format.group() as u64 * u64::from(unit_bytes.max(1));
+        let from = Mark { number: place.key.number, offset: place.offset / group.max(1) * group };
+        let info = StreamInfo { format, unit_bytes, listen: self.info.listen.clone(), ..*self.info };
+        self.widen(info, config, from);
+        self.replace(new);
+        self.place_again(again, around);
+        Ok(())
+    }
+
+    /// Put packets into their new places. They are counted already, and some were forwarded.
+    fn place_again(&mut self, again: Vec<Again>, around: &mut Around<'_>) {
+        for (_, packet, was_placed) in again {
+            self.report.packets -= 1;
+            self.report.bytes -= packet.len() as u64;
+            self.report.placed -= u64::from(was_placed);
+            let Around { now, pool, gate, .. } = *around;
+            let mut nowhere = None;
+            let tap = if was_placed { &mut nowhere } else { &mut *around.tap };
+            self.packet(&packet, &mut Around { now, pool, gate, tap });
+        }
+    }
+
+    /// The frames of a part before `cut`, as a part, and those from there on, as packets.
+    fn divide(&mut self, mut part: Retired<Block>, cut: (i64, u32)) -> Carried {
+        if part.cause == Cause::Stray {
+            return Carried { part: self.finished(part), frames: Vec::new() };
+        }
+        let (unit, network) = (u64::from(self.info.unit_bytes.max(1)), self.info.format.network_bytes);
+        let group = self.info.format.group() as u64 * unit;
+        let prefix = network - self.info.format.header_at().unwrap_or(network).min(network);
+        let behind = self.times(&part).find(|(_, time)| order(*time) >= cut).map(|(at, _)| at);
+        let end = behind.map_or(part.range.end, |at| (at / group * group).max(part.range.start));
+        let frames = self.times(&part).filter(|(at, _)| *at >= end).map(|(at, time)| {
+            let mut packet = vec![0; prefix];
+            packet.extend_from_slice(&part.block[at as usize..(at + unit) as usize]);
+            (time, packet, true)
+        });
+        let frames: Vec<Again> = frames.collect();
+        part.missing.retain_mut(|hole| {
+            hole.end = hole.end.min(end);
+            hole.start < hole.end
+        });
+        part.range.end = end;
+        // Nothing ends here: incomplete sets stay.
+        part.cause = Cause::Flush;
+        let is_empty = part.range.is_empty();
+        Carried { part: if is_empty { None } else { self.finished(part) }, frames }
+    }
+}
+
+/// A divided part.
+struct Carried {
+    part: Option<Part>,
+    frames: Vec<Again>,
+}

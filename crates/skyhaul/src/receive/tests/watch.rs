@@ -1,0 +1,166 @@
+//! What the frames of a stream say of themselves is told while it runs, and counted.
+
+use super::*;
+use crate::recording::Event;
+use skyhaul_core::wire::{FrameTime, Irregular};
+
+/// Everything that is told of what `packets` makes of frames: (place, second, frame, thread), in order.
+fn told(
+    frames: impl IntoIterator<Item = (u64, i64, u32, u16)>,
+    order: Option<Order>,
+) -> (Vec<Event>, Irregular, (u64, u64)) {
+    let mut bed = Bed::new(|o| o.max_streams = 1);
+    for (place, second, frame, thread) in frames {
+        bed.send(1, &framed(place, second, frame, thread, order));
+    }
+    let sums = bed.finish();
+    let events = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+    let irregular = bed.engine.tally(true).streams[0].1.watched.irregular;
+    (events, irregular, (sums.0, sums.1))
+}
+
+/// A frame of the pattern of 500 frames a second, behind a number or not.
+fn framed(place: u64, second: i64, frame: u32, thread: u16, order: Option<Order>) -> Vec<u8> {
+    let threads = 4;
+    let supply = supply(threads, None);
+    let tick = (second - START) as u64 * 500 + u64::from(frame);
+    let bare = packet(&supply, tick * u64::from(threads) + u64::from(thread));
+    match order {
+        Some(order) => [&skyhaul_core::wire::vtp::write(place, order)[..], &bare].concat(),
+        None => bare,
+    }
+}
+
+fn kinds(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.kind.as_str()).collect()
+}
+
+/// Two threads that take turns; `time`: the second and frame that the header of tick n shows.
+fn two(ticks: u64, time: impl Fn(u64) -> (i64, u32)) -> impl Iterator<Item = (u64, i64, u32, u16)> {
+    (0..2 * ticks).map(move |n| {
+        let (second, frame) = time(n / 2);
+        (n, second, frame, (n % 2) as u16)
+    })
+}
+
+fn right(tick: u64) -> (i64, u32) {
+    (START + (tick / 500) as i64, (tick % 500) as u32)
+}
+
+#[test]
+fn a_regular_stream_is_told_nothing_of() {
+    for order in [Some(Order::Little), Some(Order::Big), None] {
+        let (events, irregular, sums) = told(two(4000, right), order);
+        assert!(events.is_empty() && irregular.is_none(), "{events:?}");
+        assert_eq!(sums, (8000, 0));
+    }
+}
+
+#[test]
+fn a_jump_of_a_second_behind_sequence_numbers_is_an_event() {
+    for jump in [1i64, -1] {
+        let jumped = |tick| {
+            let (second, frame) = right(tick);
+            (second + if tick >= 1234 { jump } else { 0 }, frame)
+        };
+        let (events, irregular, sums) = told(two(4000, jumped), Some(Order::Little));
+        assert_eq!(kinds(&events), ["time_jump"], "{events:?}");
+        assert!(events[0].text.contains("1.000000 s"), "{events:?}");
+        assert_eq!((irregular.jumps, sums), (1, (8000, 0)));
+    }
+}
+
+#[test]
+fn seconds_that_are_repeated_are_events() {
+    let frozen = |tick| {
+        let (second, frame) = right(tick);
+        (second.min(START + 2), frame)
+    };
+    let (events, irregular, sums) = told(two(4000, frozen), Some(Order::Little));
+    assert!(kinds(&events).iter().all(|&kind| kind == "time_jump") && events.len() == 5, "{events:?}");
+    assert_eq!((irregular.jumps, sums), (5, (8000, 0)));
+    let still = |tick| if tick < 1000 { right(tick) } else { right(1000) };
+    let (events, irregular, _) = told(two(4000, still), Some(Order::Little));
+    assert_eq!(kinds(&events), ["time_stopped"], "{events:?}");
+    assert_eq!(irregular.stops, 1);
+}
+
+#[test]
+fn a_thread_that_vanishes_and_returns_is_told_with_and_without_numbers() {
+    for order in [Some(Order::Little), None] {
+        let mut place = 0;
+        let mut frames = Vec::new();
+        for tick in 0..5000 {
+            for thread in 0..2u16 {
+                if thread == 1 && (1100..2700).contains(&tick) {
+                    continue;
+                }
+                let (second, frame) = right(tick);
+                frames.push((place, second, frame, thread));
+                place += 1;
+            }
+        }
+        let (events, irregular, sums) = told(frames, order);
+        assert_eq!(kinds(&events), ["thread_lost", "thread_returned"], "{events:?}");
+        assert_eq!((irregular.threads_lost, irregular.threads_returned), (1, 1));
+        // Without numbers, its frames are missing in their places.
+        assert_eq!(sums, (10_000 - 1600, if order.is_some() { 0 } else { 1600 }));
+    }
+}
+
+#[test]
+fn the_hosts_clock_is_compared_and_another_offset_is_told() {
+    let sender = SocketAddr::from(([127, 0, 0, 1], 1));
+    let mut bed = Bed::new(|_| {});
+    for (n, (place, second, frame, thread)) in two(3000, right).enumerate() {
+        let packet = framed(place, second, frame, thread, Some(Order::Little));
+        // 25 hours behind, and for the second half an hour less.
+        let host = Nanos(START as u64 * 1_000_000_000 + n as u64 * 1_000_000);
+        let late = if n < 3000 { 25 } else { 24 };
+        let time = Some(host.plus(Nanos(late * 3600 * 1_000_000_000)));
+        bed.engine.handle_train(&Train { time, ..Train::single(&packet, &sender) }, bed.now);
+        bed.now = bed.now.plus(Nanos(1000));
+    }
+    bed.finish();
+    let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+    assert_eq!(kinds(&events), ["clock_offset", "clock_offset"], "{events:?}");
+    assert!(events[0].text.contains("25.00 hours behind this host's clock"), "{events:?}");
+    assert!(
+        events[1].text.contains("24.00 hours behind this host's clock; it moved by +3600.000 s"),
+        "{events:?}"
+    );
+    let (last, least, most) = bed.engine.tally(true).streams[0].1.watched.offset.unwrap();
+    assert_eq!([last, least, most].map(|nanos| nanos / 3_600_000_000_000), [-24, -25, -24]);
+}
+
+#[test]
+fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
+    let fast = SynthSupply::new(SynthOptions {
+        payload: 64,
+        threads: 1,
+        frames_per_second: 200_000,
+        start: START,
+        station: "Sk".into(),
+        pattern: true,
+        sequence: Sequence { order: None, first: 0 },
+        packets: None,
+    })
+    .unwrap();
+    let mut bed = Bed::new(|_| {});
+    for place in 0..60_000u64 {
+        let frame = if place < 43_210 { place } else { place + 777 };
+        let bytes =
+            [&skyhaul_core::wire::vtp::write(place, Order::Little)[..], &packet(&fast, frame)].concat();
+        bed.send(1, &bytes);
+    }
+    bed.finish();
+    let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+    assert_eq!(kinds(&events), ["time_jump"], "{events:?}");
+    let text = &events[0].text;
+    assert!(
+        text.contains("(+777 frames)") && text.contains("frame 43209") && text.contains("frame 43987"),
+        "{text}"
+    );
+    let time = FrameTime { unix_seconds: START, frame: 60_776, thread: 0 };
+    assert_eq!(bed.engine.tally(true).streams[0].1.last_time, Some(time));
+}

@@ -1,0 +1,224 @@
+//! Watches what the frames of a stream say of themselves, part by part: times, threads, station, and the host's clock.
+//!
+//! Nothing is done for each packet: a finished part is looked through before it is handed on, in a fast stream only some
+//! frames of it. Where these are not as expected, all frames since the last look are looked at.
+//!
+//! ```text
+//!   part   ■■■■·····················■■■■·····················■■■■      ■ looked at, · skipped in a fast stream
+//!                                                └ not as expected: from here back, every frame
+//! ```
+
+use super::info::StreamInfo;
+use crate::irregular::{CLOCK_OFFSET, IrregularSummary, offset_words, told};
+use crate::recording::Event;
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::{
+    Change, FrameTime, Irregular, OffsetWatch, Place, Sighting, StreamFormat, Timeline, TimelineOptions,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Frame numbers of a second that are looked at; if there are more, some are skipped.
+const LOOKED_AT: u64 = 4096;
+/// Frames skipped for each that is looked at, at most.
+const MOST_SKIPPED: u64 = 64;
+/// Changes of a stream that are all told; of further ones of a kind, each whose number is a power of two.
+const ALL_TOLD: u64 = 8;
+/// Events that wait; the changes are counted all the same.
+const MOST_EVENTS: usize = 64;
+
+/// What was seen of a stream's frames, for its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Watched {
+    /// How often it was irregular.
+    pub irregular: Irregular,
+    /// Data time less the host's clock, in nanoseconds: last, least, largest.
+    pub offset: Option<(i128, i128, i128)>,
+}
+
+impl From<Watched> for IrregularSummary {
+    fn from(watched: Watched) -> IrregularSummary {
+        let seconds = |nanos: i128| nanos as f64 / 1e9;
+        IrregularSummary {
+            clock_offset_seconds: watched.offset.map(|(last, ..)| seconds(last)),
+            clock_offset_range: watched.offset.map(|(_, least, most)| (seconds(least), seconds(most))),
+            ..watched.irregular.into()
+        }
+    }
+}
+
+/// A part before it is handed on.
+#[derive(Debug)]
+pub(super) struct Looked<'a> {
+    /// Its object.
+    pub(super) block: &'a [u8],
+    /// Its frames in the object.
+    pub(super) units: Range<u64>,
+    /// The number of the object's first frame in the stream.
+    pub(super) first: u64,
+    /// Frames of these that did not arrive, counted from the first one.
+    pub(super) missing: &'a [Range<u32>],
+    /// When the kernel received the last of them (`CLOCK_REALTIME`), if that is known.
+    pub(super) arrived: Option<Nanos>,
+    /// The time of the last of them.
+    pub(super) last: Option<FrameTime>,
+}
+
+/// Watches one stream.
+#[derive(Debug)]
+pub(super) struct Watch {
+    timeline: Timeline,
+    offset: OffsetWatch,
+    events: VecDeque<Event>,
+    told: BTreeMap<&'static str, u64>,
+}
+
+impl Watch {
+    pub(super) fn new(format: &StreamFormat) -> Self {
+        let of_header = || {
+            let header = &format.threads.first()?.header;
+            format.family.frames()?.rate(header)
+        };
+        let timeline = Timeline::new(TimelineOptions {
+            rate: format.frames_per_second.map(|frames| (u64::from(frames), 1)).or_else(of_header),
+            parts: format.parts as u64,
+            group: None,
+            threads: format.threads.iter().map(|thread| thread.id).collect(),
+            numbered: format.place != Place::Time,
+        });
+        Self { timeline, offset: OffsetWatch::default(), events: VecDeque::new(), told: BTreeMap::new() }
+    }
+
+    pub(super) fn watched(&self) -> Watched {
+        Watched { irregular: self.timeline.counts(), offset: self.offset.range() }
+    }
+
+    /// Frames of one thread in a second, as the numbers of the packets show.
+    pub(super) fn frames_per_second(&self) -> Option<u32> {
+        let (frames, seconds) = self.timeline.rate()?;
+        (seconds == 1).then(|| u32::try_from(frames).ok()).flatten()
+    }
+
+    pub(super) fn set_rate(&mut self, frames: u32) {
+        self.timeline.set_rate(frames);
+    }
+
+    /// The sender's counter restarted.
+    pub(super) fn restart(&mut self) {
+        self.timeline.restart();
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// A part of the stream, in stream order.
+    pub(super) fn part(&mut self, info: &StreamInfo, part: &Looked<'_>) {
+        let Some(header_at) = info.format.header_at() else { return };
+        let frames = Seen { info, part, header_at, station: info.format.family.frames().is_some() };
+        let count = part.units.end - part.units.start;
+        let run = 2 * (info.format.group() as u64).max(8);
+        let skip = self.timeline.rate().map_or(1, |(frames, seconds)| frames / seconds / LOOKED_AT);
+        match skip.min(MOST_SKIPPED) {
+            0 | 1 => frames.range(0..count).for_each(|seen| self.timeline.observe(seen)),
+            skip => self.look(&frames, count, run, skip),
+        }
+        while let Some(change) = self.timeline.poll_change() {
+            self.change(info, &change);
+        }
+        self.compare_clock(info, part);
+    }
+
+    /// Runs of frames, and where they are not as expected, all frames since the last run.
+    fn look(&mut self, frames: &Seen<'_>, count: u64, run: u64, skip: u64) {
+        let (mut at, mut done) = (0, 0);
+        while at < count {
+            let end = (at + run).min(count);
+            let steady = frames.range(at..end).all(|seen| self.timeline.expects(&seen));
+            let from = if steady { at } else { done };
+            frames.range(from..end).for_each(|seen| self.timeline.observe(seen));
+            done = end;
+            at = if steady { (at + run * skip).min(count.saturating_sub(run).max(end)) } else { end };
+        }
+    }
+
+    /// Data time against the time of arrival.
+    fn compare_clock(&mut self, info: &StreamInfo, part: &Looked<'_>) {
+        let (Some(arrived), Some(last)) = (part.arrived, part.last) else { return };
+        const SECOND: i128 = 1_000_000_000;
+        let begin = i128::from(last.unix_seconds) * SECOND;
+        let (data, within) = match self.timeline.rate() {
+            Some((frames, seconds)) => {
+                let frame = i128::from(last.frame) * SECOND * i128::from(seconds) / i128::from(frames.max(1));
+                (begin + frame.min(SECOND), 0)
+            }
+            None => (begin, SECOND),
+        };
+        let Some(offset) = self.offset.observe(data, within, i128::from(arrived.0)) else { return };
+        let moved = offset.before.map(|before| (offset.nanos - before) as f64 / 1e9);
+        let before = moved.map(|seconds| format!("; it moved by {seconds:+.3} s")).unwrap_or_default();
+        let text = format!("data time is {}{before}", offset_words(offset.nanos));
+        self.tell(info, CLOCK_OFFSET, &text);
+    }
+
+    fn change(&mut self, info: &StreamInfo, change: &Change) {
+        // That a rate is known is no irregularity.
+        if matches!(change, Change::Rate { assumed: None, .. }) {
+            return;
+        }
+        let (kind, text) = told(change, info.format.family, self.timeline.rate());
+        let count = self.told.entry(kind).or_default();
+        *count += 1;
+        if *count <= ALL_TOLD {
+            self.tell(info, kind, &text);
+        } else if count.is_power_of_two() {
+            let text = format!("{text} (the {count}th time)");
+            self.tell(info, kind, &text);
+        }
+    }
+
+    fn tell(&mut self, info: &StreamInfo, kind: &str, text: &str) {
+        if self.events.len() < MOST_EVENTS {
+            self.events.push_back(Event::now(kind, None, format!("{}: {text}", info.sender)));
+        }
+    }
+}
+
+/// The frames of a part that can be looked at.
+struct Seen<'a> {
+    info: &'a StreamInfo,
+    part: &'a Looked<'a>,
+    header_at: usize,
+    station: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn range(&'a self, units: Range<u64>) -> impl Iterator<Item = Sighting> + 'a {
+        let mut holes = self.part.missing;
+        units.filter_map(move |at| {
+            while let Some((first, rest)) = holes.split_first()
+                && u64::from(first.end) <= at
+            {
+                holes = rest;
+            }
+            let is_missing = holes.first().is_some_and(|hole| u64::from(hole.start) <= at);
+            if is_missing { None } else { self.sighting(at) }
+        })
+    }
+
+    fn sighting(&self, at: u64) -> Option<Sighting> {
+        let StreamInfo { format, unit_bytes, .. } = self.info;
+        let (at, unit) = (self.part.units.start + at, u64::from(*unit_bytes));
+        // Only the first packet of a frame has its header.
+        if !at.is_multiple_of(format.parts.max(1) as u64) {
+            return None;
+        }
+        let bytes = self.part.block.get((at * unit) as usize..((at + 1) * unit) as usize)?;
+        let frame = bytes.get(self.header_at..)?;
+        if !format.own.has_header(format, frame) {
+            return None;
+        }
+        let station = self.station.then(|| format.family.frames()?.station(frame)).flatten();
+        Some(Sighting { place: self.part.first.saturating_add(at), time: format.frame_time(bytes)?, station })
+    }
+}
