@@ -15,6 +15,7 @@ mod closed;
 mod config;
 mod control;
 mod copied;
+mod copy_trust;
 mod device;
 mod diagnose;
 mod disks;
