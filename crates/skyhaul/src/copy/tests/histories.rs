@@ -38,8 +38,40 @@ impl Random {
     }
 }
 
+/// What happened in all histories: that they play what they are for.
+#[derive(Debug, Default)]
+struct Seen {
+    whole: AtomicU64,
+    ended_early: AtomicU64,
+    files_failed: AtomicU64,
+    resumed: AtomicU64,
+    holes: AtomicU64,
+    kept: AtomicU64,
+}
+
+impl Seen {
+    fn note(&self, report: &CopyReport) {
+        let add = |of: &AtomicU64, count: u64| {
+            of.fetch_add(count, Ordering::Relaxed);
+        };
+        add(&self.whole, u64::from(report.is_whole()));
+        add(&self.ended_early, u64::from(report.stopped.is_some()));
+        add(&self.files_failed, report.failed.len() as u64);
+        add(&self.resumed, report.resumed_bytes / RANGE);
+        add(&self.holes, report.hole_bytes / RANGE);
+        add(&self.kept, report.kept_files as u64);
+    }
+
+    fn all(&self) -> [u64; 6] {
+        let all =
+            [&self.whole, &self.ended_early, &self.files_failed, &self.resumed, &self.holes, &self.kept];
+        all.map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
 /// A server on a disk that can fail, and a client beside it.
 struct World {
+    seen: Arc<Seen>,
     directory: tempfile::TempDir,
     server: Server,
     disk: FailingDisk,
@@ -47,7 +79,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, seen: &Arc<Seen>) -> Self {
         let memory = Path::new("/dev/shm");
         let directory = match memory.is_dir() {
             true => tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap(),
@@ -63,7 +95,7 @@ impl World {
         let options = ServerOptions { limits, ..ServerOptions::default() };
         let at = "127.0.0.1:0".parse().unwrap();
         let server = Server::start(at, token(), options, vec![Box::new(service)]).unwrap();
-        Self { directory, server, disk, budget }
+        Self { seen: seen.clone(), directory, server, disk, budget }
     }
 
     /// Wait until the server has noticed that a copy is over.
@@ -254,10 +286,12 @@ impl<'a> History<'a> {
             copying.join().unwrap()
         });
         self.world.is_idle();
-        if how == Disturbed::PowerCut {
-            disk.cut_power()
-        } else {
-            disk.restart()
+        if let Ok(report) = &report {
+            self.world.seen.note(report);
+        }
+        match how {
+            Disturbed::PowerCut => disk.cut_power(),
+            _ => disk.restart(),
         }
         if report.as_ref().is_ok_and(CopyReport::is_whole) {
             self.log.push("  it says that all is there".into());
@@ -308,14 +342,15 @@ fn play(world: &World, seed: u64) {
 fn a_thousand_histories_end_with_equal_files_or_an_error() {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = read("SKYHAUL_HISTORY") {
-        return play(&World::new(seed), seed);
+        return play(&World::new(seed, &Arc::default()), seed);
     }
     let (all, next) = (read("SKYHAUL_HISTORIES").unwrap_or(1000), AtomicU64::new(0));
+    let seen = Arc::<Seen>::default();
     // Copies wait more than they work.
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let world = World::new(all);
+                let world = World::new(all, &seen);
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= all {
@@ -326,4 +361,7 @@ fn a_thousand_histories_end_with_equal_files_or_an_error() {
             });
         }
     });
+    let counts = seen.all();
+    println!("{seen:?}");
+    assert!(all < 1000 || counts.iter().all(|count| *count >= 100), "{seen:?}");
 }
