@@ -260,6 +260,19 @@ impl Balance {
         BalanceStatus::new(&control::locked(&self.state), &*self.planes, &self.data, &self.sync)
     }
 
+    /// Why it does not work any more, if a thread of it has ended by itself. Planes in another process are started again.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let ended = |thread: &JoinHandle<()>| thread.is_finished();
+        if self.control.as_ref().is_some_and(ended) && !self.stop.load(Ordering::Acquire) {
+            return Some("the thread that gives out tables has ended".to_owned());
+        }
+        match &self.ends {
+            Ends::Here(plane) => plane.fault(),
+            Ends::There(remote) => remote.fault(),
+        }
+    }
+
     /// Forward what is in the sockets, and end; planes in another process end, too.
     #[must_use]
     pub fn stop(mut self) -> BalanceStatus {

@@ -41,9 +41,9 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
 
 /// Say what is missing or damaged; whether nothing is.
 pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
-    gaps.iter().take(MOST_GAPS).for_each(|gap| eprintln!("gap: {gap}"));
+    gaps.iter().take(MOST_GAPS).for_each(|gap| say!("gap: {gap}"));
     if gaps.len() > MOST_GAPS {
-        eprintln!("and {} more gaps", gaps.len() - MOST_GAPS);
+        say!("and {} more gaps", gaps.len() - MOST_GAPS);
     }
     gaps.is_empty()
 }

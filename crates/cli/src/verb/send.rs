@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             all => receiving::print_json(&all)?,
         }
     } else {
-        reports.iter().for_each(|report| eprint!("{}", print::sent(report)));
+        reports.iter().for_each(|report| say_text!("{}", print::sent(report)));
     }
     let failed = reports.iter().any(|report| report.error.is_some());
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
@@ -147,7 +147,7 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
         let supply = match open(args.frame_rate) {
             Err(SupplyError::Restamp { why: RestampError::RateUnknown, .. }) if args.r#loop > 1 => {
                 let rate = FRAME_RATE;
-                eprintln!(
+                say!(
                     "note: the file does not give its frame rate; assuming {rate} frames/s (set it with --frame-rate)"
                 );
                 open(Some(rate))
@@ -224,7 +224,7 @@ impl Met {
     /// Report at once what was found when the recording was opened.
     pub(crate) fn new(recording: &Recording, account: Account) -> Self {
         for finding in recording.findings.iter().filter(|finding| finding.verdict > Verdict::Holes) {
-            eprintln!("note: {}", print::finding(finding));
+            say!("note: {}", print::finding(finding));
         }
         Self { account, gaps: 0, notes: 0, row: None }
     }
@@ -236,7 +236,7 @@ impl Met {
             return;
         }
         progress.clear();
-        notes.iter().for_each(|note| eprintln!("note: {}", print::finding(note)));
+        notes.iter().for_each(|note| say!("note: {}", print::finding(note)));
         self.notes += notes.len();
         self.gaps += gaps.len();
         gaps.into_iter().for_each(|gap| self.gap(gap));
@@ -258,7 +258,7 @@ impl Met {
             }
             _ => {
                 self.end_row();
-                eprintln!("{gap}");
+                say!("{gap}");
                 self.row = Some((gap, false));
             }
         }
@@ -266,7 +266,7 @@ impl Met {
 
     fn end_row(&mut self) {
         if let Some((row, true)) = self.row.take() {
-            eprintln!("{row}");
+            say!("{row}");
         }
     }
 

@@ -145,6 +145,15 @@ impl Desk {
         Ok(desk)
     }
 
+    /// Why a balancer does not work any more, if a thread of it has ended by itself.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let state = self.locked();
+        let fault =
+            |(id, running): (&i64, &Running)| Some(format!("reservation {id}: {}", running.balance.fault()?));
+        state.running.iter().find_map(fault)
+    }
+
     /// All reservations, each with what its balancer does.
     #[must_use]
     pub fn statuses(&self) -> Vec<(Reservation, BalanceStatus, Names)> {

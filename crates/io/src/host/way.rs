@@ -5,7 +5,11 @@
 //! Limits: one way for each address; of Ethernet only.
 
 use crate::netlink::{Attributes, Netlink, Request, route::octets};
-use std::{collections::BTreeMap, io, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 const GET_LINK: u16 = 18;
 const GET_ROUTE: u16 = 26;
@@ -200,6 +204,14 @@ pub fn leads(ip: IpAddr) -> io::Result<Leads> {
     })
 }
 
+/// Whether packets to `to` arrive at a socket of this host that is bound to `own`.
+#[must_use]
+pub fn arrives(own: SocketAddr, to: SocketAddr) -> bool {
+    let any = own.ip().is_unspecified() && own.is_ipv4() == to.is_ipv4();
+    let here = || to.ip().is_loopback() || leads(to.ip()).is_ok_and(|leads| leads == Leads::Here);
+    own.port() == to.port() && (own.ip() == to.ip() || any && here())
+}
+
 /// The fixed part of an answer, and the attributes after it.
 fn parts(answer: &[u8], fixed: usize) -> Option<(&[u8], Attributes<'_>)> {
     let (fixed, attributes) = answer.split_at_checked(fixed)?;
@@ -235,6 +247,11 @@ mod tests {
         // The address of everyone on the network of loopback, and on any.
         assert_eq!((leads("127.255.255.255"), leads("255.255.255.255")), (Leads::Everyone, Leads::Everyone));
         assert_eq!(leads("192.0.2.77"), Leads::Elsewhere);
+        let arrives = |own: &str, to: &str| arrives(own.parse().unwrap(), to.parse().unwrap());
+        assert!(arrives("127.0.0.1:9", "127.0.0.1:9") && arrives("0.0.0.0:9", "127.9.9.9:9"));
+        assert!(arrives("239.1.2.3:9", "239.1.2.3:9"), "a group");
+        assert!(!arrives("127.0.0.1:9", "127.0.0.1:8") && !arrives("0.0.0.0:9", "192.0.2.77:9"));
+        assert!(!arrives("127.0.0.1:9", "127.0.0.2:9") && !arrives("[::]:9", "127.0.0.1:9"));
     }
 
     #[test]

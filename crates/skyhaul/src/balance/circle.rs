@@ -31,12 +31,19 @@ pub(super) struct Own {
     from: BTreeSet<SocketAddr>,
 }
 
+impl Default for Own {
+    /// Nothing.
+    fn default() -> Own {
+        Own { ports: Box::new([0; WORDS]), from: BTreeSet::new() }
+    }
+}
+
 impl Own {
     /// Of these. A socket that sends from any address may have sent from each of the host's.
     pub(super) fn of<'a>(forwarders: impl Iterator<Item = &'a Forwarder>) -> Own {
         let host: Vec<IpAddr> =
             addresses().map_or(Vec::new(), |all| all.into_iter().map(|(_, ip)| ip).collect());
-        let mut own = Own { ports: Box::new([0; WORDS]), from: BTreeSet::new() };
+        let mut own = Own::default();
         for at in forwarders.flat_map(Forwarder::locals) {
             own.ports[usize::from(at.port()) / 64] |= 1 << (at.port() % 64);
             let every = host.iter().filter(|ip| ip.is_ipv4() == at.is_ipv4());

@@ -106,16 +106,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// For so many planes; before there is a table, it is known who may send.
-    pub(super) fn new(planes: usize, allow: AllowList, reach: Reach, own: Own) -> Shared {
+    pub(super) fn new(planes: usize, allow: AllowList) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
-            own,
-            reach,
+            own: Own::default(),
+            reach: Reach::new(Vec::new()),
             generation: AtomicU64::new(0),
             table: Mutex::new(Arc::new(Table::new(allow, Vec::new(), &[]))),
             planes: (0..planes).map(|_| Mutex::default()).collect(),
             notes: Mutex::default(),
         }
+    }
+
+    /// They send nothing within `reach`, and know what they sent.
+    pub(super) fn guarded(self, reach: Reach, own: Own) -> Shared {
+        Shared { reach, own, ..self }
     }
 
     pub(super) fn stops(&self) -> bool {

@@ -93,7 +93,9 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
 
     /// Why it ended by itself, if it did.
     pub(super) fn error(&self) -> Option<String> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).error.clone()
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).error.clone();
+        let ended = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        told.or_else(|| ended.then(|| "a fault in this program".to_owned()))
     }
 }
 

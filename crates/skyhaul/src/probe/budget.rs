@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// What is left to spend.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +16,20 @@ pub(super) struct Budget {
     last: Option<u64>,
 }
 
+/// Whoever may choose among these addresses: one of IPv4, a /64 of IPv6.
+pub(super) fn source(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
 /// Budgets of all sources together.
 const SHARES: usize = 4096;
 
 /// A budget for each source of datagrams: an IPv4 address, or a /64 of IPv6. Sources fall onto [`SHARES`] budgets by a secret
-/// hash, so strangers take no memory, push nobody out, and cannot aim at the budget of another source.
+/// hash, so strangers take no memory, push nobody out, and cannot aim at the budget of another source. Each source has two halves
+/// in different places: whoever has one of them in common with a flood keeps the other.
 #[derive(Debug)]
 pub(super) struct Shares {
     all: Vec<Budget>,
@@ -30,17 +39,17 @@ pub(super) struct Shares {
 impl Shares {
     /// Full ones.
     pub(super) fn new(per_second: u64, most: u64) -> Self {
-        Self { all: vec![Budget::new(per_second, most); SHARES], keys: RandomState::new() }
+        let half = Budget::new(per_second.div_ceil(2), most.div_ceil(2));
+        Self { all: vec![half; SHARES], keys: RandomState::new() }
     }
 
     /// Spend from the budget of this source, if there is enough at this time, in ns.
     pub(super) fn spend(&mut self, from: IpAddr, cost: usize, now: u64) -> bool {
-        let source = match from.to_canonical() {
-            IpAddr::V4(ip) => u128::from(u32::from(ip)),
-            IpAddr::V6(ip) => u128::from(ip) >> 64 << 64 | 1 << 32,
-        };
-        let n = self.keys.hash_one(source) as usize % SHARES;
-        self.all[n].spend(cost, now)
+        let hash = self.keys.hash_one(source(from)) as usize;
+        let (one, other) = (hash % SHARES, hash / SHARES % (SHARES - 1));
+        // Never the same place twice.
+        let other = if other >= one { other + 1 } else { other };
+        self.all[one].spend(cost, now) || self.all[other].spend(cost, now)
     }
 }
 
@@ -87,7 +96,7 @@ mod tests {
         let ip = |n: u32| IpAddr::from(n.to_be_bytes());
         let spent = (0..=1_000_000).filter(|n| shares.spend(ip(7), 1, n * 1000)).count();
         assert_eq!(spent, 110, "100 at once, and 10 in a second");
-        // Another source is not on the same budget but once in 4096; the three together are never.
+        // Another source has both halves in common with it once in 8 million; all three never.
         let others: Vec<bool> = (100..103).map(|n| shares.spend(ip(n), 1, 1_000_000_000)).collect();
         assert!(others.contains(&true), "{others:?}");
         let of_net = |host: u128| IpAddr::from(((0x2001_0db8u128 << 96) | host).to_be_bytes());

@@ -106,9 +106,13 @@ impl RecordingSupply {
     /// Frames of `unit` bytes from `reader`, each a packet.
     ///
     /// # Errors
-    /// A thread cannot be started.
+    /// A thread cannot be started; or frames are longer than any that are sent.
     pub fn frames(reader: Reader, unit: u32, sequence: Sequence, name: String) -> io::Result<Self> {
         let unit = unit.max(1) as usize;
+        if unit > SEGMENT {
+            let text = format!("frames of {unit} bytes cannot be sent: at most {SEGMENT}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         let whole = (SEGMENT / unit).max(1) * unit;
         let cut = move |reader: &mut Reader| {
             let mut bytes = Vec::with_capacity(whole);

@@ -100,7 +100,7 @@ fn what_a_balancer_sent_itself_is_known_by_its_sender() {
     assert!(!own.sent(&here(other)));
     // A plane that is given such a packet, and one without hops.
     let first = one.locals().next().unwrap();
-    let shared = Arc::new(Shared::new(1, AllowList::anyone(), Reach::new(Vec::new()), own));
+    let shared = Arc::new(Shared::new(1, AllowList::anyone()).guarded(Reach::new(Vec::new()), own));
     let taker = UdpSocket::bind("127.0.0.1:0").unwrap();
     shared.publish(table_to(taker.local_addr().unwrap()));
     let mut plane = Plane::<EjfatLabels>::new(0, Arc::clone(&shared), one);
