@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_service_whose_thread_has_ended_says_so() {
         let (end, ends) = tokio::sync::oneshot::channel::<()>();
-        let site = Site { name: "test", router: Router::new(), tls: None, turned_away: Arc::default() };
+        let site = Site { name: "test", router: Router::new(), tls: None, seats: Seats::new() };
         let beside = || async {
             let _ = ends.await;
             panic!("a fault");

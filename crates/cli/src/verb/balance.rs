@@ -73,12 +73,6 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.
-fn fault(server: &Server, desk: &Desk) -> Option<String> {
-    let ended = || "the control plane ended by a fault in this program".to_owned();
-    if server.is_running() { desk.fault() } else { Some(ended()) }
-}
-
 /// The state as it was left, and the balancers of all reservations.
 fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
     // Before the first connection, and inherited by processes that forward.
@@ -94,6 +88,12 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
         );
     }
     Desk::open(opened, ground(args)?).context("start the balancers")
+}
+
+/// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.
+fn fault(server: &Server, desk: &Desk) -> Option<String> {
+    let ended = || "the control plane ended by a fault in this program".to_owned();
+    if server.is_running() { desk.fault() } else { Some(ended()) }
 }
 
 /// What cannot work, before anything is opened.

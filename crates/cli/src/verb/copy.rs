@@ -79,7 +79,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
         "they may copy from here and to here"
     };
     say!("  {roots_are}");
-    doors::warn_of_traffic(args.listen.ip());
+    doors::warn_of_traffic(server.local().ip());
     while !interrupt.is_set() {
         anyhow::ensure!(server.is_running(), "no more peers are accepted");
         std::thread::sleep(Duration::from_millis(50));
@@ -286,11 +286,6 @@ fn compared(report: &CopyReport) -> String {
     let verdict = if report.is_whole() { ": all are the same" } else { " are the same" };
     let (count, bytes) = (print::count(same), print::bytes(bytes));
     format!("compared at both ends: {count} files, {bytes} in {:.1} s{verdict}\n", report.seconds)
-}
-
-/// A path that may come from the other end: nothing in it controls the terminal.
-fn shown_path(path: &Path) -> String {
-    path.display().to_string().chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }
 
 fn per_gb(seconds: f64, bytes: u64) -> f64 {

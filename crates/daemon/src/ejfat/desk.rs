@@ -42,7 +42,6 @@ use super::facility::token::{Keys, random};
 use super::facility::{Change, ChangeError, Facility, Millis, Reservation, Store};
 use super::ground::Ground;
 use link::{Chained, Leaving, Notes};
-use rights::denied;
 use series::{ReservationSeries, SessionSeries, Totals};
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,7 +29,9 @@ pub use crate::listening::{CONNECTIONS, HEAD, HEAD_TIME, IDLE, PATIENCE, PER_ADD
 
 use super::desk::Desk;
 use crate::listening::{Listening, Site};
+use axum::middleware::{from_fn, from_fn_with_state};
 use door::Door;
+use rights::Speech;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,9 +52,12 @@ impl Server {
     ) -> io::Result<Server> {
         let tls = tls.map(TlsFiles::acceptor).transpose()?;
         let door = Door::new(desk);
-        let router = rest::routes(&door).merge(grpc::routes(&door)).merge(metrics::routes(&door));
+        let rights = |speech| from_fn_with_state((door.clone(), speech), rights::check);
+        let rest = rest::routes(&door).route_layer(rights(Speech::Rest));
+        let grpc = grpc::routes(&door).route_layer(rights(Speech::Grpc));
+        let router = rest.merge(grpc).merge(metrics::routes(&door));
         // gRPC's own answer to what nobody serves would be 200. Clients of gRPC understand this one.
-        let router = router.fallback(rest::nothing).layer(axum::middleware::from_fn(door::who));
+        let router = router.fallback(rest::nothing).layer(from_fn(door::who));
         let site = Site { name: "balance-api", router, tls, seats: Arc::clone(&door.seats) };
         let beside = move || async move { door.turns(&wrong).await };
         Listening::start(site, listen, beside).map(Server)

@@ -172,7 +172,7 @@ mod tests {
         while threads.get(ended).is_some_and(|thread| !thread.is_finished()) {
             std::thread::yield_now();
         }
-        let plane = DataPlane { shared, data: Vec::new(), threads, sockets };
+        let plane = DataPlane { id: 0, shared, data: Vec::new(), threads, sockets };
         let fault = plane.fault().is_some();
         drop(keep);
         fault

@@ -118,6 +118,12 @@ impl Remote {
         self.join();
     }
 
+    /// As if the other end were gone.
+    #[cfg(test)]
+    pub(super) fn break_connection(&self) {
+        let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
+    }
+
     /// Why planes are not heard any more, and not started again.
     pub(super) fn fault(&self) -> Option<String> {
         let ended = locked(&self.reader).as_ref().is_some_and(JoinHandle::is_finished);
@@ -125,12 +131,6 @@ impl Remote {
             let why = locked(&self.link.heard).notes.last().cloned();
             why.unwrap_or_else(|| "the thread that listens to the data plane has ended".to_owned())
         })
-    }
-
-    /// As if the other end were gone.
-    #[cfg(test)]
-    pub(super) fn break_connection(&self) {
-        let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
     }
 
     fn join(&self) {

@@ -9,6 +9,7 @@ use super::super::proto::{
     RemoveSendersRequest, ReserveLoadBalancerReply, ReserveLoadBalancerRequest, ResetLoadBalancerReply,
     ResetLoadBalancerRequest,
 };
+use super::rights::denied;
 use super::turn::Busy;
 use super::uri::of_reservation;
 use super::{Caller, Desk, Kind, Refusal, Running, State, cut, name, number};
@@ -70,7 +71,7 @@ impl Desk {
             let limits = *state.facility.limits();
             let may = |n: i64| state.facility.may(parent, Resource::Instance(n), Level::Reserve);
             if !(1..=limits.instances).any(may) {
-                return Err(super::denied(Resource::Instance(1), Level::Reserve));
+                return Err(denied(Resource::Instance(1), Level::Reserve));
             }
             limits
         };

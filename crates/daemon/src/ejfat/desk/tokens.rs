@@ -10,8 +10,9 @@ use super::super::proto::{
     TokenDetails, TokenPermission, TokenSelector,
 };
 use super::reservations::timestamp;
+use super::rights::denied;
 use super::uri::of_server;
-use super::{Caller, Desk, Kind, Refusal, State, cut, denied, name};
+use super::{Caller, Desk, Kind, Refusal, State, cut, name};
 
 impl Desk {
     /// Make a token that allows no more than the caller's.

@@ -12,12 +12,10 @@ use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::json::{JsonError, read, text};
 use super::super::proto::*;
 use super::door::{Door, LARGEST};
-use super::rights::{self, Speech};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
@@ -97,7 +95,6 @@ pub(super) fn routes(door: &Door) -> Router {
         .route("/overview", call!(get, overview: OverviewRequest => OverviewReply))
         .route("/version", call!(get, version: VersionRequest => VersionReply))
         .layer(DefaultBodyLimit::max(LARGEST))
-        .route_layer(from_fn_with_state((door.clone(), Speech::Rest), rights::check))
         .with_state(door.clone())
 }
 
