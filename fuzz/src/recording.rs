@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 const SCAN: &str = "scan";
+/// Pieces that are taken of a stream whose gaps are filled.
+const MOST_PIECES: usize = 4;
+/// Bytes of a piece, at most: one of 4 MiB of whole frames, or the frames to predict from.
+const LONGEST_PIECE: usize = 128 << 20;
 
 /// One directory for this process, in memory where the machine has that.
 pub(crate) static DISK: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -51,6 +55,23 @@ pub(crate) fn recording(bytes: &[u8]) {
     for datastream in 0..recording.datastreams.len() {
         let options =
             ReadOptions { verify: false, missing: Missing::Skip, read_bytes: 4096, ..ReadOptions::default() };
+        // What fills gaps is bounded, whatever the index claims: nobody waits for its end here.
+        let filled = ReadOptions { missing: Missing::Fill, ..options };
+        if let Ok(mut reader) = recording.reader(datastream, &filled) {
+            for _ in 0..MOST_PIECES {
+                let Ok(Some(piece)) = reader.next_piece() else { break };
+                assert!(piece.bytes().len() <= LONGEST_PIECE, "{} bytes at once", piece.bytes().len());
+            }
+            let gaps = reader.gaps();
+            let most = |gap: &skyhaul::recording::Gap| {
+                u64::from(gap.chunks.1.saturating_sub(gap.chunks.0)).saturating_mul(4 << 30)
+            };
+            let claims = |gap: &&skyhaul::recording::Gap| {
+                gap.instead == skyhaul::recording::Instead::Filled
+                    && gap.bytes.unwrap_or_default() > most(gap)
+            };
+            assert_eq!(gaps.iter().find(claims), None, "more is filled than chunks can hold");
+        }
         if let Ok(mut reader) = recording.reader(datastream, &options) {
             while let Ok(Some(piece)) = reader.next_piece() {
                 assert!(piece.bytes().iter().all(|&byte| byte == 7), "bytes that are in no file");

@@ -12,6 +12,7 @@
 //! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each step is kept in `target/suite/`.
 
 mod again;
+mod alone;
 mod beside;
 pub(crate) mod prepare;
 mod sanitize;
@@ -31,6 +32,7 @@ const RELEASE: [&str; 4] = ["--release", "--locked", "--package", "skyhaul-cli"]
 /// Run all; true if nothing failed.
 pub(crate) fn run() -> Result<bool> {
     let started = std::time::Instant::now();
+    let _alone = alone::wait("run")?;
     let mut tally = Tally::default();
     let python = prepare::python();
     let capture_tool = prepare::tshark();

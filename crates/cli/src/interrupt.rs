@@ -1,5 +1,7 @@
-//! Ctrl-C and SIGTERM: the first signal requests a clean end, the second ends the program at once.
+//! Ctrl-C, SIGTERM and SIGHUP: the first requests a clean end; Ctrl-C or SIGTERM a second or more later ends the program
+//! immediately. See [`skyhaul::io::signals`].
 
+use skyhaul::io::signals;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +16,7 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listen for signals from here on.
     pub(crate) fn listen() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // In this order: the second signal finds the flag set and ends the program.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
-            signal_hook::flag::register(signal, flag.clone())?;
-        }
-        Ok(Self(flag))
+        signals::listen().map(Self)
     }
 
     /// The flag itself, for code that polls it.

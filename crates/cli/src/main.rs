@@ -3,6 +3,21 @@
 //! Text for people goes to standard error, data for programs to standard output. Exit status: 0 success; 1 a check failed,
 //! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "services", feature = "png")),
+    allow(unused_imports, dead_code, reason = "what only the verbs use that are left out of this build")
+)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+/// Writes a line for people to standard error. That it cannot be written changes nothing.
+macro_rules! say {
+    ($($text:tt)*) => { skyhaul::io::say::line(format_args!($($text)*)) };
+}
+
+/// Writes text for people that has its own line ends, likewise.
+macro_rules! say_text {
+    ($($text:tt)*) => { skyhaul::io::say::text(format_args!($($text)*)) };
+}
 
 mod args;
 mod interrupt;
@@ -13,14 +28,15 @@ mod verb;
 
 use args::{Parsed, Places, Verb};
 use outcome::Outcome;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match args::parse(std::env::args_os(), &Places::of_this_user()).and_then(run) {
+    let done = args::parse(std::env::args_os(), &Places::of_this_user()).and_then(run);
+    match done.and_then(|outcome| print::finish().map(|()| outcome)) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // The reader of our output has had enough, which is not an error.
+        Err(error) if print::is_closed() && is_broken_pipe(&error) => ExitCode::SUCCESS,
         // This includes help and version, which are not errors; clap knows the exit status.
         Err(error) => match error.downcast::<clap::Error>() {
             Ok(usage) => usage.exit(),
@@ -36,7 +52,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     let verb = match parsed {
         Parsed::Run(cli) => cli.verb,
         Parsed::Show(text) => {
-            std::io::stdout().write_all(text.as_bytes())?;
+            print::page(&text)?;
             return Ok(Outcome::Done);
         }
     };
@@ -65,12 +81,10 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The reader of our output has closed it, which is not an error.
+/// Whether an error is that of a pipe without a reader.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        // The writer of JSON wraps the error, and does not name it as its source.
-        let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        io.or_else(json) == Some(std::io::ErrorKind::BrokenPipe)
-    })
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    };
+    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
 }

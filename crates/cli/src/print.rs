@@ -1,17 +1,21 @@
-//! Text and numbers for people, all on standard error.
+//! Text and numbers for people, on standard error; pages and reports that were asked for, on standard output.
 
 pub(crate) mod host;
 pub(crate) mod objects;
+mod output;
 mod words;
 mod worker;
 
+pub(crate) use output::{finish, is_closed, json, output, page};
 pub(crate) use words::{bytes, count, live_rejects, rate, rejects};
 
+use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
 use skyhaul::send::{SendReport, SentTimes};
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
+use std::path::Path;
 
 /// An error and its causes on one line, hints on lines of their own.
 pub(crate) fn error(error: &anyhow::Error) {
@@ -25,13 +29,18 @@ pub(crate) fn error(error: &anyhow::Error) {
             text.push_str(&cause);
         }
     }
-    eprintln!("error: {text}");
+    say!("error: {text}");
 }
 
 /// A finding in a recording, after the file that it concerns.
 pub(crate) fn finding(finding: &Finding) -> String {
-    let path = finding.path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
+    let path = finding.path.as_ref().map(|path| format!("{}: ", name(path))).unwrap_or_default();
     format!("{path}{}", finding.text)
+}
+
+/// A foreign path within a line, which it can neither end nor change.
+pub(crate) fn name(path: &Path) -> String {
+    escaped_name(&path.to_string_lossy()).into_owned()
 }
 
 /// A line that is redrawn while work is in progress; nothing if standard error is not a terminal.
@@ -56,16 +65,14 @@ impl Progress {
             // Queried each time, because windows change their size.
             let width = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| width.0);
             let line = fitted(line, usize::from(width.unwrap_or(u16::MAX)));
-            let mut err = std::io::stderr().lock();
-            let _ = write!(err, "\r\x1b[2K{line}");
-            let _ = err.flush();
+            status(&line);
             self.shown = true;
         }
     }
 
     pub(crate) fn clear(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[2K");
+            clear_status();
             self.shown = false;
         }
     }
@@ -217,7 +224,7 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
     let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
     let _ = writeln!(
         out,
-        "    {} frames placed, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
+        "    {} frames placed, {} never received ({:.4} %), {} reordered (by up to {}), refused: {}",
         count(s.placed),
         count(s.lost),
         s.loss_fraction * 100.0,
@@ -301,7 +308,18 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     for note in &report.notes {
         let _ = writeln!(out, "  note: {note}");
     }
+    unbalanced(&mut out, &report.unbalanced);
     out
+}
+
+/// Sums that do not hold: never hidden, because no other number of such a report can be relied on.
+pub(crate) fn unbalanced(out: &mut String, lines: &[String]) {
+    for line in lines {
+        let _ = writeln!(out, "  ERROR: the sums of this report do not hold: {line}");
+    }
+    if !lines.is_empty() {
+        out.push_str("  hint: please report these lines\n");
+    }
 }
 
 #[cfg(test)]

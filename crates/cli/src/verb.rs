@@ -1,6 +1,8 @@
 //! One file for each verb.
 
+#[cfg(feature = "services")]
 pub(crate) mod balance;
+#[cfg(feature = "services")]
 pub(crate) mod balancer;
 pub(crate) mod bench;
 pub(crate) mod cat;
@@ -9,15 +11,19 @@ pub(crate) mod copy;
 pub(crate) mod data_plane;
 pub(crate) mod demo;
 pub(crate) mod disk;
+mod doors;
 pub(crate) mod events;
 pub(crate) mod export;
+mod extra;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod host;
 pub(crate) mod inspect;
+#[cfg(feature = "services")]
 mod joining;
 pub(crate) mod lab;
 pub(crate) mod ls;
+mod output;
 pub(crate) mod plot;
 pub(crate) mod probe;
 pub(crate) mod receive;
@@ -28,4 +34,9 @@ mod samples;
 pub(crate) mod send;
 mod sending;
 mod token_file;
+#[cfg(not(feature = "services"))]
+pub(crate) mod unbuilt;
 mod written;
+
+#[cfg(not(feature = "services"))]
+pub(crate) use unbuilt::{self as balance, self as balancer, self as joining};

@@ -50,6 +50,7 @@
 //! assert!(done.is_complete());
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod assembly;
 pub mod balance;

@@ -47,7 +47,7 @@ mod written;
 
 pub use ejfat::{
     Addressing, BalancerVersion, DATA_PORT, DataAddress, Dialect, EventError, EventPackets, EventShape,
-    PortRule, SlotRule, Uri as BalancerUri, UriError, UriPart,
+    PortRule, SYNC_PORT, SlotRule, Uri as BalancerUri, UriError, UriPart,
 };
 pub use families::{FAMILIES, UnknownFormat, Visit};
 pub use family::{

@@ -7,6 +7,7 @@
 //!                                  ejfat::client ────────┘
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod ejfat;
 mod listening;

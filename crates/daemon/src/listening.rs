@@ -83,6 +83,11 @@ impl Listening {
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
+    /// Whether it still serves: it ends by itself only by a fault in this program.
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Where it listens, with the port that was found.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address

@@ -45,9 +45,36 @@ impl Server {
         Listening::start(site, listen, std::future::pending).map(Self)
     }
 
+    /// Whether it still serves: it ends by itself only by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.0.is_running()
+    }
+
     /// Where it listens, with the port that was found.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_whose_thread_has_ended_says_so() {
+        let (end, ends) = tokio::sync::oneshot::channel::<()>();
+        let site = Site { name: "test", router: Router::new(), tls: None, turned_away: Arc::default() };
+        let beside = || async {
+            let _ = ends.await;
+            panic!("a fault");
+        };
+        let listening = Listening::start(site, "127.0.0.1:0".parse().unwrap(), beside).unwrap();
+        assert!(listening.is_running());
+        end.send(()).unwrap();
+        while listening.is_running() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -1,6 +1,11 @@
-//! Files mapped into memory, for sending without a copy; and errors with hints for paths.
+//! Files mapped into memory, for sending without a copy; small files, read to a bound; and errors with hints for paths.
+
+mod small;
+
+pub use small::{SETTINGS, TOKEN, read_small, read_small_text};
 
 use crate::address::system_text;
+use crate::say::escaped_name;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
@@ -15,17 +20,19 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
         AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
         StorageFull,
     };
+    // It may be a name of somebody else, and has no line of its own.
+    let shown = |path: &Path| escaped_name(&path.to_string_lossy()).into_owned();
     let makes = matches!(operation, "create" | "write");
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let hint = match error.kind() {
         NotFound if makes && !parent.is_dir() => {
-            Some(format!("create the directory first: mkdir -p {}", parent.display()))
+            Some(format!("create the directory first: mkdir -p {}", shown(parent)))
         }
         NotFound if makes => Some("no file can be created there: choose another directory".to_owned()),
         NotFound if path.as_os_str().is_empty() => Some("the path is empty".to_owned()),
-        NotFound => Some(format!("check the name: `ls {}` lists the files", parent.display())),
+        NotFound => Some(format!("check the name: `ls {}` lists the files", shown(parent))),
         PermissionDenied if makes => Some("choose a directory that you may write to".to_owned()),
-        PermissionDenied => Some(format!("check its permissions: ls -ld {}", path.display())),
+        PermissionDenied => Some(format!("check its permissions: ls -ld {}", shown(path))),
         IsADirectory => Some("this is a directory: name a file".to_owned()),
         AlreadyExists | NotADirectory => {
             Some("a file is where a directory is needed: choose another path".to_owned())
@@ -35,7 +42,7 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
         _ => None,
     };
     let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
-    io::Error::new(error.kind(), format!("{operation} {}: {}{hint}", path.display(), system_text(error)))
+    io::Error::new(error.kind(), format!("{operation} {}: {}{hint}", shown(path), system_text(error)))
 }
 
 /// A whole file, mapped for reading.

@@ -1,4 +1,6 @@
 //! Every system call and every `unsafe` line of Skyhaul.
+// Text for people goes through `say`, which never fails: the macros of `std` panic if standard error is closed.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod address;
 pub mod baseline;
@@ -18,6 +20,8 @@ pub mod packet;
 pub mod pcap;
 pub mod quantity;
 pub mod samples;
+pub mod say;
+pub mod signals;
 pub mod source;
 pub mod tcp;
 pub mod udp;

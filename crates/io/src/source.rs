@@ -48,13 +48,15 @@ pub struct Train<'a> {
     /// Number of *arrivals* (packets or whole trains, see [`SourceStats::socket_drops`]) that the kernel dropped at this
     /// socket between the previous train and this one, because its buffer was full.
     pub dropped: u32,
+    /// Its time to live (IPv6: hop limit) as it arrived, if it is noted.
+    pub hops: Option<u8>,
 }
 
 impl<'a> Train<'a> {
     /// A train of one packet.
     #[must_use]
     pub const fn single(packet: &'a [u8], sender: &'a SocketAddr) -> Self {
-        Self { bytes: packet, stride: packet.len(), sender, time: None, dropped: 0 }
+        Self { bytes: packet, stride: packet.len(), sender, time: None, dropped: 0, hops: None }
     }
 
     /// The packets, first to last.

@@ -177,7 +177,7 @@ impl EventStream {
             keep_label,
             period: wait::duration(Some(period))?.unwrap_or(own.period).max(Duration::from_millis(10)),
             drain: wait::duration(Some(drain))?.unwrap_or(own.drain),
-            say: if quiet { own.say.clone() } else { Arc::new(|text| eprintln!("skyhaul: {text}")) },
+            say: if quiet { own.say.clone() } else { Arc::new(|text| skyhaul::io::say!("skyhaul: {text}")) },
             ..own
         };
         let load = Box::new(stream.clone());

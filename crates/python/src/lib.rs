@@ -33,6 +33,7 @@
 //! | `samples` | samples of recordings and files, decoded |
 //! | `wait` | timeouts, Ctrl-C |
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(
     clippy::needless_pass_by_value,
     reason = "what Python gives is made anew for each call, and handed over"

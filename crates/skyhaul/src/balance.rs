@@ -29,6 +29,7 @@
 //! Limits: packets are sent from the balancer's address, and from a port of its own. What is in the sockets when a balancer
 //! ends is still forwarded; what comes later is not.
 
+mod circle;
 mod control;
 mod data_plane;
 mod fast;
@@ -50,8 +51,8 @@ use control::{Control, State};
 use remote::Remote;
 use shared::Planes;
 use skyhaul_core::balance::{
-    AllowList, Balancer, DemandError, RegisterError, Registration, Session, SlotRange, StateError, Table,
-    WorkerState,
+    AllowList, Balancer, DemandError, Member, Reach, RegisterError, Registration, Session, SlotRange,
+    StateError, Table, Unusable, WorkerState,
 };
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
@@ -71,6 +72,8 @@ pub struct Balance {
     state: Arc<Mutex<State>>,
     data: Vec<SocketAddr>,
     sync: Vec<SocketAddr>,
+    /// Where it must not send.
+    reach: Reach,
     stop: Arc<AtomicBool>,
     control: Option<JoinHandle<()>>,
     /// What forwards, in this process or in another.
@@ -151,13 +154,14 @@ impl Balance {
         let udp = UdpOptions { timestamps: false, ..UdpOptions::default() };
         let open = |&at: &SocketAddr| UdpSource::open(&Endpoint::udp(at), &udp);
         let syncs: Vec<UdpSource> = options.sync.iter().map(open).collect::<io::Result<_>>()?;
-        let sync = syncs.iter().map(UdpSource::local).collect();
+        let sync: Vec<SocketAddr> = syncs.iter().map(UdpSource::local).collect();
+        let reach = Reach::new(data.iter().chain(&sync).copied().collect());
         let state = Arc::new(Mutex::new(State::new(balancer, options.allow.clone())));
         let stop = Arc::new(AtomicBool::new(false));
         let start = Start(Arc::clone(&planes), Arc::clone(&state), syncs, Arc::clone(&stop));
         let not = BalanceError::NotLabelled(options.family.name());
         let control = Some(options.family.visit_labelled(start).ok_or(not)??);
-        Ok(Balance { planes, state, data, sync, stop, control, ends })
+        Ok(Balance { planes, state, data, sync, reach, stop, control, ends })
     }
 
     /// Where packets arrive, with the ports that were found.
@@ -184,6 +188,7 @@ impl Balance {
     /// # Errors
     /// See [`RegisterError`].
     pub fn register(&self, registration: Registration) -> Result<Session, RegisterError> {
+        self.reach.check(&registration.member, circle::kind)?;
         let mut state = control::locked(&self.state);
         let now = state.now();
         let session = state.balancer.register(registration, now)?;
@@ -191,6 +196,12 @@ impl Balance {
         let before = self.planes.merged().counters.member(session.seat());
         state.served.begin(session, registration, before);
         Ok(session)
+    }
+
+    /// Whether packets to this member arrive at this balancer.
+    #[must_use]
+    pub fn is_reached_by(&self, member: &Member) -> bool {
+        matches!(self.reach.check(member, circle::kind), Err(Unusable::Own(_)))
     }
 
     /// A worker leaves: it is sent the rest of what is its, and nothing new.
@@ -247,6 +258,19 @@ impl Balance {
     #[must_use]
     pub fn status(&self) -> BalanceStatus {
         BalanceStatus::new(&control::locked(&self.state), &*self.planes, &self.data, &self.sync)
+    }
+
+    /// Why it does not work any more, if a thread of it has ended by itself. Planes in another process are started again.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let ended = |thread: &JoinHandle<()>| thread.is_finished();
+        if self.control.as_ref().is_some_and(ended) && !self.stop.load(Ordering::Acquire) {
+            return Some("the thread that gives out tables has ended".to_owned());
+        }
+        match &self.ends {
+            Ends::Here(plane) => plane.fault(),
+            Ends::There(remote) => remote.fault(),
+        }
     }
 
     /// Forward what is in the sockets, and end; planes in another process end, too.

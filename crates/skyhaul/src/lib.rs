@@ -11,6 +11,7 @@
 //! forwards them; [`balance`] distributes packets among workers; [`send`] makes packets from files, recordings, patterns and noise; [`spead`] receives and sends heaps;
 //! [`probe`] measures a path; [`report`] has the reports of all of them.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod awake;
 pub mod balance;
@@ -22,6 +23,7 @@ pub mod frames;
 pub mod host;
 pub mod inproc;
 pub mod lab;
+pub mod ledger;
 pub mod metrics;
 pub mod mirror;
 mod panics;

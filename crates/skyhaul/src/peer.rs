@@ -67,7 +67,7 @@ pub use rooms::Room;
 pub use server::{Server, ServerOptions, ServerStats};
 pub use service::{Admission, Limits, Service, Session};
 pub(crate) use token::random;
-pub use token::{Token, hex, unhex};
+pub use token::{Token, hex, new_token, unhex};
 
 /// Version of the handshake and of the messages around services.
 pub const VERSION: u32 = 1;

@@ -14,6 +14,7 @@
 mod admission;
 mod allow;
 mod board;
+mod edges;
 mod engine;
 mod engine_reader;
 mod gate;

@@ -11,16 +11,17 @@
 //! recorded.
 
 mod objects;
+mod report;
 
 pub use objects::ObjectRecorder;
+pub use report::RecordReport;
 
+use crate::ledger::FrameLedger;
 use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
 use crate::recording::{
-    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Fill, RecordingReport, Refusal, Writer,
+    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, Refusal, SpaceReport, Writer,
     WriterError, WriterOptions,
 };
-use crate::report::ReceiveReport;
-use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Octets, StreamFormat};
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::HashMap;
@@ -73,37 +74,6 @@ pub struct Recording {
     writer: Arc<Writer>,
     pool: Pool,
     heaps_lost: Arc<AtomicU64>,
-}
-
-/// What was received and recorded.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RecordReport {
-    /// What was received.
-    #[serde(flatten)]
-    pub receive: ReceiveReport,
-    /// The report of the disks.
-    pub recording: RecordingReport,
-    /// Heaps lost because the disks freed no memory.
-    #[serde(default)]
-    pub heaps_not_recorded: u64,
-}
-
-impl RecordReport {
-    /// Whether everything that the kernel delivered is safe on a disk, without errors.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.recording.is_whole()
-            && self.receive.kernel_drops() == 0
-            && self.no_buffer() == 0
-            && self.heaps_not_recorded == 0
-            && self.receive.errors.is_empty()
-    }
-
-    /// Packets for which there was no memory.
-    #[must_use]
-    pub fn no_buffer(&self) -> u64 {
-        self.receive.no_buffer()
-    }
 }
 
 impl Recorder {
@@ -188,6 +158,30 @@ impl Recording {
         self.writer.status()
     }
 
+    /// Free space, and how long it lasts.
+    #[must_use]
+    pub fn space(&self) -> SpaceReport {
+        self.writer.space()
+    }
+
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn ledger(&self) -> FrameLedger {
+        self.writer.ledger()
+    }
+
+    /// Bytes that were received and given up so far.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        self.writer.lost_bytes()
+    }
+
+    /// What happened to the disks, from event number `from` on.
+    #[must_use]
+    pub fn events_from(&self, from: usize) -> Vec<Event> {
+        self.writer.events_from(from)
+    }
+
     /// Read what the kernel holds, write everything, and report. Disks may take up to `deadline` for it.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> RecordReport {
@@ -201,7 +195,8 @@ impl Recording {
                 shared.report()
             }
         };
-        RecordReport { receive, recording, heaps_not_recorded: self.heaps_lost.load(Ordering::Relaxed) }
+        let heaps_not_recorded = self.heaps_lost.load(Ordering::Relaxed);
+        RecordReport { receive, recording, heaps_not_recorded }.balanced()
     }
 }
 
@@ -302,6 +297,7 @@ impl Recorded {
             epoch: u64::from(part.epoch),
             units: part.units(stream.unit_bytes),
             missing: part.missing,
+            gap: Some(part.gap),
             first_time,
             last_time,
             received_at: i64::try_from(now.as_nanos()).ok(),

@@ -24,6 +24,7 @@ mod check;
 mod checksums;
 mod chunk;
 mod commit;
+mod count;
 mod cutter;
 mod dispatch;
 mod drive;
@@ -34,8 +35,10 @@ mod feeder;
 mod filling;
 mod finding;
 mod follow;
+mod full;
 mod gap;
 mod gather;
+mod given;
 mod ground;
 mod heaps;
 mod index;
@@ -60,6 +63,7 @@ mod repair;
 mod report;
 mod search;
 mod seen;
+mod space;
 mod striping;
 mod work;
 mod writer;
@@ -91,6 +95,7 @@ pub use record::{
 pub use repair::{Repaired, repair};
 pub use report::{DiskState, DiskStatus, Latency, RecordingReport};
 pub use skyhaul_core::wire::FrameSeen;
+pub use space::{SpaceReport, in_words};
 pub use writer::Writer;
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub use distribution::Distribution;
 pub use session::SessionReport;
 pub use source::SourceReport;
 
+use crate::ledger::{FrameLedger, differs};
 use crate::mirror::TargetReport;
 use crate::receive::objects::ObjectReport;
 use crate::receive::{ObjectCounts, Others, StreamInfo, StreamReport, Tally};
@@ -229,6 +230,12 @@ pub struct ReceiveReport {
     /// Errors that ended a receiving thread: what it would have received after that is missing.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// What became of the frames of all streams: received and never received.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Sums of this report that do not hold, as text: none, unless this program counts wrongly.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbalanced: Vec<String>,
     /// Ticks, if they were built from the events of several sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub building: Option<BuildReport>,
@@ -275,6 +282,22 @@ impl ReceiveReport {
         self.errors.extend(failure.map(|failure| format!("write: {failure}")));
     }
 
+    /// Count together, at the end: the ledger, and every sum that does not hold.
+    pub(crate) fn balance(&mut self) {
+        (self.ledger.received, self.ledger.never_received) = (self.placed(), self.lost());
+        let line = |whose: &str, packets: u64, placed: u64, rejects: &RejectCounts| {
+            let fates = rejects.values().fold(placed, |sum, n| sum.saturating_add(*n));
+            differs(whose, ("packets", packets), ("placed + rejected", fates))
+        };
+        let of_stream =
+            |s: &StreamSummary| line(&format!("stream {}", s.id), s.packets, s.placed, &s.rejects);
+        let others = &self.other_streams;
+        let rest = line("other streams", others.packets, others.placed, &others.rejects);
+        self.unbalanced.extend(self.streams.iter().filter_map(of_stream).chain(rest));
+        // A thread that ended by an error may have left a packet half placed.
+        debug_assert!(self.unbalanced.is_empty() || !self.errors.is_empty(), "{:?}", self.unbalanced);
+    }
+
     /// Sum over all streams.
     #[must_use]
     pub fn placed(&self) -> u64 {
@@ -294,6 +317,7 @@ impl ReceiveReport {
         let taken = self.kernel_drops() == 0 && self.no_buffer() == 0 && self.cut_short() == 0;
         let right = self.pattern_errors.unwrap_or(0) == 0 && self.errors.is_empty();
         let built = self.building.is_none_or(|ticks| ticks.partial == 0);
+        let right = right && self.unbalanced.is_empty();
         taken && right && built && self.ended != "nothing" && self.objects_are_whole()
     }
 

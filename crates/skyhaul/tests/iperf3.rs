@@ -25,6 +25,26 @@ fn server(options: ServerOptions) -> (Server, Receiver<Iperf3Report>) {
     (Server::start("127.0.0.1:0".parse().unwrap(), options, report).unwrap(), reports)
 }
 
+/// What a test ends with cannot be told, or its thread dies: its place is free all the same.
+#[test]
+fn a_test_whose_report_panics_gives_its_place_back() {
+    let options = ServerOptions { tests: 1, ..ServerOptions::default() };
+    let report = Box::new(|_| panic!("nobody takes it"));
+    let server = Server::start("127.0.0.1:0".parse().unwrap(), options, report).unwrap();
+    for n in 0..3 {
+        let params = Params { time: Duration::ZERO, bytes: 1 << 20, ..Params::default() };
+        let client = ClientOptions { params, ..ClientOptions::new(server.local()) };
+        let done = run(&client, &AtomicBool::new(false), &mut |_| {});
+        assert!(done.is_ok(), "test {n}: {done:?}");
+        let begun = Instant::now();
+        while server.running() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "test {n} keeps its place");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(server.is_running());
+}
+
 fn start(port: u16, options: &str) -> Child {
     let mut command = Command::new("iperf3");
     command.args(["-c", "127.0.0.1", "-J", "-p", &port.to_string()]).args(options.split_whitespace());

@@ -4,8 +4,9 @@
 //! as root or where sudo asks no password. `SKYHAUL_INSTALL=no` forbids both. What could not be had is answered as
 //! a sentence with its remedy, and the suite goes on without it.
 
+use super::alone;
 use crate::workspace;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const REQUIREMENTS: &str = "tests/requirements.txt";
@@ -13,6 +14,7 @@ const REQUIREMENTS: &str = "tests/requirements.txt";
 /// The Python of `.venv` with all requirements installed, or why there is none.
 pub(crate) fn python() -> Result<PathBuf, String> {
     println!("== prepare");
+    let _alone = alone::wait("prepare").map_err(|error| format!("{error:#}"))?;
     let root = workspace::root();
     let python = root.join(".venv/bin/python");
     let wanted =
@@ -25,18 +27,20 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     if !may_install() {
         return Err(format!("no .venv with {REQUIREMENTS}, and SKYHAUL_INSTALL=no"));
     }
-    let venv = ["-m", "venv", "--clear", ".venv"];
-    if !ran("python3", &venv) {
-        let _ = apt("python3-venv");
-        if !ran("python3", &venv) {
-            return Err("python3 -m venv does not work (apt-get install python3-venv)".to_owned());
+    if !quiet("python3", &["--version"]) && !apt("python3") {
+        return Err("python3 is not installed (apt-get install python3 python3-venv)".to_owned());
+    }
+    cleared(&root.join(".venv"))?;
+    let venv = ["-m", "venv", ".venv"];
+    if let Err(why) = said("python3", &venv) {
+        if !apt("python3-venv") {
+            return Err(format!("python3 -m venv: {why} (apt-get install python3-venv)"));
         }
+        said("python3", &venv).map_err(|why| format!("python3 -m venv: {why}"))?;
     }
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS];
-    if !ran(&python.to_string_lossy(), &install) {
-        return Err(format!(
-            "could not install {REQUIREMENTS} (no network? .venv/bin/pip install -r {REQUIREMENTS})"
-        ));
+    if let Err(why) = said(&python.to_string_lossy(), &install) {
+        return Err(format!("pip: {why} (no network? .venv/bin/pip install -r {REQUIREMENTS})"));
     }
     std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))?;
     Ok(python)
@@ -77,10 +81,29 @@ fn apt(package: &str) -> bool {
     quiet("timeout", &["300", "sh", "-c", &install])
 }
 
-/// Run and show what it says; true if it went well.
-fn ran(program: &str, args: &[&str]) -> bool {
+/// Remove an environment of another time, whatever is in its place.
+fn cleared(venv: &Path) -> Result<(), String> {
+    let removed = match std::fs::symlink_metadata(venv) {
+        Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(venv),
+        Ok(_) => std::fs::remove_file(venv),
+        Err(_) => return Ok(()),
+    };
+    // Of another user, in use, on a file system that is read-only.
+    removed.map_err(|why| {
+        format!("{} cannot be cleared: {why} (rm -rf .venv, perhaps with sudo)", venv.display())
+    })
+}
+
+/// Run; the last line that it said if it did not go well.
+fn said(program: &str, args: &[&str]) -> Result<(), String> {
     println!("   {program} {}", args.join(" "));
-    command(program, args).status().is_ok_and(|status| status.success())
+    let output = command(program, args).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
 fn quiet(program: &str, args: &[&str]) -> bool {
@@ -95,4 +118,35 @@ fn command(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(workspace::root()).stdin(Stdio::null());
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_stands_in_the_place_of_an_environment_is_removed_or_told_in_a_line() {
+        let directory = std::env::temp_dir().join(format!("skyhaul-prepare-{}", std::process::id()));
+        let venv = directory.join(".venv");
+        std::fs::create_dir_all(venv.join("lib")).unwrap();
+        cleared(&venv).unwrap();
+        cleared(&venv).unwrap();
+        std::fs::write(&venv, "").unwrap();
+        cleared(&venv).unwrap();
+        std::os::unix::fs::symlink("nowhere", &venv).unwrap();
+        cleared(&venv).unwrap();
+        assert!(!venv.is_symlink());
+        std::fs::remove_dir_all(&directory).unwrap();
+        // What nobody may remove, not even root.
+        let why = cleared(Path::new("/proc/self")).unwrap_err();
+        assert!(why.contains("cannot be cleared") && why.contains("rm -rf") && !why.contains('\n'), "{why}");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_told_by_its_last_line() {
+        assert_eq!(said("sh", &["-c", "echo one; echo two >&2; exit 3"]), Err("two".to_owned()));
+        assert!(said("sh", &["-c", "exit 3"]).unwrap_err().contains("exit status: 3"));
+        assert!(said("/no/such/program", &[]).unwrap_err().contains("/no/such/program"));
+        assert_eq!(said("true", &[]), Ok(()));
+    }
 }

@@ -16,10 +16,10 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = BALANCED)]
     pub(crate) listen: Vec<IpAddr>,
     /// Port for packets of the first load balancer; the others have the next ones
-    #[arg(long, value_name = "PORT", default_value_t = skyhaul_daemon::balancer::DATA_PORT, help_heading = BALANCED)]
+    #[arg(long, value_name = "PORT", default_value_t = skyhaul::wire::DATA_PORT, help_heading = BALANCED)]
     pub(crate) data_port: u16,
     /// Port for synchronisation messages of the first load balancer; the others have the next ones
-    #[arg(long, value_name = "PORT", default_value_t = skyhaul_daemon::balancer::SYNC_PORT, help_heading = BALANCED)]
+    #[arg(long, value_name = "PORT", default_value_t = skyhaul::wire::SYNC_PORT, help_heading = BALANCED)]
     pub(crate) sync_port: u16,
     /// Load balancers, each with one reservation at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = up_to::<u16>(64, "8 is what ESnet's data plane has"), help_heading = BALANCED)]

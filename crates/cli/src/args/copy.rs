@@ -1,6 +1,6 @@
 //! Arguments of `copy`.
 
-use super::heading::{DESTINATION, HOST, PACE, SOURCE, TESTING};
+use super::heading::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
 use super::limits::{some, up_to};
 use super::output::OutputArgs;
 use super::record::DiskEngine;
@@ -103,6 +103,9 @@ pub(crate) struct CopyServeArgs {
     /// Inject faults into the disk written to: `slow=200`, `latency=20ms`, `enospc=1GiB`, `eio=1GiB`
     #[arg(long, value_name = "SPEC", help_heading = TESTING)]
     pub(crate) disk_faults: Option<String>,
+    /// Print one JSON report on standard output at the end
+    #[arg(long, help_heading = GENERAL)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

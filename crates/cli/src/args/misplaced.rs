@@ -141,7 +141,7 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
             matches!(&cli.verb, Verb::Bench(args) if args.heaps.experiments.contains(&Experiment::Limited));
         let of_verb = || NOT_FOR_SPEAD.iter().filter(|(of, id, _)| *of == verb && !(pinned && *id == "cpus"));
         for (id, place) in of_verb().filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
-            eprintln!("note: {place}: {} does not apply to SPEAD heaps and is ignored", name(verb, id));
+            say!("note: {place}: {} does not apply to SPEAD heaps and is ignored", name(verb, id));
         }
         return match of_verb().find(|(_, id, _)| typed(id)) {
             Some((_, id, instead)) => {

@@ -21,7 +21,8 @@ pub(crate) struct ReceiveArgs {
     pub(crate) worker: JoinArgs,
     #[command(flatten)]
     pub(crate) common: ReceiveCommon,
-    /// Write the frames to this file, `-` for standard output (default: discard them)
+    /// Write the frames to this file, `-` for standard output (default: discard them). An existing file is replaced when the
+    /// first data arrive
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION, display_order = 0)]
     pub(crate) output_file: Option<PathBuf>,
     /// Write a line for each heap or event to this file: its number, its source, and the bytes that came and are missing

@@ -4,7 +4,7 @@ use super::heading::{DESTINATION, TESTING};
 use super::receive::ReceiveCommon;
 use super::stored::DiskArgs;
 use clap::{Args, ValueEnum};
-use skyhaul::io::quantity::Size;
+use skyhaul::io::quantity::{Size, Span};
 
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
@@ -21,6 +21,9 @@ pub(crate) struct RecordArgs {
     /// Free space to leave on each disk
     #[arg(long, default_value = "64MiB", value_name = "SIZE", help_heading = DESTINATION)]
     pub(crate) reserve: Size,
+    /// Warn when all disks will be full within this time at the current rate, and again at a tenth of it
+    #[arg(long, default_value = "10min", value_name = "TIME", help_heading = DESTINATION)]
+    pub(crate) space_alarm: Span,
     /// When data are flushed to the disk, and count as safe
     #[arg(long, value_enum, default_value_t = SyncArg::Interval, help_heading = DESTINATION)]
     pub(crate) sync: SyncArg,

@@ -3,16 +3,25 @@
 //! The letters of a PNG are those of a font in this program (DejaVu Sans, its Latin letters and digits), so that it looks
 //! the same on every machine. Its licence is beside it.
 
-use anyhow::{Context, Result, anyhow, bail};
+#[cfg(feature = "png")]
+use anyhow::anyhow;
+use anyhow::{Context, Result, bail};
+#[cfg(feature = "png")]
 use resvg::tiny_skia::{Pixmap, Transform};
+#[cfg(feature = "png")]
 use resvg::usvg::{self, fontdb};
 use skyhaul::io::file::failed;
 use std::path::Path;
+#[cfg(feature = "png")]
 use std::sync::Arc;
 
+#[cfg(feature = "png")]
 const FONT: &[u8] = include_bytes!("picture/sans.ttf");
 /// Pixels for each unit of a drawing.
+#[cfg(feature = "png")]
 const SCALE: f32 = 2.0;
+
+const NO_PNG: &str = "this build of skyhaul draws no PNG\nhint: write .svg, or build all of it: make build";
 
 enum Kind {
     Svg,
@@ -22,6 +31,7 @@ enum Kind {
 fn kind(path: &Path) -> Result<Kind> {
     match path.extension().and_then(|name| name.to_str()).map(str::to_ascii_lowercase).as_deref() {
         Some("svg") => Ok(Kind::Svg),
+        Some("png") if !cfg!(feature = "png") => bail!(NO_PNG),
         Some("png") => Ok(Kind::Png),
         _ => bail!("{}: plots are written as .svg or .png", path.display()),
     }
@@ -41,7 +51,14 @@ pub(crate) fn save(path: &Path, svg: &str) -> Result<()> {
     std::fs::write(path, octets).map_err(|error| failed("write", path, &error).into())
 }
 
+/// There are none in this build.
+#[cfg(not(feature = "png"))]
+fn png(_: &str) -> Result<Vec<u8>> {
+    bail!(NO_PNG)
+}
+
 /// The pixels of a drawing.
+#[cfg(feature = "png")]
 fn png(svg: &str) -> Result<Vec<u8>> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(FONT.to_vec());
@@ -59,7 +76,7 @@ fn png(svg: &str) -> Result<Vec<u8>> {
     Ok(pixels.encode_png()?)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "png"))]
 mod tests {
     use super::*;
     use crate::report::drawing::Drawing;

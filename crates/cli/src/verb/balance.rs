@@ -5,10 +5,11 @@ mod said;
 use crate::Outcome;
 use crate::args::BalanceArgs;
 use crate::interrupt::Interrupt;
-use crate::print::Progress;
+use crate::print::{Progress, page};
+use crate::verb::doors;
 use crate::verb::receiving::print_json;
 use crate::verb::token_file;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::file::failed;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
@@ -16,10 +17,12 @@ use skyhaul_daemon::balancer::{
     Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Place, Server, TlsFiles,
 };
 use skyhaul_daemon::client::Trust;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the threads that matter are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     check(args)?;
@@ -38,11 +41,22 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
         write_uri(args, &uri)?;
     }
     let begun = Instant::now();
-    eprintln!("{}", said::listening(args, server.address()));
+    say!("{}", said::listening(args, server.address()));
+    if args.tls_cert.is_none() {
+        doors::warn_of_tokens_at(args.api.ip());
+    }
     let mut progress = Progress::new(args.output.quiet);
     let mut next = begun;
     let over = || args.duration.is_some_and(|duration| begun.elapsed() >= duration.duration());
+    let mut looked = begun;
     while !interrupt.is_set() && !over() {
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            // Planes in processes of their own go on meanwhile, so they are not told to end.
+            if let Some(why) = fault(&server, &desk) {
+                bail!("{why}\nhint: start it again");
+            }
+        }
         std::thread::sleep(Duration::from_millis(50));
         if progress.is_live() && Instant::now() >= next {
             next = Instant::now() + Duration::from_secs(1);
@@ -55,9 +69,15 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&report)?;
     } else {
-        eprint!("{}", said::report(&report, args.report));
+        say_text!("{}", said::report(&report, args.report));
     }
     Ok(Outcome::Done)
+}
+
+/// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.
+fn fault(server: &Server, desk: &Desk) -> Option<String> {
+    let ended = || "the control plane ended by a fault in this program".to_owned();
+    if server.is_running() { desk.fault() } else { Some(ended()) }
 }
 
 /// What cannot work, before anything is opened.
@@ -123,7 +143,7 @@ fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: Socket
         true => Vec::new(),
     };
     if senders.is_empty() {
-        eprintln!("note: nobody may send to {name} yet\nhint: name senders with --sender, or add them later");
+        say!("note: nobody may send to {name} yet\nhint: name senders with --sender, or add them later");
     }
     let place = Place { authority: api.to_string(), tls: args.tls_cert.is_some() };
     let caller = Caller { token: Some(token.to_owned()), place, now: now() };
@@ -145,13 +165,9 @@ fn write_uri(args: &BalanceArgs, uri: &str) -> Result<()> {
     match &args.uri_file {
         Some(path) => {
             token_file::private(path, uri).map_err(|error| failed("write", path, &error))?;
-            eprintln!("EJFAT_URI is in {}", path.display());
+            say!("EJFAT_URI is in {}", path.display());
         }
-        None => {
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "{uri}")?;
-            out.flush()?;
-        }
+        None => page(&format!("{uri}\n"))?,
     }
     Ok(())
 }
@@ -170,7 +186,7 @@ impl Wrong {
     fn note(&self, text: String) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.contains(&text) && all.len() < 100 {
-            eprintln!("note: {text}");
+            say!("note: {text}");
             all.push(text);
         }
     }

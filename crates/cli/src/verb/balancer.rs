@@ -9,18 +9,18 @@
 
 mod said;
 
-use super::token_file;
+use super::{doors, token_file};
 use crate::Outcome;
 use crate::args::{
     Allowed, AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, RESERVATION, ReserveArgs,
     SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
+use crate::print;
 use anyhow::{Context, Result, ensure};
 use skyhaul::io::file::failed;
 use skyhaul_daemon::Uri;
 use skyhaul_daemon::balancer::{Timestamp, json, proto};
 use skyhaul_daemon::client::{ClientOptions, ControlError, ControlPlane, Trust};
-use std::io::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -103,6 +103,7 @@ fn connect(args: &AtArgs) -> Result<ControlPlane> {
         None => Trust::System,
     };
     let options = ClientOptions { trust, deadline: args.timeout.duration(), ..ClientOptions::default() };
+    doors::warn_of_token_to(&uri);
     Ok(ControlPlane::new(&uri, &options)?)
 }
 
@@ -135,9 +136,9 @@ fn reserve(plane: &ControlPlane, args: &ReserveArgs, json: bool) -> Result<()> {
     if json {
         return print(&json_of("ReserveLoadBalancerReply", &reply)?);
     }
-    eprintln!("reserved: {} as `{}`, {}", reply.lb_id, args.name, said::lasts(&args.until));
+    say!("reserved: {} as `{}`, {}", reply.lb_id, args.name, said::lasts(&args.until));
     if args.sender.is_empty() {
-        eprintln!("note: nobody may send yet\nhint: skyhaul balancer senders add 10.1.0.7");
+        say!("note: nobody may send yet\nhint: skyhaul balancer senders add 10.1.0.7");
     }
     Ok(())
 }
@@ -148,12 +149,18 @@ fn give(file: Option<&Path>, uri: &Uri, json: bool) -> Result<()> {
     match file {
         Some(path) => {
             token_file::private(path, &uri).map_err(|error| failed("write", path, &error))?;
-            eprintln!("EJFAT_URI is in {}", path.display());
+            say!("EJFAT_URI is in {}", path.display());
             Ok(())
         }
         None if json => Ok(()),
-        None => print(&uri),
+        None => print(&uri).and_then(|()| ensure_read()),
     }
+}
+
+/// What is handed out on standard output is lost without a reader.
+fn ensure_read() -> Result<()> {
+    ensure!(!print::is_closed(), "nobody reads standard output\nhint: add --uri-file FILE");
+    Ok(())
 }
 
 /// When a reservation ends; the epoch of UNIX stands for never.
@@ -256,7 +263,7 @@ fn done(json: bool, text: &str) -> Result<()> {
     if json {
         return print("{}");
     }
-    eprintln!("{text}");
+    say!("{text}");
     Ok(())
 }
 
@@ -266,8 +273,5 @@ fn json_of<R: json::Message>(name: &str, reply: &R) -> Result<String> {
 }
 
 fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()?;
-    Ok(())
+    print::page(&format!("{text}\n"))
 }

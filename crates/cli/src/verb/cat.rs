@@ -1,10 +1,10 @@
 //! `skyhaul cat`.
 
-use super::receiving::open_output;
+use super::output::open_output;
 use super::send::{Met, open};
 use crate::Outcome;
 use crate::args::CatArgs;
-use crate::print::Progress;
+use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::recording::{Missing, ReadOptions};
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     let mut progress = Progress::new(true);
     let mut output = match &args.output_file {
         Some(path) => open_output(path)?,
-        None => Box::new(std::io::stdout()),
+        None => Box::new(print::output()),
     };
     loop {
         let piece = reader.next_piece()?;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     }
     output.flush()?;
     if args.follow {
-        eprintln!("{} chunks were read from the recorder's memory", reader.chunks_from_memory());
+        say!("{} chunks were read from the recorder's memory", reader.chunks_from_memory());
     }
     Ok(if met.end(&mut progress) == 0 { Outcome::Done } else { Outcome::Failed })
 }

@@ -16,10 +16,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     let mut recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     if args.repair {
         let repaired = repair(&recording)?;
-        eprintln!("{} chunk files added to the index", repaired.adopted);
-        repaired.refused.iter().for_each(|why| eprintln!("not added: {why}"));
+        say!("{} chunk files added to the index", repaired.adopted);
+        repaired.refused.iter().for_each(|why| say!("not added: {why}"));
         if repaired.closed {
-            eprintln!("closed the recording with the chunks that exist now");
+            say!("closed the recording with the chunks that exist now");
         }
         recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     }
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&report)?;
     } else {
-        eprint!("{}", summary(&report));
+        say_text!("{}", summary(&report));
     }
     let illegal = args.verify && report.datastreams.iter().any(|d| d.illegal_frames > 0);
     Ok(if report.exit_code() == 0 && !illegal { Outcome::Done } else { Outcome::Failed })
@@ -48,17 +48,25 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
 
 /// The verdict for an operator: what the network lost is not a fault of the recording.
 fn verdict(report: &CheckReport) -> String {
-    let missing = report
-        .datastreams
-        .iter()
-        .fold(0, |sum: u64, d| sum.saturating_add(d.missing_units).saturating_add(d.missing_between));
-    let never = match missing {
-        0 => String::new(),
-        1 => "; 1 frame was never received".to_owned(),
-        n => format!("; {} frames were never received", print::count(n)),
+    let ledger = &report.ledger;
+    let mut never = String::new();
+    let mut add = |count: u64, one: &str, many: &str| match count {
+        0 => {}
+        1 => never.push_str(&format!("; 1 frame {one}")),
+        n => never.push_str(&format!("; {} frames {many}", print::count(n))),
     };
+    let causes: Vec<String> = ledger.discarded_by.keys().map(|cause| cause.replace('_', " ")).collect();
+    let because = format!(" received and discarded ({})", causes.join(", "));
+    add(ledger.discarded, &format!("was{because}"), &format!("were{because}"));
+    add(ledger.damaged, "was recorded and is gone or damaged", "were recorded and are gone or damaged");
+    if report.state == State::Unindexed {
+        let invalid = report.datastreams.iter().map(|d| d.filled_frames).fold(0, u64::saturating_add);
+        add(invalid, "is marked invalid", "are marked invalid");
+        add(ledger.between_chunks, "is in no chunk", "are in no chunk");
+    } else {
+        add(ledger.never_received, "was never received", "were never received");
+    }
     let of = |kind| report.datastreams.iter().filter(move |d| objects(d) == kind);
-    let mut never = never;
     for kind in [Objects::Heaps, Objects::Events] {
         let incomplete: u64 = of(kind).filter_map(|d| Some(d.heaps?.incomplete)).sum();
         match incomplete {
@@ -69,6 +77,7 @@ fn verdict(report: &CheckReport) -> String {
     }
     let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
     match report.verdict {
+        _ if report.is_empty() => format!("EMPTY{so_far}: nothing was recorded"),
         Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
         Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
@@ -105,17 +114,9 @@ pub(crate) fn summary(report: &CheckReport) -> String {
             ));
             continue;
         }
-        out.push_str(&format!(
-            "  {}: {} of {} chunks verified, {} frames, {} never received, {} invalid, {} missing between chunks\n",
-            d.name,
-            print::count(d.proven),
-            print::count(d.chunks),
-            print::count(d.frames_seen),
-            print::count(d.missing_units),
-            print::count(d.illegal_frames),
-            print::count(d.missing_between),
-        ));
+        out.push_str(&frames_line(d));
     }
+    print::unbalanced(&mut out, &report.unbalanced);
     // Gaps are in the sums above; these findings need attention.
     let findings: Vec<_> = report.findings.iter().filter(|f| f.verdict > Verdict::Holes).collect();
     for finding in findings.iter().take(20) {
@@ -129,4 +130,28 @@ pub(crate) fn summary(report: &CheckReport) -> String {
         out.push_str(&format!("  {notes} notes without consequences (--json)\n"));
     }
     out
+}
+
+/// Chunks and frames of a datastream, by what became of them.
+fn frames_line(d: &DatastreamCheck) -> String {
+    let (n, ledger) = (print::count, &d.ledger);
+    let mut line = format!(
+        "  {}: {} of {} chunks verified, {} frames, {} never received, {} invalid, {} missing between chunks",
+        d.name,
+        n(d.proven),
+        n(d.chunks),
+        n(d.frames_seen),
+        n(ledger.never_received),
+        n(d.illegal_frames),
+        n(ledger.between_chunks),
+    );
+    let mut add = |count: u64, text: &str| {
+        if count > 0 {
+            line.push_str(&format!(", {} {text}", n(count)));
+        }
+    };
+    add(ledger.discarded, "received and discarded");
+    add(ledger.damaged, "gone or damaged");
+    add(ledger.unverified, "not verified");
+    line + "\n"
 }

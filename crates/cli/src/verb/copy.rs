@@ -1,5 +1,6 @@
 //! `skyhaul copy`: files, directories and recordings to another host, or from it.
 
+use super::doors::{self, Door};
 use super::receiving::print_json;
 use super::token_file;
 use super::written::command_line;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use skyhaul::bench::Stop;
 use skyhaul::copy::{CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, Tuning, copy, remote};
 use skyhaul::io::disk::{Engine, Faults};
-use skyhaul::peer::{Limits, Server, ServerOptions, Token};
+use skyhaul::peer::{Limits, Server, ServerOptions, ServerStats, Token};
 use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -30,6 +31,16 @@ struct Told<'a> {
     command: String,
     #[serde(flatten)]
     report: &'a CopyReport,
+}
+
+/// What a server did, and where.
+#[derive(Serialize)]
+struct Served<'a> {
+    command: String,
+    listening: [Door; 1],
+    roots: &'a [PathBuf],
+    read_only: bool,
+    connections: ServerStats,
 }
 
 pub(crate) fn run(args: &CopyArgs) -> Result<Outcome> {
@@ -59,9 +70,28 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     };
     let server = Server::start(args.listen, token, options, vec![Box::new(service)])?;
     let roots: Vec<String> = args.root.iter().map(|root| root.display().to_string()).collect();
-    eprintln!("serving {} at {}", roots.join(", "), server.local());
+    say!("serving {} at {}", roots.join(", "), server.local());
+    let door = Door::with_token("copy", server.local(), &args.token_file);
+    door.say();
+    let roots_are = if args.read_only {
+        "they may copy from here, and write nothing"
+    } else {
+        "they may copy from here and to here"
+    };
+    say!("  {roots_are}");
+    doors::warn_of_traffic(args.listen.ip());
     while !interrupt.is_set() {
+        anyhow::ensure!(server.is_running(), "no more peers are accepted");
         std::thread::sleep(Duration::from_millis(50));
+    }
+    if args.json {
+        print_json(&Served {
+            command: command_line(),
+            listening: [door],
+            roots: &args.root,
+            read_only: args.read_only,
+            connections: server.stats(),
+        })?;
     }
     Ok(Outcome::Done)
 }
@@ -70,6 +100,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
     let path = args.token_file.as_deref().context("--token-file is needed")?;
     let token = Token::new(&token_file::read(path)?)?;
+    doors::warn_of_traffic(options.server.ip());
     let interrupt = Interrupt::listen()?;
     options.stop = Stop::from(interrupt.flag());
     let mut line = Line::new(args.output.quiet);
@@ -82,7 +113,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&Told { command: command_line(), report: &report })?;
     } else {
-        eprint!("{}", summary(&report));
+        say_text!("{}", summary(&report));
     }
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
 }
@@ -193,13 +224,14 @@ fn summary(report: &CopyReport) -> String {
         let _ = writeln!(out, "  bounded by {}", bound.words());
     }
     for failed in report.failed.iter().take(TOLD) {
-        let _ = writeln!(out, "  NOT COPIED {}: {}", failed.path.display(), print::indented(&failed.error));
+        let _ =
+            writeln!(out, "  NOT COPIED {}: {}", print::name(&failed.path), print::indented(&failed.error));
     }
     if report.failed.len() > TOLD {
         let _ = writeln!(out, "  and {} more (--json)", report.failed.len() - TOLD);
     }
     for path in report.special.iter().take(TOLD) {
-        let _ = writeln!(out, "  note: {} is no file, directory or link, and is left out", path.display());
+        let _ = writeln!(out, "  note: {} is no file, directory or link, and is left out", print::name(path));
     }
     if let Some(why) = &report.stopped {
         let _ = writeln!(out, "STOPPED: {}\nhint: the same command copies the rest", print::indented(why));

@@ -8,14 +8,18 @@
 //! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
+#[cfg(feature = "services")]
 mod balanced;
 mod page;
+mod place;
 mod proofs;
 pub(crate) mod report;
 
 pub(crate) use report::DemoReport;
 
 use super::receiving;
+#[cfg(not(feature = "services"))]
+use super::unbuilt as balanced;
 use crate::Outcome;
 use crate::args::{DemoArgs, DemoWhat};
 use crate::interrupt::Interrupt;
@@ -41,6 +45,8 @@ use std::time::{Duration, Instant};
 const PAYLOAD: usize = 8000;
 /// Length of a packet: sequence number, header, payload.
 const PACKET: u64 = 8 + 32 + PAYLOAD as u64;
+/// The scan.
+const SCAN: &str = "demo_sk_no0001";
 /// VDIF threads.
 const THREADS: u16 = 4;
 /// Memory of each side.
@@ -55,7 +61,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
 
 fn recorder(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("demo"));
+    let place = place::take(args.directory.as_deref(), "demo")?;
+    let directory = &place.path;
     let disks: Vec<PathBuf> = (1..=args.disks).map(|n| directory.join(format!("disk{n}"))).collect();
     for disk in &disks {
         std::fs::create_dir_all(disk).map_err(|error| failed("create", disk, &error))?;
@@ -66,13 +73,11 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&report)?;
     }
-    eprint!("{}", summary(&report));
+    say_text!("{}", summary(&report));
     if !args.keep {
-        disks.iter().for_each(|disk| {
-            let _ = std::fs::remove_dir_all(disk);
-        });
+        disks.iter().for_each(|disk| place::clear(disk, SCAN));
     }
-    eprintln!("plots: {}", file.display());
+    say!("plots: {}", file.display());
     Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -97,7 +102,7 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
         if drops == 0 || rates.peek().is_none() || interrupt.is_set() {
             return Ok(report);
         }
-        eprintln!(
+        say!(
             "the kernel dropped {} packets at {}, because this host is too busy or its socket buffers are too small; retrying at a lower rate",
             print::count(drops),
             print::rate(rate as f64)
@@ -122,7 +127,7 @@ impl Stage {
         let listen = vec!["udp://127.0.0.1:0".parse()?];
         let mut recorder = Recorder::open(RecorderOptions {
             receiver: ReceiverOptions { listen, forward: vec![target], ..learned() },
-            writer: WriterOptions::new(disks, "demo_sk_no0001"),
+            writer: WriterOptions::new(disks, SCAN),
             pool: PoolOptions { total_bytes: MEMORY, block_bytes: 4 << 20, shared: true },
             fill: true,
         })?;
@@ -143,13 +148,13 @@ impl Stage {
         disks: &[PathBuf],
         interrupt: &Interrupt,
     ) -> Result<DemoReport> {
-        eprintln!(
+        say!(
             "a VDIF stream of {} over UDP for {}, onto {} disks, forwarded to a second receiver",
             print::rate(rate as f64),
             args.duration,
             disks.len()
         );
-        eprintln!("the network: {}", args.faults);
+        say!("the network: {}", args.faults);
         let sender = sender(args, rate, self.to.clone())?;
         let stop = Stop::default();
         let of_thread = stop.clone();
@@ -172,10 +177,10 @@ impl Stage {
         let recorded = self.recording.finish(Duration::from_secs(60));
         settle(&self.second);
         let second = finish_second(self.second, self.collector);
-        eprintln!("reading everything back");
+        say!("reading everything back");
         let check = check(disks, &self.scan)?;
         let machine = Machine::this();
-        Ok(DemoReport {
+        let mut report = DemoReport {
             version: VERSION,
             command: command(std::env::args().skip(1)),
             machine: format!("{} ({} processors), {}", machine.cpu, machine.cores, machine.kernel),
@@ -187,7 +192,9 @@ impl Stage {
             second,
             check,
             disks_over_time,
-        })
+        };
+        report.proofs.push(page::prove_places(&report));
+        Ok(report)
     }
 }
 
@@ -273,7 +280,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     let shares: Vec<String> = disks.iter().map(|b| print::bytes(*b)).collect();
     let duplicates: u64 = report.streams.iter().filter_map(|s| s.rejects.get("duplicate")).sum();
     format!(
-        "{:5.1} s  {:>9} received  lost {}  duplicates {}  disks {}",
+        "{:5.1} s  {:>9} received  never received {}  duplicates {}  disks {}",
         clock.elapsed().as_secs_f64(),
         print::bytes(total),
         print::count(report.lost()),

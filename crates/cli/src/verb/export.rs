@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome> {
     progress.clear();
     let done = match done {
         Err(ExportError::Interrupted) => {
-            eprintln!("interrupted: nothing was written");
+            say!("interrupted: nothing was written");
             return Ok(Outcome::Failed);
         }
         done => done?,
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome> {
         receiving::print_json(&done)?;
     } else if !args.output.quiet {
         let shape: Vec<String> = done.shape.iter().map(ToString::to_string).collect();
-        eprintln!(
+        say!(
             "{}: {} {} of {}, {} in {:.1} s; {} of {} frames are missing",
             done.path.display(),
             done.dtype,

@@ -9,11 +9,11 @@ use serde::Serialize;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::pcap::PcapSource;
+use skyhaul::io::say::escaped_name;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::{UdpOptions, UdpSource};
 use skyhaul::wire::inspect::{Inspection, inspect};
 use skyhaul::wire::{Format, Framing};
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -62,10 +62,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&inspected.iter().map(|(p, i)| shown(p, i)).collect::<Vec<_>>())?;
     } else {
-        let mut out = std::io::stdout().lock();
-        for (packet, inspection) in &inspected {
-            write!(out, "{}", text(packet, inspection))?;
-        }
+        print::page(
+            &inspected.iter().map(|(packet, inspection)| text(packet, inspection)).collect::<String>(),
+        )?;
     }
     if inspected.is_empty() {
         bail!("{}: no packet\nhint: {}", args.what, elsewhere(args));
@@ -112,7 +111,7 @@ fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
     let taken = from_source(&mut source, args)?;
     let cut = source.stats().cut_trains;
     if cut > 0 {
-        eprintln!("note: {cut} records hold several packets (GSO, GRO), which are shown one by one");
+        say!("note: {cut} records hold several packets (GSO, GRO), which are shown one by one");
     }
     Ok(taken)
 }
@@ -206,7 +205,13 @@ fn text(packet: &Packet, inspection: &Inspection) -> String {
             let _ = writeln!(out, "  {section}");
         }
         let place = format!("{}.{}..{}", row.byte, row.lsb, row.lsb + row.bits);
-        let _ = writeln!(out, "    {place:>12}  {:<16} {:>20}  {}", row.name, row.value, row.meaning);
+        let _ = writeln!(
+            out,
+            "    {place:>12}  {:<16} {:>20}  {}",
+            row.name,
+            row.value,
+            escaped_name(&row.meaning)
+        );
     }
     match &inspection.problem {
         Some(problem) => {

@@ -62,7 +62,9 @@ impl<'a> Joining<'a> {
             Some(file) => Trust::File(file.clone()),
             None => Trust::System,
         };
-        let plane = ControlPlane::new(&text.parse()?, &ClientOptions { trust, ..ClientOptions::default() })?;
+        let uri = text.parse()?;
+        super::doors::warn_of_token_to(&uri);
+        let plane = ControlPlane::new(&uri, &ClientOptions { trust, ..ClientOptions::default() })?;
         plane.balancer()?;
         Ok(Some(Self { args, plane, at, is_quiet: common.output.quiet }))
     }
@@ -102,14 +104,14 @@ impl<'a> Joining<'a> {
         };
         options.name = args.name.clone().unwrap_or_else(|| format!("{}-{}", host(), std::process::id()));
         if !self.is_quiet {
-            options.say = Arc::new(|text| eprintln!("\r{text}"));
+            options.say = Arc::new(|text| say!("{text}"));
         }
         let worker = Worker::join(&self.plane, options, Box::new(running.load()))?;
         if !self.is_quiet {
             let SessionReport { balancer, session, address, port, ports, .. } = worker.report();
             let last = port + (ports - 1);
             let range = if ports == 1 { String::new() } else { format!("-{last}") };
-            eprintln!(
+            say!(
                 "joined balancer {balancer} of {} as session {session}: events come to {address} port {port}{range}",
                 self.plane.at()
             );
@@ -124,7 +126,7 @@ pub(crate) fn leave(worker: Worker, running: &Running, is_quiet: bool) -> Sessio
         return worker.leave_at_once();
     }
     if !is_quiet {
-        eprintln!("leaving the balancer: waiting for the last packets (Ctrl-C again: at once)");
+        say!("leaving the balancer: waiting for the last packets (Ctrl-C again after a second: immediately)");
     }
     worker.leave()
 }

@@ -74,12 +74,12 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interru
             command
         }
         None => {
-            eprintln!("a shell in the near end: near, far and router are known; the lab ends with it");
+            say!("a shell in the near end: near, far and router are known; the lab ends with it");
             command(lab.near(), std::env::var_os("SHELL").unwrap_or("sh".into()), args.output.json)
         }
     };
     let mut near = End::start("near", near, false)?;
-    let mut ending = Ending::listen()?;
+    let mut ending = Ending::default();
     let mut said = false;
     let status = loop {
         if let Some(status) = near.ended()? {
@@ -94,7 +94,7 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interru
         {
             said = true;
             if !status.success() {
-                eprintln!("note: the far command ended: {status}");
+                say!("note: the far command ended: {status}");
             }
         }
         anyhow::ensure!(running.is_running(), "the router ended");
@@ -104,7 +104,7 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interru
         far.end()?;
     }
     if !status.success() {
-        eprintln!("note: the near command ended: {status}");
+        say!("note: the near command ended: {status}");
     }
     Ok(status.success())
 }
@@ -139,7 +139,7 @@ fn show(args: &LabRunArgs, report: &LabReport) -> Result<()> {
     if args.output.json {
         print_json(report)?;
     } else if !args.output.quiet {
-        eprint!("{report}");
+        say_text!("{report}");
     }
     Ok(())
 }

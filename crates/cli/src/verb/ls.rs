@@ -6,8 +6,10 @@ use crate::args::LsArgs;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
+use skyhaul::io::say::escaped_name;
+use skyhaul::ledger::FrameLedger;
 use skyhaul::recording::ScanSummary;
-use std::io::Write as _;
+use std::fmt::Write as _;
 
 /// Findings of a scan that are listed.
 const MOST_FINDINGS: usize = 5;
@@ -22,13 +24,13 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         receiving::print_json(&scans)?;
         return Ok(outcome);
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
     for scan in scans {
         let state = scan.state.name();
         writeln!(
             out,
-            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}",
-            scan.scan,
+            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}{}",
+            escaped_name(&scan.scan),
             print::bytes(scan.bytes),
             scan.chunks,
             scan.datastreams.len(),
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             } else {
                 String::new()
             },
+            frames(&scan.ledger),
             if scan.missing_disks.is_empty() {
                 String::new()
             } else {
@@ -56,5 +59,14 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             writeln!(out, "    and {} more findings (--json)", scan.findings.len() - MOST_FINDINGS)?;
         }
     }
+    print::page(&out)?;
     Ok(outcome)
+}
+
+/// Frames that were received and given up.
+fn frames(ledger: &FrameLedger) -> String {
+    match ledger.discarded {
+        0 => String::new(),
+        n => format!("  {} frames discarded", print::count(n)),
+    }
 }

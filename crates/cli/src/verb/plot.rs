@@ -9,12 +9,11 @@ use super::samples;
 use crate::Outcome;
 use crate::args::PlotArgs;
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::print::Progress;
+use crate::print::{self, Progress};
 use crate::report::picture::{check, save};
 use crate::verb::receiving;
 use anyhow::Result;
 use skyhaul::samples::survey::SurveyOptions;
-use std::io::Write as _;
 
 pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
@@ -38,15 +37,15 @@ pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
     let about = About::new(name, &samples, &survey);
     for path in &args.output_file {
         save(path, &picture::draw(&about, &survey))?;
-        eprintln!("wrote {}", path.display());
+        say!("wrote {}", path.display());
     }
     if args.output.json {
         receiving::print_json(&survey)?;
     } else {
-        write!(std::io::stdout().lock(), "{}", sketch::draw(&about, &survey))?;
+        print::page(&sketch::draw(&about, &survey))?;
     }
     if survey.interrupted {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     Ok(if whole && !survey.interrupted { Outcome::Done } else { Outcome::Failed })
 }

@@ -3,7 +3,9 @@
 mod objects;
 mod ticks;
 
+use super::extra::Extra;
 use super::joining::{self, Joining};
+use super::output::{open_list, open_output};
 use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
-    let output = args.output_file.as_deref().map(receiving::open_output).transpose()?.map(Output::new);
+    let output = args.output_file.as_deref().map(open_output).transpose()?.map(Output::new);
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
     let mut options = receiving::options(&args.common, args.verify)?;
@@ -50,7 +52,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let worker = joining.map(|joining| joining.join(&addresses, &running)).transpose()?;
     let ended = receiving::watch(
         &mut || {
-            let closed = collector.as_ref().is_some_and(Collector::is_closed);
+            let closed = collector.as_ref().is_some_and(Collector::is_closed)
+                || worker.as_ref().is_some_and(|worker| !worker.is_running());
             let snapshot = Snapshot::of(&running, &pool);
             (Snapshot { over: snapshot.over || closed, ..snapshot }, running.progress())
         },
@@ -58,15 +61,18 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         &interrupt,
         &mut progress,
         &mut || {
-            collector
-                .as_ref()
-                .filter(|_| args.verify)
-                .map_or_else(String::new, |c| format!("  wrong {}", c.wrong()))
+            let verified = collector.as_ref().filter(|_| args.verify);
+            let rest = verified.map_or_else(String::new, |c| format!("  wrong {}", c.wrong()));
+            Extra { rest, ..Extra::default() }
         },
     );
+    let left = worker.as_ref().is_some_and(|worker| !worker.is_running());
     let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
     let mut report = running.finish();
     report.worker = worker;
+    if left {
+        report.errors.push("a fault in this program ended the session with the balancer".to_owned());
+    }
     report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
     let collected = collector.map(Collector::finish);
     if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
@@ -78,7 +84,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.output.json && !to_stdout {
         receiving::print_json(&report)?;
     } else {
-        eprint!("{}", print::receive_summary(&report));
+        say_text!("{}", print::receive_summary(&report));
         receiving::advise(&report);
     }
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
@@ -87,7 +93,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
 /// What becomes of finished heaps and events.
 fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<(Box<dyn ObjectSink>, Option<Shared>)> {
     if let Some(config) = args.build.config() {
-        let list = args.list.as_deref().map(receiving::open_output).transpose()?;
+        let list = args.list.as_deref().map(open_list).transpose()?;
         let ticks = Ticks::new(config, list, output)?;
         let built = ticks.report();
         return Ok((worked(args, Box::new(ticks)), Some(built)));
@@ -98,7 +104,7 @@ fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<(Box<dyn Object
     };
     if let Some(path) = &args.list {
         let failed = |error| failed("write", path, &error);
-        sink = Box::new(Listed::new(receiving::open_output(path)?, sink).map_err(failed)?);
+        sink = Box::new(Listed::new(open_list(path)?, sink).map_err(failed)?);
     }
     Ok((worked(args, sink), None))
 }

@@ -1,12 +1,13 @@
 //! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
+use super::extra::Extra;
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
+pub(crate) use crate::print::json as print_json;
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Transport;
-use skyhaul::io::file::failed;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::udp::{Tier, UdpOptions};
@@ -14,9 +15,7 @@ use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions}
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::{Keep, LearnOptions, Objects, Place};
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Default memory for heaps, at most, in bytes, if nothing else is received.
@@ -191,12 +190,12 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
         return;
     }
     if let Prepared::Part { .. } = pool.prepared() {
-        eprintln!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
+        say!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
     let from = addresses.join(", ");
     match args.start_at.filter(|&at| at > now()) {
-        Some(at) => eprintln!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
-        None => eprintln!("{what} from {from}"),
+        Some(at) => say!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
+        None => say!("{what} from {from}"),
     }
 }
 
@@ -267,19 +266,17 @@ impl Ended {
 /// Print a hint if nothing arrived.
 pub(crate) fn advise(report: &ReceiveReport) {
     if report.ended == Ended::NOTHING {
-        eprintln!(
-            "  hint: check that the sender is running and sends to this address, or use a longer --wait"
-        );
+        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
     }
 }
 
-/// Watch a receiver until it should end. `extra` is appended to the progress line.
+/// Watch a receiver until it should end. `extra` is asked in each turn.
 pub(crate) fn watch(
     running: &mut dyn FnMut() -> (Snapshot, ReceiveReport),
     args: &ReceiveCommon,
     interrupt: &Interrupt,
     progress: &mut Progress,
-    extra: &mut dyn FnMut() -> String,
+    extra: &mut dyn FnMut() -> Extra,
 ) -> Ended {
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
@@ -295,6 +292,8 @@ pub(crate) fn watch(
         // Refused packets do not count as arrivals.
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
+        let extra = extra();
+        extra.warn(progress);
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
             progress.clear();
             return ended;
@@ -303,7 +302,7 @@ pub(crate) fn watch(
             shown = Instant::now();
             let rate = (snapshot.bytes - before.1) as f64 * 8.0 / (snapshot.elapsed - before.0).max(1e-3);
             before = (snapshot.elapsed, snapshot.bytes);
-            progress.show(&line(&snapshot, &report, rate, &extra()));
+            progress.show(&line(&snapshot, &report, rate, &extra));
         }
     }
 }
@@ -356,7 +355,7 @@ fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<
     }
 }
 
-fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String {
+fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> String {
     let preparing = match s.memory {
         Prepared::Part { bytes } => format!("  {} of memory ready", print::bytes(bytes)),
         Prepared::Whole | Prepared::Refused { .. } => String::new(),
@@ -366,31 +365,16 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String 
     }
     let frames = match report.streams.len() {
         0 if !report.objects.is_empty() => String::new(),
-        n => format!("  {n} streams  lost {}", print::count(report.lost())),
+        n => format!("  {n} streams  never received {}", print::count(report.lost())),
     };
     format!(
-        "{:6.1} s  {:>10}{frames}{}{}  kernel drops {}{extra}{preparing}",
+        "{:6.1} s  {:>10}{}{frames}{}{}  kernel drops {}{}{preparing}",
         s.elapsed,
         print::rate(rate),
+        extra.alarm,
         print::objects::live(report),
         print::live_rejects(&report.rejects),
         print::count(report.kernel_drops()),
+        extra.rest,
     )
-}
-
-/// Where data are written: a file, or standard output for `-`.
-pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(std::io::stdout()));
-    }
-    let file = File::create(path).map_err(|error| failed("create", path, &error))?;
-    Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
-}
-
-/// Print a report as JSON on standard output.
-pub(crate) fn print_json(report: &impl serde::Serialize) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)?;
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! `skyhaul record`.
 
+use super::extra::Extra;
 use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
@@ -7,8 +8,11 @@ use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};
-use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
-use skyhaul::recording::{DiskState, DiskStatus, Existing, RecordingReport, SyncPolicy, WriterOptions};
+use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, Recording};
+use skyhaul::recording::{
+    DatastreamReport, DiskState, DiskStatus, Event, Existing, RecordingReport, SpaceReport, SyncPolicy,
+    WriterOptions, in_words,
+};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -30,6 +34,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);
     let mut recording = recorder.start()?;
     let shared = std::cell::RefCell::new(&mut recording);
+    let mut told = 0;
     let ended = receiving::watch(
         &mut || {
             let mut recording = shared.borrow_mut();
@@ -39,17 +44,17 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
         &args.common,
         &interrupt,
         &mut progress,
-        &mut || disks_line(&shared.borrow().disks()),
+        &mut || extra(&shared.borrow(), &mut told),
     );
     let mut report = recording.finish(FINISH);
     ended.enter(&mut report.receive);
     if args.common.output.json {
         receiving::print_json(&report)?;
     } else {
-        eprint!("{}", summary(&report));
+        say_text!("{}", summary(&report));
         receiving::advise(&report.receive);
     }
-    let whole = report.is_whole() && report.receive.is_whole();
+    let whole = report.is_whole() && report.receive.is_whole() && !report.is_empty();
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -62,6 +67,7 @@ fn writer(args: &RecordArgs) -> Result<WriterOptions> {
         SyncArg::None => SyncPolicy::None,
     };
     writer.reserve_bytes = args.reserve.bytes();
+    writer.space_alarm = args.space_alarm.duration();
     writer.engine = match args.disk_engine {
         DiskEngine::Auto => Engine::Auto,
         DiskEngine::Uring => Engine::Uring,
@@ -96,12 +102,44 @@ fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
     Ok((at, faults))
 }
 
-fn disks_line(disks: &[DiskStatus]) -> String {
+/// Events that an operator must know of while the recording runs.
+const WARNINGS: [&str; 9] = [
+    "space_low",
+    "disk_full",
+    "disks_full",
+    "disk_failed",
+    "disk_stalled",
+    "disk_resumed",
+    "disks_resumed",
+    "chunk_lost",
+    "refused",
+];
+
+/// What the disks say: new warnings, what was discarded, rate and space. `told` counts the events seen.
+fn extra(recording: &Recording, told: &mut usize) -> Extra {
+    let events = recording.events_from(*told);
+    *told += events.len();
+    let urgent = events.iter().filter(|event| WARNINGS.contains(&event.kind.as_str()));
+    let disk = |event: &Event| event.disk.as_ref().map_or_else(String::new, |d| format!("{}: ", d.display()));
+    let warnings = urgent.map(|event| format!("{}: {}{}", event.kind, disk(event), event.text)).collect();
+    let (lost_bytes, frames) = (recording.lost_bytes(), recording.ledger().discarded);
+    let alarm = match lost_bytes {
+        0 => String::new(),
+        _ => format!("  DISCARDED {} frames ({})", print::count(frames), print::bytes(lost_bytes)),
+    };
+    Extra { warnings, alarm, rest: disks_line(&recording.disks(), &recording.space()) }
+}
+
+fn disks_line(disks: &[DiskStatus], space: &SpaceReport) -> String {
     let rate: f64 = disks.iter().map(|d| d.rate).sum();
     let queue: u64 = disks.iter().map(|d| d.queue_bytes).sum();
     let bad = disks.iter().filter(|d| d.state != DiskState::Active).count();
     let bad = if bad > 0 { format!(" ({bad} out)") } else { String::new() };
-    format!("  {} disks{bad} {}, {} waiting", disks.len(), print::rate(rate * 8.0), print::bytes(queue))
+    let left = match space.seconds_left {
+        Some(left) => format!("  {} free, full in {}", print::bytes(space.free_bytes), in_words(left)),
+        None => String::new(),
+    };
+    format!("{left}  {} disks{bad} {}, {} waiting", disks.len(), print::rate(rate * 8.0), print::bytes(queue))
 }
 
 /// What was recorded, in some lines.
@@ -122,14 +160,9 @@ fn recording_summary(recording: &RecordingReport) -> String {
     let mut out = String::new();
     let _ =
         writeln!(out, "recorded {} ({} safe)", recording.scan, print::bytes(recording.acknowledged_bytes()));
-    for d in &recording.datastreams {
-        let filled =
-            if d.missing_units > 0 { format!(", {} frames filled", d.missing_units) } else { String::new() };
-        let _ = writeln!(
-            out,
-            "  {}: {} chunks, {} acknowledged, {} lost{filled}",
-            d.name, d.submitted, d.acknowledged, d.lost
-        );
+    recording.datastreams.iter().for_each(|d| out.push_str(&datastream_line(d)));
+    if recording.datastreams.iter().all(|d| d.acknowledged == 0) {
+        out.push_str("  NOTHING was recorded\n");
     }
     for d in &recording.disks {
         let state = match d.state {
@@ -158,4 +191,37 @@ fn recording_summary(recording: &RecordingReport) -> String {
         let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, print::indented(&event.text));
     }
     out
+}
+
+/// Chunks and frames of a datastream, by what became of them.
+fn datastream_line(d: &DatastreamReport) -> String {
+    let (n, ledger) = (print::count, &d.ledger);
+    let what = if d.keyed { "heaps or events" } else { "frames" };
+    let mut line = format!(
+        "  {}: {} chunks, {} acknowledged, {} {what} recorded",
+        d.name,
+        n(d.submitted),
+        n(d.acknowledged),
+        n(ledger.recorded)
+    );
+    let mut add = |count: u64, text: &str| {
+        if count > 0 {
+            let _ = write!(line, ", {} {text}", n(count));
+        }
+    };
+    add(ledger.never_received, "never received");
+    add(ledger.pending, "still pending");
+    add(ledger.damaged, "no longer on the disks");
+    if d.lost > 0 {
+        let causes: Vec<String> = ledger.discarded_by.keys().map(|cause| cause.replace('_', " ")).collect();
+        let _ = write!(
+            line,
+            "; DISCARDED {} {what} in {} chunks ({}): {}",
+            n(ledger.discarded),
+            n(d.lost),
+            print::bytes(d.lost_bytes),
+            causes.join(", ")
+        );
+    }
+    line + "\n"
 }

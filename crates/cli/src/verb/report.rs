@@ -5,19 +5,19 @@ mod told;
 
 use crate::Outcome;
 use crate::args::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+use crate::print;
 use crate::verb::receiving::print_json;
 use crate::verb::written::command_line;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
-use skyhaul::io::file::failed;
+use skyhaul::io::file::{failed, read_small};
 use skyhaul::report::compare::{Figure, Options, Verdict, compare};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use told::{Told, conclusion, number, ratio, word};
 
 /// A report is no larger.
-const MOST_BYTES: u64 = 256 << 20;
+const MOST_BYTES: usize = 256 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome> {
     match &args.what {
@@ -42,12 +42,12 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
     };
     if let Some(path) = &args.page {
         std::fs::write(path, page::page(&told)).map_err(|error| failed("write", path, &error))?;
-        eprintln!("page: {}", path.display());
+        say!("page: {}", print::name(path));
     }
     if args.json {
         print_json(&told)?;
     } else {
-        write!(std::io::stdout().lock(), "{}", text(&told, args.all))?;
+        print::page(&text(&told, args.all))?;
     }
     Ok(if fails(&told, args.fail_on) { Outcome::Failed } else { Outcome::Done })
 }
@@ -67,13 +67,10 @@ fn fails(told: &Told<'_>, on: FailOn) -> bool {
 fn read(path: &Path) -> Result<Value> {
     let inside = path.join("report.json");
     let path = if path.is_dir() { inside.as_path() } else { path };
-    let size = std::fs::metadata(path).map_err(|error| failed("open", path, &error))?.len();
-    if size > MOST_BYTES {
-        bail!("{}: {size} B are too many for a report\nhint: give what `--json` printed", path.display());
-    }
-    let text = std::fs::read(path).map_err(|error| failed("read", path, &error))?;
-    serde_json::from_slice(&text)
-        .with_context(|| format!("{}: not a JSON report\nhint: give what `--json` printed", path.display()))
+    let text = read_small(path, MOST_BYTES)?;
+    serde_json::from_slice(&text).with_context(|| {
+        format!("{}: not a JSON report\nhint: give what `--json` printed", print::name(path))
+    })
 }
 
 fn text(told: &Told<'_>, all: bool) -> String {

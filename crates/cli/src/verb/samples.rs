@@ -42,17 +42,17 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
 
 /// Say what is missing or damaged; whether nothing is.
 pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
-    gaps.iter().take(MOST_GAPS).for_each(|gap| eprintln!("gap: {gap}"));
+    gaps.iter().take(MOST_GAPS).for_each(|gap| say!("gap: {gap}"));
     if gaps.len() > MOST_GAPS {
-        eprintln!("and {} more gaps", gaps.len() - MOST_GAPS);
+        say!("and {} more gaps", gaps.len() - MOST_GAPS);
     }
     gaps.is_empty()
 }
 
 /// Say what a user of the samples has to know, and how many frames were repaired.
 pub(super) fn tell_notes(notes: &[String], repaired: u64) {
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| say!("note: {note}"));
     if repaired > 0 {
-        eprintln!("note: {} frames were used with a repaired time", print::count(repaired));
+        say!("note: {} frames were used with a repaired time", print::count(repaired));
     }
 }

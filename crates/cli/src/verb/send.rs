@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             all => receiving::print_json(&all)?,
         }
     } else {
-        reports.iter().for_each(|report| eprint!("{}", print::sent(report)));
+        reports.iter().for_each(|report| say_text!("{}", print::sent(report)));
     }
     let failed = reports.iter().any(|report| report.error.is_some());
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
@@ -245,7 +245,7 @@ impl Met {
     /// Report at once what was found when the recording was opened.
     pub(crate) fn new(recording: &Recording, account: Account) -> Self {
         for finding in recording.findings.iter().filter(|finding| finding.verdict > Verdict::Holes) {
-            eprintln!("note: {}", print::finding(finding));
+            say!("note: {}", print::finding(finding));
         }
         Self { account, gaps: 0, notes: 0, row: None }
     }
@@ -257,7 +257,7 @@ impl Met {
             return;
         }
         progress.clear();
-        notes.iter().for_each(|note| eprintln!("note: {}", print::finding(note)));
+        notes.iter().for_each(|note| say!("note: {}", print::finding(note)));
         self.notes += notes.len();
         self.gaps += gaps.len();
         gaps.into_iter().for_each(|gap| self.gap(gap));
@@ -279,7 +279,7 @@ impl Met {
             }
             _ => {
                 self.end_row();
-                eprintln!("{gap}");
+                say!("{gap}");
                 self.row = Some((gap, false));
             }
         }
@@ -287,7 +287,7 @@ impl Met {
 
     fn end_row(&mut self) {
         if let Some((row, true)) = self.row.take() {
-            eprintln!("{row}");
+            say!("{row}");
         }
     }
 

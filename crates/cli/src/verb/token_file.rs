@@ -1,8 +1,8 @@
 //! Files that only their owner reads: the operator's token, a URI with a token in it.
 
 use anyhow::{Context, Result, bail};
-use skyhaul::io::file::failed;
-use skyhaul_daemon::balancer::random_token;
+use skyhaul::io::file::{TOKEN, failed, read_small_text};
+use skyhaul::peer::new_token;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -15,11 +15,11 @@ const LONGEST: usize = 256;
 /// The token in `path`; a new one if there is no such file. It is never shown.
 pub(super) fn read_or_make(path: &Path) -> Result<String> {
     if std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        let token = random_token().context("make a token")?;
+        let token = new_token().context("make a token")?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         made.and_then(|mut file| writeln!(file, "{token}"))
             .map_err(|error| failed("make the token file", path, &error))?;
-        eprintln!("a new operator's token is in {}", path.display());
+        say!("a new operator's token is in {}", path.display());
         return Ok(token);
     }
     read(path)
@@ -27,7 +27,7 @@ pub(super) fn read_or_make(path: &Path) -> Result<String> {
 
 /// The token in `path`. It is never shown.
 pub(super) fn read(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|error| failed("read the token file", path, &error))?;
+    let text = read_small_text(path, TOKEN).context("token file")?;
     let token = text.trim();
     let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~'));
     if !plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
 
 /// The line in `path`, which has a secret in it.
 pub(super) fn read_line(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|error| failed("read", path, &error))?;
+    let text = read_small_text(path, TOKEN)?;
     warn_of_readers(path);
     Ok(text.trim().to_owned())
 }
@@ -51,7 +51,7 @@ pub(super) fn read_line(path: &Path) -> Result<String> {
 fn warn_of_readers(path: &Path) {
     let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
     if mode & 0o077 != 0 {
-        eprintln!("note: others may read {0}\nhint: chmod 600 {0}", path.display());
+        say!("note: others may read {0}\nhint: chmod 600 {0}", path.display());
     }
 }
 

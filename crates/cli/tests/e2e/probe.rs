@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A server, its port and its token.
 pub(crate) struct Server {
-    job: Job,
+    pub(crate) job: Job,
     pub(crate) at: String,
     pub(crate) token: PathBuf,
     _directory: tempfile::TempDir,

@@ -87,7 +87,14 @@ impl Job {
         let mut command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into()));
         // Whatever file the host has.
         command.env("SKYHAUL_CONFIG", "/dev/null");
-        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(words);
+        Self::of(command)
+    }
+
+    /// Any command.
+    #[track_caller]
+    pub(crate) fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         let err = child.stderr.take().unwrap();

@@ -54,6 +54,7 @@ mod laps;
 mod live;
 mod retire;
 mod slot;
+mod unconfirmed;
 
 pub use config::KeyedConfig;
 pub use slot::KeyedSlot;
@@ -66,6 +67,7 @@ use laps::{Laps, Turn};
 use live::{NONE, Table};
 use std::collections::VecDeque;
 use std::ops::Range;
+use unconfirmed::Unconfirmed;
 
 /// Objects under construction. See the [module](self).
 #[derive(Debug)]
@@ -76,6 +78,7 @@ pub struct Keyed<B> {
     finished: Finished,
     laps: Laps,
     retired: VecDeque<Retired<B>>,
+    unconfirmed: Unconfirmed,
     /// The slot of the last part: nearly always that of the next one.
     hint: u32,
     /// The latest time passed in. It never goes back, even if the clocks of several readers differ.
@@ -100,6 +103,7 @@ impl<B> Keyed<B> {
             finished: Finished::new(&config),
             laps: Laps::default(),
             retired: VecDeque::with_capacity(live),
+            unconfirmed: Unconfirmed::default(),
             hint: NONE,
             now: Nanos(0),
         }
@@ -209,6 +213,7 @@ impl<B> Keyed<B> {
         self.make_way(key);
         let turn = self.take_turn(key, number_bits);
         let at = self.table.open(key, block, room, first, turn);
+        self.table.at_mut(at).unconfirmed = self.unconfirmed.announce(room);
         self.index.insert(key, Known::Live(at), self.now);
         self.hint = at;
         at

@@ -18,7 +18,14 @@ macro_rules! refusals {
             /// Whether a packet is right, and only lacks a member.
             #[must_use]
             pub fn is_for_want_of_a_member(self) -> bool {
-                matches!(self, Refusal::NoEpoch | Refusal::UnassignedSlot | Refusal::NoMember | Refusal::Evicted)
+                matches!(
+                    self,
+                    Refusal::NoEpoch
+                        | Refusal::UnassignedSlot
+                        | Refusal::NoMember
+                        | Refusal::Evicted
+                        | Refusal::Unusable
+                )
             }
 
             /// Its name in reports and metrics.
@@ -52,6 +59,12 @@ refusals! {
     NoMember = "no_member",
     /// The member that has its slot was evicted.
     Evicted = "evicted",
+    /// The address of the member that has its slot leads back to the balancer, or to no single host.
+    Unusable = "unusable_member",
+    /// The balancer sent it itself: an address leads back to it.
+    OwnPacket = "own_packet",
+    /// Its time to live is used up, as that of a packet that circulates.
+    HopLimit = "hop_limit",
 }
 
 /// What one member was sent.
@@ -135,6 +148,13 @@ impl Counters {
         }
     }
 
+    /// A train of so many packets is refused before a table is asked.
+    #[cold]
+    pub fn refuse_train(&mut self, why: Refusal, packets: u64) {
+        self.packets += packets;
+        self.refused[why as usize] += packets;
+    }
+
     #[inline]
     pub(super) fn refuse(&mut self, why: Refusal) {
         self.packets += 1;
@@ -169,9 +189,11 @@ mod tests {
         b.forward(Seat(3), 50, 9);
         b.forward(Seat(1023), 1, 8);
         (0..4).for_each(|_| b.refuse(Refusal::TooOld));
+        b.refuse_train(Refusal::HopLimit, 3);
         a.merge(&b);
         assert_eq!(a.member(Seat(3)), Traffic { packets: 2, bytes: 150 });
-        assert_eq!((a.packets, a.refused(Refusal::TooOld), a.refused_total()), (7, 4, 4));
+        assert_eq!((a.packets, a.refused(Refusal::TooOld), a.refused_total()), (10, 4, 7));
+        assert_eq!(a.refused(Refusal::HopLimit), 3);
         assert_eq!((a.take_newest(), a.take_newest()), (Some(9), None));
     }
 

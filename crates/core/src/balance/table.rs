@@ -75,6 +75,8 @@ pub enum Occupant {
     Member(Member),
     /// A member that was evicted: epochs that name it are not over yet.
     Evicted,
+    /// A member whose address cannot be sent to: see [`Table::bar`].
+    Barred,
 }
 
 /// Where a packet goes.
@@ -130,8 +132,20 @@ impl Table {
     pub fn members(&self) -> impl Iterator<Item = (Seat, &Member)> {
         self.members.iter().enumerate().filter_map(|(number, occupant)| match occupant {
             Occupant::Member(member) => Some((Seat::new(number)?, member)),
-            Occupant::None | Occupant::Evicted => None,
+            Occupant::None | Occupant::Evicted | Occupant::Barred => None,
         })
+    }
+
+    /// Send nothing to members that cannot be sent to: their packets are refused. Returns how many there are.
+    pub fn bar(&mut self, mut is_unusable: impl FnMut(&Member) -> bool) -> usize {
+        let mut barred = 0;
+        for occupant in &mut *self.members {
+            if matches!(occupant, Occupant::Member(member) if is_unusable(member)) {
+                *occupant = Occupant::Barred;
+                barred += 1;
+            }
+        }
+        barred
     }
 
     /// Where `packet` of an allowed source goes.
@@ -159,6 +173,7 @@ impl Table {
                 skip: if member.keep_label { 0 } else { label.bytes },
             }),
             Occupant::Evicted => Err(Refusal::Evicted),
+            Occupant::Barred => Err(Refusal::Unusable),
             Occupant::None => Err(Refusal::NoMember),
         }
     }
@@ -221,7 +236,7 @@ impl Table {
     pub fn address(&self, route: Route) -> Option<SocketAddr> {
         match &self.members[route.seat.number() & (MEMBERS - 1)] {
             Occupant::Member(member) => Some(SocketAddr::new(member.ip, route.port)),
-            Occupant::None | Occupant::Evicted => None,
+            Occupant::None | Occupant::Evicted | Occupant::Barred => None,
         }
     }
 }

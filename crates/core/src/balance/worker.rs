@@ -5,6 +5,7 @@ use super::{
     calendar::SLOTS,
     governor::{Governor, Load, STANDING},
     member::{MEMBERS, Member, Seat},
+    reach::Unusable,
 };
 use crate::placement::Nanos;
 use std::fmt;
@@ -69,6 +70,14 @@ pub enum RegisterError {
         /// Of an even share.
         max: f64,
     },
+    /// Its address cannot be sent to.
+    Unusable(Unusable),
+}
+
+impl From<Unusable> for RegisterError {
+    fn from(why: Unusable) -> RegisterError {
+        RegisterError::Unusable(why)
+    }
 }
 
 impl fmt::Display for RegisterError {
@@ -80,6 +89,7 @@ impl fmt::Display for RegisterError {
             RegisterError::BadWeight(weight) => {
                 write!(f, "cannot register with weight {weight}; hint: a number above 0, like 1")
             }
+            RegisterError::Unusable(why) => write!(f, "cannot register: {why}"),
             RegisterError::BadFactors { min, max } => write!(
                 f,
                 "cannot register with factors {min} to {max}; hint: 0 is no bound; 0.5 to 2 is half to twice an even share"

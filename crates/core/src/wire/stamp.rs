@@ -166,6 +166,24 @@ impl Reflection {
     }
 }
 
+/// Longest time in a reflector, seconds, by which a reflection is known.
+const LONGEST_INSIDE: i64 = 60;
+
+/// Whether this is a reflection and no test packet. A reflector that answered it could be made to play ping-pong with another
+/// one for ever, by a single packet in the other's name.
+///
+/// A test packet has zeros behind its first 16 octets (RFC 8762, figure 2), or, from TWAMP-Light, any padding. A reflection
+/// has two times of one clock there, within a minute, and zeros between its other fields; padding has that by chance once in
+/// 2⁴⁰ packets.
+#[must_use]
+pub fn is_reflection(packet: &[u8]) -> bool {
+    let Some((read, _)) = Reflection::read(packet) else { return false };
+    let Reflection { timestamp, receive_timestamp, zero_a, zero_b, zero_c, .. } = read;
+    // Seconds stand in the upper half in the formats of NTP and of PTP.
+    let inside = (timestamp.wrapping_sub(receive_timestamp) as i64) >> 32;
+    receive_timestamp != 0 && inside.abs() <= LONGEST_INSIDE && zero_a == 0 && zero_b == 0 && zero_c == 0
+}
+
 /// Make the reflection of a test packet, in its place. `count` is what a stateful reflector counted so far.
 ///
 /// # Errors
@@ -249,6 +267,29 @@ mod tests {
         let mut short = TEST[..43].to_vec();
         assert_eq!(reflect(&mut short, Stamp(1), Stamp(2), 1, 1, None), Err(Reject::Truncated));
         assert_eq!(short, TEST[..43]);
+    }
+
+    #[test]
+    fn a_reflection_is_known_and_no_test_packet_is_taken_for_one() {
+        assert!(is_reflection(&REFLECTED) && !is_reflection(&TEST) && !is_reflection(&REFLECTED[..43]));
+        // Of any first packet, with any padding: what comes back is known at once.
+        for octet in [0, 1, 0x5A, 0xFF] {
+            let mut packet = vec![octet; 100];
+            assert!(!is_reflection(&packet), "{octet}");
+            let now = Stamp::of_unix(1_700_000_000_000_000_000);
+            reflect(&mut packet, now, Stamp(now.0 + 1), 1, 64, Some(0)).unwrap();
+            assert!(is_reflection(&packet), "{octet}");
+        }
+        // TWAMP-Light: padding that counts up, and times of PTP, whose seconds stand in the upper half, too.
+        let mut padded = TEST;
+        (14..44).for_each(|at| padded[at] = at as u8);
+        assert!(!is_reflection(&padded));
+        let ptp = Reflection {
+            timestamp: 1_700_000_001 << 32,
+            receive_timestamp: (1_700_000_000 << 32) | 999_999_999,
+            ..Reflection::default()
+        };
+        assert!(is_reflection(&ptp.write()));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use machine::{Machine, Verdict};
 use proptest::prelude::*;
 use skyhaul_core::balance::xdp::{Counts, Hop, image, program};
 use skyhaul_core::balance::{
-    AllowList, Calendar, Epoch, Member, Occupant, PortRange, Prefix, Seat, SlotSelect, Table,
+    AllowList, Calendar, Epoch, Member, Occupant, PortRange, Prefix, Refusal, Seat, SlotSelect, Table,
 };
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::ejfat::{Addressing, BalancerVersion, EjfatLabels, PortRule};
@@ -121,6 +121,25 @@ fn every_seat_and_epoch_is_routed_as_the_table_says_and_counted() {
     let counts = Counts::read(&machine.counts, 1);
     assert_eq!((counts.counters.packets, counts.bytes), (forwarded, bytes));
     assert_eq!(counts.newest, newest);
+}
+
+#[test]
+fn members_that_lead_back_are_left_to_the_sockets_which_refuse_them() {
+    let mut table = all();
+    // As if the balancer itself, and nobody, were at these.
+    let unusable =
+        |member: &Member| ["10.9.1.3", "10.9.1.1"].contains(&member.address().ip().to_string().as_str());
+    assert_eq!(table.bar(unusable), 2);
+    let mut machine = machine(&table);
+    let (mut forwarded, mut refused) = (0, 0);
+    for tick in 0..700 {
+        let payload = packet(tick, 0, BalancerVersion::V3, 40);
+        let came = check(&mut machine, &table, &frame(at("10.1.2.3:4000"), at(V4), &payload));
+        let is_barred = table.route::<EjfatLabels>(&payload) == Err(Refusal::Unusable);
+        assert!(!(came && is_barred));
+        (forwarded, refused) = (forwarded + u32::from(came), refused + u32::from(is_barred));
+    }
+    assert!(forwarded > 30 && refused > 100, "{forwarded} {refused}");
 }
 
 #[test]

@@ -16,6 +16,7 @@
 
 mod chained;
 mod chains;
+mod circles;
 mod link;
 mod look;
 mod refusal;
@@ -159,6 +160,15 @@ impl Desk {
             wrong.extend(state.turn_chains(id, &slots));
         }
         wrong
+    }
+
+    /// Why a balancer does not work any more, if a thread of it has ended by itself.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let state = self.locked();
+        let fault =
+            |(id, running): (&i64, &Running)| Some(format!("reservation {id}: {}", running.balance.fault()?));
+        state.running.iter().find_map(fault)
     }
 
     /// All reservations, each with what its balancer does.

@@ -20,10 +20,7 @@ use skyhaul_core::balance::{
 };
 use std::net::{IpAddr, SocketAddr};
 
-/// Where packets arrive, by default: `LB` as a number.
-pub const DATA_PORT: u16 = 19522;
-/// Where synchronisation messages arrive, by default.
-pub const SYNC_PORT: u16 = 19531;
+pub use skyhaul_core::wire::ejfat::{DATA_PORT, SYNC_PORT};
 
 /// Where balancers stand.
 #[derive(Clone, Debug)]

@@ -55,6 +55,12 @@ impl Server {
         Listening::start(site, listen, beside).map(Server)
     }
 
+    /// Whether it still serves: it ends by itself only by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.0.is_running()
+    }
+
     /// Where it listens, with the port that was found.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

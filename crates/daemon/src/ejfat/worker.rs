@@ -107,6 +107,12 @@ impl Worker {
         Ok(Self { orders, thread: Some(thread), shared, registered, drain })
     }
 
+    /// Whether it still keeps its session: it ends by itself only by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Its last session, with that session's token: to go on with.
     #[must_use]
     pub fn registered(&self) -> RegisterReply {

@@ -5,7 +5,11 @@
 //! Limits: one way for each address; of Ethernet only.
 
 use crate::netlink::{Attributes, Netlink, Request, route::octets};
-use std::{collections::BTreeMap, io, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 const GET_LINK: u16 = 18;
 const GET_ROUTE: u16 = 26;
@@ -20,6 +24,8 @@ const GATEWAY: u16 = 5;
 const METRICS: u16 = 8;
 const METRIC_MTU: u16 = 2;
 const UNICAST: u8 = 1;
+const OWN: u8 = 2;
+const BROADCAST: u8 = 3;
 
 const LINK_ADDRESS: u16 = 1;
 const LINK_MTU: u16 = 4;
@@ -170,6 +176,42 @@ impl Ways {
     }
 }
 
+/// What an address is to this host, by its routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// Here.
+    Here,
+    /// To everyone on a network of this host.
+    Everyone,
+    /// To another host, or nowhere.
+    Elsewhere,
+}
+
+/// Where packets to `ip` would go.
+///
+/// # Errors
+/// A system error.
+pub fn leads(ip: IpAddr) -> io::Result<Leads> {
+    let to = octets(ip);
+    let family = if to.len() == 4 { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
+    let fixed = [family, 8 * to.len() as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let request = Request::new(GET_ROUTE).fixed(&fixed).attribute(DESTINATION, &to);
+    let Some(answer) = none(Netlink::route()?.ask(&request))? else { return Ok(Leads::Elsewhere) };
+    Ok(match parts(&answer, 12).map(|(fixed, _)| fixed[7]) {
+        Some(OWN) => Leads::Here,
+        Some(BROADCAST) => Leads::Everyone,
+        _ => Leads::Elsewhere,
+    })
+}
+
+/// Whether packets to `to` arrive at a socket of this host that is bound to `own`.
+#[must_use]
+pub fn arrives(own: SocketAddr, to: SocketAddr) -> bool {
+    let any = own.ip().is_unspecified() && own.is_ipv4() == to.is_ipv4();
+    let here = || to.ip().is_loopback() || leads(to.ip()).is_ok_and(|leads| leads == Leads::Here);
+    own.port() == to.port() && (own.ip() == to.ip() || any && here())
+}
+
 /// The fixed part of an answer, and the attributes after it.
 fn parts(answer: &[u8], fixed: usize) -> Option<(&[u8], Attributes<'_>)> {
     let (fixed, attributes) = answer.split_at_checked(fixed)?;
@@ -197,6 +239,20 @@ fn none<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_addresses_lead() {
+        let leads = |ip: &str| leads(ip.parse().unwrap()).unwrap();
+        assert_eq!((leads("127.0.0.1"), leads("127.4.5.6")), (Leads::Here, Leads::Here));
+        // The address of everyone on the network of loopback, and on any.
+        assert_eq!((leads("127.255.255.255"), leads("255.255.255.255")), (Leads::Everyone, Leads::Everyone));
+        assert_eq!(leads("192.0.2.77"), Leads::Elsewhere);
+        let arrives = |own: &str, to: &str| arrives(own.parse().unwrap(), to.parse().unwrap());
+        assert!(arrives("127.0.0.1:9", "127.0.0.1:9") && arrives("0.0.0.0:9", "127.9.9.9:9"));
+        assert!(arrives("239.1.2.3:9", "239.1.2.3:9"), "a group");
+        assert!(!arrives("127.0.0.1:9", "127.0.0.1:8") && !arrives("0.0.0.0:9", "192.0.2.77:9"));
+        assert!(!arrives("127.0.0.1:9", "127.0.0.2:9") && !arrives("[::]:9", "127.0.0.1:9"));
+    }
 
     #[test]
     fn loopback_is_no_way() {

@@ -35,6 +35,7 @@ mod class;
 mod returned;
 mod supply;
 mod sync;
+mod zero;
 
 pub use cache::HeapCache;
 
@@ -311,6 +312,17 @@ impl HeapBytes {
     #[inline]
     pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self[range]
+    }
+
+    /// Set a part to zero. Of a large one, whole pages go back to the system, which gives zeros for them: so memory that nothing
+    /// arrived for is never taken.
+    ///
+    /// # Panics
+    /// If the range is outside.
+    pub fn zero(&mut self, range: Range<usize>) {
+        let part = self.part_mut(range);
+        // SAFETY: every block is part of a private anonymous mapping (`Mapping::anonymous`), and this one is ours.
+        unsafe { zero::zero(part) }
     }
 
     /// Bytes it can hold without reallocation.

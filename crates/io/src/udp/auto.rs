@@ -76,6 +76,7 @@ impl AutoTier {
         let socket = SocketTier::open(at, options)?;
         let barred = match () {
             () if !options.timestamps => Some("timestamps are off"),
+            () if options.hops => Some("the time to live is noted"),
             () if at.is_multicast() => Some("a ring does not see multicast packets sent by this host"),
             () if options.reuse_port => Some("the port is shared"),
             () => None,

@@ -198,11 +198,7 @@ impl Both {
     /// # Errors
     /// A system error.
     pub fn set_hops(&self, hops: u8) -> io::Result<()> {
-        let (level, name) = match self.local.is_ipv4() {
-            true => (libc::SOL_IP, libc::IP_TTL),
-            false => (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
-        };
-        set(self.socket.as_fd(), level, name, &i32::from(hops))
+        super::open::set_hops(self.socket.as_fd(), self.local.is_ipv6(), hops)
             .map_err(self.at().failing("set the time to live on"))
     }
 
@@ -211,12 +207,8 @@ impl Both {
         let fd = self.socket.as_fd();
         set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
             .map_err(self.at().failing("set SO_TIMESTAMPNS on"))?;
-        // A socket of IPv6 may hear IPv4, too, and notes both.
-        let hops = [(libc::SOL_IP, libc::IP_RECVTTL), (libc::SOL_IPV6, libc::IPV6_RECVHOPLIMIT)];
-        for (level, name) in hops.into_iter().take(if self.local.is_ipv4() { 1 } else { 2 }) {
-            set(fd, level, name, &1i32).map_err(self.at().failing("ask for the time to live on"))?;
-        }
-        Ok(())
+        super::open::note_hops(fd, self.local.is_ipv6())
+            .map_err(self.at().failing("ask for the time to live on"))
     }
 
     /// How long its reads wait.

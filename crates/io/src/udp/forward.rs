@@ -65,6 +65,8 @@ pub struct Forwarder {
     /// System calls, and those of them that were repeated with single packets.
     calls: u64,
     singly: u64,
+    /// The time to live that is set.
+    hops: Option<u8>,
 }
 
 impl Forwarder {
@@ -79,8 +81,16 @@ impl Forwarder {
         let v4 = socket(source(Ipv4Addr::UNSPECIFIED.into()), options);
         let v6 = socket(source(Ipv6Addr::UNSPECIFIED.into()), options);
         let (mode, because) = choose(options.mode);
-        let open =
-            |v4: Option<Socket>, v6, buffer| Self { v4, v6, mode, because, buffer, calls: 0, singly: 0 };
+        let open = |v4: Option<Socket>, v6, buffer| Self {
+            v4,
+            v6,
+            mode,
+            because,
+            buffer,
+            calls: 0,
+            singly: 0,
+            hops: None,
+        };
         Ok(if from.is_ipv4() {
             let (socket, buffer) = v4?;
             open(Some(socket), v6.ok().map(|(socket, _)| socket), buffer)
@@ -106,6 +116,24 @@ impl Forwarder {
     #[must_use]
     pub fn calls(&self) -> (u64, u64) {
         (self.calls, self.singly)
+    }
+
+    /// Where packets are sent from: an address of each version of IP. One that says every address is whichever the route has.
+    pub fn locals(&self) -> impl Iterator<Item = SocketAddr> {
+        let local = |socket: &Socket| socket.local_addr().ok()?.as_socket();
+        self.v4.iter().chain(&self.v6).filter_map(local)
+    }
+
+    /// Send with this time to live from here on. A system call only if it changes.
+    pub fn set_hops(&mut self, hops: u8) {
+        if self.hops == Some(hops) {
+            return;
+        }
+        let set = |socket: &Option<Socket>, v6| {
+            socket.as_ref().is_none_or(|socket| super::open::set_hops(socket.as_fd(), v6, hops).is_ok())
+        };
+        // A failure leaves what was: it is tried again with the next train.
+        self.hops = (set(&self.v4, false) & set(&self.v6, true)).then_some(hops);
     }
 
     /// Send `packets` to `to`.
@@ -235,6 +263,34 @@ mod tests {
         let done = forwarder.forward(to, Gathered::new(&[IoSlice::new(&long)], &extent));
         assert_eq!((done.too_long, done.unsent()), (1, 1));
         assert_eq!(forward(&mut forwarder, to).packets, 3, "the next are");
+    }
+
+    #[test]
+    fn packets_bear_the_time_to_live_that_is_set() {
+        use crate::source::Source as _;
+        let mut forwarder = Forwarder::open([127, 0, 0, 1].into(), &SendOptions::default()).unwrap();
+        for ip in ["127.0.0.1", "::1"] {
+            let at = crate::address::Endpoint::udp(SocketAddr::new(ip.parse().unwrap(), 0));
+            let options = crate::udp::UdpOptions { hops: true, ..Default::default() };
+            let Ok(mut source) = crate::udp::UdpSource::open(&at, &options) else {
+                println!("skipped: no {ip} on this host");
+                continue;
+            };
+            for hops in [1, 33, 255] {
+                forwarder.set_hops(hops);
+                assert_eq!(forward(&mut forwarder, source.local()).packets, 3);
+                let mut heard = Vec::new();
+                while heard.len() < 3 {
+                    source
+                        .poll(Duration::from_secs(10), &mut |train| {
+                            heard.extend(train.packets().map(|_| train.hops));
+                        })
+                        .unwrap();
+                }
+                assert_eq!(heard, [Some(hops); 3], "{ip}");
+            }
+        }
+        assert!(forwarder.locals().all(|at| at.port() != 0) && forwarder.locals().count() > 0);
     }
 
     #[test]

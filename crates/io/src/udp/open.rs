@@ -52,6 +52,9 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     if options.timestamps {
         set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(failed("set SO_TIMESTAMPNS on"))?;
     }
+    if options.hops {
+        note_hops(fd, at.address.is_ipv6()).map_err(failed("ask for the time to live on"))?;
+    }
     if let Some(spin) = options.busy_poll {
         let micros = i32::try_from(spin.as_micros()).unwrap_or(i32::MAX);
         if let Err(error) = set(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros) {
@@ -69,6 +72,19 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     let bound = socket.local_addr()?.as_socket().unwrap_or(at.address);
     let bound = if at.is_multicast() { SocketAddr::new(at.address.ip(), bound.port()) } else { bound };
     Ok(Opened { socket, at: at.at(bound), buffer, remedies })
+}
+
+/// Have the kernel note the time to live of each datagram. A socket of IPv6 may hear IPv4, too.
+pub(super) fn note_hops(fd: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    set(fd, libc::SOL_IP, libc::IP_RECVTTL, &1i32)?;
+    if v6 { set(fd, libc::SOL_IPV6, libc::IPV6_RECVHOPLIMIT, &1i32) } else { Ok(()) }
+}
+
+/// Send with this time to live (IPv6: hop limit) from here on.
+pub(super) fn set_hops(fd: BorrowedFd<'_>, v6: bool, hops: u8) -> io::Result<()> {
+    let (level, name) =
+        if v6 { (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS) } else { (libc::SOL_IP, libc::IP_TTL) };
+    set(fd, level, name, &i32::from(hops))
 }
 
 /// The address to bind to; a link-local group needs the index of its link.

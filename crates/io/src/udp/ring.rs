@@ -240,7 +240,8 @@ impl Ring {
         }
         let bytes = packet.datagram.payload;
         let stride = if packet.segment == 0 { bytes.len() } else { packet.segment };
-        let train = Train { bytes, stride, sender: &packet.sender(), time: Some(packet.time), dropped };
+        let (sender, time) = (&packet.sender(), Some(packet.time));
+        let train = Train { bytes, stride, sender, time, dropped, hops: None };
         let count = train.count();
         self.counts.packets += count as u64;
         self.counts.bytes += bytes.len() as u64;

@@ -172,6 +172,7 @@ impl SocketTier {
                 sender: &self.sender,
                 time: datagram.notes.time,
                 dropped,
+                hops: datagram.notes.hops,
             };
             self.counts.truncated += u64::from(datagram.truncated);
             packets += train.count();

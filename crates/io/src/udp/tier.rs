@@ -28,6 +28,8 @@ pub struct UdpOptions {
     pub reuse_port: bool,
     /// Request the kernel's arrival times.
     pub timestamps: bool,
+    /// Note the time to live (IPv6: hop limit) of each train. Tiers that read sockets do.
+    pub hops: bool,
     /// Spin this long in the kernel before sleeping.
     pub busy_poll: Option<Duration>,
     /// At high rates, let packets gather for at most this long, to wake up less often. Zero receives each at once, at
@@ -42,6 +44,7 @@ impl Default for UdpOptions {
             buffer: Size::from_bytes(256 << 20),
             reuse_port: false,
             timestamps: true,
+            hops: false,
             busy_poll: None,
             gather: Duration::from_millis(1),
         }

@@ -8,12 +8,14 @@
 //! With two, packets go on by the last table if the process that decides is killed. The next one that connects is given that
 //! table, and goes on with it.
 
+use super::circle::Own;
 use super::fast::Fast;
 use super::options::{BalanceError, BalanceOptions};
 use super::plane::{self, Plane};
 use super::shared::{Planes, Shared};
 use crate::panics::reason;
 use crate::receive::reader::Reader;
+use skyhaul_core::balance::Reach;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::udp::forward::Forwarder;
@@ -29,6 +31,8 @@ pub struct DataPlane {
     pub(super) shared: Arc<Shared>,
     pub(super) data: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
+    /// How many of them sockets need; the one before these may end alone: sockets then forward all.
+    sockets: usize,
 }
 
 impl DataPlane {
@@ -62,10 +66,13 @@ impl DataPlane {
         }
         let fast = Fast::open::<L>(&data, options.fast_path)?;
         // The last one is the program in the kernel, if there is one.
-        let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone()));
+        let own = Own::of(planes.iter().map(|(_, forwarder)| forwarder));
+        let reach = Reach::new(data.clone());
+        let shared = Shared::new(planes.len() + 1, options.allow.clone()).guarded(reach, own);
+        let shared = Arc::new(shared);
         // What has started ends with it if another thread cannot be had.
-        let mut all = DataPlane { shared, data, threads: Vec::new() };
         let number = planes.len();
+        let mut all = DataPlane { shared, data, threads: Vec::new(), sockets: number };
         match fast {
             Ok(fast) => {
                 let (shared, thread) = (Arc::clone(&all.shared), std::thread::Builder::new());
@@ -91,6 +98,14 @@ impl DataPlane {
     #[must_use]
     pub fn data(&self) -> &[SocketAddr] {
         &self.data
+    }
+
+    /// Why a thread that forwards has ended by itself, if one has: what arrives at its socket is lost from then on.
+    pub(super) fn fault(&self) -> Option<String> {
+        let first = self.threads.len().checked_sub(self.sockets)?;
+        let ended = self.threads[first..].iter().any(JoinHandle::is_finished);
+        (ended && !self.shared.stops())
+            .then(|| format!("a thread that forwards has ended: {}", self.shared.merged().notes.join("; ")))
     }
 
     /// Forward what is in the sockets, and end.
@@ -120,6 +135,7 @@ fn open(at: SocketAddr, options: &BalanceOptions, threads: usize) -> io::Result<
     let udp = UdpOptions {
         buffer: options.receive_buffer,
         timestamps: false,
+        hops: true,
         reuse_port: threads > 1,
         ..UdpOptions::default()
     };
@@ -127,4 +143,41 @@ fn open(at: SocketAddr, options: &BalanceOptions, threads: usize) -> io::Result<
     let at = Endpoint::udp(first.local());
     let others = (1..threads).map(|_| UdpSource::open(&at, &udp));
     std::iter::once(Ok(first)).chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_core::balance::AllowList;
+
+    /// Threads that end when told, and whether that is a fault.
+    fn fault_of(names: &[&str], ended: usize, sockets: usize) -> bool {
+        let shared = Arc::new(Shared::new(names.len(), AllowList::default()));
+        let (keep, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        let thread = |at: usize| {
+            let wait = Arc::clone(&wait);
+            std::thread::spawn(move || {
+                if at != ended {
+                    let _ = wait.lock().map(|wait| wait.recv());
+                }
+            })
+        };
+        let threads: Vec<_> = (0..names.len()).map(thread).collect();
+        while threads.get(ended).is_some_and(|thread| !thread.is_finished()) {
+            std::thread::yield_now();
+        }
+        let plane = DataPlane { shared, data: Vec::new(), threads, sockets };
+        let fault = plane.fault().is_some();
+        drop(keep);
+        fault
+    }
+
+    #[test]
+    fn a_thread_of_a_socket_that_ended_is_a_fault_and_the_fast_path_is_not() {
+        assert!(!fault_of(&["fast", "0", "1"], 9, 2), "all run");
+        assert!(!fault_of(&["fast", "0", "1"], 0, 2), "sockets forward all then");
+        assert!(fault_of(&["fast", "0", "1"], 1, 2) && fault_of(&["fast", "0", "1"], 2, 2));
+        assert!(fault_of(&["0"], 0, 1));
+    }
 }

@@ -6,6 +6,8 @@
 //!
 //! Packets of an object come in a row, so a train is usually one lookup and one system call. Before there is a table packets stay in
 //! the socket, so that a plane that is started again loses none that arrived once its socket was open.
+//!
+//! A packet is sent on with one hop less than it had, as a router does it, so none circulates for ever, whoever sends it back.
 
 use super::shared::{Done, Planes, Shared};
 use crate::receive::reader::Consumer;
@@ -40,8 +42,8 @@ pub(super) struct Plane<L> {
     table: Arc<Table>,
     known: u64,
     forwarder: Forwarder,
-    counters: Counters,
-    forwarded: Forwarded,
+    pub(super) counters: Counters,
+    pub(super) forwarded: Forwarded,
     labels: PhantomData<L>,
 }
 
@@ -67,9 +69,12 @@ impl<L: Labelled> Plane<L> {
     }
 
     #[inline]
-    fn train(&mut self, train: &Train<'_>) {
+    pub(super) fn train(&mut self, train: &Train<'_>) {
         // A table may have come while the thread waited for this train.
         self.adopt();
+        if let Some(why) = self.circulates(train) {
+            return self.counters.refuse_train(why, train.count() as u64);
+        }
         let mut routes = [Err(Refusal::Empty); PACKETS];
         let mut packets = train.packets();
         loop {
@@ -80,6 +85,20 @@ impl<L: Labelled> Plane<L> {
                 return;
             }
         }
+    }
+
+    /// Whether it was sent on before; if not, it is sent on with one hop less.
+    #[inline]
+    fn circulates(&mut self, train: &Train<'_>) -> Option<Refusal> {
+        if self.shared.own.sent(train.sender) {
+            return Some(Refusal::OwnPacket);
+        }
+        match train.hops {
+            Some(0 | 1) => return Some(Refusal::HopLimit),
+            Some(hops) => self.forwarder.set_hops(hops - 1),
+            None => {}
+        }
+        None
     }
 
     /// Send `packets` on, each its way.

@@ -111,6 +111,15 @@ impl Remote {
         self.join();
     }
 
+    /// Why planes are not heard any more, and not started again.
+    pub(super) fn fault(&self) -> Option<String> {
+        let ended = locked(&self.reader).as_ref().is_some_and(JoinHandle::is_finished);
+        (ended && !self.link.ends()).then(|| {
+            let why = locked(&self.link.heard).notes.last().cloned();
+            why.unwrap_or_else(|| "the thread that listens to the data plane has ended".to_owned())
+        })
+    }
+
     fn join(&self) {
         if let Some(reader) = locked(&self.reader).take() {
             let _ = reader.join();

@@ -1,7 +1,8 @@
 //! What planes and control share: the table, which is replaced as a whole, and counters, which are published.
 
+use super::circle::{Own, leads_here};
 use crate::report::SourceReport;
-use skyhaul_core::balance::{AllowList, Counters, Table};
+use skyhaul_core::balance::{AllowList, Counters, Reach, Table};
 use skyhaul_io::udp::forward::Forwarded;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,6 +89,10 @@ pub(super) trait Planes: Send + Sync {
 /// Planes in this process.
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
+    /// What these planes have sent.
+    pub(super) own: Own,
+    /// Where they receive, and so must not send.
+    reach: Reach,
     /// How many tables there were; a plane looks at the table only if this changed.
     generation: AtomicU64,
     table: Mutex<Arc<Table>>,
@@ -104,11 +109,18 @@ impl Shared {
     pub(super) fn new(planes: usize, allow: AllowList) -> Shared {
         Shared {
             stop: AtomicBool::new(false),
+            own: Own::default(),
+            reach: Reach::new(Vec::new()),
             generation: AtomicU64::new(0),
             table: Mutex::new(Arc::new(Table::new(allow, Vec::new(), &[]))),
             planes: (0..planes).map(|_| Mutex::default()).collect(),
             notes: Mutex::default(),
         }
+    }
+
+    /// They send nothing within `reach`, and know what they sent.
+    pub(super) fn guarded(self, reach: Reach, own: Own) -> Shared {
+        Shared { reach, own, ..self }
     }
 
     pub(super) fn stops(&self) -> bool {
@@ -136,7 +148,14 @@ impl Shared {
 }
 
 impl Planes for Shared {
-    fn publish(&self, table: Table) {
+    fn publish(&self, mut table: Table) {
+        // Whoever decides may be another process, of another version, or with workers from a database.
+        let barred = table.bar(|member| self.reach.check_table(member, leads_here).is_err());
+        if barred > 0 {
+            self.note(
+                "workers are sent nothing: their addresses lead back here, or to no single host".to_owned(),
+            );
+        }
         *locked(&self.table) = Arc::new(table);
         self.generation.fetch_add(1, Ordering::Release);
     }

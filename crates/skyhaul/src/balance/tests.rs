@@ -1,3 +1,4 @@
+mod circling;
 mod remote;
 
 use super::*;

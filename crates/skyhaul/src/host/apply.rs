@@ -24,7 +24,7 @@ use skyhaul_io::host::ethtool::Card;
 use skyhaul_io::host::tree::Tree;
 use skyhaul_io::netlink::route::Routes;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Names of queueing disciplines begin so.
@@ -303,8 +303,7 @@ pub enum Undone {
 /// # Errors
 /// It cannot be read, or a line that is whole is none of ours; with a hint.
 pub fn read_journal(path: &Path) -> io::Result<Vec<Change>> {
-    let mut octets = Vec::new();
-    let file = File::open(path).map_err(|error| match error.kind() {
+    let octets = skyhaul_io::file::read_small(path, MOST as usize).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(
             error.kind(),
             format!(
@@ -312,11 +311,8 @@ pub fn read_journal(path: &Path) -> io::Result<Vec<Change>> {
                 path.display()
             ),
         ),
-        _ => skyhaul_io::file::failed("read", path, &error),
+        _ => error,
     })?;
-    file.take(MOST)
-        .read_to_end(&mut octets)
-        .map_err(|error| skyhaul_io::file::failed("read", path, &error))?;
     parse_journal(&octets).map_err(|why| {
         let text =
             format!("{}: {why}; hint: only a journal of skyhaul host --apply can be undone", path.display());

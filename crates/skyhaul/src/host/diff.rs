@@ -9,7 +9,7 @@ use super::target::Target;
 use super::view::View;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// Octets of a snapshot, at most: a host of a thousand processors has a tenth of it.
@@ -118,10 +118,7 @@ fn settled(facts: &Facts) -> BTreeMap<String, String> {
 /// # Errors
 /// It cannot be read, is none, or is of another version; each with a hint.
 pub fn load(path: &Path) -> io::Result<Facts> {
-    let failed = |error: &io::Error| skyhaul_io::file::failed("read", path, error);
-    let mut text = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
-    file.take(MOST + 1).read_to_end(&mut text).map_err(|error| failed(&error))?;
+    let text = skyhaul_io::file::read_small(path, MOST as usize)?;
     read(&text).map_err(|why| {
         let hint = "`skyhaul host --save FILE` writes one";
         io::Error::new(

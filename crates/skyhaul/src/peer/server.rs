@@ -140,6 +140,12 @@ impl Server {
         Ok(Self { shared, local, accepting: Some(accepting) })
     }
 
+    /// Whether it still lets peers in: it ends by itself only if its listener fails, or by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.accepting.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Where it listens, with the port that the system chose.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
@@ -183,7 +189,7 @@ fn accept(door: &Door, shared: &Arc<Shared>) {
             Ok(Some((stream, from))) => shared.receive(stream, from),
             Ok(None) => {}
             Err(error) => {
-                eprintln!("no more peers are accepted: {error}");
+                skyhaul_io::say!("no more peers are accepted: {error}");
                 return;
             }
         }
@@ -237,7 +243,7 @@ impl Shared {
             shared.inside.fetch_sub(1, Ordering::Relaxed);
             if let Err(panic) = served {
                 count(&shared.counts.failed);
-                eprintln!("a request failed: {}", panics::reason(&*panic));
+                skyhaul_io::say!("a request failed: {}", panics::reason(&*panic));
             }
         };
         if std::thread::Builder::new().name("peer".into()).spawn(work).is_err() {

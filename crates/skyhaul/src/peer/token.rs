@@ -94,6 +94,14 @@ fn bytes(tag: &hmac::Tag) -> [u8; BYTES] {
     tag.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
+/// Returns the text of a new token of 256 bits, for a file that both hosts have.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn new_token() -> io::Result<String> {
+    random::<BYTES>().map(|bytes| hex(&bytes))
+}
+
 /// Random bytes that cannot be guessed.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];

@@ -1,5 +1,8 @@
 //! A port on which one thread answers datagrams, each to where it came from.
 //!
+//! What comes from the port of a service that answers by itself is not answered: with one packet in its name, two services
+//! would answer each other for ever, and one would answer itself. These are this port's own number, and [`SERVICES`].
+//!
 //! Limits: one datagram for each system call that sends; the thread ends within [`WAIT`] of a stop.
 
 use skyhaul_io::udp::both::Both;
@@ -14,6 +17,9 @@ use std::time::Duration;
 /// How long the thread waits for datagrams before it looks whether to stop.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// Ports from which nothing is answered: echo, daytime, quotd, chargen; STAMP, udpmon.
+pub(super) const SERVICES: [u16; 6] = [7, 13, 17, 19, super::stamp::PORT, super::udpmon::PORT];
+
 /// What is behind the port.
 pub(super) trait Answers: Send + 'static {
     /// What it counts.
@@ -22,8 +28,9 @@ pub(super) trait Answers: Send + 'static {
     /// A datagram came. It is answered on `socket`, or not.
     fn datagram(&mut self, socket: &Both, arrival: &Arrival<'_>);
 
-    /// What was counted so far; asked whenever there is nothing more to do at once.
-    fn stats(&mut self) -> Self::Stats;
+    /// What was counted so far, with `from_services` datagrams that were not given to it; asked whenever there is nothing more
+    /// to do at once.
+    fn stats(&mut self, from_services: u64) -> Self::Stats;
 }
 
 #[derive(Debug)]
@@ -56,10 +63,17 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
         let told = Arc::new(Mutex::new(Told { stats: S::default(), error: None }));
         let (end, tell) = (stop.clone(), told.clone());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let mut from_services = 0;
             while !end.load(Relaxed) {
-                let polled = socket.poll(WAIT, &mut |socket, arrival| answers.datagram(socket, &arrival));
+                let polled = socket.poll(WAIT, &mut |socket, arrival| {
+                    if is_service(arrival.from.port(), local.port()) {
+                        from_services += 1;
+                        return;
+                    }
+                    answers.datagram(socket, &arrival);
+                });
                 let mut told = tell.lock().unwrap_or_else(PoisonError::into_inner);
-                told.stats = answers.stats();
+                told.stats = answers.stats(from_services);
                 if let Err(error) = polled {
                     told.error = Some(error.to_string());
                     return;
@@ -79,8 +93,15 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
 
     /// Why it ended by itself, if it did.
     pub(super) fn error(&self) -> Option<String> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).error.clone()
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).error.clone();
+        let ended = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        told.or_else(|| ended.then(|| "a fault in this program".to_owned()))
     }
+}
+
+/// Whether a service answers at this port, which is not to be answered from port `own`.
+fn is_service(port: u16, own: u16) -> bool {
+    port == own || SERVICES.contains(&port)
 }
 
 impl<S> Drop for Answering<S> {

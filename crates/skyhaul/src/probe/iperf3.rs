@@ -48,6 +48,7 @@ mod lobby;
 mod params;
 mod report;
 mod results;
+mod room;
 mod server;
 mod session;
 pub mod state;

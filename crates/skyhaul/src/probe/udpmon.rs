@@ -26,6 +26,7 @@ mod report;
 mod requester;
 mod responder;
 mod test;
+mod texts;
 
 pub use desk::{ResponderOptions, ResponderStats};
 pub use error::UdpmonError;

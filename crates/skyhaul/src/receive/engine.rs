@@ -3,10 +3,12 @@
 //! [`admission`](super::admission) decides which senders become streams; `engine/admit.rs` applies it.
 
 mod admit;
+mod edges;
 
 use super::Sink;
 use super::admission::{Places, share};
 use super::allow::Allow;
+use super::edges::Early;
 use super::gate::Gate;
 use super::placing::{Around, Placed};
 use super::route::{Route, Split};
@@ -66,6 +68,8 @@ pub struct Engine<K> {
     strangers: Strangers,
     places: Places,
     streams: Vec<Placed>,
+    /// Senders that were heard before the begin time.
+    early: Early,
     splits: Vec<Split>,
     /// Places in `streams` whose stream was replaced.
     free: Vec<usize>,
@@ -96,6 +100,7 @@ impl<K: Sink> Engine<K> {
             strangers: Strangers::default(),
             places,
             streams: Vec::new(),
+            early: Early::default(),
             splits: Vec::new(),
             free: Vec::new(),
             past: Past::default(),
@@ -171,19 +176,24 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Place one packet.
-    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
-        let Self { options, pool, streams, splits, tap, .. } = self;
-        let at = match route {
-            Route::Keyed(_) => return,
-            Route::One(at) => at,
+    /// The stream of a packet.
+    fn place_of(&self, route: Route, packet: &[u8]) -> Option<usize> {
+        match route {
+            Route::Keyed(_) => None,
+            Route::One(at) => Some(at),
             Route::Split(split) => {
-                let split = &splits[split];
+                let split = &self.splits[split];
                 let thread = packet.get(split.network..).and_then(|frame| split.field.value(frame));
                 let known = split.streams.iter().find(|(id, _)| Some(u64::from(*id)) == thread);
-                known.or(split.streams.first()).map_or(0, |&(_, at)| at)
+                Some(known.or(split.streams.first()).map_or(0, |&(_, at)| at))
             }
-        };
+        }
+    }
+
+    /// Place one packet.
+    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
+        let Some(at) = self.place_of(route, packet) else { return };
+        let Self { options, pool, streams, tap, .. } = self;
         streams[at].packet(packet, &mut Around { now, pool, gate: &options.gate, tap });
     }
 
@@ -240,7 +250,8 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Count packets that arrived before the begin time.
-    pub fn handle_early(&mut self, train: &Train<'_>) {
+    pub fn handle_early(&mut self, train: &Train<'_>, now: Nanos) {
+        self.early.heard(*train.sender, now);
         self.refuse_many(Reject::BeforeStart, train.count() as u64);
     }
 

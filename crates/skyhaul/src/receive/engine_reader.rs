@@ -149,7 +149,8 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn look(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
         if let Some(left) = self.early() {
-            return source.poll(left.min(wait), &mut |train| self.engine.handle_early(&train));
+            let (engine, clock) = (&mut self.engine, &self.clock);
+            return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
         }
         let (engine, clock) = (&mut self.engine, &mut self.clock);
         let (mut bytes, mut pause) = (0, None);
@@ -205,6 +206,14 @@ impl Consumer<Box<dyn Source>> for EngineReader {
             || self.engine.past_stop()
             || self.engine.is_over()
             || self.stop_bytes.is_some_and(|most| self.engine.placed_bytes() >= most)
+    }
+
+    fn close(&mut self) {
+        self.engine.close();
+    }
+
+    fn is_waiting(&self, source: &Box<dyn Source>) -> bool {
+        !source.is_finished() && self.engine.has_holes()
     }
 
     fn note(&mut self, text: String) {

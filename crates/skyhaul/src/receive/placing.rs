@@ -8,6 +8,7 @@
 //!
 //! A stream's concrete layout is chosen once, when it begins ([`Visit`]); nothing after that depends on the format.
 
+use super::edges;
 use super::gate::Gate;
 use super::info::Part;
 use super::stream::Stream;
@@ -37,6 +38,8 @@ pub(super) trait Placing: Debug + Send {
     fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
     /// The next finished part.
     fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
+    /// The number of a packet's frame in its stream.
+    fn number(&self, stream: &Stream, packet: &[u8]) -> Option<u64>;
 }
 
 #[derive(Debug)]
@@ -53,6 +56,10 @@ impl<L: Layout + Debug + Send> Placing for By<L> {
 
     fn poll_part(&self, stream: &mut Stream) -> Option<Part> {
         stream.poll_part(&self.0)
+    }
+
+    fn number(&self, stream: &Stream, packet: &[u8]) -> Option<u64> {
+        Some(stream.number(&self.0.place(packet).ok()?))
     }
 }
 
@@ -90,6 +97,11 @@ impl Placed {
     #[inline]
     pub(super) fn packet(&mut self, packet: &[u8], around: &mut Around<'_>) {
         self.placing.packet(&mut self.stream, packet, around);
+    }
+
+    /// The number of a packet's frame in the stream.
+    pub(super) fn number(&self, packet: &[u8]) -> Option<u64> {
+        self.placing.number(&self.stream, packet)
     }
 
     /// The next finished part.
@@ -142,7 +154,7 @@ impl Stream {
     #[inline]
     pub(super) fn train(&mut self, layout: &impl Layout, train: &Train<'_>, around: &mut Around<'_>) {
         let stride = train.stride.min(train.bytes.len());
-        if !around.gate.is_open() || stride == 0 {
+        if !around.gate.is_open() || stride == 0 || self.only.is_some() {
             return train.packets().for_each(|packet| self.packet(layout, packet, around));
         }
         self.report.packets += train.count() as u64;
@@ -220,7 +232,17 @@ impl Stream {
         {
             gate.admit(time.unix_seconds)?;
         }
+        if let Some(only) = &self.only {
+            edges::admit(only, self.number(&placement))?;
+        }
         self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
+    }
+
+    /// The number of a frame in the stream.
+    #[inline]
+    fn number(&self, placement: &Placement) -> u64 {
+        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
+        placement.key.number.saturating_mul(self.per_object).saturating_add(within)
     }
 
     /// Copy the payloads of packets to their common place.
@@ -263,8 +285,7 @@ impl Stream {
         }
         slot.commit(now);
         self.report.placed += count as u64;
-        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
-        let number = placement.key.number.saturating_mul(self.per_object).saturating_add(within);
+        let number = self.number(&placement);
         self.report.sequence.arrived_run(number, count as u64);
         self.report.last_arrival = now;
         Ok(())

@@ -52,6 +52,14 @@ pub(crate) trait Consumer<I> {
     /// Whether it is to end.
     fn is_over(&self, input: &I) -> bool;
 
+    /// It is to end: only what belongs before what came until now is wanted.
+    fn close(&mut self) {}
+
+    /// Whether packets that are late may still arrive and are wanted, after it was closed.
+    fn is_waiting(&self, _: &I) -> bool {
+        false
+    }
+
     /// Something is not as it was asked for.
     fn note(&mut self, text: String);
 
@@ -107,6 +115,7 @@ impl<I, C: Consumer<I>> Reader<I, C> {
                 if drain.is_zero() {
                     return Ok(());
                 }
+                consumer.close();
                 draining = Some(Awake::start());
             }
             let packets = if draining.is_none() && consumer.is_short() {
@@ -123,7 +132,8 @@ impl<I, C: Consumer<I>> Reader<I, C> {
             }
             if let Some(since) = &mut draining {
                 since.turn();
-                if packets == Some(0) || since.elapsed() >= *drain {
+                let is_done = packets == Some(0) && !consumer.is_waiting(input);
+                if is_done || since.elapsed() >= *drain {
                     return Ok(());
                 }
             }

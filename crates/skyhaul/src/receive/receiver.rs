@@ -21,7 +21,7 @@ use crate::report::{Cpu, ReceiveReport, VERSION};
 use skyhaul_core::wire::Objects::Frames;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::fault::FaultSource;
-use skyhaul_io::host;
+use skyhaul_io::host::{self, way::arrives};
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpPort;
@@ -83,6 +83,16 @@ impl std::fmt::Debug for Running {
     }
 }
 
+/// What is forwarded does not come back here, as the packets of new senders that are forwarded again.
+fn no_circle(own: &Endpoint, forward: &[Endpoint]) -> io::Result<()> {
+    let back = |to: &&Endpoint| to.transport == own.transport && arrives(own.address, to.address);
+    forward.iter().find(back).map_or(Ok(()), |to| {
+        let text =
+            format!("forward to {to}: packets to it arrive here, at {own}, and would circulate; hint: name another address");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    })
+}
+
 impl Receiver {
     /// Open every socket and target.
     ///
@@ -111,6 +121,7 @@ impl Receiver {
                     Transport::Tcp => Self::tcp(&options, objects.as_ref(), &endpoint)?,
                 };
                 endpoint.address.set_port(local.port());
+                no_circle(&endpoint, &options.forward)?;
                 let source = match &options.faults {
                     Some(faults) => Box::new(FaultSource::new(source, faults)) as Box<dyn Source>,
                     None => source,
@@ -328,6 +339,7 @@ impl Running {
             joules_per_gb: self.energy.as_ref().map(|meter| per_gb(meter.joules())),
         };
         report.notes = self.board.notes();
+        report.balance();
         report
     }
 

@@ -61,6 +61,8 @@ pub(super) struct Stream {
     pub(super) gone: bool,
     /// Frame sets at its beginning and end.
     sets: Sets,
+    /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
+    pub(super) only: Option<Range<u64>>,
 }
 
 impl Stream {
@@ -95,6 +97,7 @@ impl Stream {
             loss_ranges,
             gone: false,
             sets,
+            only: None,
         }
     }
 
@@ -195,6 +198,8 @@ impl Stream {
             self.lost((m.end - m.start) / unit, number(m.start)..number(m.end));
         }
         self.report.retired += u64::from(units) + gap;
+        // From now on, what is before the beginning is late.
+        self.only.take_if(|only| only.end == u64::MAX);
         self.report.first_time = self.report.first_time.or(first_time);
         self.report.last_time = last_time.or(self.report.last_time);
         if last_time.is_some() {

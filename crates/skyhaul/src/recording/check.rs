@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::ALIGN;
 
+use super::count::Count;
 use super::cutter::Cutter;
 use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::feed::MOST_UNRECORDED;
@@ -35,6 +36,7 @@ use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
 use crate::frames::FrameReader;
+use crate::ledger::FrameLedger;
 
 /// Makes a reader for a datastream's frames, if its format is known.
 pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync + 'a;
@@ -62,6 +64,12 @@ pub struct CheckReport {
     pub verdict: Verdict,
     /// Each datastream.
     pub datastreams: Vec<DatastreamCheck>,
+    /// What became of all frames: the sum over the datastreams, except those of heaps and events.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Sums that do not hold, as text: the index and the recorder's account contradict each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbalanced: Vec<String>,
     /// The findings, worst first (the first 1000).
     pub findings: Vec<Finding>,
     /// Total number of findings.
@@ -82,6 +90,12 @@ impl CheckReport {
     pub fn exit_code(&self) -> u8 {
         u8::from(self.verdict > Verdict::Holes)
     }
+
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.datastreams.iter().all(DatastreamCheck::is_empty)
+    }
 }
 
 impl Recording {
@@ -100,7 +114,7 @@ impl Recording {
                 search.learn(path, seen.crc32c);
             }
         }
-        let mut datastreams = Vec::new();
+        let (mut datastreams, mut unbalanced) = (Vec::new(), Vec::new());
         for (stream, about) in self.datastreams.iter().zip(&abouts) {
             let check = StreamCheck {
                 recording: self,
@@ -117,17 +131,25 @@ impl Recording {
                         .and_then(|about| Some(about.info.format.get("format")?.as_str()?.to_owned())),
                     ..Default::default()
                 },
+                count: Count::new(stream, about.as_ref()),
+                unbalanced: &mut unbalanced,
                 before: None,
                 unknown: None,
             };
             datastreams.push(check.run());
         }
+        if self.state != State::Live && datastreams.iter().all(DatastreamCheck::is_empty) {
+            findings.add(Verdict::Unproven, None, NOTHING);
+        }
+        let of_frames = datastreams.iter().filter(|stream| stream.heaps.is_none());
         // Worst first, and findings about several files before those about one.
         findings.all.sort_by_key(|finding| (std::cmp::Reverse(finding.verdict), finding.path.is_some()));
         Ok(CheckReport {
             scan: self.label.to_string(),
             state: self.state,
             verdict: findings.worst.unwrap_or(Verdict::Whole),
+            ledger: of_frames.map(|stream| &stream.ledger).sum(),
+            unbalanced,
             datastreams,
             findings: findings.all,
             findings_total: findings.total,
@@ -183,6 +205,9 @@ impl Recording {
     }
 }
 
+/// What is said of a scan without data.
+const NOTHING: &str = "nothing was recorded";
+
 /// Problems found from names, lengths and indexes, without reading data.
 pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
     let mut findings = Findings::from(&recording.findings[..]);
@@ -210,6 +235,13 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
                 }
             }
         }
+    }
+    let is_empty = |stream: &DatastreamEntry| {
+        let given = stream.account.as_ref().map_or(0, |account| account.submitted);
+        stream.chunks.is_empty() && stream.lost.is_empty() && given == 0
+    };
+    if recording.state != State::Live && recording.datastreams.iter().all(is_empty) {
+        findings.add(Verdict::Unproven, None, NOTHING);
     }
     findings.all
 }

@@ -3,11 +3,12 @@
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::awake::Awake;
+use crate::ledger::Discard;
 
 use super::event::Event;
 use super::lane::{Lane, Note};
@@ -15,6 +16,7 @@ use super::ledger::Ledger;
 use super::options::{SyncPolicy, WriterOptions};
 use super::record::{LostChunk, Record};
 use super::report::{DiskState, DiskStatus};
+use super::space::Space;
 use super::striping::{self, Candidate};
 use super::work::{Ready, Work};
 
@@ -33,6 +35,14 @@ pub(super) struct Dispatch {
     pub(super) sync: SyncPolicy,
     pub(super) reserve: u64,
     pub(super) stall: Duration,
+    /// Time left at which the operator is warned that the disks fill up.
+    pub(super) space_alarm: Duration,
+    pub(super) space: Mutex<Space>,
+    pub(super) begun: Instant,
+    /// Bytes of the largest chunk so far.
+    pub(super) chunk_bytes: AtomicU64,
+    /// No disk had room for the last chunk.
+    pub(super) all_full: AtomicBool,
     /// When [`Dispatch::watch`] was last called because no disk's thread does it.
     watched: Mutex<Instant>,
     /// Stops while this program does not run.
@@ -51,6 +61,11 @@ impl Dispatch {
             sync: options.sync,
             reserve: options.reserve_bytes,
             stall: options.stall,
+            space_alarm: options.space_alarm,
+            space: Mutex::default(),
+            begun: Instant::now(),
+            chunk_bytes: AtomicU64::new(options.chunk_bytes()),
+            all_full: AtomicBool::new(false),
             watched: Mutex::new(Instant::now()),
             turns: Mutex::new(Awake::start()),
             closed: AtomicBool::new(false),
@@ -77,6 +92,7 @@ impl Dispatch {
         for (disk, candidate) in candidates.iter_mut().enumerate() {
             candidate.usable &= !work.avoids(disk);
         }
+        self.mark_short(&candidates, work.bytes());
         let Some(index) = striping::choose(&candidates, work.bytes()) else { return Err(work) };
         let lane = &self.lanes[index];
         {
@@ -112,7 +128,7 @@ impl Dispatch {
                 Work::Fresh(chunk) => (chunk.datastream.0, chunk.number),
                 Work::Again(ready) => (ready.datastream, ready.number),
             };
-            self.lose(datastream, number, "writing failed on every disk");
+            self.lose(datastream, number, self.why_none());
         }
     }
 
@@ -148,21 +164,16 @@ impl Dispatch {
 
     pub(super) fn acknowledge(&self, ready: &Ready) -> bool {
         ready.settled.store(true, Ordering::Release);
-        let first = self.ledger().acknowledge(ready.datastream, ready.number, ready.view.len() as u64);
+        let first = self.ledger().acknowledge(ready.datastream, ready.number);
         self.settled.notify_all();
         first
     }
 
     /// Count a chunk as lost, and say so on every disk that is left.
-    pub(super) fn lose(&self, datastream: u32, number: u32, reason: &str) {
-        if !self.ledger().lose(datastream, number) {
-            return;
-        }
+    pub(super) fn lose(&self, datastream: u32, number: u32, why: Discard) {
+        let Some(given) = self.ledger().lose(datastream, number, why) else { return };
         self.settled.notify_all();
-        let name = self.ledger().name(datastream).unwrap_or_default().to_owned();
-        let text = format!("{name}.{number:08}: {reason}");
-        self.ledger().note(Event::now("chunk_lost", None, text));
-        let lost = LostChunk { datastream, number, reason: reason.to_owned() };
+        let lost = LostChunk::new(datastream, number, why, &given);
         self.broadcast(&Note { line: Record::Lost(lost).to_line(), directory: None });
     }
 
@@ -199,6 +210,7 @@ impl Dispatch {
         if first {
             state.health = health;
             state.error = Some(error.to_owned());
+            state.short = false;
         }
         let waiting = state.drain();
         drop(state);
@@ -218,7 +230,7 @@ impl Dispatch {
         let preparing = state.preparing.take();
         drop(state);
         if let Some((datastream, number)) = preparing {
-            self.lose(datastream, number, "the disk's thread panicked while preparing the chunk");
+            self.lose(datastream, number, Discard::DisksFailed);
         }
         for ready in flying.into_values().map(|flying| flying.ready) {
             ready.avoid.fetch_or(1 << (index % 64), Ordering::Relaxed);
@@ -347,7 +359,7 @@ impl Dispatch {
             let state = lane.state();
             DiskStatus {
                 path: lane.path.clone(),
-                state: state.health,
+                state: state.reported(),
                 engine: state.means.engine.to_owned(),
                 direct: state.means.direct,
                 registered: state.means.registered,
@@ -361,6 +373,7 @@ impl Dispatch {
                 rate: if state.chunks > 0 { 1.0 / state.seconds_per_byte } else { 0.0 },
                 latency: state.latency.clone(),
                 free_bytes: state.free_bytes,
+                room_bytes: if state.is_usable() { state.free } else { 0 },
                 error: state.error.clone(),
             }
         };

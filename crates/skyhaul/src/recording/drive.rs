@@ -311,6 +311,9 @@ impl Drive {
         self.dispatch.watch(self.index);
         self.dispatch.resume(self.index);
         let free = disk::free_bytes(&self.lane().path);
+        if let Ok(free) = free {
+            self.dispatch.watch_free(self.index, free);
+        }
         let mut state = self.lane().state();
         if !state.is_usable() {
             return;
@@ -321,6 +324,7 @@ impl Drive {
                 drop(state);
                 let text = format!("{free} bytes are free, {} must remain free", self.dispatch.reserve);
                 self.dispatch.retire(self.index, DiskState::Full, &text);
+                self.lane().state().out_of_space = true;
             }
             Ok(free) => {
                 let waiting = state.waiting;

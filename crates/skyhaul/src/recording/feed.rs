@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use super::account::Damaged;
 use super::entry::ChunkEntry;
 use super::feeder::{Feeder, Given, Gone, Loaded};
-use super::filling::Filling;
+use super::filling::{Filling, bounded};
 use super::finding::{Finding, Verdict};
 use super::follow::{Followed, Follower};
 use super::gap::{Gap, Instead, Lack, Time};
@@ -286,7 +286,11 @@ impl Feed {
         let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
         let fills =
             missing == Missing::Fill && has_frames && gap.has_chunks() && gap.instead == Instead::LeftOut;
-        let bytes = if fills { gap.bytes } else { None };
+        let mut bytes = if fills { gap.bytes } else { None };
+        if let Some(Err(why)) = bytes.map(|bytes| bounded(self.about.as_ref(), gap.chunks, bytes)) {
+            gap.why = format!("{}; not filled: {why}", gap.why);
+            bytes = None;
+        }
         if bytes.is_some_and(|bytes| bytes > 0) {
             gap.instead = Instead::Filled;
         }

@@ -4,12 +4,15 @@
 //!   … A 17 B 17 │ A 18! B 18! A 19! B 19! … │ A 96 B 96 …      ! predicted from the frames before (or behind) it
 //! ```
 //!
+//! An index may claim anything, so what is filled is bounded by what chunks are: see [`bounded`].
+//!
 //! What cannot be predicted, because the format is not known or its headers were stripped, is 0x11223344 altogether.
 
 use std::ops::Range;
 
 use skyhaul_core::wire::{FILL, Filler, Octets, StreamFormat};
 
+use super::feed::MOST_UNRECORDED;
 use super::record::Datastream;
 use crate::frames;
 
@@ -18,6 +21,26 @@ const PIECE: usize = 4 << 20;
 
 /// More is not kept to predict from, whatever an index says of threads and frames.
 const MOST_KEPT: usize = 64 << 20;
+
+/// Chunks that are filled in a row: terabytes, if they are of the usual size.
+pub(super) const MOST_CHUNKS: u32 = 10_000;
+
+/// The `bytes` to fill in the place of `chunks`, if a stream of such chunks can have that many there.
+///
+/// # Errors
+/// Why not: the index claims what no recorder wrote.
+pub(super) fn bounded(about: Option<&Datastream>, chunks: (u32, u32), bytes: u64) -> Result<u64, String> {
+    let count = chunks.1.saturating_sub(chunks.0);
+    if count > MOST_CHUNKS {
+        return Err(format!("{count} chunks in a row are claimed, and at most {MOST_CHUNKS} are filled"));
+    }
+    let whole = about.map(|about| about.info.whole_chunk()).filter(|&bytes| bytes > 0);
+    let longest = whole.unwrap_or(MOST_UNRECORDED).min(MOST_UNRECORDED);
+    if bytes > u64::from(count).saturating_mul(longest) {
+        return Err(format!("{bytes} bytes are claimed, and a chunk of this stream has at most {longest}"));
+    }
+    Ok(bytes)
+}
 
 /// Makes what stands in the place of missing chunks.
 #[derive(Debug)]

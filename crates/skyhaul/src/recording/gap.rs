@@ -86,6 +86,9 @@ pub struct Gap {
     pub to: Option<(i64, u32)>,
     /// Its length, as far as it is known.
     pub bytes: Option<u64>,
+    /// Its frames, as far as they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<u64>,
     /// What is given in its place.
     pub instead: Instead,
     /// As text.
@@ -106,6 +109,7 @@ impl Gap {
             from: None,
             to: None,
             bytes: None,
+            frames: None,
             instead: Instead::LeftOut,
             why: why.into(),
         }
@@ -135,6 +139,9 @@ impl fmt::Display for Gap {
             }
         }
         f.write_str(&self.why)?;
+        if let Some(frames) = self.frames {
+            write!(f, " ({frames} frames)")?;
+        }
         let instead = match (self.has_chunks() && self.lack != Lack::HeadersOnly, self.instead) {
             (false, _) => "",
             (true, Instead::LeftOut) => ": skipped",

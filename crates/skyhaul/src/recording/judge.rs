@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::count::{Count, Proof};
 use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::finding::{Findings, Verdict};
 use super::gap::{Gap, Lack, Time};
 use super::open::Recording;
-use super::plan::{self, Step, steps_between};
+use super::plan::{self, Step};
 use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
+use crate::ledger::FrameLedger;
 
 /// One datastream's account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,11 +43,14 @@ pub struct DatastreamCheck {
     pub missing_units: u64,
     /// Discontinuities of time between chunks.
     pub time_breaks: u64,
-    /// Frame numbers between chunks that are in none of them.
+    /// Frames between chunks that are in none of them, and never arrived.
     pub missing_between: u64,
-    /// Frames that were looked into.
+    /// Frames in the files that were read; packets of heaps or events.
     pub frames_seen: u64,
-    /// Of these, invalid frames.
+    /// What became of all its frames, heaps or events.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Of `frames_seen`, invalid frames.
     pub illegal_frames: u64,
     /// Of these, marked as invalid.
     pub filled_frames: u64,
@@ -55,6 +60,14 @@ pub struct DatastreamCheck {
     /// Its format, if an index says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+}
+
+impl DatastreamCheck {
+    /// Whether it has neither chunks nor frames, and none is known to be missing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chunks == 0 && self.ledger.expected() == 0 && self.gaps.is_empty() && self.lost.is_empty()
+    }
 }
 
 /// The heaps or events of a datastream.
@@ -101,6 +114,9 @@ pub(super) struct StreamCheck<'a> {
     pub(super) search: &'a mut Search,
     pub(super) findings: &'a mut Findings,
     pub(super) sum: DatastreamCheck,
+    pub(super) count: Count<'a>,
+    /// Sums that do not hold.
+    pub(super) unbalanced: &'a mut Vec<String>,
     /// When the chunk before ended.
     pub(super) before: Option<Time>,
     /// Chunks one behind the other of which the same is to be said.
@@ -136,11 +152,19 @@ impl StreamCheck<'_> {
             let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
             self.findings.add(verdict, Some(path), text);
         }
+        let (ledger, wrong) = self.count.finish(self.recording);
+        for line in &wrong {
+            self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));
+        }
+        self.unbalanced.extend(wrong);
+        self.sum.missing_between = ledger.between_chunks;
+        self.sum.ledger = ledger;
         self.sum
     }
 
     fn gap(&mut self, gap: &Gap) {
         let (first, end) = gap.chunks;
+        self.count.gap(gap);
         match gap.lack {
             Lack::Lost => self.sum.lost.extend(first..end),
             Lack::Unproven => self.sum.unacknowledged.extend(first..end),
@@ -155,7 +179,9 @@ impl StreamCheck<'_> {
         let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
         let path = Some(&chunk.path);
         self.sum.chunks += u64::from(chunk.bytes.is_some());
-        self.sum.frames_seen += seen.frames;
+        // Frames without a header that can be read are counted by their length.
+        let frames = if seen.frames > 0 { seen.frames } else { self.count.frames_in(seen.read) };
+        self.sum.frames_seen += frames;
         self.sum.illegal_frames += seen.illegal;
         self.sum.filled_frames += seen.filled;
         if let Some(why) = seen.illegal_why {
@@ -163,8 +189,10 @@ impl StreamCheck<'_> {
         }
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
-        match &chunk.record {
-            Some(_) => self.recorded(chunk, seen),
+        let last = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+        let proof = match &chunk.record {
+            Some(_) if self.recorded(chunk, seen) => Proof::Sound,
+            Some(_) => Proof::Damaged,
             None => {
                 self.sum.unacknowledged.push(chunk.number);
                 let text = match seen.proven_by_frames(self.before, upto) {
@@ -173,10 +201,13 @@ impl StreamCheck<'_> {
                     Err(why) => why,
                 };
                 self.unknown(chunk, text);
+                let invalid = seen.filled.saturating_add(seen.illegal).min(frames);
+                Proof::Unknown { frames, invalid }
             }
-        }
-        self.time(chunk, first);
-        self.before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+        };
+        let (between, step) = self.count.chunk(chunk, proof, [first, last]);
+        self.time(chunk, between, step);
+        self.before = last;
     }
 
     /// Note a chunk that no index knows; many in a row are one finding.
@@ -204,8 +235,8 @@ impl StreamCheck<'_> {
     }
 
     /// A chunk with a record: is it what was promised?
-    fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) {
-        let Some(record) = &chunk.record else { return };
+    fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) -> bool {
+        let Some(record) = &chunk.record else { return false };
         let path = Some(&chunk.path);
         self.sum.units += u64::from(record.meta.units);
         if let Some(heaps) = &record.meta.heaps {
@@ -220,6 +251,7 @@ impl StreamCheck<'_> {
             None => Err("it is in the index, but missing".to_owned()),
             Some(_) => seen.proves(record),
         };
+        let proven = self.sum.proven;
         match proof {
             Ok(()) => {
                 self.sum.proven += 1;
@@ -253,25 +285,21 @@ impl StreamCheck<'_> {
             let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
             self.findings.add(Verdict::Damaged, path, text);
         }
+        self.sum.proven > proven
     }
 
-    /// Does the time go on from the chunk before?
-    fn time(&mut self, chunk: &ChunkEntry, first: Option<Time>) {
-        let rate = self.about.and_then(|about| about.info.frames_per_second);
-        let (Some(rate), Some(before), Some(first)) = (rate, self.before, first) else { return };
-        let step = steps_between(before, first, rate);
-        // A chunk may begin within the frame number that the one before ended in, where threads share it.
-        if (0..=1).contains(&step) {
-            return;
-        }
-        self.sum.time_breaks += 1;
-        let text = if step > 1 {
-            let between = u64::try_from(step - 1).unwrap_or(u64::MAX);
-            self.sum.missing_between = self.sum.missing_between.saturating_add(between);
-            format!("{} frame numbers before it are in no chunk", step - 1)
-        } else {
-            format!("its first frame is {} frames before the end of the previous chunk", -step)
+    /// What is missing before a chunk, or whether its time does not continue that of the chunk before.
+    fn time(&mut self, chunk: &ChunkEntry, between: u64, step: Option<i128>) {
+        let text = match step {
+            _ if between > 0 => format!("{between} frames before it never arrived, and are in no chunk"),
+            Some(step) if step > 1 => format!(
+                "its time is {} frame numbers later than the end of the previous chunk, although no frame is missing between them",
+                step - 1
+            ),
+            Some(step) => format!("its first frame is {} frames before the end of the previous chunk", -step),
+            None => return,
         };
+        self.sum.time_breaks += 1;
         self.findings.add(Verdict::Holes, Some(&chunk.path), text);
     }
 

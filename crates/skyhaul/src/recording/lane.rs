@@ -48,6 +48,10 @@ pub(super) struct LaneState {
     /// Free beyond the reserve when it was last asked, less what was started since.
     pub(super) free: u64,
     pub(super) free_bytes: u64,
+    /// The last chunk that it was considered for does not fit.
+    pub(super) short: bool,
+    /// It was taken out because its free space fell to the reserve: it returns when space is freed.
+    pub(super) out_of_space: bool,
     pub(super) given: u64,
     pub(super) chunks: u64,
     pub(super) bytes: u64,
@@ -102,6 +106,11 @@ impl LaneState {
         matches!(self.health, DiskState::Active | DiskState::Stalled)
     }
 
+    /// Its state for reports: a disk without room for a chunk is full.
+    pub(super) fn reported(&self) -> DiskState {
+        if self.short && self.health == DiskState::Active { DiskState::Full } else { self.health }
+    }
+
     /// How long a request has been pending, beyond the time `patience` that a sync may take.
     pub(super) fn silence(&self, patience: Duration) -> Duration {
         let sync = self.longest_sync().saturating_sub(patience);
@@ -145,6 +154,8 @@ impl Lane {
             seconds_per_byte: ASSUMED,
             free: 0,
             free_bytes: 0,
+            short: false,
+            out_of_space: false,
             given: 0,
             chunks: 0,
             bytes: 0,

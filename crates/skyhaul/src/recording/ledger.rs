@@ -1,10 +1,12 @@
-//! Accounts of all chunks: submitted, and then acknowledged or lost.
+//! Accounts of all chunks and of the frames in them: submitted, and then acknowledged or lost.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
+use super::given::Given;
+use crate::ledger::{Discard, FrameLedger};
 
 /// Events that are kept; more are counted only.
 const MOST_EVENTS: usize = 1000;
@@ -34,6 +36,9 @@ pub struct DatastreamReport {
     pub rewritten: u64,
     /// Chunks that no disk could take.
     pub lost: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub lost_bytes: u64,
     /// Their numbers (the first 10 000).
     pub lost_numbers: Vec<u32>,
     /// Numbers of chunks that were still under way at the end.
@@ -44,12 +49,42 @@ pub struct DatastreamReport {
     /// Their numbers (the first 10 000).
     #[serde(default)]
     pub gone_numbers: Vec<u32>,
+    /// What became of its frames; of its heaps or events, if it is `keyed`.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Its chunks hold heaps or events, which the ledger counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keyed: bool,
 }
 
 #[derive(Debug, Default)]
 struct Account {
     report: DatastreamReport,
-    pending: BTreeSet<u32>,
+    pending: BTreeMap<u32, Given>,
+    losses: BTreeMap<Discard, Losses>,
+}
+
+/// Chunks of a datastream that were given up for one reason: one event, which grows.
+#[derive(Clone, Copy, Debug)]
+struct Losses {
+    /// Its event, if that was kept.
+    event: Option<usize>,
+    first: u32,
+    last: u32,
+    chunks: u64,
+    units: u64,
+    bytes: u64,
+}
+
+impl Losses {
+    fn text(&self, name: &str, why: Discard) -> String {
+        let Losses { first, last, chunks, units, bytes, .. } = self;
+        let which = match chunks {
+            1 => format!("{name}.{first:08}"),
+            _ => format!("{chunks} chunks from {name}.{first:08} to {name}.{last:08}"),
+        };
+        format!("{which} discarded, {units} frames in {bytes} bytes: {}", why.text())
+    }
 }
 
 /// All accounts of a session.
@@ -65,7 +100,7 @@ impl Ledger {
     pub(super) fn open(&mut self, name: String, sender: Option<String>) -> u32 {
         let datastream = self.accounts.len() as u32;
         let report = DatastreamReport { datastream, name, sender, ..DatastreamReport::default() };
-        self.accounts.push(Account { report, pending: BTreeSet::new() });
+        self.accounts.push(Account { report, ..Account::default() });
         datastream
     }
 
@@ -86,45 +121,74 @@ impl Ledger {
 
     /// A chunk is given. False (and nothing is counted) if there is no such datastream, or the same number is
     /// under way.
-    pub(super) fn submit(&mut self, datastream: u32, number: u32, bytes: u64, missing: u64) -> bool {
+    pub(super) fn submit(&mut self, datastream: u32, number: u32, given: Given) -> bool {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return false };
-        if !account.pending.insert(number) {
+        if account.pending.contains_key(&number) {
             return false;
         }
-        account.report.submitted += 1;
-        account.report.submitted_bytes += bytes;
-        account.report.missing_units += missing;
+        account.count(&given);
+        account.report.ledger.pending += given.received();
+        account.pending.insert(number, given);
         true
     }
 
-    /// A chunk is durable. True for the first time.
-    pub(super) fn acknowledge(&mut self, datastream: u32, number: u32, bytes: u64) -> bool {
-        let Some(account) = self.accounts.get_mut(datastream as usize) else { return false };
-        let first = account.pending.remove(&number);
-        if first {
-            account.report.acknowledged += 1;
-            account.report.acknowledged_bytes += bytes;
-        }
-        first
+    /// A chunk was not taken.
+    pub(super) fn refuse(&mut self, datastream: u32, given: &Given) {
+        let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
+        // It has no place among the chunks, but its frames are gone.
+        account.count_frames(given);
+        account.report.lost_bytes += given.bytes;
+        account.report.ledger.discard(Discard::Refused, given.received());
     }
 
-    /// No disk can take a chunk. True for the first time.
-    pub(super) fn lose(&mut self, datastream: u32, number: u32) -> bool {
+    /// A chunk is durable. True for the first time.
+    pub(super) fn acknowledge(&mut self, datastream: u32, number: u32) -> bool {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return false };
-        let first = account.pending.remove(&number);
-        if first {
-            account.report.lost += 1;
-            if account.report.lost_numbers.len() < MOST_NUMBERS {
-                account.report.lost_numbers.push(number);
+        let Some(given) = account.pending.remove(&number) else { return false };
+        account.report.acknowledged += 1;
+        account.report.acknowledged_bytes += given.bytes;
+        account.report.ledger.pending -= given.received();
+        account.report.ledger.recorded += given.received();
+        true
+    }
+
+    /// No disk can take a chunk. What it was, for the first time.
+    pub(super) fn lose(&mut self, datastream: u32, number: u32, why: Discard) -> Option<Given> {
+        let account = self.accounts.get_mut(datastream as usize)?;
+        let given = account.pending.remove(&number)?;
+        account.report.lost += 1;
+        account.report.lost_bytes += given.bytes;
+        account.report.ledger.pending -= given.received();
+        account.report.ledger.discard(why, given.received());
+        if account.report.lost_numbers.len() < MOST_NUMBERS {
+            account.report.lost_numbers.push(number);
+        }
+        let new = Losses { event: None, first: number, last: number, chunks: 0, units: 0, bytes: 0 };
+        let mut all = account.losses.get(&why).copied().unwrap_or(new);
+        all.chunks += 1;
+        all.units += given.received();
+        all.bytes += given.bytes;
+        all.last = number;
+        let text = all.text(&account.report.name, why);
+        match all.event.and_then(|at| self.events.get_mut(at)) {
+            Some(event) => event.text = text,
+            None => {
+                all.event = (self.events.len() < MOST_EVENTS).then_some(self.events.len());
+                self.note(Event::now("chunk_lost", None, text));
             }
         }
-        first
+        self.accounts[datastream as usize].losses.insert(why, all);
+        Some(given)
     }
 
-    /// A durable chunk is on no disk any more.
-    pub(super) fn miss(&mut self, datastream: u32, number: u32) {
+    /// A durable chunk of `received` units is on no disk any more.
+    pub(super) fn miss(&mut self, datastream: u32, number: u32, received: u64) {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
         account.report.gone += 1;
+        let ledger = &mut account.report.ledger;
+        let received = received.min(ledger.recorded);
+        ledger.recorded -= received;
+        ledger.damaged += received;
         if account.report.gone_numbers.len() < MOST_NUMBERS {
             account.report.gone_numbers.push(number);
         }
@@ -153,7 +217,7 @@ impl Ledger {
     /// Each datastream's account as it is now.
     pub(super) fn reports(&self) -> Vec<DatastreamReport> {
         let report = |account: &Account| DatastreamReport {
-            unacknowledged: account.pending.iter().copied().collect(),
+            unacknowledged: account.pending.keys().copied().collect(),
             ..account.report.clone()
         };
         self.accounts.iter().map(report).collect()
@@ -161,5 +225,45 @@ impl Ledger {
 
     pub(super) fn events(&self) -> (Vec<Event>, u64) {
         (self.events.clone(), self.events_dropped)
+    }
+
+    /// The events from number `from` on.
+    pub(super) fn events_from(&self, from: usize) -> Vec<Event> {
+        self.events.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// What became of the frames of all datastreams.
+    pub(super) fn frames(&self) -> FrameLedger {
+        self.accounts.iter().map(|a| &a.report).filter(|report| !report.keyed).map(|r| &r.ledger).sum()
+    }
+
+    /// Bytes that were given up so far.
+    pub(super) fn lost_bytes(&self) -> u64 {
+        self.accounts.iter().map(|account| account.report.lost_bytes).sum()
+    }
+
+    /// Bytes given so far, over all datastreams.
+    pub(super) fn submitted_bytes(&self) -> u64 {
+        self.accounts.iter().map(|account| account.report.submitted_bytes).sum()
+    }
+}
+
+impl Account {
+    /// A chunk was given.
+    fn count(&mut self, given: &Given) {
+        let report = &mut self.report;
+        report.submitted += 1;
+        report.submitted_bytes += given.bytes;
+        report.missing_units += given.missing;
+        self.count_frames(given);
+    }
+
+    fn count_frames(&mut self, given: &Given) {
+        let report = &mut self.report;
+        report.keyed |= given.keyed;
+        report.ledger.received += given.received();
+        report.ledger.never_received += given.missing + given.gap;
+        report.ledger.in_chunks += given.missing;
+        report.ledger.between_chunks += given.gap;
     }
 }

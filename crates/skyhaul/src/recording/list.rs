@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::count::{Count, Proof};
 use super::entry::{DatastreamEntry, State};
 use super::finding::{Finding, Verdict};
 use super::gap::Lack;
@@ -12,6 +13,7 @@ use super::mark6;
 use super::names;
 use super::open::{OpenError, Recording};
 use super::plan::{self, Step};
+use crate::ledger::FrameLedger;
 
 /// One scan in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub struct ScanSummary {
     pub missing_disks: Vec<PathBuf>,
     /// Chunks that are missing, or shorter than recorded.
     pub missing: u64,
+    /// What became of its frames, by names, lengths and indexes; without streams of heaps and events.
+    #[serde(default)]
+    pub ledger: FrameLedger,
     /// Problems found from names, lengths and indexes, one line each.
     pub findings: Vec<Finding>,
 }
@@ -94,6 +99,33 @@ fn labels(disk: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The frames of a datastream, unless it is one of heaps or events.
+fn ledger(recording: &Recording, stream: &DatastreamEntry) -> FrameLedger {
+    let mut count = Count::new(stream, None);
+    for step in plan::steps(recording, stream, 0) {
+        match step {
+            Step::Foreign(_) => {}
+            Step::Gap(gap) => drop(count.gap(&gap)),
+            Step::Chunk { entry, .. } => {
+                let meta = entry.record.as_ref().map(|record| &record.meta);
+                if meta.is_some_and(|meta| meta.heaps.is_some()) {
+                    return FrameLedger::default();
+                }
+                let proof = match (&entry.record, entry.bytes) {
+                    (None, bytes) => {
+                        Proof::Unknown { frames: count.frames_in(bytes.unwrap_or(0)), invalid: 0 }
+                    }
+                    (Some(record), bytes) if bytes == Some(record.bytes) => Proof::Sound,
+                    (Some(_), _) => Proof::Damaged,
+                };
+                let times = [meta.and_then(|meta| meta.first_time), meta.and_then(|meta| meta.last_time)];
+                count.chunk(&entry, proof, times);
+            }
+        }
+    }
+    count.finish(recording).0
+}
+
 fn summary(recording: Recording) -> ScanSummary {
     let streams = &recording.datastreams;
     let steps = streams.iter().flat_map(|stream| plan::steps(&recording, stream, 0));
@@ -119,6 +151,13 @@ fn summary(recording: Recording) -> ScanSummary {
         lost: streams.iter().map(|stream| stream.lost.len() as u64).sum(),
         disks: disks.map(|(_, path)| path.clone()).collect(),
         missing,
+        ledger: streams.iter().map(|stream| ledger(&recording, stream)).fold(
+            FrameLedger::default(),
+            |mut sum, one| {
+                sum += &one;
+                sum
+            },
+        ),
         findings: super::check::at_a_glance(&recording),
         missing_disks: recording.missing_disks,
         scan: recording.label.to_string(),
@@ -139,6 +178,7 @@ fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
         disks: Vec::new(),
         missing_disks: Vec::new(),
         missing: 0,
+        ledger: FrameLedger::default(),
         findings: vec![Finding { verdict: Verdict::Unproven, path: None, text: error.to_string() }],
     }
 }

@@ -51,6 +51,8 @@ pub struct WriterOptions {
     pub metadata: Value,
     /// Bytes to leave free on each disk.
     pub reserve_bytes: u64,
+    /// Warn the operator when the disks will be full within this time, and again at a tenth of it.
+    pub space_alarm: Duration,
     /// A chunk whose write takes longer is given to another disk.
     pub stall: Duration,
     /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
@@ -71,6 +73,7 @@ impl WriterOptions {
             existing: Existing::default(),
             metadata: Value::Null,
             reserve_bytes: 64 << 20,
+            space_alarm: Duration::from_secs(600),
             stall: Duration::from_secs(5),
             pool: None,
             faults: Vec::new(),
@@ -94,8 +97,33 @@ impl WriterOptions {
                 return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
             }
         }
-        Ok(())
+        self.check_space()
     }
+
+    /// Bytes of a chunk, where that is known.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        self.pool.as_ref().map_or(0, |pool| pool.block_bytes() as u64)
+    }
+
+    /// Whether any disk has room for a chunk.
+    fn check_space(&self) -> Result<(), WriterError> {
+        let needed = self.chunk_bytes().max(1);
+        let mut disks = Vec::new();
+        for path in &self.disks {
+            let free = skyhaul_io::disk::free_bytes(path)
+                .map_err(|error| WriterError::Disk { path: path.clone(), error })?;
+            if free.saturating_sub(self.reserve_bytes) >= needed {
+                return Ok(());
+            }
+            disks.push(format!("{} has {} free", path.display(), megabytes(free)));
+        }
+        Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
+    }
+}
+
+/// Bytes as a message has them.
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 /// Why a recording cannot begin.
@@ -113,6 +141,21 @@ pub enum WriterError {
     /// One of the disks is given twice: its chunks would be taken for those of two disks.
     #[error("{} is the same directory as {}: the disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
     Twice(PathBuf, PathBuf),
+    /// No disk has room for a chunk.
+    #[error(
+        "No space left on any disk: {disks}; {} of each must remain free (--reserve){}\nhint: delete recordings that are safe \
+         elsewhere, add a --disk, or lower --reserve",
+        megabytes(*reserve),
+        if *chunk > 1 { format!(", and a chunk needs {}", megabytes(*chunk)) } else { String::new() }
+    )]
+    Full {
+        /// The free space of each.
+        disks: String,
+        /// Bytes of a chunk.
+        chunk: u64,
+        /// Bytes that must remain free on each disk.
+        reserve: u64,
+    },
     /// One of the disks cannot be recorded to.
     #[error(transparent)]
     Place(io::Error),

@@ -182,7 +182,9 @@ impl<'a> Planner<'a> {
         let count = chunks.end - chunks.start;
         let bytes = self.hole_bytes(&chunks, count);
         self.bytes = self.bytes.saturating_add(bytes.unwrap_or_default());
-        let gap = Gap { bytes, ..self.gap(chunks, lack, why) };
+        let unit = self.stream.datastream.as_ref().map_or(0, |stream| u64::from(stream.info.unit_bytes));
+        let frames = bytes.and_then(|bytes| bytes.checked_div(unit));
+        let gap = Gap { bytes, frames, ..self.gap(chunks, lack, why) };
         self.steps.push(Step::Gap(gap));
     }
 

@@ -28,10 +28,10 @@ struct Place {
     log: Arc<File>,
 }
 
-/// Acknowledged chunks that are on no disk: datastream and number, with the disk that had it.
+/// Acknowledged chunks that are on no disk: datastream and number, with the disk that had it and the units that arrived.
 #[derive(Debug, Default)]
 struct Gone {
-    chunks: BTreeMap<(u32, u32), usize>,
+    chunks: BTreeMap<(u32, u32), (usize, u64)>,
     /// Disks that could not be read, and why.
     blind: Vec<(usize, String)>,
 }
@@ -68,7 +68,7 @@ fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
         let elsewhere = (0..places.len()).filter(|&other| other != disk && answered[other]);
         let safe = elsewhere.clone().any(|other| is_there(&places[other].path, name, &chunk));
         if !safe {
-            gone.chunks.insert((chunk.datastream, chunk.number), disk);
+            gone.chunks.insert((chunk.datastream, chunk.number), (disk, chunk.meta.received_units()));
         }
     }
     gone
@@ -82,6 +82,8 @@ fn absent(place: &Place, names: &[String]) -> std::io::Result<Vec<ChunkRecord>> 
         let Record::Chunk(mut chunk) = record else { return };
         let name = names.get(chunk.datastream as usize);
         if name.is_some_and(|name| !is_there(&place.path, name, &chunk)) {
+            // Only the count is kept of what never arrived.
+            chunk.meta.units = u32::try_from(chunk.meta.received_units()).unwrap_or(u32::MAX);
             chunk.meta.missing = Vec::new();
             absent.push(chunk);
         }
@@ -119,8 +121,8 @@ impl Dispatch {
         let names: Vec<String> = self.ledger().reports().into_iter().map(|report| report.name).collect();
         let gone = look(&places, &Arc::new(names.clone()), end);
         let mut by_disk: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
-        for (&(datastream, number), &disk) in &gone.chunks {
-            self.ledger().miss(datastream, number);
+        for (&(datastream, number), &(disk, received)) in &gone.chunks {
+            self.ledger().miss(datastream, number, received);
             by_disk.entry((disk, datastream)).or_default().push(number);
         }
         for ((disk, datastream), numbers) in by_disk {

@@ -16,8 +16,10 @@ use serde_json::Value;
 
 use super::checksums::UNSTATED_PART_BYTES;
 use super::event::Event;
+use super::given::Given;
 use super::heaps::{HeapsOf, is_zero};
 use super::report::RecordingReport;
+use crate::ledger::Discard;
 
 /// Version of the index's records.
 pub(crate) const VERSION: u32 = 1;
@@ -138,6 +140,9 @@ pub struct ChunkMeta {
     /// Ranges of units that never arrived: they are filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "pairs")]
     pub missing: Vec<Range<u32>>,
+    /// Units that never arrived between the chunk before it in the stream and this one. Older recorders did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<u64>,
     /// Unix second and frame number of the first unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_time: Option<(i64, u32)>,
@@ -157,6 +162,25 @@ impl ChunkMeta {
     #[must_use]
     pub fn missing_units(&self) -> u64 {
         self.missing.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
+    }
+
+    /// What is counted of it as a chunk of so many bytes.
+    pub(super) fn given(&self, bytes: u64) -> Given {
+        Given {
+            bytes,
+            units: self.units,
+            missing: self.missing_units(),
+            gap: self.gap.unwrap_or(0),
+            keyed: self.heaps.is_some(),
+            first_time: self.first_time,
+            last_time: self.last_time,
+        }
+    }
+
+    /// Units that arrived.
+    #[must_use]
+    pub fn received_units(&self) -> u64 {
+        u64::from(self.units).saturating_sub(self.missing_units())
     }
 }
 
@@ -201,6 +225,45 @@ pub struct LostChunk {
     pub number: u32,
     /// Why.
     pub reason: String,
+    /// Why, for programs; older recorders did not say this and what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Discard>,
+    /// Its bytes.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Units in it, missing ones included.
+    #[serde(default)]
+    pub units: u32,
+    /// Of these, units that never arrived.
+    #[serde(default)]
+    pub missing_units: u64,
+    /// As [`ChunkMeta::gap`].
+    #[serde(default)]
+    pub gap: u64,
+    /// Unix second and frame number of the first unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_time: Option<(i64, u32)>,
+    /// Unix second and frame number of the last unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_time: Option<(i64, u32)>,
+}
+
+impl LostChunk {
+    /// A chunk that was given up, with its contents.
+    pub(super) fn new(datastream: u32, number: u32, why: Discard, of: &Given) -> LostChunk {
+        LostChunk {
+            datastream,
+            number,
+            reason: why.text().to_owned(),
+            cause: Some(why),
+            bytes: of.bytes,
+            units: of.units,
+            missing_units: of.missing,
+            gap: of.gap,
+            first_time: of.first_time,
+            last_time: of.last_time,
+        }
+    }
 }
 
 impl Record {

@@ -9,6 +9,8 @@ use skyhaul_core::measure::Histogram;
 
 use super::event::Event;
 use super::ledger::DatastreamReport;
+use super::space::SpaceReport;
+use crate::ledger::FrameLedger;
 
 /// State of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +21,7 @@ pub enum DiskState {
     Active,
     /// A write has been pending for long: it gets no chunks until that has finished.
     Stalled,
-    /// No space is left, down to the reserve.
+    /// No space is left for a chunk, down to the reserve.
     Full,
     /// It gave an error: out for this scan.
     Failed,
@@ -56,6 +58,9 @@ pub struct DiskStatus {
     pub latency: Latency,
     /// Bytes free on it.
     pub free_bytes: u64,
+    /// Of these, bytes that chunks may still fill: beyond the reserve and what is waiting; 0 if it is out.
+    #[serde(default)]
+    pub room_bytes: u64,
     /// Its last error.
     pub error: Option<String>,
 }
@@ -81,6 +86,12 @@ pub struct RecordingReport {
     pub events: Vec<Event>,
     /// Events that were not kept, because there were too many.
     pub events_dropped: u64,
+    /// Free space, and how long it lasts.
+    #[serde(default)]
+    pub space: SpaceReport,
+    /// What became of all frames: the sum over the datastreams, except those of heaps and events.
+    #[serde(default)]
+    pub ledger: FrameLedger,
     /// Made from the files by `check --repair`, after the recorder had died.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
@@ -90,7 +101,16 @@ impl RecordingReport {
     /// Whether every chunk that was given is durable, and was still there at the end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.datastreams.iter().all(|stream| stream.acknowledged == stream.submitted && stream.gone == 0)
+        self.datastreams.iter().all(|stream| {
+            stream.acknowledged == stream.submitted && stream.gone == 0 && stream.ledger.discarded == 0
+        })
+    }
+
+    /// Sums that do not hold, as text: none, unless this program counts wrongly.
+    #[must_use]
+    pub fn imbalance(&self) -> Vec<String> {
+        let of = |stream: &DatastreamReport| stream.ledger.imbalance(&stream.name);
+        self.datastreams.iter().flat_map(of).chain(self.ledger.imbalance(&self.scan)).collect()
     }
 
     /// Bytes that are durable.

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use crate::ledger::FrameLedger;
 use crate::panics::reason;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +39,7 @@ use super::names::{LAST_NUMBER, Label};
 use super::options::{Existing, WriterError, WriterOptions};
 use super::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, RecordingReport};
+use super::space::SpaceReport;
 use super::work::Work;
 
 /// Minimum time for a disk to confirm its chunks at the end.
@@ -86,6 +88,7 @@ impl Writer {
         let lanes = lanes.map(|(path, (disk, log))| Lane::new(path.clone(), disk, log)).collect();
         let dispatch = Arc::new(Dispatch::new(lanes, number, options));
         note_shared_devices(&dispatch, &options.disks);
+        dispatch.note_full_disks();
         let mut threads = Vec::new();
         for (index, (disk, log)) in parts.into_iter().enumerate() {
             let drive = Drive::new(index, dispatch.clone(), disk, log);
@@ -151,23 +154,24 @@ impl Writer {
     pub fn submit(&self, chunk: Chunk) -> Result<(), Refused> {
         let refuse = |reason, chunk| Err(Refused { reason, chunk });
         let chunk = Box::new(chunk);
+        let range = &chunk.range;
+        let given = chunk.meta.given(range.len() as u64);
         if self.dispatch.is_closed() {
+            self.dispatch.ledger().refuse(chunk.datastream.0, &given);
             return refuse(Refusal::Closed, chunk);
         }
-        let range = &chunk.range;
-        if chunk.number > LAST_NUMBER || range.start >= range.end || range.end > chunk.block.len() {
-            return refuse(Refusal::Invalid, chunk);
-        }
-        let (bytes, missing) = (range.len() as u64, chunk.meta.missing_units());
-        if !self.dispatch.ledger().submit(chunk.datastream.0, chunk.number, bytes, missing) {
+        let valid = chunk.number <= LAST_NUMBER && range.start < range.end && range.end <= chunk.block.len();
+        if !valid || !self.dispatch.ledger().submit(chunk.datastream.0, chunk.number, given) {
+            self.dispatch.ledger().refuse(chunk.datastream.0, &given);
             return refuse(Refusal::Invalid, chunk);
         }
         let (datastream, number) = (chunk.datastream.0, chunk.number);
         self.dispatch.watch_all();
+        self.dispatch.watch_space(given.bytes);
         match self.dispatch.give(Work::Fresh(chunk), 0) {
             Ok(()) => Ok(()),
             Err(Work::Fresh(chunk)) => {
-                self.dispatch.lose(datastream, number, "no disk can take it");
+                self.dispatch.lose(datastream, number, self.dispatch.why_none());
                 refuse(Refusal::NoDisk, chunk)
             }
             // What comes back is what was given.
@@ -190,6 +194,30 @@ impl Writer {
         self.dispatch.forgive(time);
     }
 
+    /// Free space, and how long it lasts.
+    #[must_use]
+    pub fn space(&self) -> SpaceReport {
+        self.dispatch.space_report()
+    }
+
+    /// What happened, from event number `from` on.
+    #[must_use]
+    pub fn events_from(&self, from: usize) -> Vec<Event> {
+        self.dispatch.ledger().events_from(from)
+    }
+
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn ledger(&self) -> FrameLedger {
+        self.dispatch.ledger().frames()
+    }
+
+    /// Bytes that were received and given up so far.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        self.dispatch.ledger().lost_bytes()
+    }
+
     /// The current state of each disk.
     #[must_use]
     pub fn status(&self) -> Vec<DiskStatus> {
@@ -199,9 +227,13 @@ impl Writer {
     /// The current account.
     #[must_use]
     pub fn report(&self) -> RecordingReport {
-        let (events, events_dropped) = self.dispatch.ledger().events();
-        let datastreams = self.dispatch.ledger().reports();
+        let books = self.dispatch.ledger();
+        let (events, events_dropped) = books.events();
+        let (datastreams, ledger) = (books.reports(), books.frames());
+        drop(books);
         RecordingReport {
+            space: self.dispatch.space_report(),
+            ledger,
             scan: self.label.to_string(),
             session: self.session.clone(),
             started: self.started.0.to_string(),

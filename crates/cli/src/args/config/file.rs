@@ -3,7 +3,7 @@
 use super::options::options;
 use anyhow::{Result, anyhow, bail};
 use clap::{Arg, ArgAction, Command};
-use skyhaul::io::file::failed;
+use skyhaul::io::file::{SETTINGS, read_small_text};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -36,7 +36,7 @@ impl File {
     /// # Errors
     /// The file cannot be read or is not valid TOML, or a key is not the name of an option of `command`.
     pub(super) fn read(path: &Path, command: &Command) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| failed("read", path, &error))?;
+        let text = read_small_text(path, SETTINGS)?;
         let reader = Reader { path: path.to_owned(), text: &text, command };
         let table = DeTable::parse(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| reader.line(span.start));

@@ -2,6 +2,7 @@
 
 use crate::args::BalanceArgs;
 use crate::print::{bytes, count};
+use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -70,7 +71,7 @@ fn reservation_lines(text: &mut String, of: &ReservationReport) {
         text,
         "  reservation {} {}: {} packets, {} forwarded ({}){cpu}, {} calendars, {} messages{}",
         of.id,
-        of.name,
+        escaped_name(&of.name),
         count(of.packets),
         count(of.forwarded),
         bytes(of.forwarded_bytes),

@@ -2,6 +2,7 @@
 
 use crate::args::{LEVELS, RESOURCES, UntilArgs};
 use crate::print::{bytes, count};
+use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::Uri;
 use skyhaul_daemon::balancer::Timestamp;
 use skyhaul_daemon::balancer::proto::timeseries::Timeseries as Samples;
@@ -68,7 +69,7 @@ pub(super) fn overview(reply: &OverviewReply) -> String {
             text,
             "{:<4} {:<24} {} workers  {} senders  {} port {}  {}  {}",
             reservation.lb_id,
-            one.name,
+            escaped_name(&one.name),
             status.workers.len(),
             status.sender_addresses.len(),
             at.join(", "),
@@ -124,7 +125,7 @@ fn worker(one: &WorkerStatus, slots: u32) -> String {
     format!(
         "{:>7}  {:<20} {:<24} {:>5.1} % {:>4.0} % {:>12} {:>12} {:>9}{}",
         one.session_id,
-        one.name,
+        escaped_name(&one.name),
         format!("{host}:{}{ports}", one.udp_port),
         share,
         one.fill_percent * 100.0,
@@ -159,7 +160,13 @@ pub(super) fn tokens(all: &[TokenDetails]) -> String {
     }
     let line = |token: &TokenDetails| {
         let allows: Vec<String> = token.permissions.iter().map(allowed).collect();
-        format!("{:<5} {:<24} {}  {}\n", token.id, token.name, token.created_at, allows.join(", "))
+        format!(
+            "{:<5} {:<24} {}  {}\n",
+            token.id,
+            escaped_name(&token.name),
+            token.created_at,
+            allows.join(", ")
+        )
     };
     all.iter().map(line).collect()
 }

@@ -18,7 +18,7 @@ mod page;
 mod report;
 
 use super::super::receiving;
-use super::super::written::{command_line, create, write};
+use super::super::written::{command_line, write};
 use crate::Outcome;
 use crate::args::DemoArgs;
 use crate::interrupt::Interrupt;
@@ -32,7 +32,7 @@ use skyhaul::io::host::machine::Machine;
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::report::VERSION;
 use skyhaul_daemon::client::{ClientOptions, ControlPlane};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Rate if none is given: what any machine can send, balance and receive at a time.
@@ -45,15 +45,15 @@ const SLOW_PART: f64 = 0.4;
 const SAMPLE: Duration = Duration::from_millis(200);
 pub(super) fn run(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("demo-ejfat"));
-    create(&directory)?;
-    let demo = play(args, &directory, &interrupt)?;
-    write(&directory, "report.html", &page::page(&demo))?;
+    let place = super::place::take(args.directory.as_deref(), "demo-ejfat")?;
+    let directory = &place.path;
+    let demo = play(args, directory, &interrupt)?;
+    write(directory, "report.html", &page::page(&demo))?;
     if args.output.json {
         receiving::print_json(&demo)?;
     } else {
-        eprint!("{}", demo.account);
-        eprintln!("  plots: {}", directory.join("report.html").display());
+        say_text!("{}", demo.account);
+        say!("  plots: {}", directory.join("report.html").display());
     }
     Ok(if demo.account.holds() && !demo.interrupted { Outcome::Done } else { Outcome::Failed })
 }

@@ -13,7 +13,7 @@ mod disks;
 mod losses;
 mod places;
 
-use super::report::DemoReport;
+use super::report::{DemoReport, Proof};
 use crate::print;
 use crate::report::page::{Page, Tile, claims, pair, titled};
 use crate::report::words::{self, nothing, short};
@@ -60,6 +60,23 @@ pub(super) fn page(report: &DemoReport) -> String {
     page.section("Every packet accounted for", caption, &places::table(report));
     page.source(&report.command, &words::json(report));
     page.finish()
+}
+
+/// The claim that no stage of the path has a packet or frame more or less than its counters explain.
+pub(super) fn prove_places(report: &DemoReport) -> Proof {
+    let places = places::places(report);
+    let open: Vec<String> =
+        places.iter().filter(|place| !place.is_explained()).map(places::Place::open).collect();
+    let sums = [&report.recorded.receive.unbalanced, &report.second.unbalanced, &report.check.unbalanced];
+    let wrong: Vec<String> = sums.into_iter().flatten().cloned().chain(open).collect();
+    Proof {
+        claim: "every packet is accounted for at every stage",
+        held: wrong.is_empty(),
+        evidence: match wrong.is_empty() {
+            true => format!("{} stages, every difference explained by counters", places.len()),
+            false => wrong.join("; "),
+        },
+    }
 }
 
 fn headline(page: &mut Page, report: &DemoReport) {

@@ -42,8 +42,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&told)?;
     } else {
-        eprint!("{page}");
-        eprintln!("wrote README.md, figures.json and {} plots to {}", plots.len(), directory.display());
+        say_text!("{page}");
+        say!("wrote README.md, figures.json and {} plots to {}", plots.len(), directory.display());
     }
     Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
 }

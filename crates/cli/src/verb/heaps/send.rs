@@ -35,7 +35,7 @@ pub(crate) fn senders(
     let jobs = jobs.collect::<Result<Vec<Option<Job>>>>()?;
     let Some(jobs) = jobs.into_iter().collect::<Option<Vec<Job>>>() else {
         progress.clear();
-        eprintln!("interrupted during the search for a rate; nothing was sent");
+        say!("interrupted during the search for a rate; nothing was sent");
         return Ok(None);
     };
     for job in &jobs {

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use skyhaul::host::{HostReport, HostSettings, Journal, Undone, planned, read_journal};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 pub(super) fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
     let settings = HostSettings(Tree::new("/"));
@@ -17,7 +17,7 @@ pub(super) fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
         return written(args, &changes, &print::host::changes(&changes));
     }
     if !args.yes && !confirmed(&print::host::changes(&changes))? {
-        eprintln!("nothing was changed");
+        say!("nothing was changed");
         return Ok(Outcome::Failed);
     }
     let mut journal = Journal::begin(&args.journal)?;
@@ -33,8 +33,7 @@ fn confirmed(text: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("--apply asks before it writes, and there is no terminal; hint: --dry-run shows, --yes writes");
     }
-    eprint!("{text}write these? [y/N] ");
-    std::io::stderr().flush()?;
+    say_text!("{text}write these? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -49,7 +48,7 @@ pub(super) fn undo(args: &HostArgs) -> Result<Outcome> {
     let undone = skyhaul::host::undo(&changes, &HostSettings(Tree::new("/")));
     written(args, &undone, &print::host::undone(&undone))?;
     if undone.iter().any(|(_, how)| matches!(how, Undone::Failed(_))) {
-        eprintln!("{} is kept: --undo again takes back the rest", args.journal.display());
+        say!("{} is kept: --undo again takes back the rest", args.journal.display());
         return Ok(Outcome::Failed);
     }
     std::fs::remove_file(&args.journal).map_err(|error| failed("remove", &args.journal, &error))?;

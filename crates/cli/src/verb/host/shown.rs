@@ -6,7 +6,6 @@ use crate::print;
 use crate::verb::receiving;
 use anyhow::Result;
 use skyhaul::host::{Asked, Facts, HostReport, Target, Verdict};
-use std::io::Write as _;
 use std::net::IpAddr;
 
 pub(super) fn asked(args: &HostArgs, peer: Option<IpAddr>) -> Result<Asked> {
@@ -34,7 +33,7 @@ pub(super) fn written(args: &HostArgs, data: &impl serde::Serialize, text: &str)
     if args.json {
         receiving::print_json(data)?;
     } else {
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        print::page(text)?;
     }
     Ok(Outcome::Done)
 }

@@ -7,12 +7,17 @@ use crate::interrupt::Interrupt;
 use anyhow::{Result, anyhow};
 use skyhaul::host::{Facts, HostReport, Target, ThisHost, View, Watched, count_again};
 use skyhaul::io::host::tree::Tree;
+use skyhaul::io::namespace::ask_to_end;
+use skyhaul::io::signals;
 use std::os::fd::AsFd as _;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often the command is looked at.
+const LOOK: Duration = Duration::from_millis(5);
 
 pub(super) fn run(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Outcome> {
-    // Ctrl-C ends the command, which gets it too; what it moved until then is still told.
+    // The command is asked to end, too; what it moved until then is still told.
     let _interrupt = Interrupt::listen()?;
     // As elsewhere, `--` may stand before the command.
     let watched = args.watch.strip_prefix(&["--".to_owned()]).unwrap_or(&args.watch);
@@ -26,12 +31,13 @@ pub(super) fn run(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Out
     let tree = Tree::new("/");
     let before = count_again(&tree, &ThisHost, facts);
     let begun = Instant::now();
-    let status = command.status().map_err(|error| {
+    let failed = |error| {
         anyhow!(
             "run {program}: {}; hint: everything behind --watch is the command",
             skyhaul::io::address::system_text(&error)
         )
-    })?;
+    };
+    let status = command.spawn().and_then(ended).map_err(failed)?;
     let seconds = begun.elapsed().as_secs_f64();
     let after = count_again(&tree, &ThisHost, facts);
     let view = View { facts: &after, before: Some(&before), peer: None, target };
@@ -39,4 +45,20 @@ pub(super) fn run(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Out
     report.watched = Some(Watched::new(watched.to_vec(), seconds, status.to_string(), &before, &after));
     let shown = show(args, &report)?;
     Ok(if status.success() { shown } else { Outcome::Failed })
+}
+
+/// Waits for the command. Ctrl-C in a terminal reaches it by itself; SIGTERM and SIGHUP are passed on.
+fn ended(mut child: Child) -> std::io::Result<ExitStatus> {
+    let mut asked = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if !asked && signals::is_terminated() {
+            asked = true;
+            // It may have ended meanwhile.
+            let _ = ask_to_end(child.id(), false);
+        }
+        std::thread::sleep(LOOK);
+    }
 }

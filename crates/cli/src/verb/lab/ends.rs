@@ -1,11 +1,10 @@
 //! A command in an end of the lab: started, asked to end, ended.
 
 use anyhow::{Context, Result};
+use skyhaul::io::signals;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long commands have to end by themselves.
@@ -57,24 +56,19 @@ impl End {
     }
 }
 
-/// How the near command is ended: what a terminal interrupts, it has heard itself; SIGTERM is passed on; and then there is a limit.
+/// How the near command is ended: what a terminal interrupts, it has heard itself; SIGTERM and SIGHUP are passed on; and then there
+/// is a limit.
+#[derive(Default)]
 pub(super) struct Ending {
-    terminated: Arc<AtomicBool>,
     begun: Option<Instant>,
     asked: Option<Instant>,
 }
 
 impl Ending {
-    pub(super) fn listen() -> Result<Self> {
-        let terminated = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGTERM, terminated.clone())?;
-        Ok(Self { terminated, begun: None, asked: None })
-    }
-
     /// An end was requested: ask it, or end it, when it is time.
     pub(super) fn go_on(&mut self, near: &mut End) -> Result<()> {
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        if self.asked.is_none() && (self.terminated.load(Ordering::Relaxed) || begun.elapsed() > PATIENCE) {
+        if self.asked.is_none() && (signals::is_terminated() || begun.elapsed() > PATIENCE) {
             near.ask();
             self.asked = Some(Instant::now());
         }

@@ -80,7 +80,7 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
         if args.resume
             && let Some(made) = kept(directory, experiment.name, args.quick)
         {
-            eprintln!("{:<13} kept: it was done before", made.name);
+            say!("{:<13} kept: it was done before", made.name);
             all.push(made);
             continue;
         }
@@ -105,7 +105,7 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
         if interrupt.is_set() {
             break;
         }
-        eprint!("{}", shown::text(&made));
+        say_text!("{}", shown::text(&made));
         if args.report.is_some() {
             page::keep(directory, &made)?;
         }
@@ -124,12 +124,9 @@ fn conclude(args: &CampaignArgs, told: &Told) -> Result<Outcome> {
         print_json(told)?;
     }
     let Told { made, skipped, failed, claims, broken, .. } = told;
-    eprintln!(
-        "{made} done, {skipped} skipped, {failed} failed; {} of {claims} predictions held",
-        claims - broken
-    );
+    say!("{made} done, {skipped} skipped, {failed} failed; {} of {claims} predictions held", claims - broken);
     if told.interrupted {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     Ok(if told.interrupted || *failed > 0 || *made == 0 { Outcome::Failed } else { Outcome::Done })
 }

@@ -51,7 +51,7 @@ pub(super) fn udp(
     found.advise(&hosts(args, &told, size, direction));
     thin(&mut told);
     if !args.output.json {
-        eprint!("{}", text(&found));
+        say_text!("{}", text(&found));
     }
     let short = found.cut_short.is_some();
     told.diagnosis = Some(found);
@@ -62,7 +62,7 @@ pub(super) fn udp(
         print_json(&told)?;
     }
     if told.interrupted {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     Ok(if short { Outcome::Failed } else { Outcome::Done })
 }
@@ -73,7 +73,7 @@ fn size(args: &PathArgs, told: &Told) -> u32 {
         (args.sizes.values()[0], told.here.largest_datagram.min(told.there.largest_datagram));
     let size = asked.min(u32::try_from(longest).unwrap_or(asked).max(SHORTEST));
     if size < asked {
-        eprintln!("note: datagrams of {size} bytes: {asked} would be cut on this path");
+        say!("note: datagrams of {size} bytes: {asked} would be cut on this path");
     }
     size
 }

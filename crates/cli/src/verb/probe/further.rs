@@ -65,7 +65,7 @@ pub(super) fn run(
         print_json(&told)?;
     }
     if interrupt.is_set() {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
         return Ok(Outcome::Failed);
     }
     Ok(Outcome::Done)
@@ -83,7 +83,7 @@ struct Test<'a> {
 impl Test<'_> {
     fn say(&self, line: &str) {
         if !self.args.output.json {
-            eprintln!("{line}");
+            say!("{line}");
         }
     }
 

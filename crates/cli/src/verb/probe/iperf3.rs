@@ -38,10 +38,10 @@ pub(super) fn run(args: &PathArgs, port: u16) -> Result<Outcome> {
         json["skyhaul"] = serde_json::to_value(&report)?;
         print_json(&json)?;
     } else {
-        eprint!("{}", lines(&report));
+        say_text!("{}", lines(&report));
     }
     if interrupt.is_set() {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     let failed = interrupt.is_set() || report.error.is_some();
     Ok(if failed { Outcome::Failed } else { Outcome::Done })

@@ -8,12 +8,15 @@ use super::path::resolve_port;
 use crate::Outcome;
 use crate::args::MonitorArgs;
 use crate::interrupt::Interrupt;
+#[cfg(not(feature = "services"))]
+use crate::verb::unbuilt::Metrics as Server;
 use anyhow::{Result, ensure};
 use skyhaul::peer::{PORT, Token};
 use skyhaul::probe::monitor::{Keep, Line, Monitor, MonitorOptions, MonitorReport, Test, Told};
+#[cfg(feature = "services")]
 use skyhaul_daemon::metrics::Server;
 use std::collections::BTreeSet;
-use std::io::Write as _;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most tests of one monitor: what a day has minutes.
@@ -47,15 +50,22 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     })?;
     if monitor.cut_bytes() > 0 {
         let (bytes, path) = (monitor.cut_bytes(), args.lines.display());
-        eprintln!("note: {bytes} bytes of a line that was cut off were removed from {path}");
+        say!("note: {bytes} bytes of a line that was cut off were removed from {path}");
     }
     let http = args.http.map(|at| Server::start(at, monitor.metrics())).transpose()?;
     if let Some(http) = &http {
-        eprintln!("metrics at http://{}/metrics", http.address());
+        say!("metrics at http://{}/metrics", http.address());
     }
-    eprintln!("monitoring; lines go to {}", args.lines.display());
+    say!("monitoring; lines go to {}", args.lines.display());
     let quiet = args.output.quiet;
-    monitor.run(&interrupt.flag(), args.length.map(|span| span.duration()), &mut |told| tell(&told, quiet));
+    let (stop, mut served) = (interrupt.flag(), true);
+    monitor.run(&stop, args.length.map(|span| span.duration()), &mut |told| {
+        tell(&told, quiet);
+        if http.as_ref().is_some_and(|http| !http.is_running()) {
+            served = false;
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
     let report = monitor.report();
     drop(http);
     if args.output.json {
@@ -63,6 +73,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     } else {
         conclude(&report);
     }
+    ensure!(served, "metrics are not served any more, by a fault in this program");
     let lines = &report.totals.lines;
     Ok(if lines.lost + lines.waiting > 0 { Outcome::Failed } else { Outcome::Done })
 }
@@ -95,8 +106,7 @@ fn tell(told: &Told<'_>, quiet: bool) {
         }
         Told::Room => "note: it can be written again".to_owned(),
     };
-    // Whoever read this may be gone; tests go on.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    say!("{text}");
 }
 
 /// A line for the terminal.
@@ -130,8 +140,8 @@ fn conclude(report: &MonitorReport) {
         let runs = test.runs.iter().filter(|(_, n)| **n > 0);
         let runs: Vec<String> = runs.map(|(outcome, n)| format!("{n} {}", outcome.name())).collect();
         let runs = if runs.is_empty() { "none ran".to_owned() } else { runs.join(", ") };
-        eprintln!("{}: {runs}; {} missed", test.test, test.missed);
+        say!("{}: {runs}; {} missed", test.test, test.missed);
     }
     let lines = &report.totals.lines;
-    eprintln!("{} lines written, {} lost", lines.written, lines.lost + lines.waiting);
+    say!("{} lines written, {} lost", lines.written, lines.lost + lines.waiting);
 }

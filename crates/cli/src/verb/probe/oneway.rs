@@ -24,14 +24,14 @@ pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&sent)?;
     } else {
-        eprintln!(
+        say!(
             "sent {} packets, {} bytes in {:.3} s: {}",
             count(sent.packets),
             count(sent.bytes),
             sent.seconds,
             sent.how
         );
-        eprintln!(
+        say!(
             "gaps: mean {:.3} us, 99 % {:.3} us; {:.2} % within a fifth; {} refused, {} unreachable",
             sent.gaps_ns.mean / 1e3,
             sent.gaps_ns.p99 as f64 / 1e3,
@@ -58,11 +58,11 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
         print_json(&got)?;
     }
     let Some(got) = got else {
-        eprintln!("no packet of a probe came");
+        say!("no packet of a probe came");
         return Ok(Outcome::Failed);
     };
     if !args.output.json {
-        eprintln!(
+        say!(
             "received {} packets, {} bytes; lost {}, reordered {}, doubled {}",
             count(got.packets),
             count(got.bytes),
@@ -71,7 +71,7 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
             count(got.duplicates)
         );
         let stamped = got.kernel.as_ref().unwrap_or(&got.user);
-        eprintln!(
+        say!(
             "gaps: mean {:.3} us, 99 % {:.3} us; jitter {:.3} us",
             stamped.gaps_ns.mean / 1e3,
             stamped.gaps_ns.p99 as f64 / 1e3,
@@ -83,7 +83,7 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
 
 fn ended(interrupt: &Interrupt) -> Outcome {
     if interrupt.is_set() {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
         return Outcome::Failed;
     }
     Outcome::Done

@@ -1,5 +1,6 @@
 //! `skyhaul probe HOST --stamp` and `--udpmon`, and both as parts of `skyhaul probe serve`.
 
+use super::super::doors::Door;
 use super::super::receiving::print_json;
 use super::super::written::command_line;
 use super::path::{points, resolve_port};
@@ -57,9 +58,9 @@ fn sweep<R: Serialize>(
         if let Some(report) = report {
             if !args.output.json {
                 if n == 0 {
-                    eprintln!("{heading}");
+                    say!("{heading}");
                 }
-                eprintln!("{}", line(&report));
+                say!("{}", line(&report));
             }
             told.points.push(report);
         }
@@ -72,7 +73,7 @@ fn sweep<R: Serialize>(
         print_json(&told)?;
     }
     if told.interrupted {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     Ok(told)
 }
@@ -238,12 +239,28 @@ impl Serving {
             udpmon: args.udpmon.map(respond).transpose()?,
         };
         if let Some(stamp) = &serving.stamp {
-            eprintln!("reflecting STAMP on {}", stamp.local());
+            say!("reflecting STAMP on {}", stamp.local());
         }
         if let Some(udpmon) = &serving.udpmon {
-            eprintln!("serving udpmon on {}", udpmon.local());
+            say!("serving udpmon on {}", udpmon.local());
         }
+        serving.doors().iter().for_each(Door::say);
         Ok(serving)
+    }
+
+    /// Where they listen.
+    pub(super) fn doors(&self) -> Vec<Door> {
+        let stamp = self.stamp.as_ref().map(|stamp| Door::open("stamp", stamp.local()));
+        let udpmon = self.udpmon.as_ref().map(|udpmon| Door::open("udpmon", udpmon.local()));
+        stamp.into_iter().chain(udpmon).collect()
+    }
+
+    /// Why one of them ended by itself, if one did.
+    pub(super) fn fault(&self) -> Option<String> {
+        let stamp = self.stamp.as_ref().and_then(Reflector::error);
+        let stamp = stamp.map(|why| format!("the STAMP reflector ended: {why}"));
+        let udpmon = || self.udpmon.as_ref().and_then(Responder::error);
+        stamp.or_else(|| udpmon().map(|why| format!("the udpmon server ended: {why}")))
     }
 
     pub(super) fn add_to(&self, json: &mut Value) -> Result<()> {
@@ -262,9 +279,10 @@ impl Serving {
             let stats = stamp.stats();
             let _ = writeln!(
                 text,
-                "STAMP: {} packets reflected, {} beyond the rate, {} that are none",
+                "STAMP: {} packets reflected; refused: {} beyond the rate, {} of other services, {} invalid",
                 count(stats.reflected),
-                count(stats.beyond),
+                count(stats.beyond + stats.beyond_share),
+                count(stats.reflections + stats.from_services),
                 count(stats.rejected)
             );
         }
@@ -272,19 +290,15 @@ impl Serving {
             let stats = udpmon.stats();
             let _ = writeln!(
                 text,
-                "udpmon: {} tests, {} told to wait; {} packets, {} lost, {} reordered, {} doubled",
+                "udpmon: {} tests, {} told to wait; {} packets, {} lost, {} reordered, {} duplicate; {} questions beyond their share",
                 count(stats.tests),
                 count(stats.busy),
                 count(stats.packets),
                 count(stats.lost),
                 count(stats.reordered),
-                count(stats.duplicates)
+                count(stats.duplicates),
+                count(stats.beyond_share + stats.overasked)
             );
-        }
-        let errors =
-            [self.stamp.as_ref().and_then(Reflector::error), self.udpmon.as_ref().and_then(Responder::error)];
-        for error in errors.into_iter().flatten() {
-            let _ = writeln!(text, "ended by itself: {error}");
         }
         text
     }

@@ -34,7 +34,7 @@ fn finish(
     for plot in plots {
         write(directory, plot.file, &plot.chart.file())?;
     }
-    eprintln!("wrote index.html, report.json and {} plots to {}", plots.len(), directory.display());
+    say!("wrote index.html, report.json and {} plots to {}", plots.len(), directory.display());
     Ok(())
 }
 

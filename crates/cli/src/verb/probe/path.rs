@@ -41,7 +41,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let largest = largest_datagram(&Endpoint::udp(server)).map_or(LONGEST_DATAGRAM, |bytes| bytes as u32);
     let args = &args.fitted(largest);
     if let Some(size) = args.sizes.values().iter().find(|&&size| size > largest) {
-        eprintln!(
+        say!(
             "note: datagrams of {size} bytes are cut into fragments here, and one that is lost loses them all; {largest} bytes pass whole"
         );
     }
@@ -60,7 +60,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let options = options(args, flows, &points);
     let mut client = UdpClient::open(server, &token, options, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
-    eprintln!("measuring the path to {server}");
+    say!("measuring the path to {server}");
     let mut told = Told {
         version: skyhaul::report::VERSION,
         command: command_line(),
@@ -122,7 +122,7 @@ fn finish(args: &PathArgs, told: &Told, table: Option<Table>) -> Result<Outcome>
         print_json(told)?;
     }
     if told.interrupted {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
 }

@@ -1,5 +1,6 @@
 //! `skyhaul probe serve`: the other end.
 
+use super::super::doors::{self, Door};
 use super::super::receiving::print_json;
 use super::super::token_file;
 use super::others;
@@ -34,17 +35,38 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         options,
         vec![Box::new(UdpService::new()?), Box::new(TcpService), Box::new(HostService)],
     )?;
-    eprintln!("serving on {}", server.local());
+    say!("serving on {}", server.local());
+    let door = Door::with_token("probe", server.local(), &args.token_file);
+    door.say();
     let iperf3 = args.iperf3.map(|port| serve_iperf3(args, port)).transpose()?;
     let others = others::Serving::start(args)?;
-    while !interrupt.is_set() {
+    doors::warn_of_traffic(args.listen);
+    let open = iperf3.as_ref().map(|iperf3| Door::open("iperf3", iperf3.local()));
+    let listening: Vec<Door> = std::iter::once(door).chain(open).chain(others.doors()).collect();
+    let fault = loop {
+        if interrupt.is_set() {
+            break None;
+        }
+        let ended = [
+            (!server.is_running()).then(|| "no more peers are accepted".to_owned()),
+            iperf3
+                .as_ref()
+                .is_some_and(|iperf3| !iperf3.is_running())
+                .then(|| "the iperf3 server ended".to_owned()),
+            others.fault(),
+        ];
+        let fault = ended.into_iter().flatten().next();
+        if fault.is_some() {
+            break fault;
+        }
         std::thread::sleep(Duration::from_millis(100));
-    }
+    };
     let stats = server.stats();
     let of_iperf3 = iperf3.as_ref().map(iperf3::Server::stats);
     drop((server, iperf3));
     if args.json {
         let mut json = serde_json::to_value(stats)?;
+        json["listening"] = serde_json::to_value(listening)?;
         if let Some(stats) = of_iperf3 {
             json["iperf3"] = serde_json::to_value(stats)?;
         }
@@ -52,23 +74,26 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         print_json(&json)?;
     } else {
         if let Some(iperf3::ServerStats { accepted, done, failed, denied, .. }) = of_iperf3 {
-            eprintln!(
-                "iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} broken off"
-            );
+            say!("iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} broken off");
         }
-        eprint!("{}", others.lines());
-        eprintln!(
+        say_text!("{}", others.lines());
+        say!(
             "{} connections, {} without the token; {} tests done, {} refused, {} broken off",
-            stats.accepted, stats.unproven, stats.done, stats.refused, stats.failed
+            stats.accepted,
+            stats.unproven,
+            stats.done,
+            stats.refused,
+            stats.failed
         );
     }
-    Ok(Outcome::Done)
+    fault.map_or(Ok(Outcome::Done), |why| Err(anyhow::Error::msg(why)))
 }
 
 /// The port of iperf3 beside our own; what each test did is told at its end.
 fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Server> {
     let options = iperf3::ServerOptions {
         tests: args.tests.max(iperf3::ServerOptions::default().tests),
+        per_peer: args.per_peer,
         longest: args.longest.duration(),
         rate: args.most.unwrap_or_default(),
         ..iperf3::ServerOptions::default()
@@ -76,10 +101,11 @@ fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Server> {
     let quiet = args.json;
     let report = move |report: iperf3::Iperf3Report| {
         if !quiet {
-            eprint!("{}", iperf3::lines(&report));
+            say_text!("{}", iperf3::lines(&report));
         }
     };
     let server = iperf3::Server::start(SocketAddr::new(args.listen, port), options, Box::new(report))?;
-    eprintln!("serving iperf3 on {}", server.local());
+    say!("serving iperf3 on {}", server.local());
+    Door::open("iperf3", server.local()).say();
     Ok(server)
 }

@@ -17,7 +17,7 @@ impl Table {
         for (name, note) in [("here", here), ("there", there)] {
             let on =
                 if note.interface.is_empty() { String::new() } else { format!(" on {}", note.interface) };
-            eprintln!("{name}{on}: {}; largest datagram {} bytes", note.machine, note.largest_datagram);
+            say!("{name}{on}: {}; largest datagram {} bytes", note.machine, note.largest_datagram);
         }
         Self { rows: 0 }
     }
@@ -25,7 +25,7 @@ impl Table {
     /// One line for each way.
     pub(super) fn row(&mut self, report: &PointReport) {
         if self.rows.is_multiple_of(PAGE) {
-            eprintln!("{}", heading());
+            say!("{}", heading());
         }
         self.rows += 1;
         let ways = [
@@ -34,7 +34,7 @@ impl Table {
         ];
         for (arrow, way, sender, receiver) in ways {
             if let Some(way) = way {
-                eprintln!("{}", line(report, arrow, way, sender, receiver));
+                say!("{}", line(report, arrow, way, sender, receiver));
             }
         }
     }
@@ -43,10 +43,10 @@ impl Table {
     pub(super) fn end(self, points: &[PointReport]) {
         let [report] = points else { return };
         if report.direction != Direction::Reverse {
-            eprint!("{}", details(&report.forward, &report.client, &report.server));
+            say_text!("{}", details(&report.forward, &report.client, &report.server));
         }
         if report.direction != Direction::Forward {
-            eprint!("{}", details(&report.reverse, &report.server, &report.client));
+            say_text!("{}", details(&report.reverse, &report.server, &report.client));
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let mut told =
         TcpTold { version, command, server, interrupted: false, points: Vec::new(), diagnosis: None };
     if !args.output.json {
-        eprintln!("path to {}\n{}", told.server, heading());
+        say!("path to {}\n{}", told.server, heading());
     }
     for (n, point) in points.iter().enumerate() {
         progress.show(&format!("point {} of {}", n + 1, points.len()));
@@ -44,7 +44,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         };
         progress.clear();
         if !args.output.json {
-            eprint!("{}", lines(&report));
+            say_text!("{}", lines(&report));
         }
         told.points.push(report);
         if interrupt.is_set() {
@@ -58,7 +58,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         let probe = super::diagnose::command(args);
         let found: Vec<Vec<TcpDiagnosed>> = told.points.iter().map(|point| diagnose(point, &probe)).collect();
         if !args.output.json {
-            eprint!("{}", causes(&found));
+            say_text!("{}", causes(&found));
         }
         told.diagnosis = Some(found);
     }
@@ -69,7 +69,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         print_json(&told)?;
     }
     if told.interrupted {
-        eprintln!("{INTERRUPTED}");
+        say!("{INTERRUPTED}");
     }
     Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
 }

@@ -28,6 +28,8 @@ pub(super) struct Live<B> {
     pub(super) room: u64,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
+    /// What it counts for as long as only one part of it arrived.
+    pub(super) unconfirmed: u64,
     /// The end of the furthest part that was rejected because an earlier one is missing.
     missed: u64,
     pub(super) turn: Turn,
@@ -135,7 +137,7 @@ impl<B> Table<B> {
                 let slot = self.at_mut(at);
                 (slot.key, slot.block, slot.size, slot.room) = (key, Some(block), None, room);
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
-                (slot.missed, slot.turn) = (0, turn);
+                (slot.missed, slot.turn, slot.unconfirmed) = (0, turn, 0);
                 at
             }
             None => {
@@ -147,6 +149,7 @@ impl<B> Table<B> {
                     room,
                     first: now,
                     last: now,
+                    unconfirmed: 0,
                     missed: 0,
                     turn,
                     substream: substream as u32,

@@ -55,6 +55,7 @@ impl<B> Keyed<B> {
             self.hint = NONE;
         }
         self.index.remove(self.table.at(at).key, Known::Live(at));
+        self.unconfirmed.settle(&mut self.table.at_mut(at).unconfirmed);
         self.table.close(at)
     }
 }

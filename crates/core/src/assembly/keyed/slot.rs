@@ -36,6 +36,9 @@ impl<B> Keyed<B> {
             return Err(Reject::Unsized);
         }
         let bytes = part.size.unwrap_or(range.end);
+        if self.unconfirmed.is_too_much() {
+            self.retire_unconfirmed();
+        }
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
             Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
@@ -45,7 +48,8 @@ impl<B> Keyed<B> {
             }
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
-                if part.size != Some(part.length) {
+                // What is only announced is the first to give its memory back.
+                if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
                     self.make_way(key);
                 }
                 Err(Reject::NoBuffer)
@@ -108,6 +112,9 @@ impl<B> Window<B> for Keyed<B> {
             let Some(oldest) = self.table.oldest() else { break };
             self.retire(oldest, Cause::Timeout);
         }
+        if self.unconfirmed.is_too_much() {
+            self.retire_unconfirmed();
+        }
     }
 
     /// Oldest first.
@@ -160,7 +167,10 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
         let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
         window.now = window.now.max(now);
         let at = match at {
-            At::Live(at) => at,
+            At::Live(at) => {
+                window.unconfirmed.settle(&mut window.table.at_mut(at).unconfirmed);
+                at
+            }
             At::New { block, first, .. } if size == Some(part.end - part.start) => {
                 return window.retire_whole(key, block, part.end, first, number_bits);
             }

@@ -7,6 +7,19 @@ use crate::placement::{Grain, Key, Nanos, Reject};
 use std::ops::Range;
 
 impl<B> Ordered<B> {
+    /// Whether parts are missing before the last one that arrived, which may still come.
+    #[must_use]
+    pub fn has_holes(&self) -> bool {
+        let behind = self.live.len().saturating_sub(1);
+        self.live.iter().enumerate().any(|(at, live)| {
+            let seen = &live.seen;
+            let is_first = at == 0 && self.horizon.is_none();
+            let start = if is_first { seen.low().unwrap_or(0) } else { live.from };
+            let end = live.size.unwrap_or(self.config.geometry.object_bytes);
+            seen.bytes() < seen.high().saturating_sub(start) || at < behind && seen.high() < end
+        })
+    }
+
     /// Whether a retired object can be polled.
     #[must_use]
     pub fn has_retired(&self) -> bool {

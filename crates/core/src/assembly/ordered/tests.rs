@@ -62,6 +62,22 @@ fn a_whole_object_retires_at_once_and_a_later_copy_is_a_duplicate() {
 }
 
 #[test]
+fn holes_are_known_until_they_are_filled() {
+    let mut a = Ordered::new(config());
+    // What is before the first arrival is no hole: the stream may begin there.
+    for (n, holes) in
+        [(3, false), (4, false), (6, true), (5, false), (9, true), (10, true), (8, true), (7, false)]
+    {
+        put(&mut a, n, 0).unwrap();
+        assert_eq!(a.has_holes(), holes, "{n}");
+    }
+    put(&mut a, 22, 0).unwrap();
+    assert!(a.has_holes(), "the end of one object, and the start of the next");
+    a.finish(Nanos(0));
+    assert!(!a.has_holes());
+}
+
+#[test]
 fn a_slot_not_committed_never_happened() {
     let mut a = Ordered::new(config());
     drop(a.reserve(place(0), Nanos(0), |_, _| Ok(vec![0; 160])).unwrap());

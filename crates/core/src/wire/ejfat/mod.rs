@@ -26,7 +26,7 @@ pub use balancer::{Addressing, BalancerVersion, EjfatLabels, PortRule, SlotRule}
 pub use family::{EjfatFamily, EjfatStream};
 pub use keyed::{EjfatWire, Segment};
 pub use packets::{EventError, EventPackets, EventShape};
-pub use uri::{DATA_PORT, DataAddress, Dialect, Uri, UriError, UriPart};
+pub use uri::{DATA_PORT, DataAddress, Dialect, SYNC_PORT, Uri, UriError, UriPart};
 
 use crate::placement::Reject;
 

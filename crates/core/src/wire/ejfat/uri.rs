@@ -27,6 +27,8 @@ use std::ops::RangeInclusive;
 
 /// Port of the data where the URI names none: "LB".
 pub const DATA_PORT: u16 = super::MAGIC;
+/// Port of synchronisation messages where none is chosen.
+pub const SYNC_PORT: u16 = 19531;
 
 /// The parts of an `EJFAT_URI`.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::error::{ControlError, Why, unreachable};
 use skyhaul::core::wire::ejfat::Uri;
+use skyhaul::io::file::{SETTINGS, read_small};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,12 +56,8 @@ impl Connection {
             (false, _) => endpoint,
             (true, Trust::System) => endpoint.tls_config(tls.with_native_roots()).map_err(no_tls)?,
             (true, Trust::File(path)) => {
-                let pem = std::fs::read(path).map_err(|error| {
-                    unsent(
-                        format!("read {}: {error}", path.display()),
-                        "give the file of a certificate (PEM)",
-                    )
-                })?;
+                let pem = read_small(path, SETTINGS)
+                    .map_err(|error| unsent(error.to_string(), "give the file of a certificate (PEM)"))?;
                 endpoint.tls_config(tls.ca_certificate(Certificate::from_pem(pem))).map_err(no_tls)?
             }
             (true, Trust::Anyone) => {

@@ -95,7 +95,9 @@ impl From<RegisterError> for Refusal {
     fn from(error: RegisterError) -> Refusal {
         let kind = match error {
             RegisterError::Full => Kind::Exhausted,
-            RegisterError::BadWeight(_) | RegisterError::BadFactors { .. } => Kind::Invalid,
+            RegisterError::BadWeight(_) | RegisterError::BadFactors { .. } | RegisterError::Unusable(_) => {
+                Kind::Invalid
+            }
         };
         Refusal::new(kind, error.to_string())
     }

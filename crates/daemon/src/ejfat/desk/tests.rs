@@ -1,5 +1,6 @@
 //! Calls as the doors make them, on balancers with real sockets.
 
+mod circling;
 mod restart;
 mod tokens;
 

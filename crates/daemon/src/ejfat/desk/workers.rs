@@ -33,6 +33,7 @@ impl Desk {
         })?;
         state.facility.room()?;
         let slots = slots(&request.slot_demands)?;
+        state.no_circle(id, &like.member)?;
         let seated = state.balance(id)?.register(like)?;
         if let Err(error) = state.balance(id)?.demand(seated, &slots) {
             let _ = state.balance(id)?.evict(seated);

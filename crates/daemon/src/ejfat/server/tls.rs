@@ -1,5 +1,6 @@
 //! TLS: a certificate and its key, from two PEM files.
 
+use skyhaul::io::file::{SETTINGS, read_small};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,14 +23,14 @@ pub struct TlsFiles {
 impl TlsFiles {
     /// Read them.
     pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
-        let chain = CertificateDer::pem_file_iter(&self.certificate).and_then(Iterator::collect);
-        let chain: Vec<CertificateDer<'static>> =
-            chain.map_err(|error| bad(&self.certificate, "certificate", error))?;
+        let pem = read_small(&self.certificate, SETTINGS)?;
+        let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let chain = chain.map_err(|error| bad(&self.certificate, "certificate", error))?;
         if chain.is_empty() {
             return Err(bad(&self.certificate, "certificate", "there is none in it"));
         }
-        let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| bad(&self.key, "private key", error))?;
+        let key = PrivateKeyDer::from_pem_slice(&read_small(&self.key, SETTINGS)?)
+            .map_err(|error| bad(&self.key, "private key", error))?;
         let config = || -> Result<ServerConfig, Error> {
             let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
                 .with_safe_default_protocol_versions()?

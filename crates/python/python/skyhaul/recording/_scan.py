@@ -132,6 +132,12 @@ class Check:
     """All of it, as `skyhaul check --json` prints it."""
 
     @property
+    def ledger(self) -> dict[str, Any]:
+        """What became of all frames, by the names of `docs/reference/recording.md`: received, never_received, recorded, …"""
+        ledger: dict[str, Any] = self.report["ledger"]
+        return ledger
+
+    @property
     def good(self) -> bool:
         """Whether every chunk is verified and none is missing."""
         return self.verdict in ("whole", "holes")
@@ -159,6 +165,8 @@ class Summary:
     """Chunks that are missing, or shorter than recorded."""
     findings: tuple[Finding, ...]
     """Problems found from names, lengths and indexes."""
+    ledger: dict[str, Any] = field(repr=False, hash=False)
+    """What became of its frames, by names, lengths and indexes; the names are those of `Check.ledger`."""
 
 
 def scans(disks: Sequence[Path]) -> list[Summary]:
@@ -174,6 +182,7 @@ def scans(disks: Sequence[Path]) -> list[Summary]:
             disks=tuple(raw["disks"]),
             missing=raw["missing"],
             findings=tuple(Finding(found["verdict"], found.get("path"), found["text"]) for found in raw["findings"]),
+            ledger=raw["ledger"],
         )
         for raw in json.loads(_native.list_scans(list(disks)))
     ]

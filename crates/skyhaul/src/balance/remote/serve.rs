@@ -19,20 +19,22 @@ impl DataPlane {
     /// sockets, and end. Without a controller, packets go on by the last table.
     ///
     /// # Errors
-    /// The socket cannot be made: the error names the path. A file that nobody listens at is replaced.
+    /// The socket cannot be made: the error names the path. A file that nobody listens at is replaced. A thread that forwards
+    /// has ended by itself: another process is better.
     pub fn serve(mut self, path: &Path, stop: &AtomicBool) -> io::Result<()> {
         let listener = listen(path)?;
         let mut ordered = false;
-        while !ordered && !stop.load(Ordering::Acquire) {
+        while !ordered && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             match listener.accept() {
                 Ok((stream, _)) => ordered = self.follow(&listener, &stream, stop).unwrap_or(false),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PERIOD),
                 Err(error) => self.shared.note(format!("no controller can connect: {error}")),
             }
         }
+        let fault = self.fault().filter(|_| !ordered);
         let _ = std::fs::remove_file(path);
         self.end();
-        Ok(())
+        fault.map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
     /// Do what one controller says. Returns whether all is to end.
@@ -60,7 +62,7 @@ impl DataPlane {
                 }
             }
         })?;
-        while !tables.is_finished() && !stop.load(Ordering::Acquire) {
+        while !tables.is_finished() && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             std::thread::sleep(PERIOD);
             // A second controller is turned away.
             drop(listener.accept());

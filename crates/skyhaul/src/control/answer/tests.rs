@@ -17,7 +17,7 @@ fn mark(session: u64, sequence: u32, packets: u64) -> Vec<u8> {
 }
 
 fn train<'a>(bytes: &'a [u8], stride: usize, sender: &'a SocketAddr) -> Train<'a> {
-    Train { bytes, stride, sender, time: None, dropped: 1 }
+    Train { bytes, stride, sender, time: None, dropped: 1, hops: None }
 }
 
 fn sift(feedback: &mut FeedbackSender, train: &Train<'_>) -> Vec<(usize, u32)> {

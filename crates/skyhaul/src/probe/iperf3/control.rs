@@ -37,7 +37,6 @@ impl Control {
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Self { stream })
     }
 
@@ -52,7 +51,7 @@ impl Control {
     /// # Errors
     /// The other end does not take it.
     pub fn tell(&mut self, state: State) -> Result<(), Iperf3Error> {
-        self.stream.write_all(&[state.octet()]).map_err(Iperf3Error::control)
+        self.put(&[state.octet()])
     }
 
     /// Tell a client that the test failed, and why.
@@ -61,7 +60,7 @@ impl Control {
         message.extend(code.to_be_bytes());
         message.extend(0u32.to_be_bytes());
         // It is the end in any case.
-        let _ = self.stream.write_all(&message);
+        let _ = self.put(&message);
     }
 
     /// The next state, if one comes within `wait`.
@@ -99,7 +98,7 @@ impl Control {
         let text = json.to_string();
         let length = u32::try_from(text.len()).map_err(|_| Iperf3Error::TooLong(text.len(), REPORT))?;
         let message = [&length.to_be_bytes(), text.as_bytes()].concat();
-        self.stream.write_all(&message).map_err(Iperf3Error::control)
+        self.put(&message)
     }
 
     /// Receive JSON of at most `most` bytes. Its length is judged before anything is set aside for it.
@@ -112,6 +111,28 @@ impl Control {
         let mut text = vec![0; judged(length, most)?];
         self.fill(&mut text, PATIENCE)?;
         serde_json::from_slice(&text).map_err(|error| Iperf3Error::Protocol(error.to_string()))
+    }
+
+    /// Write all of it within [`PATIENCE`], and a second more for each 64 KiB: a peer that takes an octet now and then holds
+    /// nothing up.
+    fn put(&mut self, octets: &[u8]) -> Result<(), Iperf3Error> {
+        let until = Instant::now() + PATIENCE + Duration::from_secs(octets.len() as u64 >> 16);
+        let mut at = 0;
+        while at < octets.len() {
+            let rest = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            self.stream.set_write_timeout(Some(rest)).map_err(Iperf3Error::control)?;
+            match self.stream.write(&octets[at..]) {
+                Ok(0) => return Err(Iperf3Error::Gone),
+                Ok(n) => at += n,
+                Err(error) if is_pause(&error) && Instant::now() < until => {}
+                Err(error) if is_pause(&error) => return Err(Iperf3Error::Silent),
+                Err(error) => return Err(Iperf3Error::control(error)),
+            }
+            if Instant::now() >= until && at < octets.len() {
+                return Err(Iperf3Error::Silent);
+            }
+        }
+        Ok(())
     }
 
     /// Read exactly so many octets within `wait`.

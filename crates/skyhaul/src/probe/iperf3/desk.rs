@@ -2,13 +2,14 @@
 
 use super::control::Cookie;
 use super::report::Iperf3Report;
+use super::room::Room;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::quantity::Rate;
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +26,13 @@ pub(super) enum Arrival {
 pub struct ServerOptions {
     /// Tests at once; further clients are told that the server is busy.
     pub tests: usize,
+    /// Tests of one address (of IPv6, one /64) at once.
+    pub per_peer: usize,
+    /// Streams of all tests together, each with a thread; one address may have three quarters of them.
+    pub streams: usize,
+    /// Memory of all tests together, bytes: blocks, buffers that are asked for, and what is kept of intervals. One address may have
+    /// three quarters of it.
+    pub memory: u64,
     /// Connections that have not said their cookie.
     pub guests: usize,
     /// Longest test, the omitted time included.
@@ -41,6 +49,9 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             tests: 16,
+            per_peer: 12,
+            streams: 512,
+            memory: 1 << 30,
             guests: 256,
             longest: Duration::from_secs(24 * 3600),
             rate: Rate::default(),
@@ -63,6 +74,9 @@ pub struct ServerStats {
     pub failed: u64,
     /// Clients sent away because there were too many.
     pub denied: u64,
+    /// Tests refused because their streams or buffers are more than is left.
+    #[serde(default)]
+    pub no_room: u64,
     /// Connections that said something else than a cookie, or left before.
     pub garbage: u64,
     /// Connections that had to make room before they had said anything.
@@ -82,6 +96,7 @@ pub(super) struct Counters {
     pub(super) done: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) denied: AtomicU64,
+    pub(super) no_room: AtomicU64,
     pub(super) garbage: AtomicU64,
     pub(super) pushed_out: AtomicU64,
     pub(super) silent: AtomicU64,
@@ -106,6 +121,7 @@ pub(super) struct Common {
     pub(super) desk: Mutex<Desk>,
     pub(super) freed: Condvar,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) room: Arc<Room>,
 }
 
 impl Common {

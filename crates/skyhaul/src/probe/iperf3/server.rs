@@ -13,6 +13,7 @@ use super::datagram::answer;
 use super::desk::{Arrival, Common, Counters, ServerOptions, ServerStats};
 use super::lobby::{Lobby, Said};
 use super::report::Iperf3Report;
+use super::room::{Amount, Room};
 use super::session::Session;
 use super::state::State;
 use skyhaul_io::tcp::{setup::Setup, wait::readable};
@@ -51,8 +52,11 @@ impl Server {
         let local = listener.local_addr()?;
         let door = peer::door(local)?;
         door.set_read_timeout(Some(TICK))?;
+        let most = Amount { tests: options.tests, streams: options.streams, bytes: options.memory };
+        let room = Arc::new(Room::new(most, options.per_peer));
         let common = Arc::new(Common {
             options,
+            room,
             counters: Counters::default(),
             stop: AtomicBool::new(false),
             report,
@@ -84,6 +88,7 @@ impl Server {
             done: counters.done.load(Relaxed),
             failed: counters.failed.load(Relaxed),
             denied: counters.denied.load(Relaxed),
+            no_room: counters.no_room.load(Relaxed),
             garbage: counters.garbage.load(Relaxed),
             pushed_out: counters.pushed_out.load(Relaxed),
             silent: counters.silent.load(Relaxed),
@@ -92,10 +97,23 @@ impl Server {
         }
     }
 
+    /// Whether it still serves: it ends by itself only by a fault in this program.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.doors.iter().any(JoinHandle::is_finished)
+    }
+
     /// Tests that are under way.
     #[must_use]
     pub fn running(&self) -> usize {
         self.common.desk().sessions.len()
+    }
+
+    /// Their streams, each with a thread, and the memory that is set aside for them, bytes.
+    #[must_use]
+    pub fn taken(&self) -> (usize, u64) {
+        let used = self.common.room.used();
+        (used.streams, used.bytes)
     }
 }
 
@@ -111,6 +129,19 @@ impl Drop for Server {
         for thread in threads {
             let _ = thread.join();
         }
+    }
+}
+
+/// A session that ends.
+struct Leaves<'a> {
+    common: &'a Common,
+    cookie: Cookie,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.common.close(&self.cookie);
+        self.common.desk().sessions.remove(&self.cookie);
     }
 }
 
@@ -172,24 +203,27 @@ impl Common {
             self.counters.late_streams.fetch_add((!taken).into(), Relaxed);
             return;
         }
-        if desk.sessions.len() >= self.options.tests {
+        // One that is gone already has no address.
+        let place = stream.peer_addr().ok().and_then(|peer| self.room.enter(peer.ip()));
+        let Some(place) = place else {
             self.counters.denied.fetch_add(1, Relaxed);
             // Its buffer is empty, so this waits for nothing.
             let _ = stream.write(&[State::AccessDenied.octet()]);
             return;
-        }
+        };
         desk.sessions.insert(cookie, None);
         drop(desk);
         self.counters.tests.fetch_add(1, Relaxed);
         let common = self.clone();
         let session = move || {
+            // Whatever happens to this thread, others have its place afterwards.
+            let _leaves = Leaves { common: &common, cookie };
             match Control::new(stream) {
-                Ok(control) => Session::new(control, cookie, &common).run(),
+                Ok(control) => Session::new(control, cookie, &common, place).run(),
                 Err(_) => {
                     common.counters.failed.fetch_add(1, Relaxed);
                 }
             }
-            common.desk().sessions.remove(&cookie);
         };
         let thread = std::thread::Builder::new().name("iperf3 session".to_owned()).spawn(session);
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,7 @@ use super::error::Iperf3Error;
 use super::params::Params;
 use super::report::{Asked, Iperf3Report, Role};
 use super::results::Results;
+use super::room::Place;
 use super::state::{State, code};
 use super::text::lines;
 use super::work::{Done, Sockets, Work, setup};
@@ -22,8 +23,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const TICK: Duration = Duration::from_millis(20);
 /// How much longer than agreed a client may go on, as with iperf3: ten states that need up to 4 s each.
 const GRACE: Duration = Duration::from_secs(40);
-/// Receive buffer of datagrams, if none is asked for.
-const BUFFER: u64 = 16 << 20;
 
 /// One test.
 pub(super) struct Session<'a> {
@@ -32,12 +31,13 @@ pub(super) struct Session<'a> {
     common: &'a Common,
     peer: SocketAddr,
     params: Params,
+    place: Place,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(control: Control, cookie: Cookie, common: &'a Common) -> Self {
+    pub(super) fn new(control: Control, cookie: Cookie, common: &'a Common, place: Place) -> Self {
         let peer = control.stream().peer_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
-        Self { control, cookie, common, peer, params: Params::default() }
+        Self { control, cookie, common, peer, params: Params::default(), place }
     }
 
     /// Run it to its end, and report.
@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
     }
 
     /// Whether the server permits this.
-    fn permit(&self) -> Result<(), Iperf3Error> {
+    fn permit(&mut self) -> Result<(), Iperf3Error> {
         let refuse = |code, text: String| Err(Iperf3Error::Refused { code, text });
         let (options, params) = (&self.common.options, &self.params);
         let longest = options.longest;
@@ -95,6 +95,11 @@ impl<'a> Session<'a> {
         let asked = params.rate.bits_per_second().saturating_mul(params.connections() as u64);
         if options.rate != Rate::default() && (asked == 0 || asked > options.rate.bits_per_second()) {
             return refuse(code::RATE, format!("faster than {}", options.rate));
+        }
+        if !self.place.take(params) {
+            self.common.counters.no_room.fetch_add(1, Relaxed);
+            let text = format!("{} streams and their buffers are more than is left", params.connections());
+            return refuse(code::STREAMS, text);
         }
         Ok(())
     }
@@ -126,7 +131,8 @@ impl<'a> Session<'a> {
                     connections.push((number, self.prepared(stream)?));
                 }
                 Arrival::Udp(socket) if self.params.udp => {
-                    let buffer = self.params.window.unwrap_or(Size::from_bytes(BUFFER));
+                    let buffer = self.place.room.buffer(count);
+                    let buffer = self.params.window.unwrap_or(Size::from_bytes(buffer));
                     tune::set_receive_buffer(&socket, buffer);
                     ports.push(socket);
                 }

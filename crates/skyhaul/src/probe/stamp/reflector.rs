@@ -1,14 +1,15 @@
 //! The reflector: each packet goes back to where it came from, as long as it was.
 //!
 //! So nobody gets more than was sent in their name, and a reflector amplifies nothing. It remembers a fixed number of senders, and
-//! of each only how many packets it reflected.
+//! of each only how many packets it reflected. It reflects no reflection, nothing from the port of a service that answers
+//! ([`answering`](super::super::answering)), and only so much a second of each source: no packet circulates between reflectors.
 
 use super::super::answering::{Answering, Answers};
-use super::super::budget::Budget;
+use super::super::budget::{Budget, Shares};
 use super::super::udp::clock::unix_now;
 use super::estimate;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::wire::stamp::{Estimate, Stamp, reflect};
+use skyhaul_core::wire::stamp::{Estimate, Stamp, is_reflection, reflect};
 use skyhaul_io::quantity::Rate;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::Arrival;
@@ -22,6 +23,8 @@ const ESTIMATE_AGE: u64 = 16_000_000_000;
 const SILENCE: u64 = 60_000_000_000;
 /// For how much of a second's octets the rate may be exceeded at once.
 const BURST_DIVISOR: u64 = 20;
+/// Reflections of one source in a second, unless chosen; and as many at once.
+const PER_SOURCE: u64 = 10_000;
 /// Octets of IPv4 and UDP before each packet, for the rate.
 const HEADERS: usize = 28;
 
@@ -34,11 +37,13 @@ pub struct ReflectorOptions {
     pub sessions: usize,
     /// Highest rate of all reflections together, with 28 octets of headers for each; packets beyond it are lost.
     pub rate: Option<Rate>,
+    /// Reflections of one source (an IPv4 address, a /64 of IPv6) in a second, and as many at once; 0: any number.
+    pub per_source: u64,
 }
 
 impl Default for ReflectorOptions {
     fn default() -> Self {
-        Self { stateful: true, sessions: 1024, rate: None }
+        Self { stateful: true, sessions: 1024, rate: None, per_source: PER_SOURCE }
     }
 }
 
@@ -53,6 +58,15 @@ pub struct ReflectorStats {
     pub rejected: u64,
     /// Packets beyond the rate that is allowed.
     pub beyond: u64,
+    /// Packets beyond the share of their source.
+    #[serde(default)]
+    pub beyond_share: u64,
+    /// Datagrams that are reflections themselves.
+    #[serde(default)]
+    pub reflections: u64,
+    /// Datagrams from the port of a service that answers: this one's own, STAMP's, udpmon's, echo's and its like.
+    #[serde(default)]
+    pub from_services: u64,
     /// Reflections that the system did not send.
     pub refused: u64,
     /// Senders that were counted.
@@ -126,6 +140,7 @@ struct Reflecting {
     options: ReflectorOptions,
     sessions: Sessions,
     budget: Option<Budget>,
+    shares: Option<Shares>,
     packet: Vec<u8>,
     estimate: (Estimate, u64),
     stats: ReflectorStats,
@@ -141,6 +156,7 @@ impl Reflecting {
             options,
             sessions: Sessions::default(),
             budget,
+            shares: (options.per_source > 0).then(|| Shares::new(options.per_source, options.per_source)),
             packet: Vec::with_capacity(1 << 16),
             estimate: (estimate(), unix_now()),
             stats: ReflectorStats::default(),
@@ -157,6 +173,14 @@ impl Reflecting {
         let (came, now) = (Stamp::of_unix(arrived), Stamp::of_unix(now));
         if reflect(&mut self.packet, came, now, estimate, hops, None).is_err() {
             self.stats.rejected += 1;
+            return false;
+        }
+        if is_reflection(arrival.bytes) {
+            self.stats.reflections += 1;
+            return false;
+        }
+        if self.shares.as_mut().is_some_and(|shares| !shares.spend(arrival.from.ip(), 1, arrived)) {
+            self.stats.beyond_share += 1;
             return false;
         }
         let cost = self.packet.len() + HEADERS;
@@ -189,12 +213,12 @@ impl Answers for Reflecting {
         }
     }
 
-    fn stats(&mut self) -> ReflectorStats {
+    fn stats(&mut self, from_services: u64) -> ReflectorStats {
         let now = unix_now();
         if now.saturating_sub(self.estimate.1) > ESTIMATE_AGE {
             self.estimate = (estimate(), now);
         }
-        self.stats
+        ReflectorStats { from_services, ..self.stats }
     }
 }
 
@@ -221,9 +245,28 @@ mod tests {
     }
 
     #[test]
+    fn no_reflection_is_reflected_and_a_source_has_its_share() {
+        let mut reflecting = Reflecting::new(ReflectorOptions { per_source: 100, ..<_>::default() });
+        let mut other = Reflecting::new(ReflectorOptions::default());
+        let packet = [1; 60];
+        fn at(bytes: &[u8], ns: u64) -> Arrival<'_> {
+            Arrival { bytes, from: from(9), time: Some(Nanos(ns)), hops: None }
+        }
+        // What one reflects, in the name of the other: it ends there.
+        assert!(reflecting.reflect(&at(&packet, unix_now())));
+        assert!(!other.reflect(&at(&reflecting.packet, unix_now())));
+        assert_eq!((other.stats.reflections, other.stats.rejected), (1, 0));
+        let begun = unix_now();
+        let count = (0..20_000).filter(|n| reflecting.reflect(&at(&packet, begun + n * 50_000))).count();
+        assert!((190..=201).contains(&count), "{count} of 20 000 in a second");
+        assert_eq!(reflecting.stats.beyond_share, 20_000 - count as u64);
+    }
+
+    #[test]
     fn ten_thousand_strangers_take_no_more_memory_and_get_no_more_than_they_sent() {
         let rate = Some("1Mbps".parse().unwrap());
-        let mut reflecting = Reflecting::new(ReflectorOptions { sessions: 16, rate, stateful: true });
+        let mut reflecting =
+            Reflecting::new(ReflectorOptions { sessions: 16, rate, ..ReflectorOptions::default() });
         let (mut octets, second) = (0, 1_000_000_000u64);
         for n in 0..20_000u64 {
             let (length, port) = ((n % 200) as usize, (n % 10_000) as u16);

@@ -1,12 +1,17 @@
 //! The tests of a responder, without its socket. Pure but for the kernel's texts that a test begins and ends with.
+//!
+//! No answer is a question: two responders, or one and itself, cannot be made to answer each other. Structures in raw octets may
+//! look like one, so of each test only [`QUESTIONS`] are answered.
 
-use super::super::budget::Budget;
+use super::super::budget::{Budget, Shares};
 use super::test::Test;
+use super::texts::{Texts, load};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::udpmon::structs::{self, CPU, HISTOGRAM, NIC};
 use skyhaul_core::wire::udpmon::{Command, LEN, Message, PIECE, VERSION};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A test of which nothing was heard for so long is over, ns; udpmon's own holds it as long.
@@ -17,6 +22,12 @@ const IDLE: u64 = 3_000_000_000;
 const CREDIT: u64 = 1 << 24;
 /// Records of all tests together: 32 MiB.
 const RECORDS: usize = 1 << 20;
+/// Answers in raw octets to the questions of one test: three times what all records of one take.
+const QUESTIONS: u32 = 1 << 16;
+/// Answers to one source in a second, unless chosen, and as many at once.
+const PER_SOURCE: u64 = 100_000;
+/// How often the kernel's texts are read in a second, and at once: it takes long to say them, and anyone may ask.
+const READS: (u64, u64) = (20, 32);
 
 /// What a responder allows.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +40,15 @@ pub struct ResponderOptions {
     pub longest: Duration,
     /// Octets of answers beyond what came from a requester, to all of them together; in 64 s as many are allowed again.
     pub beyond: u64,
+    /// Answers to one source (an IPv4 address, a /64 of IPv6) in a second, and as many at once; 0: any number. Packets of tests
+    /// are not answered, and not bounded.
+    pub per_source: u64,
 }
 
 impl Default for ResponderOptions {
     fn default() -> Self {
-        Self { tests: 8, per_peer: 8, longest: Duration::from_secs(24 * 3600), beyond: 1 << 20 }
+        let longest = Duration::from_secs(24 * 3600);
+        Self { tests: 8, per_peer: 8, longest, beyond: 1 << 20, per_source: PER_SOURCE }
     }
 }
 
@@ -60,48 +75,27 @@ pub struct ResponderStats {
     pub unasked: u64,
     /// Answers that would have been more than came from their requester, and more than is left for all.
     pub unpaid: u64,
+    /// Messages that were not answered because their source had its share.
+    #[serde(default)]
+    pub beyond_share: u64,
+    /// Questions beyond those that are answered of one test.
+    #[serde(default)]
+    pub overasked: u64,
+    /// Datagrams from the port of a service that answers: this one's own, udpmon's, STAMP's, echo's and its like.
+    #[serde(default)]
+    pub from_services: u64,
     /// Answers that the system did not send.
     pub refused: u64,
-}
-
-/// The kernel's texts of interfaces and protocols, and of processors.
-#[derive(Clone, Debug, Default)]
-struct Texts {
-    dev: String,
-    snmp: String,
-    stat: String,
-}
-
-impl Texts {
-    fn read() -> Self {
-        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        Self { dev: text("/proc/net/dev"), snmp: text("/proc/net/snmp"), stat: text("/proc/stat") }
-    }
-
-    /// Time of all processors and of each, in ticks.
-    fn times(&self) -> Vec<[u64; 7]> {
-        let line = |line: &str| {
-            let mut words = line.strip_prefix("cpu")?.split_whitespace();
-            // The name of one processor is cpu0; that of all has no number.
-            if !line.starts_with("cpu ") {
-                words.next()?;
-            }
-            let mut times = [0; 7];
-            for time in &mut times {
-                *time = words.next()?.parse().ok()?;
-            }
-            Some(times)
-        };
-        self.stat.lines().filter_map(line).collect()
-    }
 }
 
 /// One requester.
 #[derive(Debug)]
 struct Peer {
     test: Test,
-    before: Texts,
-    after: Texts,
+    before: Arc<Texts>,
+    after: Arc<Texts>,
+    /// Questions that were answered in raw octets.
+    asked: u32,
     /// Octets that came from it, and were not spent on answers.
     credit: u64,
     /// It said more than the first message.
@@ -115,13 +109,18 @@ pub(super) struct Desk {
     peers: HashMap<SocketAddr, Peer>,
     /// Octets of answers beyond what came from a requester.
     beyond: Budget,
+    shares: Option<Shares>,
+    /// What the kernel said last, and how often it may be asked.
+    texts: (Arc<Texts>, Budget),
     pub(super) stats: ResponderStats,
 }
 
 impl Desk {
     pub(super) fn new(options: ResponderOptions) -> Self {
         let beyond = Budget::new(options.beyond / 64, options.beyond);
-        Self { options, peers: HashMap::new(), beyond, stats: ResponderStats::default() }
+        let texts = (Arc::default(), Budget::new(READS.0, READS.1));
+        let shares = (options.per_source > 0).then(|| Shares::new(options.per_source, options.per_source));
+        Self { options, peers: HashMap::new(), beyond, shares, texts, stats: ResponderStats::default() }
     }
 
     /// A datagram came at `now` ns; `answer` is what goes back, nothing if it stays empty.
@@ -130,6 +129,11 @@ impl Desk {
             self.stats.rejected += 1;
             return;
         };
+        let is_data = message.command() == Some(Command::Data);
+        if !is_data && self.shares.as_mut().is_some_and(|shares| !shares.spend(from.ip(), 1, now)) {
+            self.stats.beyond_share += 1;
+            return;
+        }
         if self.peers.get(&from).is_some_and(|peer| now.saturating_sub(peer.test.began) > self.longest()) {
             self.end(from);
         }
@@ -151,21 +155,43 @@ impl Desk {
                 answer.extend_from_slice(&reply(&message, Command::Ok)[..datagram.len().min(LEN)]);
                 self.end(from);
             }
-            Some(command) => match self.peers.get_mut(&from) {
+            Some(Command::Request) => match self.peers.get_mut(&from) {
                 Some(peer) => {
                     peer.went_on = true;
-                    if command == Command::Request {
-                        self.respond(from, &message, datagram, now, answer);
-                    } else {
-                        peer.asked(command, &message, now, answer);
-                        if !self.pays(from, now, answer.len()) {
-                            answer.clear();
-                        }
-                    }
+                    self.respond(from, &message, datagram, now, answer);
                 }
                 None => self.stats.unasked += 1,
             },
+            Some(command) => self.question(from, command, &message, now, answer),
             None => self.stats.rejected += 1,
+        }
+    }
+
+    /// What may only be asked within a test, and is answered with what is known of it.
+    fn question(
+        &mut self,
+        from: SocketAddr,
+        command: Command,
+        message: &Message,
+        now: u64,
+        answer: &mut Vec<u8>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&from) else {
+            self.stats.unasked += 1;
+            return;
+        };
+        peer.went_on = true;
+        if peer.asked >= QUESTIONS {
+            self.stats.overasked += 1;
+            return;
+        }
+        peer.asked += u32::from(command != Command::Start);
+        if command == Command::GetStats {
+            peer.after = fresh(&mut self.texts, now);
+        }
+        peer.answer(command, message, now, answer);
+        if !self.pays(from, now, answer.len()) {
+            answer.clear();
         }
     }
 
@@ -214,8 +240,8 @@ impl Desk {
         self.end(from);
         self.stats.tests += 1;
         let test = Test::new(message, now, RECORDS / self.options.tests.max(1));
-        let (before, after) = (Texts::read(), Texts::default());
-        self.peers.insert(from, Peer { test, before, after, credit, went_on: false });
+        let (before, after) = (fresh(&mut self.texts, now), Arc::default());
+        self.peers.insert(from, Peer { test, before, after, credit, went_on: false, asked: 0 });
     }
 
     /// Those that are over, or never went on.
@@ -247,6 +273,14 @@ impl Desk {
     }
 }
 
+/// What the kernel says now, or said last if it was asked too often.
+fn fresh((texts, reads): &mut (Arc<Texts>, Budget), now: u64) -> Arc<Texts> {
+    if reads.spend(1, now) {
+        *texts = Arc::new(Texts::read());
+    }
+    texts.clone()
+}
+
 /// What was asked, sent back with another command.
 fn reply(message: &Message, command: Command) -> [u8; LEN] {
     let mut reply = *message;
@@ -256,7 +290,7 @@ fn reply(message: &Message, command: Command) -> [u8; LEN] {
 
 impl Peer {
     /// What may only be asked within a test.
-    fn asked(&mut self, command: Command, message: &Message, now: u64, answer: &mut Vec<u8>) {
+    fn answer(&mut self, command: Command, message: &Message, now: u64, answer: &mut Vec<u8>) {
         let (index, wanted) = (message.head.index as usize, message.head.response_length as usize);
         let piece = |octets: &[u8], answer: &mut Vec<u8>| {
             let (from, wanted) = (index.min(octets.len()), wanted.min(PIECE));
@@ -270,9 +304,9 @@ impl Peer {
                 answer.extend_from_slice(&reply(message, Command::Ok));
             }
             Command::GetStats => {
-                self.after = Texts::read();
                 let mut told = *message;
-                told.head.version = VERSION;
+                // udpmon leaves the head of its counts undefined. With the command of the question it would be one itself.
+                (told.head.version, told.head.command) = (VERSION, Command::Acknowledge as u32);
                 self.test.stats(&mut told);
                 answer.extend_from_slice(&told.octets());
             }
@@ -297,20 +331,6 @@ impl Peer {
             _ => {}
         }
     }
-}
-
-/// What processors did during a test, per cent.
-fn load(before: &Texts, after: &Texts) -> Vec<[u64; 7]> {
-    let part = |(before, after): (&[u64; 7], &[u64; 7])| {
-        let each: Vec<u64> = before.iter().zip(after).map(|(a, b)| b.saturating_sub(*a)).collect();
-        let all: u64 = each.iter().sum();
-        let mut out = [0; 7];
-        for (out, ticks) in out.iter_mut().zip(each) {
-            *out = (ticks * 100).checked_div(all).unwrap_or(0);
-        }
-        out
-    };
-    before.times().iter().zip(&after.times()).map(part).collect()
 }
 
 #[cfg(test)]

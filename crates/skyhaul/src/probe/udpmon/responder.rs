@@ -62,7 +62,7 @@ impl Answers for Responding {
         }
     }
 
-    fn stats(&mut self) -> ResponderStats {
-        self.desk.stats
+    fn stats(&mut self, from_services: u64) -> ResponderStats {
+        ResponderStats { from_services, ..self.desk.stats }
     }
 }

@@ -63,6 +63,7 @@ impl<K: Sink> Engine<K> {
             }
         };
         self.senders.insert(sender, route);
+        self.begin_behind((sender, route), proven.since, proven.learning.packets());
         for packet in proven.learning.packets() {
             self.one_of(sender, route, packet, now);
         }

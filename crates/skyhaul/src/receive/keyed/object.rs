@@ -63,8 +63,8 @@ impl<W: Keyed> Object<W> {
     pub(crate) fn blank(&mut self) {
         for hole in &self.missing {
             let (start, end) = (hole.start as usize, hole.end as usize);
-            if let Some(hole) = self.payload.get_mut(start..end) {
-                hole.fill(0);
+            if start <= end && end <= self.payload.len() {
+                self.payload.zero(start..end);
             }
         }
     }

@@ -43,6 +43,9 @@ pub(crate) struct Table<S: Store> {
     ended: Option<Ended>,
 }
 
+/// Part of the memory for heaps of which one packet arrived.
+const UNCONFIRMED: u64 = 4;
+
 /// The part of the configuration used for packets and heaps.
 struct Rules {
     key: KeyedBy,
@@ -64,8 +67,10 @@ impl<S: Store> Table<S> {
     pub(crate) fn new(config: &StreamConfig, store: S) -> Self {
         let mut heaps = config.heaps;
         heaps.largest = heaps.largest.min(config.memory.limit());
+        let mut live = Keyed::new(heaps);
+        live.limit_unconfirmed(config.memory.limit() / UNCONFIRMED);
         Self {
-            heaps: Keyed::new(heaps),
+            heaps: live,
             store,
             senders: HashMap::new(),
             stopped: HashSet::new(),

@@ -75,6 +75,73 @@ fn time_that_does_not_go_on_is_found() {
     assert_eq!((check.verdict, stream.time_breaks, stream.missing_between), (Verdict::Holes, 1, 240));
 }
 
+/// Eight threads share a frame number: what is missing is counted in frames, with the recorder's account and without.
+#[test]
+fn frames_are_counted_and_not_the_numbers_that_threads_share() {
+    let world = world(1);
+    let writer = Writer::create(&world.options()).unwrap();
+    let about = DatastreamInfo { lanes: 8, frames_per_second: Some(75), ..info("") };
+    let stream = writer.add_datastream(&about);
+    let numbers = UNITS as u32 / 8;
+    let time = |number: u32| Some((i64::from(number / 75), number % 75));
+    // The objects 3 and 4 never came, and the recorder does not say so, as older ones.
+    for (number, object) in [(0, 0), (1, 1), (2, 2), (3, 5)] {
+        let mut chunk = world.chunk(stream, number);
+        chunk.meta.first_time = time(object * numbers);
+        chunk.meta.last_time = time(object * numbers + numbers - 1);
+        writer.submit(chunk).unwrap();
+    }
+    let report = writer.finish(LONG);
+    let units = UNITS as u64;
+    assert_eq!((report.ledger.received, report.ledger.recorded), (4 * units, 4 * units));
+    let sums = || {
+        let check = world.check();
+        assert!(check.unbalanced.is_empty(), "{:?}", check.unbalanced);
+        let ledger = check.ledger;
+        assert!(ledger.imbalance("check").is_empty());
+        (ledger.received, ledger.recorded, ledger.damaged, ledger.never_received, ledger.between_chunks)
+    };
+    assert_eq!(sums(), (4 * units, 4 * units, 0, 2 * units, 2 * units));
+    let directory = world.disks[0].join("exp_st_no0001");
+    std::fs::remove_file(directory.join("exp_st_no0001.00000001")).unwrap();
+    let index = directory.join("exp_st_no0001.index");
+    let text = std::fs::read_to_string(&index).unwrap();
+    let without = |drop: &dyn Fn(&Record) -> bool| {
+        let keep =
+            text.lines().filter(|line| !Record::parse(line.as_bytes()).is_some_and(|record| drop(&record)));
+        std::fs::write(&index, keep.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    };
+    let is_gone = |record: &Record| matches!(record, Record::Chunk(chunk) if chunk.number == 1);
+    let all = (4 * units, 3 * units, units, 2 * units, 2 * units);
+    assert_eq!(sums(), all, "its file");
+    without(&is_gone);
+    assert_eq!(sums(), all, "its record, too");
+    without(&|record| is_gone(record) || matches!(record, Record::End(_)));
+    assert_eq!(sums(), all, "and the account");
+}
+
+/// Frames in chunks that contradict the recorder's account are said, and are no success.
+#[test]
+fn sums_that_do_not_hold_are_said() {
+    let world = world(1);
+    let report = record(&world, &world.options(), 3);
+    assert_eq!(report.ledger.received, 3 * UNITS as u64);
+    let index = world.disks[0].join("exp_st_no0001/exp_st_no0001.index");
+    let text = std::fs::read_to_string(&index).unwrap();
+    let changed = text.lines().map(|line| match Record::parse(line.as_bytes()) {
+        Some(Record::End(mut end)) => {
+            let ledger = &mut end.datastreams[0].ledger;
+            (ledger.received, ledger.recorded) = (ledger.received - 1, ledger.recorded - 1);
+            Record::End(end).to_line()
+        }
+        _ => format!("{line}\n"),
+    });
+    std::fs::write(&index, changed.collect::<String>()).unwrap();
+    let check = world.check();
+    assert_eq!((check.verdict, check.exit_code()), (Verdict::Unproven, 1));
+    assert!(check.unbalanced[0].contains("frames in chunks, but"), "{:?}", check.unbalanced);
+}
+
 #[test]
 fn plain_flexbuff_scans_are_read_and_adopted() {
     let world = world(2);

@@ -9,6 +9,7 @@ use crate::print;
 use crate::report::table::Table;
 use crate::report::words;
 use crate::verb::demo::DemoReport;
+use crate::verb::demo::proofs::taken;
 use skyhaul::report::{ReceiveReport, RejectCounts};
 
 /// A stage of the path.
@@ -30,6 +31,11 @@ impl Place {
     pub(super) fn is_explained(&self) -> bool {
         self.difference == self.explained
     }
+
+    /// What no counter explains.
+    pub(super) fn open(&self) -> String {
+        format!("{}: {} unexplained", self.name, words::difference(self.difference - self.explained))
+    }
 }
 
 fn sum(rejects: &RejectCounts) -> u64 {
@@ -43,16 +49,6 @@ fn rejected(report: &ReceiveReport) -> (i128, String) {
         *entry = entry.saturating_add(*n);
     }
     (-i128::from(sum(&all)), format!("refused: {}", print::rejects(&all)))
-}
-
-/// Frames, without those that were never there, in chunks that are durable.
-fn acknowledged(report: &DemoReport) -> u64 {
-    let streams = &report.recorded.receive.streams;
-    report.recorded.recording.datastreams.iter().fold(0u64, |all, d| {
-        let frame = streams.iter().find(|s| s.id == d.datastream).map_or(0, |s| u64::from(s.frame_bytes));
-        let frames = d.acknowledged_bytes.checked_div(frame).unwrap_or(0);
-        all.saturating_add(frames.saturating_sub(d.missing_units))
-    })
 }
 
 /// All stages in order.
@@ -87,9 +83,12 @@ pub(super) fn places(report: &DemoReport) -> Vec<Place> {
     let stream = add("belong to a stream", socket, of_streams(receive), -i128::from(strangers), why, false);
     let (explained, why) = rejected(receive);
     let placed = add("placed", stream, receive.placed(), explained, why, false);
-    let lost = report.recorded.recording.datastreams.iter().map(|d| d.lost).fold(0, u64::saturating_add);
-    let why = format!("chunks lost {}", n(lost));
-    let durable = add("acknowledged (durable on a disk)", placed, acknowledged(report), 0, why, false);
+    let books = &report.recorded.recording.ledger;
+    let given_up = books.discarded.saturating_add(books.pending).saturating_add(books.damaged);
+    let why =
+        format!("discarded {}, pending {}, gone {}", n(books.discarded), n(books.pending), n(books.damaged));
+    let explained = -i128::from(given_up);
+    let durable = add("acknowledged (durable on a disk)", placed, books.recorded, explained, why, false);
     let checks = &report.check.datastreams;
     let seen = checks.iter().fold(0u64, |a, d| a.saturating_add(d.frames_seen));
     let illegal = checks.iter().fold(0u64, |a, d| a.saturating_add(d.illegal_frames));
@@ -101,7 +100,12 @@ pub(super) fn places(report: &DemoReport) -> Vec<Place> {
     let on = forward.iter().fold(0u64, |a, t| a.saturating_add(t.frames));
     let dropped = forward.iter().map(|t| t.dropped_queue.saturating_add(t.dropped_refused));
     let dropped = dropped.fold(0, u64::saturating_add);
-    let on = add("forwarded", placed, on, -i128::from(dropped), format!("dropped {}", n(dropped)), true);
+    // Frames are forwarded as they arrive: those that were cut off later, as parts of incomplete sets, were forwarded too.
+    let cut = taken(receive).saturating_sub(receive.placed());
+    let explained = i128::from(cut) - i128::from(dropped);
+    let why =
+        format!("forwarded before they were cut off as incomplete sets {}, dropped {}", n(cut), n(dropped));
+    let on = add("forwarded", placed, on, explained, why, true);
     let drops = second.kernel_drops();
     let why = format!("kernel drops {}", n(drops));
     let socket =

@@ -10,6 +10,8 @@ fn empty() -> DemoReport {
         state: State::Ended,
         verdict: Verdict::Whole,
         datastreams: Vec::new(),
+        ledger: Default::default(),
+        unbalanced: Vec::new(),
         findings: Vec::new(),
         findings_total: 0,
         indexes: Vec::new(),

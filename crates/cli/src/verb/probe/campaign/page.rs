@@ -27,10 +27,7 @@ pub(super) fn keep(directory: &Path, made: &Made) -> Result<()> {
 pub(super) fn finish(directory: &Path, told: &Told) -> Result<()> {
     write(directory, "report.json", &json(told))?;
     write(directory, "index.html", &page(told))?;
-    eprintln!(
-        "wrote index.html, report.json, and JSON and plot of each experiment to {}",
-        directory.display()
-    );
+    say!("wrote index.html, report.json, and JSON and plot of each experiment to {}", directory.display());
     Ok(())
 }
 

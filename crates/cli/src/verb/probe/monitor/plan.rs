@@ -12,7 +12,7 @@ use super::super::told::spacing;
 use crate::args::{HowArgs, Target};
 use anyhow::{Result, anyhow, bail, ensure};
 use skyhaul::core::schedule::Period;
-use skyhaul::io::file::failed;
+use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::Size;
 use skyhaul::probe::monitor::{Kind, Test, What};
 use skyhaul::probe::tcp::{TcpPoint, Way};
@@ -22,16 +22,12 @@ use std::path::Path;
 use std::str::FromStr;
 use toml::de::{DeTable, DeValue};
 
-/// Longest file.
-const LONGEST_FILE: u64 = 1 << 20;
 const KEYS: &str =
     "every, jitter, time, reverse, both, flows, size, rate, window, cc; of a test also name, udp, tcp";
 
 /// The tests of a file; `how` is for what it does not say.
 pub(super) fn read(path: &Path, how: &HowArgs) -> Result<Vec<Test>> {
-    let size = std::fs::metadata(path).map_err(|error| failed("read", path, &error))?.len();
-    ensure!(size <= LONGEST_FILE, "{} is too long for a plan\nhint: at most 1 MiB", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| failed("read", path, &error))?;
+    let text = read_small_text(path, SETTINGS)?;
     tests(&text, how).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 

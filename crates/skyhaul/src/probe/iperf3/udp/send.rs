@@ -12,15 +12,17 @@ use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Send buffer if none is asked for.
+/// Send buffer if none is asked for, and what those of all streams of a test may have together.
 const BUFFER: u64 = 4 << 20;
+const BUFFERS: u64 = 128 << 20;
 /// At a rate, this much of it may leave at once.
 const BURST: Duration = Duration::from_micros(100);
 
 impl Shared {
     /// Send until it is over.
     pub(super) fn send(&self, state: &State, socket: UdpSocket) -> io::Result<()> {
-        let buffer = self.params.window.unwrap_or(Size::from_bytes(BUFFER));
+        let buffer = BUFFER.min(BUFFERS / self.streams.len().max(1) as u64);
+        let buffer = self.params.window.unwrap_or(Size::from_bytes(buffer));
         let sender =
             UdpSender::from_fd(OwnedFd::from(socket), &SendOptions { buffer, ..SendOptions::default() })?;
         let rate = self.params.rate.bits_per_second();

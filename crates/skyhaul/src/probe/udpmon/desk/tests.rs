@@ -158,6 +158,82 @@ fn a_host_has_its_share_and_a_test_its_time() {
     assert_eq!(begin(&mut desk, peer(2), Order::Little, 7 * S), Some(Command::Ok));
 }
 
+/// One desk's answers are the other's questions, until one is silent; how many there were.
+fn played(desks: &mut [Desk; 2], first: &[u8]) -> usize {
+    let mut datagram = first.to_vec();
+    for n in 0.. {
+        let mut answer = Vec::new();
+        // Each hears the other at the same address; the clock stands still, so that no time ends it.
+        desks[n % 2].handle(peer(1), &datagram, S, &mut answer);
+        if answer.is_empty() {
+            return n;
+        }
+        datagram = answer;
+        assert!(n < 1_000_000, "they answer each other for ever");
+    }
+    unreachable!()
+}
+
+#[test]
+fn two_responders_do_not_answer_each_other() {
+    for order in [Order::Little, Order::Big] {
+        let unbounded = || Desk::new(ResponderOptions { per_source: 0, beyond: 1 << 40, ..<_>::default() });
+        let mut desks = [unbounded(), unbounded()];
+        for first in 1..=255 {
+            desks.iter_mut().for_each(|desk| assert_eq!(begin(desk, peer(1), order, 0), Some(Command::Ok)));
+            let mut message = Message::new(order, Command::Data, 0);
+            message.head.response_length = 200;
+            let mut octets = message.octets();
+            octets[if order == Order::Little { 0 } else { 3 }] = first;
+            let answers = played(&mut desks, &octets);
+            assert!(answers <= 2, "{first:#x}: {answers}");
+        }
+    }
+}
+
+#[test]
+fn answers_in_raw_octets_that_are_questions_come_to_an_end() {
+    // Records whose times of arrival, which a requester chooses, are the words of a question for these records.
+    let unbounded = || Desk::new(ResponderOptions { per_source: 0, beyond: 1 << 40, ..<_>::default() });
+    let mut desks = [unbounded(), unbounded()];
+    for desk in &mut desks {
+        let mut zero = Message::new(Order::Little, Command::ZeroStats, 0);
+        (zero.head.width, zero.head.response_length) = (10, 2 * 32);
+        ask(desk, peer(1), zero, 0);
+        // Octet 0: the command; octet 32: how much is wanted.
+        for (n, word) in [Command::GetRecords as u64, 1416].into_iter().enumerate() {
+            ask(desk, peer(1), Message::new(Order::Little, Command::Data, n as u64), 100 * word);
+        }
+    }
+    let mut question = Message::new(Order::Little, Command::GetRecords, 0);
+    question.head.response_length = 1416;
+    let answers = played(&mut desks, &question.octets());
+    assert_eq!(answers, 2 * QUESTIONS as usize, "each answers as many as it may");
+    assert_eq!(desks[0].stats.overasked + desks[1].stats.overasked, 1);
+}
+
+#[test]
+fn a_flood_of_questions_is_cut_to_the_share_of_its_source_and_the_kernel_is_seldom_asked() {
+    let mut desk = Desk::new(ResponderOptions { per_source: 1000, ..<_>::default() });
+    let (honest, flood) = (peer(9), SocketAddr::from(([10, 0, 0, 1], 9)));
+    assert_eq!(begin(&mut desk, honest, Order::Little, 0), Some(Command::Ok));
+    let before = desk.texts.0.clone();
+    let (mut answered, mut texts, mut last) = (0, 0, before);
+    for n in 0..100_000u64 {
+        let command = if n % 2 == 0 { Command::ZeroStats } else { Command::GetStats };
+        let now = n * S / 100_000;
+        answered +=
+            u64::from(!ask(&mut desk, flood, Message::new(Order::Little, command, 0), now).is_empty());
+        texts += u64::from(!Arc::ptr_eq(&last, &desk.texts.0));
+        last = desk.texts.0.clone();
+    }
+    assert!((1900..=2000).contains(&answered), "{answered} of 100 000 in a second");
+    assert!(texts <= READS.0 + READS.1, "{texts} readings of the kernel's files");
+    assert_eq!(desk.stats.beyond_share, 100_000 - answered);
+    let told = ask(&mut desk, honest, Message::new(Order::Little, Command::GetStats, 0), S);
+    assert_eq!(told.len(), LEN, "another one is answered meanwhile");
+}
+
 proptest! {
     #[test]
     fn any_datagrams_are_counted_or_answered_within_bounds(

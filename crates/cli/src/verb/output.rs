@@ -1,0 +1,86 @@
+//! Output files that exist already: replaced when there is something to write, not before.
+
+use anyhow::Result;
+use skyhaul::io::file::failed;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// A file whose old contents stay until the first byte is written.
+struct Replaced {
+    file: File,
+    begun: bool,
+}
+
+impl Write for Replaced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.begun && !bytes.is_empty() {
+            // A device or FIFO has no length.
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+            self.begun = true;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Where data are written: a file, or standard output for `-`. An existing file keeps its contents until the first data are
+/// written. A file that cannot be written to is an error now, not then.
+///
+/// # Errors
+/// The file cannot be created or opened for writing.
+pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(crate::print::output()));
+    }
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = opened.map_err(|error| failed("create", path, &error))?;
+    Ok(Box::new(BufWriter::with_capacity(1 << 20, Replaced { file, begun: false })))
+}
+
+/// Where a list of this run is written: an old one is emptied at once, so that its lines are never taken for new ones.
+///
+/// # Errors
+/// The file cannot be created.
+pub(crate) fn open_list(path: &Path) -> Result<Box<dyn Write + Send>> {
+    if path != Path::new("-") {
+        File::create(path).map_err(|error| failed("create", path, &error))?;
+    }
+    open_output(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_contents_stay_until_there_are_new_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("scan.vdif");
+        std::fs::write(&path, "the night before").unwrap();
+        drop(open_output(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"the night before");
+        let mut output = open_output(&path).unwrap();
+        output.flush().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"the night before", "nothing came yet");
+        output.write_all(b"new").unwrap();
+        output.flush().unwrap();
+        output.write_all(b"er").unwrap();
+        drop(output);
+        assert_eq!(std::fs::read(&path).unwrap(), b"newer");
+        drop(open_list(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn devices_are_written_to_and_directories_are_not() {
+        open_output(Path::new("/dev/null")).unwrap().write_all(&[1; 4 << 20]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        assert!(open_output(directory.path()).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! Verbs of a build without the services (`--no-default-features`, as `make demo` uses it for its first build): each says
+//! what to build instead.
+
+use crate::Outcome;
+use crate::args::{JoinArgs, ReceiveCommon};
+use anyhow::{Result, bail, ensure};
+use skyhaul::receive::{ReceiverOptions, Running};
+use skyhaul::report::SessionReport;
+use std::convert::Infallible;
+
+const MISSING: &str =
+    "this build of skyhaul has no load balancers, workers and metrics\nhint: build all of it: make build";
+
+/// A verb that this build does not have.
+pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
+    bail!(MISSING)
+}
+
+/// A balancer to join: there is none.
+pub(crate) struct Joining(Infallible);
+
+impl Joining {
+    /// Returns none.
+    ///
+    /// # Errors
+    /// One was asked for.
+    pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon) -> Result<Option<Self>> {
+        ensure!(!args.join, MISSING);
+        Ok(None)
+    }
+
+    pub(crate) fn adapt(&self, _: &mut ReceiverOptions) {
+        match self.0 {}
+    }
+
+    pub(crate) fn join(&self, _: &[String], _: &Running) -> Result<Infallible> {
+        match self.0 {}
+    }
+}
+
+pub(crate) fn leave(worker: Infallible, _: &Running, _: bool) -> SessionReport {
+    match worker {}
+}
+
+/// The metrics of a monitor over HTTP: there are none.
+pub(crate) struct Metrics(Infallible);
+
+impl Metrics {
+    /// Serves nothing.
+    ///
+    /// # Errors
+    /// Always.
+    pub(crate) fn start<M>(_: std::net::SocketAddr, _: M) -> Result<Self> {
+        bail!(MISSING)
+    }
+
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        match self.0 {}
+    }
+}

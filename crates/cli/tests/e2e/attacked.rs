@@ -1,0 +1,336 @@
+//! The doors of measurements and of the balancer under attack, an honest client beside each: it is served within a second, and
+//! what the attack costs is bounded by the numbers of `docs/internals/threat-model.md`.
+
+mod spoof;
+
+use super::balance::{Place, send, whole};
+use super::site::{Job, wait_for, words};
+use serde_json::{Value, json};
+use skyhaul::core::wire::header::Order;
+use skyhaul::core::wire::stamp::{Reflection, Stamp, TestPacket};
+use skyhaul::core::wire::udpmon::{Command, Message};
+use skyhaul::probe::iperf3::state::State;
+use skyhaul::probe::iperf3::{ClientOptions, Params, ServerOptions, Way, run};
+use skyhaul::probe::stamp::ReflectorOptions;
+use skyhaul::probe::udpmon::ResponderOptions;
+use spoof::{connect_from, cost, served, spoof};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The attacker's address; honest clients have 127.0.0.1.
+const ATTACKER: [u8; 4] = [127, 0, 0, 66];
+
+/// `probe serve` with these doors, on free ports.
+struct Server {
+    job: Job,
+    _directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(doors: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let token = directory.path().join("token");
+        let line = format!(
+            "probe serve --listen 127.0.0.1 --port 0 --json --token-file {} {doors}",
+            token.display()
+        );
+        Self { job: Job::start(&words(&line)), _directory: directory }
+    }
+
+    /// Where it said that it listens, behind these words.
+    fn at(&mut self, what: &str) -> SocketAddr {
+        wait_for(what, || {
+            let said = self.job.stderr();
+            let found = said.lines().find_map(|line| line.strip_prefix(what));
+            assert!(found.is_some() || self.job.is_running(), "it ended: {said}");
+            let word = found?.split_whitespace().next()?;
+            Some(word.trim_end_matches([',', ';', ':']).parse().unwrap())
+        })
+    }
+
+    fn stop(self) -> Value {
+        self.job.signal(rustix::process::Signal::INT);
+        self.job.finish().expect(0).json()
+    }
+}
+
+fn socket(ip: [u8; 4]) -> UdpSocket {
+    let socket = UdpSocket::bind(SocketAddr::from((ip, 0))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket
+}
+
+/// A test packet of an honest sender comes back.
+fn reflected(by: SocketAddr) {
+    let honest = socket([127, 0, 0, 1]);
+    let packet = TestPacket { sequence: 7, timestamp: Stamp::of_unix(1 << 60).0, ..TestPacket::default() };
+    let mut answer = [0; 100];
+    served("a sender of STAMP", || {
+        honest.send_to(&packet.write(), by).unwrap();
+        let came = honest.recv(&mut answer).is_ok_and(|length| length == 44);
+        came && Reflection::of(&answer[..44]).is_some_and(|back| back.sender_sequence == 7)
+    });
+}
+
+fn count(stats: &Value, name: &str) -> u64 {
+    stats[name].as_u64().unwrap_or_else(|| panic!("{name} of {stats}"))
+}
+
+#[test]
+fn one_packet_does_not_circulate_between_two_reflectors() {
+    let (mut one, mut two) = (Server::start("--stamp 0"), Server::start("--stamp 0"));
+    let at = [&mut one, &mut two].map(|server| server.at("reflecting STAMP on "));
+    // What one of them sends through this host in the middle arrives at the other, as if it came from there.
+    let middle = [socket([127, 0, 0, 1]), socket([127, 0, 0, 1])];
+    middle.iter().zip(at).for_each(|(socket, at)| socket.connect(at).unwrap());
+    middle[0].send(&TestPacket::default().write()).unwrap();
+    let (mut octets, mut passed) = ([0; 100], 0);
+    for n in 0..100 {
+        let Ok(length) = middle[n % 2].recv(&mut octets) else { break };
+        middle[(n + 1) % 2].send(&octets[..length]).unwrap();
+        passed += 1;
+    }
+    assert_eq!(passed, 1, "the reflection is not reflected");
+    // The same without a host in the middle: each in the other's name, and one that looks like nothing.
+    let spoofed = spoof(at[0], at[1], &TestPacket::default().write()) && spoof(at[1], at[0], &[0x5A; 200]);
+    reflected(at[0]);
+    reflected(at[1]);
+    std::thread::sleep(Duration::from_millis(300));
+    let stats = [one.stop(), two.stop()].map(|stats| stats["stamp"].clone());
+    let both = |name: &str| stats.iter().map(|stats| count(stats, name)).sum::<u64>();
+    let attacks = 1 + 2 * u64::from(spoofed);
+    assert_eq!(both("reflections"), attacks, "{stats:?}");
+    assert!(both("reflected") <= attacks + 2 * 20, "{stats:?}");
+}
+
+#[test]
+fn a_reflector_does_not_reflect_to_itself() {
+    let mut server = Server::start("--stamp 0 --udpmon 0");
+    let (stamp, udpmon) = (server.at("reflecting STAMP on "), server.at("serving udpmon on "));
+    // From its own address; from another host's port of STAMP, of udpmon, of echo; from its own port of another host.
+    let others = [862, 14233, 7, stamp.port()].map(|port| SocketAddr::from(([127, 0, 0, 9], port)));
+    let all: Vec<SocketAddr> = others.into_iter().chain([stamp]).collect();
+    if !all.iter().all(|from| spoof(*from, stamp, &[1; 44])) {
+        return;
+    }
+    // A responder that is asked in its own name, and in the reflector's: it begins a test, and is asked what it counted.
+    for from in [udpmon, stamp] {
+        for command in
+            [Command::ZeroStats, Command::GetStats, Command::TestEnd, Command::ZeroStats, Command::GetStats]
+        {
+            spoof(from, udpmon, &Message::new(Order::Little, command, 0).octets());
+        }
+    }
+    reflected(stamp);
+    std::thread::sleep(Duration::from_millis(300));
+    let stats = server.stop();
+    assert_eq!(count(&stats["stamp"], "from_services"), 5, "{stats}");
+    assert_eq!(count(&stats["udpmon"], "from_services"), 5, "{stats}");
+    // Of each answer, the reflector may send one reflection to the responder, which may be a question; its answer ends it.
+    assert!(count(&stats["stamp"], "reflected") <= 20 + 20, "{stats}");
+    assert!(count(&stats["udpmon"], "answers") <= 20, "{stats}");
+}
+
+#[test]
+fn a_flood_of_questions_leaves_a_responder_of_udpmon_for_others() {
+    let mut server = Server::start("--udpmon 0 --stamp 0");
+    let (at, stamp) = (server.at("serving udpmon on "), server.at("reflecting STAMP on "));
+    let (before, begun) = (cost(server.job.pid()), Instant::now());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let flood = socket(ATTACKER);
+            let commands = [Command::ZeroStats, Command::GetStats, Command::GetSnmp];
+            let questions = commands.map(|command| Message::new(Order::Little, command, 0).octets());
+            // It ends, too, if what goes on beside it fails.
+            while !stop.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(60) {
+                for question in &questions {
+                    let _ = flood.send_to(question, at);
+                }
+                let _ = flood.send_to(&[3; 44], stamp);
+            }
+        });
+        let honest = socket([127, 0, 0, 1]);
+        while begun.elapsed() < Duration::from_secs(3) {
+            served("a requester of udpmon", || {
+                let (mut answer, zero) = ([0; 300], Message::new(Order::Big, Command::ZeroStats, 0));
+                honest.send_to(&zero.octets(), at).unwrap();
+                let length = honest.recv(&mut answer).unwrap_or(0);
+                Message::read(&answer[..length]).is_ok_and(|answer| answer.command() == Some(Command::Ok))
+            });
+            reflected(stamp);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let after = cost(server.job.pid());
+    let stats = server.stop();
+    println!("{stats}");
+    assert!(
+        after.0 <= before.0 + 64 && after.1 == before.1 && after.2 <= before.2 + 4,
+        "{before:?} {after:?}"
+    );
+    // A second's share at once, and one in each second; and some for the honest one.
+    let shares = begun.elapsed().as_secs() + 2;
+    assert!(count(&stats["udpmon"], "answers") <= 100_000 * shares + 1000, "{stats}");
+    assert!(count(&stats["stamp"], "reflected") <= 10_000 * shares + 1000, "{stats}");
+}
+
+/// One of the attacker's tests of 256 streams; none if it is refused. What it does not read, it does not read.
+fn greedy(to: SocketAddr, number: u8) -> Option<Vec<TcpStream>> {
+    let cookie = [&[b'a' + number; 36][..], &[0]].concat();
+    let mut control = connect_from(ATTACKER, to);
+    control.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    control.write_all(&cookie).unwrap();
+    let params = Params { streams: 128, way: Way::Both, time: Duration::from_secs(60), ..Params::default() };
+    let (text, mut state) = (params.write().to_string(), [0]);
+    let length = u32::try_from(text.len()).unwrap().to_be_bytes();
+    while state[0] != State::CreateStreams.octet() {
+        control.read_exact(&mut state).ok()?;
+        match State::read(state[0])? {
+            State::ParamExchange => control.write_all(&[&length, text.as_bytes()].concat()).ok()?,
+            State::CreateStreams => {}
+            _ => return None,
+        }
+    }
+    let mut all = vec![control];
+    for _ in 0..256 {
+        let mut stream = connect_from(ATTACKER, to);
+        stream.write_all(&cookie).unwrap();
+        all.push(stream);
+    }
+    while state[0] != State::TestRunning.octet() {
+        all[0].read_exact(&mut state).ok()?;
+    }
+    Some(all)
+}
+
+fn is_served(to: SocketAddr) -> bool {
+    let params = Params { bytes: 100_000, ..Params::default() };
+    let report =
+        run(&ClientOptions { params, ..ClientOptions::new(to) }, &AtomicBool::new(false), &mut |_| {});
+    report.is_ok_and(|report| report.sum(true, false).bytes == 100_000)
+}
+
+#[test]
+fn sixteen_tests_of_256_streams_leave_a_server_of_iperf3_for_others() {
+    let mut server = Server::start("--iperf3 0");
+    let at = server.at("serving iperf3 on ");
+    let begun: Vec<Vec<TcpStream>> = (0..16).filter_map(|n| greedy(at, n)).collect();
+    // 384 streams of one address: the second test of 256 has no room.
+    assert_eq!(begun.len(), 1);
+    for _ in 0..3 {
+        served("a client of iperf3", || is_served(at));
+    }
+    let (memory, threads, descriptors) = cost(server.job.pid());
+    println!("{memory} MiB, {threads} threads, {descriptors} descriptors");
+    assert!(memory <= 768, "{memory} MiB");
+    assert!(threads <= 384 + 3 * 16 + 16, "{threads} threads");
+    assert!(descriptors <= 384 + 256 + 64, "{descriptors} descriptors");
+    // What a test had is free when its client is gone.
+    drop(begun);
+    let again = wait_for("the attacker's share to be free", || greedy(at, 20));
+    served("a client of iperf3", || is_served(at));
+    drop(again);
+    let stats = server.stop();
+    assert!(count(&stats["iperf3"], "no_room") >= 1, "{stats}");
+}
+
+#[test]
+fn a_worker_at_the_balancer_itself_or_at_no_single_host_is_refused() {
+    let place = Place::new();
+    let running = place.start("--report");
+    let worker = running.join();
+    let (ip, port) = running.data.rsplit_once(':').unwrap();
+    let port: u16 = port.parse().unwrap();
+    let attack = |ip: &str, port: u16, bits: u32| {
+        let wanted =
+            json!({"name": "w", "ipAddress": ip, "udpPort": port, "portRange": bits, "keepLbHeader": true});
+        let (status, said) = running.ask("POST", "/lb/1/sessions", &running.token, &wanted);
+        assert_eq!(status, 400, "{ip}:{port}: {said}");
+        said.to_string()
+    };
+    assert!(attack(ip, port, 0).contains(&format!("itself receives on {}", running.data)));
+    attack(ip, port & !1, 1);
+    for ip in [
+        "255.255.255.255",
+        "127.255.255.255",
+        "240.1.2.3",
+        "0.0.0.0",
+        "0.0.0.1",
+        "224.0.0.1",
+        "::ffff:255.255.255.255",
+    ] {
+        assert!(attack(ip, 9, 0).contains("one"), "{ip}");
+    }
+    // Events go to the honest worker, each packet once.
+    served("a worker", || {
+        static TICK: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let tick = TICK.fetch_add(1, Ordering::Relaxed);
+        send(&running.data, tick..tick + 1);
+        whole(&worker, tick..tick + 1);
+        worker.ready(&running);
+        true
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let report = running.stop();
+    let one = &report["reservations"][0];
+    assert_eq!((&one["packets"], &one["refused"]), (&one["forwarded"], &json!({})), "{report}");
+    assert!(one["packets"].as_u64().unwrap() <= 3 * 20, "{report}");
+}
+
+#[test]
+fn a_receiver_does_not_forward_to_itself() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (listen, to) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("0.0.0.0", "127.7.7.7")] {
+        let line = format!("receive --listen udp://{listen}:{taken} --forward udp://{to}:{taken}");
+        let said = super::site::run(&line).expect(2).stderr;
+        assert!(said.contains("would circulate") && said.contains("hint: "), "{said}");
+    }
+}
+
+/// Every function in the sources below a directory.
+fn functions(directory: &std::path::Path, into: &mut std::collections::BTreeSet<String>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            functions(&path, into);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            into.extend(
+                text.split("fn ").skip(1).filter_map(|rest| Some(rest.split_once('(')?.0.to_owned())),
+            );
+        }
+    }
+}
+
+#[test]
+fn the_threat_model_names_tests_and_numbers_that_are_there() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = std::fs::read_to_string(crates.join("../docs/internals/threat-model.md")).unwrap();
+    let mut known = std::collections::BTreeSet::new();
+    functions(crates, &mut known);
+    let names: Vec<&str> = page.split('`').skip(1).step_by(2).filter(|word| word.contains("::")).collect();
+    let tests = names.iter().filter_map(|name| name.rsplit("::").next()).filter(|name| *name != "…");
+    let missing: Vec<&str> = tests.filter(|name| !known.contains(*name)).collect();
+    assert!(names.len() > 30 && missing.is_empty(), "{missing:?}");
+    let (stamp, udpmon) = (ReflectorOptions::default(), ResponderOptions::default());
+    let iperf3 = ServerOptions::default();
+    for (number, what) in [
+        (stamp.per_source, "reflections of a source"),
+        (stamp.sessions as u64, "senders counted"),
+        (udpmon.per_source, "answers of a source"),
+        (udpmon.tests as u64, "tests, or `--tests`"),
+        (iperf3.guests as u64, "connections without a cookie"),
+        (iperf3.tests as u64, "tests, or `--tests`"),
+        (iperf3.streams as u64, "streams ("),
+        (iperf3.streams as u64 / 4 * 3, "of one address), each a thread"),
+        (iperf3.memory >> 30, "GiB of blocks and buffers"),
+        (iperf3.memory / 4 * 3 >> 20, "MiB of one address"),
+        (iperf3.idle.as_secs(), "s in which nothing moves"),
+    ] {
+        let text = if number > 9999 { format!("{} 000", number / 1000) } else { number.to_string() };
+        assert!(page.contains(&format!("{text} {what}")), "{text} {what}");
+    }
+}
