@@ -17,7 +17,7 @@ use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a copy may take on a server: longer than any disk is written.
@@ -121,7 +121,9 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
     let path = args.token_file.as_deref().context("--token-file is needed")?;
     let token = Token::new(&token_file::read(path)?)?;
-    doors::warn_of_traffic(options.server.ip());
+    if let Some(server) = options.server.first() {
+        doors::warn_of_traffic(server.ip());
+    }
     let interrupt = Interrupt::listen()?;
     options.stop = Stop::from(interrupt.flag());
     let mut line = Line::new(args.output.quiet);
