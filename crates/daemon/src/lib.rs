@@ -21,7 +21,7 @@ pub use skyhaul::core::wire::ejfat::Uri;
 pub mod balancer {
     pub use crate::ejfat::desk::{Caller, Desk, Place, Refusal};
     pub use crate::ejfat::facility::token::random as random_token;
-    pub use crate::ejfat::facility::{Facility, Limits, StoreError};
+    pub use crate::ejfat::facility::{Facility, Limits, Others, Store, StoreError};
     pub use crate::ejfat::ground::{Apart, DATA_PORT, Ground, SYNC_PORT};
     pub use crate::ejfat::json;
     pub use crate::ejfat::proto;

@@ -1,9 +1,16 @@
 //! HTTP services: one TCP port, a thread of their own, and the asynchronous part of serving.
 //!
-//! Limits: [`CONNECTIONS`] connections, of which one that asks nothing for [`PATIENCE`] is closed.
+//! What is not known to be honest is bounded in number, size and time before anything is done for it. Limits: [`CONNECTIONS`] of
+//! [`seats`](self::seats); a connection has [`HEAD_TIME`] until its first request, and [`PATIENCE`] between requests, or
+//! [`IDLE`] once it has shown a valid token; heads of [`HEAD`] bytes.
+
+mod seats;
+
+pub use seats::{CONNECTIONS, PER_ADDRESS};
+pub(crate) use seats::{Seats, Ticket};
 
 use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{AddExtension, Next, from_fn};
 use axum::response::Response;
 use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -12,23 +19,33 @@ use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tower_layer::Layer;
 
-/// Connections at a time; more are closed at once.
-pub const CONNECTIONS: usize = 4096;
-/// How long a connection may be silent before it first asks.
+/// How long the handshake of TLS may take, and then the head of the first request.
+pub const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a connection that has shown no valid token may ask nothing.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The same of one that has.
+pub const IDLE: Duration = Duration::from_secs(120);
+/// Bytes of the head of a request.
+pub const HEAD: usize = 16 << 10;
+/// Bytes of requests that are under way on a stream, and on a connection, and not read yet.
+const WINDOW: u32 = 64 << 10;
 /// How long calls have to end when the server does.
 const GRACE: Duration = Duration::from_secs(2);
+/// Threads for calls that wait, at most: one for each call that may be under way (`ejfat::server::CALLS`), so that none that
+/// waits for a disk takes the thread of one that does not.
+const THREADS: usize = 160;
 /// Requests at a time on one connection.
-const STREAMS: u32 = 128;
+pub const STREAMS: u32 = 32;
 
 /// What is served, and how.
 pub(crate) struct Site {
@@ -37,8 +54,7 @@ pub(crate) struct Site {
     /// Its doors.
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsAcceptor>,
-    /// Counts connections for which there was no room.
-    pub(crate) turned_away: Arc<AtomicU64>,
+    pub(crate) seats: Arc<Seats>,
 }
 
 /// A service at work. It stops when dropped.
@@ -61,7 +77,7 @@ impl Listening {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(16)
+            .max_blocking_threads(THREADS)
             .thread_name(site.name)
             .enable_all()
             .build()?;
@@ -105,23 +121,69 @@ impl Drop for Listening {
     }
 }
 
+/// What answers the requests of one connection.
+type Answering = AddExtension<Router, Arc<Connection>>;
+
 /// A connection, as far as it says who calls.
 pub(crate) struct Connection {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) tls: bool,
-    asked: AtomicBool,
+    ticket: Ticket,
+    begun: Instant,
+    asked: Mutex<Asked>,
+}
+
+/// What a connection asked last.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    last: Option<Instant>,
+    proved: bool,
+}
+
+impl Connection {
+    /// Whether its last request showed a valid token: who did not makes room for others first.
+    pub(crate) fn prove(&self, proved: bool) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).proved = proved;
+        self.ticket.prove(proved);
+    }
+
+    fn asks(&self) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).last = Some(Instant::now());
+    }
+
+    /// Until when it has to ask next.
+    fn deadline(&self) -> Instant {
+        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        match asked {
+            Asked { last: None, .. } => self.begun + HEAD_TIME,
+            Asked { last: Some(last), proved: false } => last + PATIENCE,
+            Asked { last: Some(last), proved: true } => last + IDLE,
+        }
+    }
+
+    /// It asks nothing for too long.
+    async fn silent(&self) {
+        loop {
+            let deadline = self.deadline();
+            if deadline <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(deadline.into()).await;
+        }
+    }
 }
 
 /// Note that a connection has asked something.
 async fn asked(Extension(connection): Extension<Arc<Connection>>, request: Request, next: Next) -> Response {
-    connection.asked.store(true, Ordering::Relaxed);
-    next.run(request).await
+    connection.asks();
+    let response = next.run(request).await;
+    connection.asks();
+    response
 }
 
 /// Serve connections until it is to stop.
 async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receiver<bool>) {
     let router = site.router.clone().layer(from_fn(asked));
-    let seats = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -129,26 +191,35 @@ async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receive
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, _)) = stream else {
+        let Ok((stream, from)) = stream else {
             // Out of file descriptors: some come back when connections end.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
-            site.turned_away.fetch_add(1, Ordering::Relaxed);
-            continue;
-        };
+        let Some(ticket) = site.seats.enter(from.ip()) else { continue };
         let connection = Arc::new(Connection {
             local: stream.local_addr().ok(),
             tls: site.tls.is_some(),
-            asked: AtomicBool::new(false),
+            ticket,
+            begun: Instant::now(),
+            asked: Mutex::default(),
         });
-        let router = router.clone().layer(Extension(Arc::clone(&connection)));
+        // The router is one for all; what differs is small.
+        let service = Extension(Arc::clone(&connection)).layer(router.clone());
         let (tls, stopped) = (site.tls.clone(), stopped.clone());
         connections.spawn(async move {
-            let _seat = seat;
-            enter(stream, tls, router, &connection, stopped).await;
+            tokio::select! {
+                () = enter(stream, tls, service, stopped) => {}
+                () = connection.ticket.closed() => {}
+                () = connection.silent() => {}
+            }
         });
+        while site.seats.is_behind() {
+            tokio::select! {
+                _ = connections.join_next() => {}
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
     }
     let all_end = async { while connections.join_next().await.is_some() {} };
     let _ = timeout(GRACE, all_end).await;
@@ -158,17 +229,16 @@ async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receive
 async fn enter(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    router: Router,
-    connection: &Connection,
+    service: Answering,
     stopped: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     match tls {
-        None => serve(stream, router, connection, stopped).await,
+        None => serve(stream, service, stopped).await,
         Some(tls) => {
             // Whoever fails to shake hands knows why; here it is one of many.
-            if let Ok(Ok(stream)) = timeout(PATIENCE, tls.accept(stream)).await {
-                serve(stream, router, connection, stopped).await;
+            if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
+                serve(stream, service, stopped).await;
             }
         }
     }
@@ -176,28 +246,24 @@ async fn enter(
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    router: Router,
-    connection: &Connection,
+    service: Answering,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    http.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD as u32)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(WINDOW as usize)
         .keep_alive_interval(PATIENCE)
         .keep_alive_timeout(PATIENCE);
-    let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut serving = std::pin::pin!(serving);
-    let silent = async {
-        tokio::time::sleep(PATIENCE).await;
-        if connection.asked.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-    };
     tokio::select! {
         _ = serving.as_mut() => {}
-        () = silent => {}
         _ = stopped.changed() => {
             serving.as_mut().graceful_shutdown();
             let _ = timeout(GRACE, serving).await;

@@ -9,15 +9,13 @@
 //!
 //! Limits: those of every service here; what is not `/metrics` is not found.
 
-use crate::listening::{Listening, Site};
+use crate::listening::{Listening, Seats, Site};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Content type of the text format.
 pub const TYPE: &str = "text/plain; version=0.0.4";
@@ -40,8 +38,7 @@ impl Server {
         };
         let nothing = || async { (StatusCode::NOT_FOUND, "there is nothing here\nhint: /metrics\n") };
         let router = Router::new().route("/metrics", get(page)).fallback(nothing);
-        let turned_away = Arc::new(AtomicU64::new(0));
-        let site = Site { name: "metrics", router, tls: None, turned_away };
+        let site = Site { name: "metrics", router, tls: None, seats: Seats::new() };
         Listening::start(site, listen, std::future::pending).map(Self)
     }
 
@@ -65,7 +62,7 @@ mod tests {
     #[test]
     fn a_service_whose_thread_has_ended_says_so() {
         let (end, ends) = tokio::sync::oneshot::channel::<()>();
-        let site = Site { name: "test", router: Router::new(), tls: None, turned_away: Arc::default() };
+        let site = Site { name: "test", router: Router::new(), tls: None, seats: Seats::new() };
         let beside = || async {
             let _ = ends.await;
             panic!("a fault");

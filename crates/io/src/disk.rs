@@ -26,6 +26,7 @@ use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags}
 
 mod calls;
 mod engine;
+mod failing;
 mod faults;
 mod log;
 mod making;
@@ -42,6 +43,7 @@ mod work;
 mod writer;
 
 pub use engine::{DiskOptions, Engine, Means};
+pub use failing::FailingDisk;
 pub use faults::Faults;
 pub use log::{Log, is_locked};
 pub use place::Place;

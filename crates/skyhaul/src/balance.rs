@@ -43,7 +43,7 @@ mod status;
 pub use data_plane::DataPlane;
 pub use left::WorkerLeft;
 pub use options::{BalanceError, BalanceOptions, FastPath};
-pub use remote::{Restart, Started};
+pub use remote::{Claim, Restart, Started};
 pub use status::{BalanceStatus, WorkerStatus};
 
 use crate::panics::reason;

@@ -13,24 +13,33 @@
 //! decided.
 //!
 //! **What a kill costs.** A range counts when its CRC-32C is right, its bytes are durable, and a durable line of the file's
-//! [journal] says so. Whoever copies again sends only the others. A file gets its name when it is whole and
-//! durable, never before.
+//! [journal] says so. Whoever copies again has these read again ([`checking`]), and sends only the others. A file gets its name when
+//! it is whole and durable, never before.
 //!
 //! **Whom to trust.** Both ends prove the token. Names that a peer sends stay below the directory they are for: no `..`, no
-//! absolute path, no link is followed ([`Tree`](skyhaul_io::disk::Tree)). Nothing is encrypted, and ranges are protected
-//! against damage, not against someone on the path.
+//! absolute path, no link is followed ([`Tree`](skyhaul_io::disk::Tree)), and below what was asked for ([`names`]). Nothing is
+//! encrypted, and ranges are protected against damage, not against someone on the path.
 //!
-//! Limits: owners, access lists, extended attributes and hard links are not copied; nor are FIFOs, sockets and devices,
-//! which are named in the report. At most a million names at a time.
+//! Limits: owners, access lists, extended attributes and hard links are not copied; nor are FIFOs, sockets and devices, and
+//! set-user-ID, set-group-ID and sticky bits, which are named in the report. At most a million names at a time, and the memory
+//! and sessions that [`budget`] allows.
 
 mod aside;
+mod asking;
 mod bounds;
+mod budget;
+mod checking;
 mod client;
+mod destination;
+mod digest;
+mod entering;
 mod files;
 mod head;
 pub mod journal;
+mod landing;
 mod manifest;
 mod message;
+mod names;
 mod options;
 mod plan;
 mod predicted;
@@ -40,6 +49,7 @@ mod receiving;
 mod rehearsal;
 mod report;
 mod run;
+mod runs;
 mod sample;
 mod sender;
 mod serve;
@@ -57,7 +67,7 @@ mod writing;
 pub use bounds::Bounds;
 pub use client::{copy, remote};
 pub use head::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
-pub use message::{Exists, Part, Side, Trial};
+pub use message::{Exists, Origin, Part, Side, Trial};
 pub use options::{CopyOptions, Tuning};
 pub use predicted::Plan;
 pub use report::{Copied, CopyReport, Failed};
@@ -80,7 +90,8 @@ pub fn fuzz(bytes: &[u8]) {
         serde_json::from_slice::<message::Message>(&text).expect("a message is read as it was written");
     }
     drop(serde_json::from_slice::<message::Request>(bytes));
-    let of = journal::Identity { size: 1 << 30, range: 4 << 20, modified: (1_760_000_000, 5) };
+    let origin = Origin { device: 2049, inode: 12, changed: (1_760_000_000, 7) };
+    let of = journal::Identity { size: 1 << 30, range: 4 << 20, modified: (1_760_000_000, 5), origin };
     let ranges = journal::parse(bytes, &of);
     assert!(ranges.keys().all(|range| *range < of.ranges()));
 }

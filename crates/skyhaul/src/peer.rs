@@ -57,7 +57,7 @@ mod server;
 mod service;
 mod token;
 
-pub use connection::{Connection, attach, connect};
+pub use connection::{Connection, attach, connect, connect_any};
 pub use cookie::Cookies;
 pub use error::PeerError;
 pub use frame::Frames;

@@ -36,6 +36,9 @@ pub(crate) struct BalanceArgs {
     /// File with the operator's token; made with a new token if there is none
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONTROL)]
     pub(crate) token_file: PathBuf,
+    /// Keep tokens valid that were made under another operator's token (default: a new token in the file revokes them)
+    #[arg(long, requires = "state", help_heading = CONTROL)]
+    pub(crate) keep_tokens: bool,
     /// PEM file of the certificate of the control plane (default: no TLS)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key", help_heading = CONTROL)]
     pub(crate) tls_cert: Option<PathBuf>,

@@ -30,7 +30,7 @@ pub(crate) struct CopyArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CopyWhat {
-    /// Let those who know the token copy into and out of some directories
+    /// Serve directories to clients that hold the token: they can copy into and out of them
     Serve(CopyServeArgs),
 }
 
@@ -46,7 +46,8 @@ pub(crate) struct CopyFilesArgs {
     /// Port of the server
     #[arg(long, value_name = "PORT", default_value_t = skyhaul::copy::PORT, help_heading = DESTINATION)]
     pub(crate) port: u16,
-    /// What to do with a file that exists and differs; one of the same size and time is the same
+    /// What to do with a file that exists and differs. One of the same size and time is the same, unless the source changed
+    /// after it was copied: then both are read
     #[arg(long, value_enum, default_value_t = CopyExistsArg::Fail, help_heading = DESTINATION)]
     pub(crate) exists: CopyExistsArg,
     /// Number of connections
@@ -55,7 +56,7 @@ pub(crate) struct CopyFilesArgs {
     /// Socket buffers of each connection (default: the system's)
     #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 64MiB"), help_heading = PACE)]
     pub(crate) window: Option<Size>,
-    /// Congestion control, such as bbr (default: cubic)
+    /// Congestion control, such as bbr (default: the system's)
     #[arg(long, value_name = "NAME", help_heading = PACE)]
     pub(crate) cc: Option<String>,
     /// Highest rate of all connections together
@@ -67,6 +68,9 @@ pub(crate) struct CopyFilesArgs {
     /// Predict as with --plan, and copy nothing
     #[arg(long, help_heading = PACE)]
     pub(crate) dry_run: bool,
+    /// Read the files at both ends, compare their digests, and copy nothing. Exit status 1 if one is missing or differs
+    #[arg(long, conflicts_with_all = ["plan", "dry_run", "exists"], help_heading = DESTINATION)]
+    pub(crate) verify: bool,
     /// Size of a range: what is checked, journalled and sent again as one
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = some::<Size>("such as 4MiB"), help_heading = HOST)]
     pub(crate) range: Size,
@@ -91,16 +95,16 @@ pub(crate) struct CopyServeArgs {
     /// File with the token; made if there is none
     #[arg(long, required = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) token_file: PathBuf,
-    /// Address to listen on
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], skyhaul::copy::PORT)), help_heading = SOURCE)]
-    pub(crate) listen: SocketAddr,
-    /// Only let copy from here
+    /// Address to listen on (default: port 14301 of all addresses, IPv6 and IPv4)
+    #[arg(long, value_name = "IP:PORT", help_heading = SOURCE)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Read-only: refuse uploads
     #[arg(long, help_heading = DESTINATION)]
     pub(crate) read_only: bool,
     /// System calls for disks
     #[arg(long, value_enum, default_value_t = DiskEngine::Auto, help_heading = HOST)]
     pub(crate) disk_engine: DiskEngine,
-    /// Inject faults into the disk written to: `slow=200`, `latency=20ms`, `enospc=1GiB`, `eio=1GiB`
+    /// Inject faults into the disk written to: `slow=200`, `latency=20ms`, `enospc=1GiB`, `eio=1GiB`, `esync=2`
     #[arg(long, value_name = "SPEC", help_heading = TESTING)]
     pub(crate) disk_faults: Option<String>,
     /// Print one JSON report on standard output at the end

@@ -12,9 +12,10 @@ use crate::verb::token_file;
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::file::failed;
+use skyhaul::io::host::descriptors;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
 use skyhaul_daemon::balancer::{
-    Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Place, Server, TlsFiles,
+    Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Others, Place, Server, TlsFiles,
 };
 use skyhaul_daemon::client::Trust;
 use std::net::SocketAddr;
@@ -28,9 +29,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     check(args)?;
     let interrupt = Interrupt::listen()?;
     let token = token_file::read_or_make(&args.token_file)?;
-    let limits = Limits { instances: args.instances.into(), ..Limits::default() };
-    let facility = Facility::open(args.state.as_deref(), &token, limits, now())?;
-    let desk = Arc::new(Desk::open(facility, ground(args)?).context("start the balancers")?);
+    let desk = Arc::new(desk(args, &token)?);
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = tls.map(|(certificate, key)| TlsFiles { certificate, key });
     let wrong = Wrong::default();
@@ -72,6 +71,23 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
         say_text!("{}", said::report(&report, args.report));
     }
     Ok(Outcome::Done)
+}
+
+/// The state as it was left, and the balancers of all reservations.
+fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
+    // Before the first connection, and inherited by processes that forward.
+    descriptors::raise();
+    let others = if args.keep_tokens { Others::Kept } else { Others::Revoked };
+    let limits = Limits::of(args.instances);
+    let opened = Facility::open_with(args.state.as_deref(), token, limits, now(), others)?;
+    let revoked = opened.0.revoked();
+    if revoked > 0 {
+        say!(
+            "note: the operator's token is another one: {revoked} tokens made under the former one are revoked\n\
+             hint: give out new ones; --keep-tokens at the start after a change keeps them"
+        );
+    }
+    Desk::open(opened, ground(args)?).context("start the balancers")
 }
 
 /// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.

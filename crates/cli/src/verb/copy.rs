@@ -14,9 +14,9 @@ use serde::Serialize;
 use skyhaul::bench::Stop;
 use skyhaul::copy::{CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, Tuning, copy, remote};
 use skyhaul::io::disk::{Engine, Faults};
-use skyhaul::peer::{Limits, Server, ServerOptions, ServerStats, Token};
+use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
 use std::fmt::Write as _;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
         limits: Limits { duration: LONGEST, ..Limits::default() },
         ..ServerOptions::default()
     };
-    let server = Server::start(args.listen, token, options, vec![Box::new(service)])?;
+    let server = listen(args.listen, &token, options, service)?;
     let roots: Vec<String> = args.root.iter().map(|root| root.display().to_string()).collect();
     say!("serving {} at {}", roots.join(", "), server.local());
     let door = Door::with_token("copy", server.local(), &args.token_file);
@@ -79,7 +79,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
         "they may copy from here and to here"
     };
     say!("  {roots_are}");
-    doors::warn_of_traffic(args.listen.ip());
+    doors::warn_of_traffic(server.local().ip());
     while !interrupt.is_set() {
         anyhow::ensure!(server.is_running(), "no more peers are accepted");
         std::thread::sleep(Duration::from_millis(50));
@@ -96,16 +96,42 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Listen where it was asked for, or for both versions of IP, or for IPv4 where the kernel has no IPv6.
+fn listen(
+    at: Option<SocketAddr>,
+    token: &Token,
+    options: ServerOptions,
+    service: CopyService,
+) -> Result<Server, PeerError> {
+    let services: Vec<Box<dyn Service>> = vec![Box::new(service)];
+    let port = skyhaul::copy::PORT;
+    let six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let at = at.unwrap_or_else(|| match has_ipv6() {
+        true => six,
+        false => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+    });
+    Server::start(at, token.clone(), options, services)
+}
+
+fn has_ipv6() -> bool {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+}
+
 fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
     let path = args.token_file.as_deref().context("--token-file is needed")?;
     let token = Token::new(&token_file::read(path)?)?;
-    doors::warn_of_traffic(options.server.ip());
+    if let Some(server) = options.server.first() {
+        doors::warn_of_traffic(server.ip());
+    }
     let interrupt = Interrupt::listen()?;
     options.stop = Stop::from(interrupt.flag());
     let mut line = Line::new(args.output.quiet);
     if options.plan || options.dry_run {
         line.show("measuring disks and path");
+    }
+    if options.verify {
+        line.show("reading the files at both ends");
     }
     let report = copy(&options, &token, &mut |progress| line.show(&shown(progress)));
     line.clear();
@@ -167,15 +193,26 @@ fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
         },
         plan: args.plan,
         dry_run: args.dry_run,
+        verify: args.verify,
         stop: Stop::default(),
     })
 }
 
-fn resolve(host: &str, port: u16) -> Result<SocketAddr> {
+/// All addresses of a name: the first that answers is used.
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let found = (host, port).to_socket_addrs().with_context(|| {
         format!("find {host}\nhint: check the name with `getent hosts {host}`, or write its address")
     })?;
-    found.into_iter().next().with_context(|| format!("find {host}: it has no address"))
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        bail!("find {host}: it has no address\nhint: check the name with `getent hosts {host}`");
+    }
+    Ok(addresses)
 }
 
 fn shown(progress: &Progress) -> String {
@@ -197,7 +234,9 @@ fn summary(report: &CopyReport) -> String {
     if let Some(plan) = &report.plan {
         out.push_str(&plan_text(plan));
     }
-    if report.seconds > 0.0 {
+    if report.verified {
+        out.push_str(&compared(report));
+    } else if report.seconds > 0.0 {
         let _ = writeln!(
             out,
             "copied {} files, {} in {:.1} s ({}), {} flows, CPU {:.3} s/GB reading, {:.3} s/GB writing",
@@ -210,7 +249,7 @@ fn summary(report: &CopyReport) -> String {
             per_gb(report.receiver.cpu_seconds, report.moved_bytes),
         );
     }
-    if report.kept_files > 0 {
+    if report.kept_files > 0 && !report.verified {
         let (files, bytes) = (print::count(report.kept_files as u64), print::bytes(report.kept_bytes));
         let _ = writeln!(out, "  {files} files were there already, {bytes}");
     }
@@ -223,9 +262,9 @@ fn summary(report: &CopyReport) -> String {
     if let Some(bound) = report.bound {
         let _ = writeln!(out, "  bounded by {}", bound.words());
     }
-    for failed in report.failed.iter().take(TOLD) {
-        let _ =
-            writeln!(out, "  NOT COPIED {}: {}", print::name(&failed.path), print::indented(&failed.error));
+    let failed = if report.verified { "DIFFERS" } else { "NOT COPIED" };
+    for one in report.failed.iter().take(TOLD) {
+        let _ = writeln!(out, "  {failed} {}: {}", print::name(&one.path), print::indented(&one.error));
     }
     if report.failed.len() > TOLD {
         let _ = writeln!(out, "  and {} more (--json)", report.failed.len() - TOLD);
@@ -233,10 +272,22 @@ fn summary(report: &CopyReport) -> String {
     for path in report.special.iter().take(TOLD) {
         let _ = writeln!(out, "  note: {} is no file, directory or link, and is left out", print::name(path));
     }
+    for path in report.dropped_bits.iter().take(TOLD) {
+        let path = print::name(path);
+        let _ = writeln!(out, "  note: {path}: set-user-ID, set-group-ID and sticky bits are not copied");
+    }
     if let Some(why) = &report.stopped {
         let _ = writeln!(out, "STOPPED: {}\nhint: the same command copies the rest", print::indented(why));
     }
     out
+}
+
+/// What a comparison found.
+fn compared(report: &CopyReport) -> String {
+    let (same, bytes) = (report.compared.len() as u64, report.compared.iter().map(|file| file.bytes).sum());
+    let verdict = if report.is_whole() { ": all are the same" } else { " are the same" };
+    let (count, bytes) = (print::count(same), print::bytes(bytes));
+    format!("compared at both ends: {count} files, {bytes} in {:.1} s{verdict}\n", report.seconds)
 }
 
 fn per_gb(seconds: f64, bytes: u64) -> f64 {

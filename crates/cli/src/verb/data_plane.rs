@@ -4,10 +4,13 @@ use crate::Outcome;
 use crate::args::DataPlaneArgs;
 use crate::interrupt::Interrupt;
 use anyhow::Result;
-use skyhaul::balance::{BalanceOptions, DataPlane};
+use skyhaul::balance::{BalanceOptions, Claim, DataPlane};
+use skyhaul::io::host::descriptors;
 
 pub(crate) fn run(args: &DataPlaneArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
+    descriptors::raise();
+    let _claim = Claim::take(&args.socket)?;
     let plane = DataPlane::start(&BalanceOptions {
         data: args.listen.clone(),
         threads: args.threads,

@@ -6,8 +6,8 @@ use crate::args::LsArgs;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
-use skyhaul::ledger::FrameLedger;
 use skyhaul::io::say::escaped_name;
+use skyhaul::ledger::FrameLedger;
 use skyhaul::recording::ScanSummary;
 use std::fmt::Write as _;
 

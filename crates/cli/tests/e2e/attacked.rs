@@ -327,7 +327,7 @@ fn the_threat_model_names_tests_and_numbers_that_are_there() {
         (iperf3.streams as u64, "streams ("),
         (iperf3.streams as u64 / 4 * 3, "of one address), each a thread"),
         (iperf3.memory >> 30, "GiB of blocks and buffers"),
-        (iperf3.memory / 4 * 3 >> 20, "MiB of one address"),
+        ((iperf3.memory / 4 * 3) >> 20, "MiB of one address"),
         (iperf3.idle.as_secs(), "s in which nothing moves"),
     ] {
         let text = if number > 9999 { format!("{} 000", number / 1000) } else { number.to_string() };

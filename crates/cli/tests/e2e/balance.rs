@@ -1,6 +1,7 @@
 //! The balancer as a program: packets through it to workers that registered by REST, ends, restarts, and bad starts.
 
 pub(crate) mod plane;
+mod stopped;
 
 use crate::site::{Done, Job, run, wait_for, words};
 use serde_json::{Value, json};

@@ -151,7 +151,10 @@ fn invalid_frames_of_plain_files_are_counted() {
     let check = site.check(1);
     balanced(&check["ledger"]);
     let damaged = number(&check["ledger"]["damaged"]);
-    assert!(damaged.abs_diff(frames) <= 16 + invalid && damaged % 8 == 0, "{damaged} of {frames}: {check}");
+    assert!(
+        damaged.abs_diff(frames) <= 16 + invalid && damaged.is_multiple_of(8),
+        "{damaged} of {frames}: {check}"
+    );
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn a_start_amid_reordering_loses_nothing() {
         let site = Site::new(1);
         let begins =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 4;
-        let mut recorder = site.start(&format!(
+        let recorder = site.start(&format!(
             "record --scan trial --json --memory 128MiB --chunk 1MiB {ANY} --start-at {begins}"
         ));
         let to = wait_for("the recorder", || {

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A server, and what it serves.
-struct Place {
+pub(crate) struct Place {
     directory: tempfile::TempDir,
-    server: Job,
-    port: u16,
+    pub(crate) server: Job,
+    pub(crate) port: u16,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::create_dir(directory.path().join("root")).unwrap();
         let (server, port) = Self::serve(directory.path(), 0);
@@ -41,28 +41,28 @@ impl Place {
     }
 
     /// The server is killed, and started again.
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.server.signal(rustix::process::Signal::KILL);
         let (server, port) = Self::serve(self.directory.path(), 0);
         (self.server, self.port) = (server, port);
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
     }
 
-    fn start(&self, line: &str) -> Job {
+    pub(crate) fn start(&self, line: &str) -> Job {
         let token = self.at("token");
         let more = format!("--token-file {} --port {} --json", token.display(), self.port);
         Job::start(&words(&format!("copy {line} {more}")))
     }
 
-    fn copy(&self, line: &str, code: i32) -> Value {
+    pub(crate) fn copy(&self, line: &str, code: i32) -> Value {
         self.start(line).finish().expect(code).json()
     }
 }
 
-fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x1234_5678_9ABC_DEFF_u64;
     let next = |_| {
         state ^= state << 13;

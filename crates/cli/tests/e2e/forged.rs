@@ -24,7 +24,9 @@ fn peak(pid: u32) -> u64 {
 #[test]
 fn a_packet_that_announces_a_huge_heap_takes_no_memory_from_others() {
     const HUGE: u64 = 256 << 20;
-    let line = format!("receive {ANY} --format spead --json --incomplete --heap-timeout 500ms --memory 1GiB");
+    let line = format!(
+        "receive {ANY} --format spead --json --incomplete --heap-timeout 2s --stop-items never --memory 1GiB"
+    );
     let mut receiver = Job::start(&words(&line));
     let address = receiver.address();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -36,11 +38,11 @@ fn a_packet_that_announces_a_huge_heap_takes_no_memory_from_others() {
         socket.send_to(&packet, ("127.0.0.1", port(&address))).unwrap();
     }
     // Their second packets do not come, and most of their memory is given to others.
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let sent = send(&address, "--format spead --heap-size 16MiB --heaps 20 --packet 8192 --rate 400Mbps");
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    let sent = send(&address, "--format spead --heap-size 4MiB --heaps 20 --packet 8192 --rate 400Mbps");
     receiver.drained();
     // Those that were not displaced time out, and are delivered.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(std::time::Duration::from_millis(2500));
     let after = wait_for("the memory", || Some(peak(receiver.pid())));
     let report = receiver.stop().json();
     assert_eq!(number(&sent["heaps"]), 20);

@@ -17,6 +17,7 @@ mod closed;
 mod config;
 mod control;
 mod copied;
+mod copy_trust;
 mod device;
 mod diagnose;
 mod disks;

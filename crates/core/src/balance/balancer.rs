@@ -1,6 +1,7 @@
 //! The control of one balancer: who works, with which share, from which tick on.
 
 mod demands;
+mod silence;
 
 pub use demands::{DemandError, SlotRange};
 
@@ -291,19 +292,6 @@ impl Balancer {
     fn worker(&mut self, session: Session) -> Result<&mut Worker, StateError> {
         let found = self.workers.iter_mut().find(|worker| worker.session == session);
         found.ok_or(StateError::NoSession)
-    }
-
-    /// Workers that are not heard lose their share, then their registration.
-    fn expire(&mut self, now: Nanos) {
-        for worker in &mut self.workers {
-            let quiet = now.since(worker.heard);
-            if worker.standing == Standing::Ready && quiet >= self.config.silent {
-                worker.standing = Standing::Waiting;
-            }
-            if worker.standing == Standing::Waiting && quiet >= self.config.removed {
-                worker.standing = Standing::Leaving;
-            }
-        }
     }
 
     /// Slots for each worker; `None` if the last calendar goes on. It does while workers are registered of which none is

@@ -7,8 +7,12 @@
 //!                                     ▲ turn, once a second: ends, samples
 //! ```
 //!
-//! A call is synchronous and quick; the desk does one at a time. It asks for the token first, and says nothing of what a
-//! token may not see. If the database cannot be written, the call is refused and nothing has changed: packets go on.
+//! A call is synchronous. It asks for the token first, and says nothing of what a token may not see. If the database cannot be
+//! written, the call is refused and nothing has changed: packets go on.
+//!
+//! Two locks: one of the state in memory, held for microseconds, and one of the database, held by the change that is being
+//! written. Who looks or reports waits for no disk, and nobody waits for a process that is started, a name that is resolved,
+//! or another control plane that is asked: all that is done without a lock.
 //!
 //! Limits: those of [`Limits`](super::facility::Limits); 1024 seats of each balancer.
 
@@ -21,9 +25,12 @@ mod link;
 mod look;
 mod refusal;
 mod reservations;
+mod rights;
+pub mod selectors;
 pub mod series;
 mod together;
 mod tokens;
+mod turn;
 mod uri;
 mod workers;
 
@@ -31,15 +38,15 @@ pub use refusal::{Kind, Refusal};
 pub use uri::Place;
 
 use super::client::Trust;
-use super::facility::token::{Level, Resource, Token, random};
-use super::facility::{Facility, Millis, Reservation};
-use super::ground::{Ground, served, stays};
+use super::facility::token::{Keys, random};
+use super::facility::{Change, ChangeError, Facility, Millis, Reservation, Store};
+use super::ground::Ground;
 use link::{Chained, Leaving, Notes};
 use series::{ReservationSeries, SessionSeries, Totals};
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use together::Together;
 
 /// Who calls, and when.
@@ -55,7 +62,8 @@ pub struct Caller {
 
 /// A reservation's balancer, and what its workers reported.
 struct Running {
-    balance: Balance,
+    /// Who only looks at it does so without the desk's lock.
+    balance: Arc<Balance>,
     series: ReservationSeries,
     workers: BTreeMap<i64, Reported>,
     /// What they did together, for load balancers that feed this one.
@@ -75,8 +83,9 @@ struct Reported {
 
 struct State {
     facility: Facility,
-    ground: Ground,
     running: BTreeMap<i64, Running>,
+    /// Load balancers that are being opened or closed.
+    busy: BTreeSet<i64>,
 }
 
 /// Of each session: its number at the balancer, its number, and its name.
@@ -84,7 +93,11 @@ pub type Names = Vec<(u64, i64, String)>;
 
 /// See the module.
 pub struct Desk {
+    /// Taken before the state, by who changes it.
+    store: Mutex<Store>,
     state: Mutex<State>,
+    keys: Keys,
+    ground: Ground,
     calls: AtomicU64,
     refused: [AtomicU64; Kind::ALL.len()],
     /// Balancers of reservations that ended, until they are fetched.
@@ -97,15 +110,12 @@ pub struct Desk {
     notes: Notes,
 }
 
-/// Reservations that ended of which the last state is kept.
-const REMEMBERED: usize = 64;
-
 impl Desk {
     /// Start the balancers of all reservations.
     ///
     /// # Errors
     /// See [`BalanceError`]: of the first that cannot.
-    pub fn open(facility: Facility, ground: Ground) -> Result<Desk, BalanceError> {
+    pub fn open((facility, store): (Facility, Store), ground: Ground) -> Result<Desk, BalanceError> {
         let mut running = BTreeMap::new();
         for instance in 1..=facility.limits().instances {
             if facility.reservations().all(|reservation| reservation.instance != instance) {
@@ -117,8 +127,12 @@ impl Desk {
             running.insert(reservation.id, Running::new(balance));
         }
         let trust = ground.upstream.clone();
+        let keys = facility.tokens().keys();
         let desk = Desk {
-            state: Mutex::new(State { facility, ground, running }),
+            store: Mutex::new(store),
+            state: Mutex::new(State { facility, running, busy: BTreeSet::new() }),
+            keys,
+            ground,
             calls: AtomicU64::new(0),
             refused: Default::default(),
             ended: Mutex::default(),
@@ -129,37 +143,6 @@ impl Desk {
         };
         desk.rechain();
         Ok(desk)
-    }
-
-    /// One second has passed: what is over ends, and the rest is sampled. Returns what is wrong.
-    pub fn turn(&self, now: Millis) -> Vec<String> {
-        let mut wrong = self.said();
-        let over = self.locked().facility.over(now);
-        for id in over {
-            wrong.extend(self.end(id).err().map(|refusal| format!("reservation {id} cannot end: {refusal}")));
-        }
-        let mut state = self.locked();
-        let ids: Vec<i64> = state.running.keys().copied().collect();
-        for id in ids {
-            let State { facility, running, .. } = &mut *state;
-            let Some(running) = running.get_mut(&id) else { continue };
-            let status = running.balance.status();
-            let gone: Vec<i64> = facility
-                .sessions(id)
-                .filter(|session| !stays(&status, session.number))
-                .map(|session| session.id)
-                .collect();
-            if !gone.is_empty() {
-                let done = facility.deregister(&gone);
-                wrong.extend(done.err().map(|error| format!("silent workers cannot be removed: {error}")));
-            }
-            wrong.extend(status.notes.iter().map(|note| format!("reservation {id}: {note}")));
-            running.sample(facility.sessions(id), &status, now);
-            let slots = facility.sessions(id).map(|session| (session.id, served(&status, session.number)));
-            let slots = slots.collect();
-            wrong.extend(state.turn_chains(id, &slots));
-        }
-        wrong
     }
 
     /// Why a balancer does not work any more, if a thread of it has ended by itself.
@@ -174,14 +157,17 @@ impl Desk {
     /// All reservations, each with what its balancer does.
     #[must_use]
     pub fn statuses(&self) -> Vec<(Reservation, BalanceStatus, Names)> {
-        let state = self.locked();
-        let status = |reservation: &Reservation| {
-            let status = state.running.get(&reservation.id)?.balance.status();
-            let sessions = state.facility.sessions(reservation.id);
-            let names = sessions.map(|session| (session.number, session.id, session.name.clone())).collect();
-            Some((reservation.clone(), status, names))
+        let ids: Vec<i64> = self.locked().running.keys().copied().collect();
+        let status = |id: i64| {
+            let (reservation, balance, names) = {
+                let state = self.locked();
+                let sessions = state.facility.sessions(id);
+                let names = sessions.map(|session| (session.number, session.id, session.name.clone()));
+                (state.reservation(id).ok()?.clone(), state.balance(id).ok()?, names.collect())
+            };
+            Some((reservation, balance.status(), names))
         };
-        state.facility.reservations().filter_map(status).collect()
+        ids.into_iter().filter_map(status).collect()
     }
 
     /// Calls so far, and those that were refused, by kind.
@@ -199,28 +185,6 @@ impl Desk {
         (state.facility.tokens().len(), sessions)
     }
 
-    /// End all balancers; reservations stay. Returns what each did, those that ended before included.
-    #[must_use]
-    pub fn stop(&self) -> Vec<(Reservation, BalanceStatus)> {
-        let mut state = self.locked();
-        let mut running = std::mem::take(&mut state.running);
-        let reservations: BTreeMap<i64, Reservation> =
-            state.facility.reservations().map(|r| (r.id, r.clone())).collect();
-        drop(state);
-        // Those that feed them first, as long as packets are forwarded.
-        std::thread::scope(|threads| {
-            for running in running.values_mut() {
-                threads.spawn(|| running.unchain(false));
-            }
-        });
-        let mut all = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
-        for (id, running) in running {
-            let status = running.balance.stop();
-            all.extend(reservations.get(&id).map(|reservation| (reservation.clone(), status)));
-        }
-        all
-    }
-
     /// Count a call by how it ended.
     pub fn count<T>(&self, done: &Result<T, Refusal>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -230,60 +194,32 @@ impl Desk {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
-    /// End a reservation and its balancer.
-    fn end(&self, id: i64) -> Result<(), Refusal> {
-        let mut state = self.locked();
-        let reservation = state.reservation(id)?.clone();
-        state.facility.free(id)?;
-        let running = state.running.remove(&id);
-        drop(state);
-        // What is in its sockets is forwarded first; nobody has to wait for that.
-        if let Some(mut running) = running {
-            running.unchain(true);
-            let status = running.balance.stop();
-            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-            if ended.len() < REMEMBERED {
-                ended.push((reservation, status));
-            }
-        }
-        Ok(())
+    /// Make a change: `plan` says whether it may be, it is written while only other changes wait, and holds then.
+    fn change<T>(&self, plan: impl FnOnce(&mut State) -> Result<Change<T>, Refusal>) -> Result<T, Refusal> {
+        let mut store = locked(&self.store);
+        let change = plan(&mut self.locked())?;
+        let written = change.write(&mut store).map_err(ChangeError::from)?;
+        Ok(written.hold(&mut self.locked().facility))
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl State {
-    /// The token that is shown.
-    fn token(&self, caller: &Caller) -> Result<&Token, Refusal> {
-        let refused = |text| Refusal::new(Kind::Unauthenticated, text);
-        let shown = caller.token.as_deref().ok_or_else(|| {
-            refused("no token; hint: send `authorization: Bearer TOKEN`, the part of EJFAT_URI before the @")
-        })?;
-        self.facility.tokens().find(shown).ok_or_else(|| {
-            refused("the token is not valid: wrong, revoked, or of what has ended; hint: reserve or register again")
-        })
-    }
-
-    /// The token that is shown, if it allows this.
-    fn may(&self, caller: &Caller, resource: Resource, level: Level) -> Result<&Token, Refusal> {
-        let token = self.token(caller)?;
-        if self.facility.may(token, resource, level) { Ok(token) } else { Err(denied(resource, level)) }
-    }
-
-    fn reservation(&self, id: i64) -> Result<&Reservation, Refusal> {
-        self.facility.reservation(id).ok_or_else(|| gone(id))
-    }
-
-    fn balance(&self, id: i64) -> Result<&Balance, Refusal> {
-        self.running.get(&id).map(|running| &running.balance).ok_or_else(|| gone(id))
+    fn balance(&self, id: i64) -> Result<Arc<Balance>, Refusal> {
+        self.running.get(&id).map(|running| Arc::clone(&running.balance)).ok_or_else(|| gone(id))
     }
 }
 
 impl Running {
     fn new(balance: Balance) -> Running {
         Running {
-            balance,
+            balance: Arc::new(balance),
             series: ReservationSeries::default(),
             workers: BTreeMap::new(),
             together: Together::default(),
@@ -315,25 +251,6 @@ fn name(text: &str, most: usize) -> Result<&str, Refusal> {
 /// The start of what came from outside.
 fn cut(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-fn denied(resource: Resource, level: Level) -> Refusal {
-    let level = match level {
-        Level::ReadOnly => "look at",
-        Level::Register => "register workers with",
-        Level::Reserve => "reserve",
-        Level::Update => "change",
-    };
-    let resource = match resource {
-        Resource::All => "the whole facility".to_owned(),
-        Resource::Instance(id) => format!("load balancer {id}"),
-        Resource::Reservation(id) => format!("reservation {id}"),
-        Resource::Session(id) => format!("session {id}"),
-    };
-    let text = format!(
-        "the token does not allow to {level} {resource}; hint: use one that does, or ask its operator"
-    );
-    Refusal::new(Kind::Denied, text)
 }
 
 #[cfg(test)]

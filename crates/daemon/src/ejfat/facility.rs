@@ -5,7 +5,8 @@
 //!      └── Tokens: a tree, the first is the operator's
 //! ```
 //!
-//! All of it is in memory, and in one database (`store`). A change is written first; if that fails, nothing has changed.
+//! All of it is in memory, and in one database ([`Store`]). A change is written first ([`Change`]); if that fails, nothing
+//! has changed.
 //! Numbers are never given twice, so what refers to something that is gone refers to nothing.
 //!
 //! Limits, fixed at the start: [`Limits`]. It has no clock and forwards nothing.
@@ -15,28 +16,41 @@ mod chains;
 mod change;
 mod entry;
 mod kept;
+mod room;
 mod store;
 pub mod token;
 
 pub use chain::Chain;
+pub use change::{Change, Written};
 pub use entry::{ChangeError, Limits, Millis, NewToken, Reservation, Session};
-pub use store::StoreError;
+pub use store::{Store, StoreError};
 
 use kept::Kept;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use store::Store;
 use token::{Hash, Level, Permission, Resource, Token, Tokens};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Facility {
-    store: Store,
     limits: Limits,
     tokens: Tokens,
     reservations: BTreeMap<i64, Reservation>,
     sessions: BTreeMap<i64, Session>,
+    /// Reservation and session of each.
+    seats: BTreeSet<(i64, i64)>,
     chains: BTreeMap<i64, Chain>,
+    revoked: usize,
+}
+
+/// What becomes of all other tokens if the operator's is another one than at the last start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    /// They are revoked: who replaces a token that others know means those who got in with it, too.
+    #[default]
+    Revoked,
+    /// They stay valid.
+    Kept,
 }
 
 /// The operator's token.
@@ -44,7 +58,7 @@ pub const OPERATOR: i64 = 1;
 
 impl Facility {
     /// Open the state at `path`, or make it; without a path it ends with the process. `operator` is the first token, which
-    /// may do everything; if it is another than before, those that came from that one stay valid.
+    /// may do everything; if it is another than before, all that came from that one are revoked.
     ///
     /// # Errors
     /// The database cannot be used: the error says why, and what to do.
@@ -53,10 +67,32 @@ impl Facility {
         operator: &str,
         limits: Limits,
         now: Millis,
-    ) -> Result<Facility, StoreError> {
+    ) -> Result<(Facility, Store), StoreError> {
+        Facility::open_with(path, operator, limits, now, Others::default())
+    }
+
+    /// The same; `others` says what becomes of tokens that came from a former operator's token.
+    ///
+    /// # Errors
+    /// See [`Facility::open`].
+    pub fn open_with(
+        path: Option<&Path>,
+        operator: &str,
+        limits: Limits,
+        now: Millis,
+        others: Others,
+    ) -> Result<(Facility, Store), StoreError> {
         let mut store = Store::open(path)?;
         let hash = Hash::of(operator);
-        store.write(|to| {
+        let revoked = store.write(|to| {
+            let same = "SELECT count(*) FROM token WHERE id = ?1 AND hash = ?2";
+            let is_same: i64 = to.query_row(same, (OPERATOR, &hash.0[..]), |row| row.get(0))?;
+            let revoked = match others {
+                Others::Revoked if is_same == 0 => {
+                    to.execute("DELETE FROM token WHERE id <> ?1", (OPERATOR,))?
+                }
+                _ => 0,
+            };
             // One that had the text of the operator's token was that of an earlier operator.
             to.execute("DELETE FROM token WHERE hash = ?1 AND id <> ?2", (&hash.0[..], OPERATOR))?;
             to.execute(
@@ -66,17 +102,24 @@ impl Facility {
             )?;
             to.execute("DELETE FROM permission WHERE token = ?1", (OPERATOR,))?;
             let all = Permission { resource: Resource::All, level: Level::Update };
-            kept::insert_permissions(to, OPERATOR, &[all])
+            kept::insert_permissions(to, OPERATOR, &[all])?;
+            Ok(revoked)
         })?;
         let Kept { tokens, reservations, sessions } = kept::read(&store)?;
         let chains = chain::read(&store)?;
-        Ok(Facility { store, limits, tokens, reservations, sessions, chains })
+        let seats = sessions.values().map(|session| (session.reservation, session.id)).collect();
+        let none = Tokens::default();
+        let mut facility = Facility { limits, tokens: none, reservations, sessions, seats, chains, revoked };
+        for token in tokens {
+            facility.add_token(token.id, token);
+        }
+        Ok((facility, store))
     }
 
-    /// From now on the database has no room for more.
-    #[cfg(test)]
-    pub(super) fn fill(&self) {
-        self.store.fill();
+    /// Tokens that were revoked at the start, because the operator's is another one.
+    #[must_use]
+    pub fn revoked(&self) -> usize {
+        self.revoked
     }
 
     /// The limits.
@@ -104,7 +147,8 @@ impl Facility {
 
     /// All sessions of a reservation, by number.
     pub fn sessions(&self, reservation: i64) -> impl Iterator<Item = &Session> {
-        self.sessions.values().filter(move |session| session.reservation == reservation)
+        let all = self.seats.range((reservation, i64::MIN)..=(reservation, i64::MAX));
+        all.filter_map(|(_, id)| self.sessions.get(id))
     }
 
     /// The session with this number.

@@ -14,10 +14,11 @@ pub use apart::Apart;
 
 use super::client::Trust;
 use super::facility::{Reservation, Session};
-use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus};
+use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus, WorkerStatus};
 use skyhaul_core::balance::{
     AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, SlotRange, Standing,
 };
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 pub use skyhaul_core::wire::ejfat::{DATA_PORT, SYNC_PORT};
@@ -107,18 +108,25 @@ pub fn seated(number: u64) -> Seated {
     Seated::new(number)
 }
 
+/// The workers that a balancer knows, by session.
+pub type BySession<'a> = HashMap<Seated, &'a WorkerStatus>;
+
+/// See [`BySession`].
+#[must_use]
+pub fn by_session(status: &BalanceStatus) -> BySession<'_> {
+    status.workers.iter().map(|worker| (worker.session, worker)).collect()
+}
+
 /// Whether the balancer still counts with this session.
 #[must_use]
-pub fn stays(status: &BalanceStatus, number: u64) -> bool {
-    let here = |standing| matches!(standing, Standing::Ready | Standing::Waiting);
-    status.workers.iter().any(|worker| worker.session == seated(number) && here(worker.standing))
+pub fn stays(workers: &BySession<'_>, number: u64) -> bool {
+    let known = workers.get(&seated(number));
+    known.is_some_and(|worker| matches!(worker.standing, Standing::Ready | Standing::Waiting))
 }
 
 /// The slots of a session that is ready.
 #[must_use]
-pub fn served(status: &BalanceStatus, number: u64) -> u16 {
-    let ready = |worker: &&skyhaul::balance::WorkerStatus| {
-        worker.session == seated(number) && worker.standing == Standing::Ready
-    };
-    status.workers.iter().find(ready).map_or(0, |worker| worker.slots)
+pub fn served(workers: &BySession<'_>, number: u64) -> u16 {
+    let ready = workers.get(&seated(number)).filter(|worker| worker.standing == Standing::Ready);
+    ready.map_or(0, |worker| worker.slots)
 }

@@ -9,23 +9,29 @@
 //! The only asynchronous part: its threads wait for sockets. What a call does, it does on a thread for blocking calls, and no
 //! lock is held while waiting.
 //!
-//! Limits: [`CONNECTIONS`] connections, of which one that asks nothing for [`PATIENCE`] is closed; requests of [`LARGEST`]
-//! octets.
+//! Limits: those of connections ([`CONNECTIONS`], [`PER_ADDRESS`], [`STREAMS`], [`HEAD_TIME`], [`PATIENCE`], [`IDLE`]), of calls
+//! ([`CALLS`], [`OF_TENANT`], [`OF_TOKEN`]), of heads ([`HEAD`]) and bodies ([`LARGEST`], [`BODY_TIME`]). A body is read only
+//! if the head shows a valid token.
 
+mod calls;
 mod door;
 mod grpc;
 mod metrics;
 mod rest;
+mod rights;
 mod tls;
 
-pub use door::LARGEST;
+pub use calls::{ALL_WAITING, CALLS, OF_TENANT, OF_TOKEN, WAIT, WAITING};
+pub use door::{BODY_TIME, LARGEST};
 pub use tls::TlsFiles;
 
-pub use crate::listening::{CONNECTIONS, PATIENCE};
+pub use crate::listening::{CONNECTIONS, HEAD, HEAD_TIME, IDLE, PATIENCE, PER_ADDRESS, STREAMS};
 
 use super::desk::Desk;
 use crate::listening::{Listening, Site};
+use axum::middleware::{from_fn, from_fn_with_state};
 use door::Door;
+use rights::Speech;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,11 +52,13 @@ impl Server {
     ) -> io::Result<Server> {
         let tls = tls.map(TlsFiles::acceptor).transpose()?;
         let door = Door::new(desk);
-        let router = rest::routes(&door).merge(grpc::routes(&door)).merge(metrics::routes(&door));
+        let rights = |speech| from_fn_with_state((door.clone(), speech), rights::check);
+        let rest = rest::routes(&door).route_layer(rights(Speech::Rest));
+        let grpc = grpc::routes(&door).route_layer(rights(Speech::Grpc));
+        let router = rest.merge(grpc).merge(metrics::routes(&door));
         // gRPC's own answer to what nobody serves would be 200. Clients of gRPC understand this one.
-        let router = router.fallback(rest::nothing).layer(axum::middleware::from_fn(door::who));
-        let turned_away = Arc::clone(&door.turned_away);
-        let site = Site { name: "balance-api", router, tls, turned_away };
+        let router = router.fallback(rest::nothing).layer(from_fn(door::who));
+        let site = Site { name: "balance-api", router, tls, seats: Arc::clone(&door.seats) };
         let beside = move || async move { door.turns(&wrong).await };
         Listening::start(site, listen, beside).map(Server)
     }

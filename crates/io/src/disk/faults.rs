@@ -1,10 +1,15 @@
 //! Injected disk faults, so that every failure path can be tested and demonstrated.
 //!
-//! Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB,eagain=3`.
+//! Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB,eagain=3,esync=2`.
 
+use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use super::FailingDisk;
 
 /// Faults of a disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,9 +24,72 @@ pub struct Faults {
     pub eio: Option<u64>,
     /// Every write is deferred this many times ("try again") before it is accepted.
     pub eagain: Option<u32>,
+    /// A file system that can be killed, and whose syncs can fail.
+    pub disk: Option<FailingDisk>,
 }
 
 impl Faults {
+    /// Write all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// A system error, or that of a fault.
+    pub fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.writes(file, offset, bytes.len())?;
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Make the bytes of a file durable. If it fails, what was written since the last one may be lost, and a later one that
+    /// succeeds does not say otherwise.
+    ///
+    /// # Errors
+    /// A system error, or that of a fault.
+    pub fn sync_data(&self, file: &File) -> io::Result<()> {
+        self.syncs(file)?;
+        file.sync_data()
+    }
+
+    /// Make a file with its metadata durable, or a directory.
+    ///
+    /// # Errors
+    /// As [`sync_data`](Self::sync_data).
+    pub fn sync_all(&self, file: &File) -> io::Result<()> {
+        self.syncs(file)?;
+        file.sync_all()
+    }
+
+    /// Cut or extend a file.
+    ///
+    /// # Errors
+    /// A system error, or that of a fault.
+    pub fn set_len(&self, file: &File, bytes: u64) -> io::Result<()> {
+        self.changes()?;
+        file.set_len(bytes)
+    }
+
+    /// Make a range of a file read as zeros, and free its space. Returns whether the file system can do that.
+    ///
+    /// # Errors
+    /// A system error, or that of a fault.
+    pub fn punch(&self, file: &File, range: Range<u64>) -> io::Result<bool> {
+        self.changes()?;
+        super::space::punch(file, range)
+    }
+
+    /// Before something is written elsewhere.
+    pub(super) fn writes(&self, file: &File, offset: u64, bytes: usize) -> io::Result<()> {
+        self.disk.as_ref().map_or(Ok(()), |disk| disk.writes(file, offset, bytes))
+    }
+
+    /// Before a file is synced elsewhere.
+    pub(super) fn syncs(&self, file: &File) -> io::Result<()> {
+        self.disk.as_ref().map_or(Ok(()), |disk| disk.syncs(file))
+    }
+
+    /// Before names, lengths or permissions are changed elsewhere.
+    pub(super) fn changes(&self) -> io::Result<()> {
+        self.disk.as_ref().map_or(Ok(()), FailingDisk::changes)
+    }
+
     /// Whether there are no faults.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -48,7 +116,7 @@ impl Faults {
     }
 }
 
-const EXAMPLE: &str = "use any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB,eagain=3";
+const EXAMPLE: &str = "use any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB,eagain=3,esync=2";
 
 impl FromStr for Faults {
     type Err = String;
@@ -68,6 +136,10 @@ impl FromStr for Faults {
                 "latency" => faults.latency = Some(duration(value).ok_or_else(bad)?),
                 "enospc" => faults.enospc = Some(bytes(value).ok_or_else(bad)?),
                 "eio" => faults.eio = Some(bytes(value).ok_or_else(bad)?),
+                "esync" => {
+                    let number = value.parse::<u64>().ok().filter(|n| *n > 0).ok_or_else(bad)?;
+                    faults.disk.get_or_insert_with(|| FailingDisk::new(number)).fail_sync_after(number - 1);
+                }
                 "eagain" => faults.eagain = Some(value.parse().map_err(|_| bad())?),
                 _ => return Err(format!("{name}: unknown; hint: {EXAMPLE}")),
             }

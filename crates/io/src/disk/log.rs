@@ -20,6 +20,8 @@ pub struct Log {
     file: Arc<File>,
     length: u64,
     allocated: u64,
+    /// Why nothing more is appended.
+    failed: Option<String>,
 }
 
 impl Log {
@@ -49,7 +51,7 @@ impl Log {
             ));
         }
         let length = file.metadata()?.len();
-        Ok(Log { file: Arc::new(file), length, allocated: length })
+        Ok(Log { file: Arc::new(file), length, allocated: length, failed: None })
     }
 
     /// Allocate space on the disk for `bytes` more.
@@ -75,6 +77,7 @@ impl Log {
     /// # Errors
     /// A system error; part of the bytes may have been written.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.is_sound()?;
         (&*self.file).write_all(bytes)?;
         self.length += bytes.len() as u64;
         Ok(())
@@ -103,11 +106,29 @@ impl Log {
     /// # Errors
     /// A system error.
     pub fn finish(&mut self) -> io::Result<()> {
+        self.is_sound()?;
         if self.allocated > self.length {
             self.file.set_len(self.length)?;
             self.allocated = self.length;
         }
-        self.file.sync_data()
+        let synced = self.file.sync_data();
+        if let Err(error) = &synced {
+            self.fail(error);
+        }
+        synced
+    }
+
+    /// A sync of the file failed: what was appended since the one before it may be lost, and a later sync that succeeds does
+    /// not say otherwise. Nothing more can be appended or finished.
+    pub fn fail(&mut self, error: &io::Error) {
+        self.failed.get_or_insert_with(|| error.to_string());
+    }
+
+    fn is_sound(&self) -> io::Result<()> {
+        match &self.failed {
+            Some(why) => Err(io::Error::other(format!("an earlier sync of it failed: {why}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -116,4 +137,19 @@ impl Log {
 pub fn is_locked(path: &Path) -> bool {
     let Ok(file) = super::read::open_regular(path) else { return false };
     !super::lock(&file, FlockOperation::NonBlockingLockShared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_believed_after_a_failed_sync() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = Log::open(&directory.path().join("log"), false).unwrap();
+        log.append(b"first\n").unwrap();
+        log.fail(&io::Error::other("input/output error"));
+        assert!(log.append(b"second\n").unwrap_err().to_string().contains("input/output error"));
+        assert!(log.finish().is_err() && log.finish().is_err());
+    }
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use super::calls::Calls;
 use super::work::{Finished, Work};
-use super::{DiskOptions, Means, Waker};
+use super::{DiskOptions, Faults, Means, Waker};
 use crate::memory::{ALIGN, Block, Pool, View};
 
 /// A deferred request is submitted again this often: after 1 ms, 2 ms, 4 ms …, a second in all.
@@ -59,6 +59,15 @@ pub struct Queue {
     held: Vec<(Instant, Finished)>,
     /// Deferred requests, and when they are submitted again.
     later: Vec<(Instant, u64, Work)>,
+}
+
+/// What a failing file system says of a request.
+fn faulty(faults: &Faults, work: &Work) -> Option<io::Error> {
+    match work {
+        Work::Write { file, bytes, offset, .. } => faults.writes(file, *offset, *bytes).err(),
+        Work::Sync { file } => faults.syncs(file).err(),
+        Work::Read { .. } => None,
+    }
 }
 
 impl Queue {
@@ -144,7 +153,7 @@ impl Queue {
             // A full disk can be read and synced.
             Some(error) if full && error.kind() == io::ErrorKind::StorageFull => None,
             Some(error) => Some(error),
-            None => faults.puts_off(deferred),
+            None => faults.puts_off(deferred).or_else(|| faulty(faults, &work)),
         };
         if let Some(error) = fault {
             self.finished.push(Finished { id, result: Err(error), time: Duration::ZERO, work: Some(work) });

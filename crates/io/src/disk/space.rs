@@ -24,6 +24,20 @@ pub fn set_size(file: &File, size: u64, sparse: bool) -> io::Result<()> {
     }
 }
 
+/// Make a range read as zeros without space on the disk; `false` if the file system cannot.
+pub(super) fn punch(file: &File, range: std::ops::Range<u64>) -> io::Result<bool> {
+    use rustix::fs::FallocateFlags;
+    if range.is_empty() {
+        return Ok(true);
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, range.start, range.end - range.start) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The next range of `file` from `from` on that is not a hole; None: only holes follow. A file system that knows no holes
 /// has none.
 ///

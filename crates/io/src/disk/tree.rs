@@ -15,6 +15,8 @@
 //! Limits: the directory itself is opened as any other path, links and all.
 
 mod removal;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,6 +26,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Faults;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
@@ -52,10 +55,16 @@ pub struct Status {
     pub size: u64,
     /// Bytes that it takes on the disk: fewer than `size` if it has holes.
     pub stored: u64,
-    /// Permissions, without set-user-ID, set-group-ID and the sticky bit.
+    /// Permissions, with set-user-ID, set-group-ID and the sticky bit.
     pub mode: u32,
     /// Last change of its content: seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
+    /// Last change of anything, which no program can set.
+    pub changed: (i64, u32),
+    /// The file system it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
 }
 
 impl Status {
@@ -70,8 +79,11 @@ impl Status {
             kind,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             stored: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
-            mode: stat.st_mode & 0o777,
+            mode: stat.st_mode & 0o7777,
             modified: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+            changed: (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0)),
+            device: stat.st_dev,
+            inode: stat.st_ino,
         }
     }
 }
@@ -83,6 +95,7 @@ pub struct Tree {
     root: Arc<File>,
     /// The directory opened last: files come in the order of directories.
     last: Mutex<Option<(PathBuf, Arc<File>)>>,
+    faults: Faults,
 }
 
 const LOOK: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -93,7 +106,20 @@ impl Tree {
     /// # Errors
     /// A system error: it does not exist, or is no directory.
     pub fn open(path: &Path) -> io::Result<Tree> {
-        Ok(Tree { path: path.to_owned(), root: super::open_directory(path)?, last: Mutex::new(None) })
+        let root = super::open_directory(path)?;
+        Ok(Tree { path: path.to_owned(), root, last: Mutex::new(None), faults: Faults::default() })
+    }
+
+    /// With the faults of its disk, for tests.
+    #[must_use]
+    pub fn with(self, faults: Faults) -> Tree {
+        Tree { faults, ..self }
+    }
+
+    /// The faults of its disk.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Where it is.
@@ -173,6 +199,7 @@ impl Tree {
     /// # Errors
     /// A system error, or the path leads out, or a link or a file is in the way.
     pub fn make_dirs(&self, path: &Path) -> io::Result<()> {
+        self.faults.changes()?;
         let mut at = self.root.clone();
         for name in Self::names(path)? {
             match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
@@ -198,15 +225,26 @@ impl Tree {
     /// # Errors
     /// As [`read`](Self::read); `WouldBlock` if another process has it open so.
     pub fn write(&self, path: &Path, direct: bool) -> io::Result<(File, bool)> {
-        let (file, direct) = self.open_regular(path, OFlags::RDWR | OFlags::CREATE, direct)?;
+        self.faults.changes()?;
         let begun = Instant::now();
-        while !super::lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        loop {
+            let (file, direct) = self.open_regular(path, OFlags::RDWR | OFlags::CREATE, direct)?;
+            // Whoever had the lock may have given the file another name before it was released.
+            if super::lock(&file, FlockOperation::NonBlockingLockExclusive) && self.is_at(path, &file)? {
+                return Ok((file, direct));
+            }
             if begun.elapsed() > KILLED {
                 return Err(Self::taken(path));
             }
             std::thread::sleep(KILLED / 40);
         }
-        Ok((file, direct))
+    }
+
+    /// Whether `path` is the name of this file.
+    fn is_at(&self, path: &Path, file: &File) -> io::Result<bool> {
+        let status = Status::of(&rustix::fs::fstat(file)?);
+        let named = self.status(path)?;
+        Ok(named.is_some_and(|named| (named.device, named.inode) == (status.device, status.inode)))
     }
 
     fn taken(path: &Path) -> io::Error {
@@ -233,6 +271,7 @@ impl Tree {
     /// # Errors
     /// A system error: `AlreadyExists` if it is not to be replaced.
     pub fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        self.faults.changes()?;
         let ((parent, from), (beside, to)) = (self.parent(from)?, self.parent(to)?);
         if replace {
             return Ok(rustix::fs::renameat(&parent, from, &beside, to)?);
@@ -255,6 +294,7 @@ impl Tree {
     /// # Errors
     /// A system error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
+        self.faults.changes()?;
         let (parent, name) = self.parent(path)?;
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
@@ -264,6 +304,7 @@ impl Tree {
     /// # Errors
     /// A system error.
     pub fn make_link(&self, path: &Path, target: &OsStr) -> io::Result<()> {
+        self.faults.changes()?;
         let (parent, name) = self.parent(path)?;
         Ok(rustix::fs::symlinkat(target, &parent, name)?)
     }
@@ -301,54 +342,19 @@ impl Tree {
     /// # Errors
     /// A system error.
     pub fn settle_directory(&self, path: &Path, mode: u32, modified: (i64, u32)) -> io::Result<()> {
-        settle(&*self.directory(path)?, mode, modified)
-    }
-}
-
-/// Set the permissions and the time of change of a file or directory.
-///
-/// # Errors
-/// A system error.
-pub fn settle(file: &File, mode: u32, modified: (i64, u32)) -> io::Result<()> {
-    rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o777))?;
-    let time = Timespec { tv_sec: modified.0, tv_nsec: i64::from(modified.1) };
-    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_leads_out_of_the_directory() {
-        let directory = tempfile::tempdir().unwrap();
-        let inside = directory.path().join("inside");
-        std::fs::create_dir_all(inside.join("a")).unwrap();
-        std::fs::write(directory.path().join("secret"), "x").unwrap();
-        std::os::unix::fs::symlink("..", inside.join("out")).unwrap();
-        std::os::unix::fs::symlink("../secret", inside.join("leak")).unwrap();
-        let tree = Tree::open(&inside).unwrap();
-        for path in ["../secret", "/etc/passwd", "a/../../secret", "out/secret", "leak", ".", ""] {
-            let path = Path::new(path);
-            assert!(tree.read(path, false).is_err(), "{path:?} was read");
-            assert!(tree.write(path, false).is_err(), "{path:?} was written");
-        }
-        for path in ["../new", "out/new", "/tmp/skyhaul-new", "leak/new"] {
-            assert!(tree.make_dirs(Path::new(path)).is_err(), "{path:?} was made");
-        }
-        assert!(!directory.path().join("new").exists());
-        assert_eq!(tree.status(Path::new("leak")).unwrap().unwrap().kind, Kind::Link);
-        assert_eq!(tree.link(Path::new("leak")).unwrap(), "../secret");
+        self.settle(&*self.directory(path)?, mode, modified)
     }
 
-    #[test]
-    fn one_process_writes_a_file_at_a_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let tree = Tree::open(directory.path()).unwrap();
-        let held = tree.write(Path::new("f"), true).unwrap();
-        assert_eq!(tree.write(Path::new("f"), true).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        drop(held);
-        tree.write(Path::new("f"), true).unwrap();
+    /// Set the permissions and the time of change of a file or directory of this tree. Set-user-ID, set-group-ID and the
+    /// sticky bit are left out.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn settle(&self, file: &File, mode: u32, modified: (i64, u32)) -> io::Result<()> {
+        self.faults.changes()?;
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o777))?;
+        let time = Timespec { tv_sec: modified.0, tv_nsec: i64::from(modified.1) };
+        rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
+        Ok(())
     }
 }

@@ -233,8 +233,10 @@ impl Disk {
                 .error_at(self.given)
                 .or_else(|| self.options.faults.puts_off(request.put_off)),
             // A failed disk cannot sync either; a full one can.
-            Purpose::Sync { .. } => {
-                Faults { enospc: None, ..self.options.faults.clone() }.error_at(self.given)
+            Purpose::Sync { ref file, .. } => {
+                let faults = &self.options.faults;
+                let failed = Faults { enospc: None, ..faults.clone() }.error_at(self.given);
+                failed.or_else(|| faults.syncs(file).err())
             }
         };
         self.requests.insert(id, request);

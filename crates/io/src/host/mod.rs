@@ -16,6 +16,7 @@
 //! | [`network`] | limits of an interface, queueing disciplines, a route, the firewall |
 //! | [`bandwidth`] | how fast memory is copied |
 //! | [`clock`] | how well the clock of this host is kept |
+//! | [`descriptors`] | how many files this process may open |
 //! | [`program`] | another program on one CPU, with such a share |
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
@@ -23,6 +24,7 @@
 pub mod bandwidth;
 pub mod clock;
 pub mod counters;
+pub mod descriptors;
 pub mod ethtool;
 pub mod interface;
 pub mod limit;

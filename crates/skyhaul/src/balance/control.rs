@@ -2,6 +2,7 @@
 
 use super::left::Served;
 use super::shared::Planes;
+use crate::awake::Awake;
 use skyhaul_core::balance::{AllowList, Balancer};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
@@ -75,12 +76,14 @@ impl<L: Labelled> Control<L> {
 
     pub(super) fn run(mut self) {
         let mut next = Instant::now();
+        let mut awake = Awake::start();
         while !self.stop.load(Ordering::Acquire) {
             let wait = next.saturating_duration_since(Instant::now());
             self.hear(wait);
-            if Instant::now() >= next {
+            let pause = awake.turn();
+            if pause.is_some() || Instant::now() >= next {
                 next = Instant::now() + PERIOD;
-                self.turn();
+                self.turn(pause);
             }
         }
     }
@@ -106,21 +109,29 @@ impl<L: Labelled> Control<L> {
     }
 
     /// Look at what was forwarded and at the time.
-    fn turn(&mut self) {
+    fn turn(&mut self, pause: Option<Duration>) {
         let newest = self.planes.take_newest();
         let mut state = locked(&self.state);
         let now = state.now();
+        if let Some(pause) = pause {
+            let pause = Nanos(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+            state.balancer.handle_pause(pause, now);
+        }
         if let Some(newest) = newest {
             state.balancer.handle_data(newest, now);
         }
         state.balancer.handle_timeout(now);
-        if let Some(table) = state.balancer.poll_table() {
-            self.planes.publish(table);
-        } else if !state.is_begun && state.balancer.boundary().is_some() {
+        let table = state.balancer.poll_table();
+        if table.is_none() && !state.is_begun && state.balancer.boundary().is_some() {
             state.is_begun = self.planes.merged().table == self.planes.tables();
         }
         let State { balancer, served, .. } = &mut *state;
         served.remember(balancer.workers(), &*self.planes);
+        drop(state);
+        // A process that forwards may be slow to take it. Calls do not wait for that.
+        if let Some(table) = table {
+            self.planes.publish(table);
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::udp::forward::Forwarder;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ use std::thread::JoinHandle;
 
 /// The threads that forward what arrives. They stop when it is dropped.
 pub struct DataPlane {
+    /// A number that no other one has: a controller that connects again knows whether it is the same.
+    pub(super) id: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) data: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
@@ -71,8 +75,9 @@ impl DataPlane {
         let shared = Shared::new(planes.len() + 1, options.allow.clone()).guarded(reach, own);
         let shared = Arc::new(shared);
         // What has started ends with it if another thread cannot be had.
+        let id = RandomState::new().hash_one(std::process::id());
         let number = planes.len();
-        let mut all = DataPlane { shared, data, threads: Vec::new(), sockets: number };
+        let mut all = DataPlane { id, shared, data, threads: Vec::new(), sockets: number };
         match fast {
             Ok(fast) => {
                 let (shared, thread) = (Arc::clone(&all.shared), std::thread::Builder::new());
@@ -167,7 +172,7 @@ mod tests {
         while threads.get(ended).is_some_and(|thread| !thread.is_finished()) {
             std::thread::yield_now();
         }
-        let plane = DataPlane { shared, data: Vec::new(), threads, sockets };
+        let plane = DataPlane { id: 0, shared, data: Vec::new(), threads, sockets };
         let fault = plane.fault().is_some();
         drop(keep);
         fault

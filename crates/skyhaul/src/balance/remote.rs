@@ -12,13 +12,21 @@
 //! If the planes' process dies, its end of the socket closes: another is started at once, and given the last table. What
 //! it counts is added to what the former one said last. Packets that came in between are in no counter.
 //!
+//! A broken connection alone is no death: this process or the other may have been stopped for a while (SIGSTOP, a paused
+//! guest). As long as somebody listens at the path, nobody else is started: the connection is made again. Each process has
+//! a number, so what one and the same counts is never added twice.
+//!
 //! Limits: one controller at a time; another is turned away. Whoever may open the socket's file may decide.
 
+mod again;
+mod claim;
 mod messages;
 mod serve;
 
+pub use claim::Claim;
+
 use super::shared::{Done, Lost, Planes};
-use messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, write};
+use messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
 use skyhaul_core::balance::Table;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -29,12 +37,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a process that was started may take until it serves.
-const START: Duration = Duration::from_secs(10);
-/// How often it is looked for.
+/// How often the end of a wait is looked for.
 const LOOK: Duration = Duration::from_millis(10);
-/// The time from one start to the next, if the former one soon ended.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// A process that was started to forward: says why it has ended, if it has.
 pub type Started = Box<dyn FnMut() -> Option<io::Error> + Send>;
@@ -66,6 +70,8 @@ struct Link {
 
 #[derive(Default)]
 struct Heard {
+    /// Which process forwards.
+    id: u64,
     /// What the process that forwards did.
     done: Done,
     /// What those before it did.
@@ -81,7 +87,8 @@ impl Remote {
     /// Connect to the planes that are served at `path`; if they die, they are to be started again by `restart`. Returns
     /// their table, too.
     pub(super) fn connect(path: &Path, restart: Option<Restart>) -> io::Result<(Arc<Remote>, Table)> {
-        let (stream, hello, table) = greet(path)?;
+        let begun = Instant::now();
+        let (stream, hello, table) = greet(path, &mut || begun.elapsed() < PATIENCE)?;
         let from = stream.try_clone()?;
         let link = Arc::new(Link {
             path: path.to_owned(),
@@ -90,7 +97,7 @@ impl Remote {
             ends: AtomicBool::new(false),
             tables: AtomicU64::new(hello.tables),
             stream: Mutex::new((stream, hello.table)),
-            heard: Mutex::default(),
+            heard: Mutex::new(Heard { id: hello.id, ..Heard::default() }),
         });
         let to = Arc::clone(&link);
         let reader = std::thread::Builder::new().name("balance-remote".to_owned());
@@ -109,6 +116,12 @@ impl Remote {
             self.note(format!("the data plane cannot be told to end: {error}"));
         }
         self.join();
+    }
+
+    /// As if the other end were gone.
+    #[cfg(test)]
+    pub(super) fn break_connection(&self) {
+        let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
     }
 
     /// Why planes are not heard any more, and not started again.
@@ -135,8 +148,14 @@ impl Drop for Remote {
     }
 }
 
-/// Connect to the planes at `path`: they say what they have.
-fn greet(path: &Path) -> io::Result<(UnixStream, Hello, Table)> {
+/// The letter of the next message.
+#[cfg(test)]
+pub(super) fn read_for_tests(from: &UnixStream) -> io::Result<u8> {
+    read(from).map(|(letter, _)| letter)
+}
+
+/// Connect to the planes at `path`: they say what they have. While they say nothing, `waits` is asked whether to wait longer.
+fn greet(path: &Path, waits: &mut dyn FnMut() -> bool) -> io::Result<(UnixStream, Hello, Table)> {
     let failed = |error: io::Error| {
         let why = match error.kind() {
             io::ErrorKind::UnexpectedEof => "it has a controller already".to_owned(),
@@ -145,9 +164,9 @@ fn greet(path: &Path) -> io::Result<(UnixStream, Hello, Table)> {
         io::Error::new(error.kind(), format!("connect to the data plane at {}: {why}", path.display()))
     };
     let stream = UnixStream::connect(path).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(LOOK * 5))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (letter, octets) = read(&stream).map_err(failed)?;
+    let (letter, octets) = read_while(&stream, waits).map_err(failed)?;
     if letter != HELLO {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")));
     }
@@ -160,40 +179,6 @@ fn greet(path: &Path) -> io::Result<(UnixStream, Hello, Table)> {
 }
 
 impl Link {
-    /// Listen to the planes, and to those that follow them.
-    fn run(&self, mut from: UnixStream) {
-        loop {
-            let begun = Instant::now();
-            let Err(why) = self.follow(&from) else { return };
-            if self.ends() {
-                return;
-            }
-            let Some(restart) = &self.restart else {
-                let text =
-                    format!("the data plane is not heard any more: {why}; hint: start the balancer again");
-                return self.note(text);
-            };
-            let gone = Instant::now();
-            locked(&self.heard).gone = Some(gone);
-            // One that dies at once is not started in a loop; its ports are free a moment after its end.
-            let mut pause = AGAIN.saturating_sub(begun.elapsed()).max(LOOK * 2);
-            from = loop {
-                self.pause(pause);
-                if self.ends() {
-                    return;
-                }
-                match self.start(restart) {
-                    Ok(from) => break from,
-                    Err(error) => {
-                        self.note(format!("the data plane ended, and cannot be started again: {error}"));
-                        pause = (pause * 2).min(AGAIN);
-                    }
-                }
-            };
-            self.is_back(gone, &why);
-        }
-    }
-
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Acquire)
     }
@@ -221,47 +206,6 @@ impl Link {
                 }
             }
         }
-    }
-
-    /// Start a process, and give it the table.
-    fn start(&self, restart: &Restart) -> io::Result<UnixStream> {
-        let mut started = restart(&self.data)?;
-        let begun = Instant::now();
-        let (stream, hello) = loop {
-            let error = match greet(&self.path) {
-                Ok((stream, hello, _)) => break (stream, hello),
-                Err(error) => error,
-            };
-            if let Some(why) = started() {
-                return Err(why);
-            }
-            if begun.elapsed() > START || self.ends() {
-                return Err(error);
-            }
-            std::thread::sleep(LOOK);
-        };
-        let from = stream.try_clone()?;
-        let mut link = locked(&self.stream);
-        write(&stream, TABLE, &link.1)?;
-        link.0 = stream;
-        self.tables.store(hello.tables + 1, Ordering::Release);
-        Ok(from)
-    }
-
-    /// Others forward now: add up what the former ones did.
-    fn is_back(&self, gone: Instant, why: &io::Error) {
-        let mut heard = locked(&self.heard);
-        let former = std::mem::take(&mut heard.done);
-        heard.before.add(&former);
-        (heard.gone, heard.lost.restarts) = (None, heard.lost.restarts + 1);
-        let away = gone.elapsed();
-        heard.lost.away += away;
-        drop(heard);
-        self.note(format!(
-            "the data plane ended ({why}) and was started again {:.2} s later: packets of that time, and those that it had \
-             not forwarded yet, are lost and in no counter",
-            away.as_secs_f64()
-        ));
     }
 
     fn note(&self, text: String) {

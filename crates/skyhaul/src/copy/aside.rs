@@ -3,8 +3,8 @@
 //! It is locked while it is used. One that a kill left is removed after the next copy in small into the same directory; no copy
 //! takes it for something to be copied.
 
-use super::manifest::ASIDE;
-use super::receiver::Into;
+use super::destination::Into;
+use super::names::ASIDE;
 use crate::peer::{hex, random};
 use std::fs::File;
 use std::io;

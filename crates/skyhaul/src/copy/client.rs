@@ -1,21 +1,25 @@
 //! The asking end: connects, and sends or receives.
 
 use super::bounds::Bounds;
+use super::budget::Account;
+use super::destination::Into;
 use super::manifest::{Manifest, Root};
-use super::message::What;
+use super::message::{Done, Entry, What};
 use super::options::CopyOptions;
 use super::plan;
-use super::receiver::Into;
 use super::report::{Copied, CopyReport, Failed};
 use super::run::{Here, Ran, run};
 use super::session::Purpose;
-use super::talk::{Outcome, Progress};
-use crate::peer::Token;
+use super::talk::{Outcome, Progress, of_peer};
+use crate::peer::{Token, connect_any};
 use skyhaul_io::disk::Tree;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a server may take to answer.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Copy. `progress` is told a few times a second.
 ///
@@ -31,8 +35,12 @@ pub fn copy(
     options.tuning.check().map_err(invalid)?;
     let mut options = options.clone();
     options.tuning = options.tuning.bounded();
+    // Found once, whatever else begins sessions.
+    if options.server.len() > 1 {
+        options.server = vec![connect_any(&options.server, token, CONNECT).map_err(of_peer)?.peer()];
+    }
     let roots = if options.pull { Vec::new() } else { local_roots(&options)? };
-    let manifest = Manifest::of(&roots)?;
+    let manifest = Manifest::of(&roots, &Account::alone())?;
     let into = if options.pull { local_into(&options)? } else { Vec::new() };
     let here = Here { roots: &roots, manifest: &manifest, into: &into };
     let planned = match options.plan || options.dry_run {
@@ -42,7 +50,8 @@ pub fn copy(
     if options.dry_run {
         return Ok(CopyReport { version: crate::report::VERSION, plan: planned, ..CopyReport::default() });
     }
-    let Ran { outcome, took, rtt } = run(&options, token, Purpose::Copy, &here, progress)?;
+    let purpose = if options.verify { Purpose::Verify } else { Purpose::Copy };
+    let Ran { outcome, took, rtt } = run(&options, token, purpose, &here, progress)?;
     let mut report = report(&options, &outcome, took, rtt);
     report.special = manifest.special;
     report.plan = planned;
@@ -71,11 +80,33 @@ fn local_roots(options: &CopyOptions) -> io::Result<Vec<Root>> {
 fn local_into(options: &CopyOptions) -> io::Result<Vec<Into>> {
     let into = |path: &PathBuf| {
         let failed = |error: &io::Error| skyhaul_io::file::failed("copy into", path, error);
-        std::fs::create_dir_all(path).map_err(|error| failed(&error))?;
-        let tree = Arc::new(Tree::open(path).map_err(|error| failed(&error))?);
-        Ok(Into { tree, path: PathBuf::new() })
+        let (base, rest) = match options.dry_run || options.verify {
+            true => existing(path),
+            false => {
+                std::fs::create_dir_all(path).map_err(|error| failed(&error))?;
+                skyhaul_io::disk::sync_name(path).map_err(|error| failed(&error))?;
+                (path.clone(), PathBuf::new())
+            }
+        };
+        let tree = Tree::open(&base).map_err(|error| failed(&error))?;
+        let tree = Arc::new(tree.with(options.tuning.faults.clone()));
+        // What only measures is made where there is a directory.
+        let path = if options.verify { rest } else { PathBuf::new() };
+        Ok(Into { tree, path })
     };
     options.into.iter().map(into).collect()
+}
+
+/// The part of a path that exists, and the rest.
+fn existing(path: &Path) -> (PathBuf, PathBuf) {
+    let there = path.ancestors().find(|path| path.is_dir()).filter(|path| !path.as_os_str().is_empty());
+    let rest = there.and_then(|there| path.strip_prefix(there).ok()).unwrap_or(path);
+    (there.unwrap_or(Path::new(".")).to_owned(), rest.to_owned())
+}
+
+/// Whether a file was there already: directories always get their permissions.
+fn is_kept(done: &Done, entry: &Entry) -> bool {
+    done.kept && matches!(entry.what, What::File { .. })
 }
 
 fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, rtt: Duration) -> CopyReport {
@@ -91,6 +122,7 @@ fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, rtt: Duratio
         seconds: took.as_secs_f64(),
         rtt_seconds: rtt.as_secs_f64(),
         stopped: outcome.stopped.clone(),
+        verified: options.verify,
         moved_bytes: outcome.mine.bytes,
         hole_bytes: outcome.mine.holes,
         ranges: outcome.mine.ranges,
@@ -105,6 +137,9 @@ fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, rtt: Duratio
     };
     for done in &outcome.done {
         let Some((entry, path)) = path(done.file) else { continue };
+        if done.error.is_none() && entry.mode & 0o7000 != 0 && !options.verify && !is_kept(done, entry) {
+            report.dropped_bits.push(path.clone());
+        }
         match (&done.error, &entry.what) {
             (Some(error), _) => report.failed.push(Failed { path, error: error.clone() }),
             (None, What::Directory) => report.directories += 1,
@@ -116,7 +151,10 @@ fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, rtt: Duratio
                     report.kept_files += 1;
                     report.kept_bytes += size;
                 } else {
-                    report.copied.push(Copied { path, bytes: *size, crc32c: done.digest });
+                    report.copied.push(Copied { path: path.clone(), bytes: *size, crc32c: done.digest });
+                }
+                if options.verify {
+                    report.compared.push(Copied { path, bytes: *size, crc32c: done.digest });
                 }
             }
         }

@@ -1,19 +1,25 @@
 //! The receiving end's files: which of their ranges are open.
 
+use super::budget::Account;
 use super::head::{NotARange, RangeHead};
-use super::journal::{self, Identity};
-use super::manifest::{JOURNAL, PART, beside};
-use super::message::{Entry, Exists, What};
+use super::journal::Identity;
+use super::message::{Entry, What};
+use super::names::{JOURNAL, PART, beside};
+use super::runs::Runs;
 use skyhaul_io::disk::Tree;
-use skyhaul_io::disk::tree::Kind;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Most ranges of a file: a byte of memory each.
-const MOST_RANGES: u64 = 1 << 28;
+/// Most ranges of a file.
+const MOST_RANGES: u64 = 1 << 24;
+/// Bytes of memory that a range takes which came before those in front of it, at most.
+const EARLY: u64 = 128;
+/// So many of them are charged at a time.
+const STEP: usize = 1024;
 
 /// Why a range is refused. The peer proved the token, so it is at fault, and the copy ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub(super) enum Refusal {
     WrongBounds,
     /// It is there, or on its way on another flow.
     NotOpen,
+    /// So many came out of order that there is no memory for them.
+    Memory,
 }
 
 impl From<Refusal> for io::Error {
@@ -38,69 +46,110 @@ impl From<Refusal> for io::Error {
             Refusal::WrongSize => "a range of a file of another size came",
             Refusal::WrongBounds => "a range with other bounds came",
             Refusal::NotOpen => "a range came twice",
+            Refusal::Memory => "more ranges came out of order than there is memory for",
         };
         io::Error::new(io::ErrorKind::InvalidData, format!("{text}; the copy ends, and may be resumed"))
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    Coming,
-    Whole,
+/// Ranges of an earlier attempt that were read again, with their checksums, and the file that has them: locked, and zeros
+/// everywhere else.
+#[derive(Debug)]
+pub(super) struct Resumed {
+    pub(super) crcs: Arc<BTreeMap<u64, u32>>,
+    pub(super) file: Arc<File>,
+    pub(super) direct: bool,
+}
+
+#[derive(Debug, Default)]
+struct Ranges {
+    /// Those that are there, or coming.
+    taken: Runs,
+    /// How many are not written.
+    left: u64,
+    /// Runs that are paid for.
+    charged: usize,
+    /// The sender was asked for what is open.
+    wanted: bool,
+    resumed: Option<Resumed>,
 }
 
 /// A file that is received.
+#[derive(Debug)]
 pub(super) struct Target {
     pub(super) entry: Entry,
     pub(super) tree: Arc<Tree>,
     /// Its path in the tree.
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
-    /// Ranges of an earlier attempt, with their checksums.
-    pub(super) before: BTreeMap<u64, u32>,
     /// What is there already is replaced.
     pub(super) replace: bool,
-    states: Mutex<(Vec<State>, u64)>,
+    ranges: Mutex<Ranges>,
     /// It ended: what is still on its way is not kept.
     ended: AtomicBool,
 }
 
 impl Target {
-    fn new(entry: Entry, tree: Arc<Tree>, path: PathBuf, range: u64, replace: bool) -> io::Result<Self> {
-        let identity = Identity { size: entry.size(), range, modified: entry.modified };
+    pub(super) fn new(
+        entry: Entry,
+        tree: Arc<Tree>,
+        path: PathBuf,
+        range: u64,
+        replace: bool,
+    ) -> io::Result<Self> {
+        let (size, modified, origin) = (entry.size(), entry.modified, entry.origin);
+        let identity = Identity { size, range, modified, origin };
         if identity.ranges() > MOST_RANGES {
-            let text = format!("more than {MOST_RANGES} ranges; hint: use a larger --range");
+            let text = format!("it has more than {MOST_RANGES} ranges; hint: use a larger --range");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let mut target = Self {
-            entry,
-            tree,
-            path,
-            identity,
-            before: BTreeMap::new(),
-            replace,
-            states: Mutex::default(),
-            ended: AtomicBool::new(false),
-        };
-        target.before = target.earlier()?;
-        let mut states = vec![State::Open; identity.ranges() as usize];
-        target.before.keys().for_each(|&range| states[range as usize] = State::Whole);
-        let left = states.len() as u64 - target.before.len() as u64;
-        target.states = Mutex::new((states, left));
-        Ok(target)
+        let ranges = Mutex::new(Ranges { left: identity.ranges(), ..Ranges::default() });
+        Ok(Self { entry, tree, path, identity, replace, ranges, ended: AtomicBool::new(false) })
     }
 
-    /// Ranges that an earlier attempt left, if it was of this file. One that still ends is waited for: it enters what is
-    /// durable into its journal.
-    fn earlier(&self) -> io::Result<BTreeMap<u64, u32>> {
-        let part = self.tree.status(&self.part())?;
-        if part.is_none_or(|part| part.kind != Kind::File || part.size < self.identity.size) {
-            return Ok(BTreeMap::new());
+    fn ranges(&self) -> MutexGuard<'_, Ranges> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an earlier attempt may have left ranges of it.
+    pub(super) fn has_journal(&self) -> io::Result<bool> {
+        let both = self.tree.status(&self.journal())?.zip(self.tree.status(&self.part())?);
+        Ok(both.is_some() && self.identity.ranges() > 1)
+    }
+
+    /// These ranges need not come.
+    pub(super) fn resume(&self, resumed: Resumed) {
+        let mut ranges = self.ranges();
+        for &range in resumed.crcs.keys() {
+            if ranges.taken.insert(range) {
+                ranges.left -= 1;
+            }
         }
-        let _held = self.tree.write(&self.part(), false)?;
-        let journal = self.tree.read(&self.journal(), false);
-        Ok(journal.and_then(|(file, _)| journal::read(&file, &self.identity)).unwrap_or_default())
+        ranges.resumed = Some(resumed);
+    }
+
+    /// What an earlier attempt left, for the one that writes the others.
+    pub(super) fn take_resumed(&self) -> Option<Resumed> {
+        self.ranges().resumed.take()
+    }
+
+    /// Bytes of it.
+    pub(super) fn resumed_bytes(&self) -> u64 {
+        let ranges = self.ranges();
+        let resumed = ranges.resumed.as_ref();
+        resumed.map_or(0, |resumed| resumed.crcs.keys().map(|&range| self.length(range)).sum())
+    }
+
+    /// The sender is asked for these ranges: they may come.
+    pub(super) fn want(&self) -> Vec<(u64, u64)> {
+        let mut ranges = self.ranges();
+        ranges.wanted = true;
+        ranges.taken.gaps(self.identity.ranges())
+    }
+
+    /// Whether ranges of it may come: not before an earlier attempt, or the file that is there, is known.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.ranges().wanted
     }
 
     /// Whether it ended.
@@ -121,22 +170,8 @@ impl Target {
         self.identity.size.saturating_sub(range * self.identity.range).min(self.identity.range)
     }
 
-    /// Runs of open ranges.
-    pub(super) fn open(&self) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        for (range, state) in (0..).zip(&states.0) {
-            match runs.last_mut() {
-                _ if *state != State::Open => {}
-                Some((first, count)) if *first + *count == range => *count += 1,
-                _ => runs.push((range, 1)),
-            }
-        }
-        runs
-    }
-
     /// A range comes: nobody else may bring it meanwhile.
-    pub(super) fn claim(&self, head: &RangeHead) -> Result<u64, Refusal> {
+    pub(super) fn claim(&self, head: &RangeHead, account: &Account) -> Result<u64, Refusal> {
         let of = &self.identity;
         if head.size != of.size {
             return Err(Refusal::WrongSize);
@@ -145,44 +180,38 @@ impl Target {
         if !head.offset.is_multiple_of(of.range) || self.length(range) != u64::from(head.length) {
             return Err(Refusal::WrongBounds);
         }
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        match states.0.get_mut(range as usize) {
-            Some(state @ State::Open) => *state = State::Coming,
-            _ => return Err(Refusal::NotOpen),
+        let mut ranges = self.ranges();
+        if !ranges.wanted || range >= of.ranges() || !ranges.taken.insert(range) {
+            return Err(Refusal::NotOpen);
+        }
+        if ranges.taken.len() > ranges.charged + STEP {
+            account.charge(STEP as u64 * EARLY).map_err(|_| Refusal::Memory)?;
+            ranges.charged += STEP;
         }
         Ok(range)
     }
 
     /// It did not come whole.
     pub(super) fn release(&self, range: u64) {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(state @ State::Coming) = states.0.get_mut(range as usize) {
-            *state = State::Open;
-        }
+        self.ranges().taken.remove(range);
     }
 
-    /// It is written. Returns how many are not.
-    pub(super) fn written(&self, range: u64) -> u64 {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(state @ State::Coming) = states.0.get_mut(range as usize) {
-            *state = State::Whole;
-            states.1 -= 1;
-        }
-        states.1
+    /// A claimed range is written. Returns how many are not.
+    pub(super) fn written(&self) -> u64 {
+        let mut ranges = self.ranges();
+        ranges.left = ranges.left.saturating_sub(1);
+        ranges.left
     }
 
     /// How many are not written.
     pub(super) fn left(&self) -> u64 {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.ranges().left
     }
-}
 
-/// What to do about a name.
-pub(super) enum Verdict {
-    /// It is there.
-    Kept,
-    /// It must come.
-    Wanted(Arc<Target>),
+    /// Whether it may have holes.
+    pub(super) fn is_sparse(&self) -> bool {
+        matches!(self.entry.what, What::File { sparse: true, .. })
+    }
 }
 
 /// All names, by number.
@@ -197,7 +226,8 @@ impl Files {
         file.ok_or(Refusal::UnknownFile)
     }
 
-    fn add(&self, target: Option<Arc<Target>>) {
+    /// Enter the next name; if it is a file that comes, or may come.
+    pub(super) fn add(&self, target: Option<Arc<Target>>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(target);
     }
 
@@ -207,76 +237,19 @@ impl Files {
         let file = files.get(number).and_then(Option::as_ref);
         file.is_some_and(|file| !file.ended.swap(true, Ordering::Relaxed))
     }
-
-    /// Enter the next name; make it at once unless it is a file that must come.
-    pub(super) fn enter(
-        &self,
-        entry: &Entry,
-        tree: &Arc<Tree>,
-        into: &std::path::Path,
-        range: u64,
-        exists: Exists,
-    ) -> io::Result<Verdict> {
-        let made = make(entry, tree, into.join(entry.path.path()), range, exists);
-        let target = if let Ok(Verdict::Wanted(target)) = &made { Some(target.clone()) } else { None };
-        self.add(target);
-        made
-    }
-}
-
-fn make(entry: &Entry, tree: &Arc<Tree>, path: PathBuf, range: u64, exists: Exists) -> io::Result<Verdict> {
-    let there = tree.status(&path)?;
-    let differs = || {
-        let text = "another one exists; hint: --exists replace replaces it, --exists skip leaves it";
-        io::Error::new(io::ErrorKind::AlreadyExists, text)
-    };
-    match (&entry.what, there) {
-        (What::Directory, None) => tree.make_dirs(&path).map(|()| Verdict::Kept),
-        (What::Directory, Some(there)) if there.kind == Kind::Directory => Ok(Verdict::Kept),
-        (What::Link(to), None) => tree.make_link(&path, &to.os()).map(|()| Verdict::Kept),
-        (What::Link(to), Some(there)) if there.kind == Kind::Link => {
-            if tree.link(&path)? == to.os() || exists == Exists::Skip {
-                return Ok(Verdict::Kept);
-            }
-            if exists == Exists::Fail {
-                return Err(differs());
-            }
-            tree.remove(&path)?;
-            tree.make_link(&path, &to.os()).map(|()| Verdict::Kept)
-        }
-        (What::File { size, .. }, Some(there)) if there.kind == Kind::File => {
-            let same = there.size == *size && there.modified == entry.modified;
-            if same || exists == Exists::Skip {
-                // A kill may have left the journal of a file that is whole.
-                let _ = tree.remove(&beside(&path, JOURNAL));
-                return Ok(Verdict::Kept);
-            }
-            if exists == Exists::Fail {
-                return Err(differs());
-            }
-            Target::new(entry.clone(), tree.clone(), path, range, true).map(|t| Verdict::Wanted(Arc::new(t)))
-        }
-        (What::File { .. }, None) => {
-            Target::new(entry.clone(), tree.clone(), path, range, false).map(|t| Verdict::Wanted(Arc::new(t)))
-        }
-        (_, Some(_)) => {
-            let text =
-                "something of another kind has this name; hint: remove it, or copy into another directory";
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::message::Name;
+    use crate::copy::message::{Name, Origin};
 
     fn target(size: u64) -> (tempfile::TempDir, Target) {
         let directory = tempfile::tempdir().unwrap();
         let tree = Arc::new(Tree::open(directory.path()).unwrap());
         let what = What::File { size, sparse: false };
-        let entry = Entry { to: 0, path: Name::Text("f".into()), what, mode: 0o644, modified: (1, 2) };
+        let (path, origin) = (Name::Text("f".into()), Origin::default());
+        let entry = Entry { to: 0, path, what, mode: 0o644, modified: (1, 2), origin };
         (directory, Target::new(entry, tree, "f".into(), 100, false).unwrap())
     }
 
@@ -284,16 +257,27 @@ mod tests {
     #[test]
     fn what_is_not_wanted_is_refused_with_its_reason() {
         let (_directory, target) = target(250);
+        let account = Account::alone();
+        let claim = |head: &RangeHead| target.claim(head, &account);
         let good = RangeHead { size: 250, offset: 100, length: 100, ..RangeHead::default() };
-        assert_eq!(target.claim(&RangeHead { size: 251, ..good }), Err(Refusal::WrongSize));
-        assert_eq!(target.claim(&RangeHead { offset: 50, ..good }), Err(Refusal::WrongBounds));
-        assert_eq!(target.claim(&RangeHead { length: 50, ..good }), Err(Refusal::WrongBounds));
-        assert_eq!(target.claim(&RangeHead { offset: 300, length: 0, ..good }), Err(Refusal::NotOpen));
-        assert_eq!(target.claim(&good), Ok(1));
-        assert_eq!(target.claim(&good), Err(Refusal::NotOpen));
+        assert_eq!(claim(&good), Err(Refusal::NotOpen), "nobody asked for it");
+        target.want();
+        assert_eq!(claim(&RangeHead { size: 251, ..good }), Err(Refusal::WrongSize));
+        assert_eq!(claim(&RangeHead { offset: 50, ..good }), Err(Refusal::WrongBounds));
+        assert_eq!(claim(&RangeHead { length: 50, ..good }), Err(Refusal::WrongBounds));
+        assert_eq!(claim(&RangeHead { offset: 300, length: 0, ..good }), Err(Refusal::NotOpen));
+        assert_eq!(claim(&good), Ok(1));
+        assert_eq!(claim(&good), Err(Refusal::NotOpen));
         target.release(1);
-        assert_eq!((target.claim(&good), target.written(1)), (Ok(1), 2));
-        assert_eq!((target.claim(&good), target.open()), (Err(Refusal::NotOpen), vec![(0, 1), (2, 1)]));
+        assert_eq!((claim(&good), target.written()), (Ok(1), 2));
+        assert_eq!((claim(&good), target.want()), (Err(Refusal::NotOpen), vec![(0, 1), (2, 1)]));
+        let full = Account::alone();
+        full.charge(super::super::budget::MEMORY).unwrap();
+        let (_directory, many) = self::target(1_000_000);
+        many.want();
+        let every_other =
+            (0..).map(|n| many.claim(&RangeHead { size: 1_000_000, offset: n * 200, ..good }, &full));
+        assert_eq!(every_other.take(5000).find_map(Result::err), Some(Refusal::Memory));
         assert_eq!(Files::default().find(0).err(), Some(Refusal::UnknownFile));
         assert_eq!(Files::default().find(u64::MAX).err(), Some(Refusal::UnknownFile));
     }

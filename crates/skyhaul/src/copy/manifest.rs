@@ -1,14 +1,18 @@
 //! What is to be copied: the names below each source, in order.
 
-use super::message::{Entry, Name, What};
+use super::budget::Account;
+use super::message::{Entry, Name, Origin, What};
+use super::names::is_temporary;
 use super::sizes::Sizes;
 use skyhaul_io::disk::Tree;
 use skyhaul_io::disk::tree::{Kind, Status};
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+/// A change within one tick of the kernel's clock leaves the same time: a file that changed so recently is looked at again.
+const TICK: Duration = Duration::from_millis(25);
 /// Most names of one copy: both ends keep them in memory.
 pub(super) const MOST: usize = 1 << 20;
 /// Deepest directory.
@@ -44,16 +48,50 @@ impl Manifest {
     ///
     /// # Errors
     /// One does not exist or cannot be read, there are too many names, or two of them would be one at the destination.
-    pub(super) fn of(roots: &[Root]) -> io::Result<Self> {
+    pub(super) fn of(roots: &[Root], account: &Account) -> io::Result<Self> {
         let mut all = Self::default();
         for (at, root) in roots.iter().enumerate() {
-            all.walk(at, root, &root.path, &root.name, 0)?;
+            all.walk((at, account), root, &root.path, &root.name, 0)?;
         }
         all.check_names()?;
+        all.outlast(roots)?;
         Ok(all)
     }
 
-    fn walk(&mut self, at: usize, root: &Root, from: &Path, to: &Path, depth: usize) -> io::Result<()> {
+    /// Wait until any later change of a file is seen by its time, and look at those again that changed just now.
+    fn outlast(&mut self, roots: &[Root]) -> io::Result<()> {
+        let is_file = |entry: &Entry| matches!(entry.what, What::File { .. });
+        let since = |time: (i64, u32)| {
+            let at = SystemTime::UNIX_EPOCH + Duration::new(u64::try_from(time.0).unwrap_or(0), time.1);
+            SystemTime::now().duration_since(at).unwrap_or_default()
+        };
+        let fresh: Vec<usize> = (0..self.entries.len())
+            .filter(|&at| is_file(&self.entries[at]) && since(self.entries[at].origin.changed) < TICK)
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        std::thread::sleep(TICK);
+        for at in fresh {
+            let (source, path) = &self.places[at];
+            let Some(status) = roots[*source].tree.status(path)?.filter(|now| now.kind == Kind::File) else {
+                continue;
+            };
+            let entry = &mut self.entries[at];
+            entry.what = What::File { size: status.size, sparse: is_sparse(&status) };
+            (entry.mode, entry.modified, entry.origin) = (status.mode, status.modified, Origin::of(&status));
+        }
+        Ok(())
+    }
+
+    fn walk(
+        &mut self,
+        (at, account): (usize, &Account),
+        root: &Root,
+        from: &Path,
+        to: &Path,
+        depth: usize,
+    ) -> io::Result<()> {
         let told = |error: &io::Error| skyhaul_io::file::failed("read", &root.tree.path().join(from), error);
         let status = root.tree.status(from).map_err(|error| told(&error))?;
         let status = status.ok_or_else(|| told(&io::Error::from_raw_os_error(NOT_FOUND)))?;
@@ -69,8 +107,11 @@ impl Manifest {
         let is_directory = what == What::Directory;
         // A whole directory that is the root of its tree has no name of its own: only what is in it is copied.
         if !to.as_os_str().is_empty() {
-            let entry =
-                Entry { to: root.to, path: to.into(), what, mode: status.mode, modified: status.modified };
+            let (mode, modified) = (status.mode, status.modified);
+            let origin =
+                if matches!(what, What::File { .. }) { Origin::of(&status) } else { Origin::default() };
+            let entry = Entry { to: root.to, path: to.into(), what, mode, modified, origin };
+            account.charge(entry.memory())?;
             self.entries.push(entry);
             self.places.push((at, from.to_owned()));
         }
@@ -88,7 +129,7 @@ impl Manifest {
         for name in root.tree.list(from).map_err(|error| told(&error))? {
             // What an earlier copy left unfinished here is not a file of its own.
             if !is_temporary(&name) {
-                self.walk(at, root, &from.join(&name), &to.join(&name), depth + 1)?;
+                self.walk((at, account), root, &from.join(&name), &to.join(&name), depth + 1)?;
             }
         }
         Ok(())
@@ -135,36 +176,16 @@ fn is_sparse(status: &Status) -> bool {
     status.stored < status.size
 }
 
-/// How the names of unfinished files end.
-pub(super) const PART: &str = ".skyhaul-part";
-/// How the names of their journals end.
-pub(super) const JOURNAL: &str = ".skyhaul-journal";
-
-/// `.NAME.skyhaul-part` beside `NAME`.
-pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(end);
-    path.with_file_name(name)
-}
-
-/// How the names of directories begin that a copy in small is made in.
-pub(super) const ASIDE: &str = ".skyhaul-trial-";
-
-fn is_temporary(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    if name.starts_with(ASIDE.as_bytes()) {
-        return true;
-    }
-    name.starts_with(b".") && (name.ends_with(PART.as_bytes()) || name.ends_with(JOURNAL.as_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn root(path: &Path, name: &str, to: usize) -> Root {
         Root { tree: Arc::new(Tree::open(path).unwrap()), path: name.into(), name: name.into(), to }
+    }
+
+    fn all(roots: &[Root]) -> io::Result<Manifest> {
+        Manifest::of(roots, &Account::alone())
     }
 
     #[test]
@@ -176,7 +197,7 @@ mod tests {
         std::fs::write(exp.join(".b.skyhaul-part"), [1; 10]).unwrap();
         std::fs::create_dir_all(exp.join(".skyhaul-trial-0/x")).unwrap();
         std::os::unix::fs::symlink("/etc", exp.join("a")).unwrap();
-        let all = Manifest::of(&[root(directory.path(), "exp", 3)]).unwrap();
+        let all = all(&[root(directory.path(), "exp", 3)]).unwrap();
         let names: Vec<_> = all.entries.iter().map(|entry| entry.path.path()).collect();
         assert_eq!(names, ["exp", "exp/sub", "exp/sub/a", "exp/sub/b"].map(PathBuf::from));
         assert_eq!((all.sizes().divided(u64::MAX)[0], all.entries[2].to), ((1, 10), 3));
@@ -192,9 +213,9 @@ mod tests {
             std::fs::write(exp.join("exp.index"), disk).unwrap();
         }
         let of = |disk: &str, to| root(&directory.path().join(disk), "exp", to);
-        let error = Manifest::of(&[of("d1", 0), of("d2", 0)]).unwrap_err().to_string();
+        let error = all(&[of("d1", 0), of("d2", 0)]).unwrap_err().to_string();
         assert!(error.contains("exp/exp.index") && error.contains("hint: "), "{error}");
-        assert_eq!(Manifest::of(&[of("d1", 0), of("d2", 1)]).unwrap().entries.len(), 4);
-        assert!(Manifest::of(&[root(directory.path(), "none", 0)]).is_err());
+        assert_eq!(all(&[of("d1", 0), of("d2", 1)]).unwrap().entries.len(), 4);
+        assert!(all(&[root(directory.path(), "none", 0)]).is_err());
     }
 }

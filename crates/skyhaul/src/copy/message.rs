@@ -10,6 +10,8 @@
 //!     ◀─ Wanted { file, open ranges } ─────
 //!     ══ ranges, on the flows ═════════════▶
 //!     ◀─ Again { file, range } ────────────        its checksum was wrong
+//!     ◀─ Compare { files } ────────────────        the same size and time: are they the same?
+//!     ── Digests { file, digest } ─────────▶
 //!     ── Sent { file, digest } ────────────▶
 //!     ◀─ Done { file, digest or why not } ──
 //!     ◀─ Finished ── Finished ─────────────▶
@@ -17,12 +19,13 @@
 
 use super::sizes::{Sample, Sizes};
 use serde::{Deserialize, Serialize};
+use skyhaul_io::disk::tree::Status;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Version of these messages and of the ranges.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// A path or a name as the file system has it: text, or octets where it is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +56,13 @@ impl Name {
 
     pub(super) fn path(&self) -> PathBuf {
         self.os().into()
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Octets(octets) => octets.len(),
+        }
     }
 }
 
@@ -123,6 +133,9 @@ pub(super) struct Request {
     /// Copy only these, into directories that are removed at the end.
     #[serde(default)]
     pub(super) sample: Option<Sample>,
+    /// Only compare what is there, and write nothing.
+    #[serde(default)]
+    pub(super) verify: bool,
 }
 
 /// What is copied.
@@ -137,6 +150,27 @@ pub(super) enum What {
     Link(Name),
 }
 
+/// Which file of its host a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The number of its file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// When anything of it changed last. Unlike its time of modification, no program can set it.
+    pub changed: (i64, u32),
+}
+
+impl Origin {
+    pub(super) fn of(status: &Status) -> Self {
+        Self { device: status.device, inode: status.inode, changed: status.changed }
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// One name in a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
@@ -146,11 +180,25 @@ pub(super) struct Entry {
     pub(super) what: What,
     pub(super) mode: u32,
     pub(super) modified: (i64, u32),
+    /// Of a file.
+    #[serde(default, skip_serializing_if = "Origin::is_none")]
+    pub(super) origin: Origin,
 }
 
 impl Entry {
     pub(super) fn size(&self) -> u64 {
         if let What::File { size, .. } = self.what { size } else { 0 }
+    }
+
+    /// About as many bytes of memory as it takes at either end, with what is told of it.
+    pub(super) fn memory(&self) -> u64 {
+        let link = if let What::Link(to) = &self.what { to.len() } else { 0 };
+        512 + (self.path.len() * 2 + link) as u64
+    }
+
+    /// Whether a status is that of the file when it was named.
+    pub(super) fn is_still(&self, now: &Status) -> bool {
+        self.size() == now.size && self.modified == now.modified && self.origin == Origin::of(now)
     }
 }
 
@@ -168,6 +216,15 @@ pub(super) struct Sent {
     /// CRC-32C of the whole file, if all of it was read in this session.
     pub(super) digest: Option<u32>,
     /// Why it cannot be copied.
+    pub(super) error: Option<String>,
+}
+
+/// What a file has on the disk now, for a comparison.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Found {
+    pub(super) file: usize,
+    pub(super) digest: Option<u32>,
+    /// Why it cannot be read.
     pub(super) error: Option<String>,
 }
 
@@ -267,6 +324,8 @@ pub(super) enum Message {
     Ready {
         cookie: String,
     },
+    /// The sender's clock, before any entries.
+    Clock((i64, u32)),
     Entries(Vec<Entry>),
     AllEntries,
     Wanted(Vec<Want>),
@@ -274,6 +333,9 @@ pub(super) enum Message {
         file: usize,
         range: u64,
     },
+    /// The digests of these files are wanted.
+    Compare(Vec<usize>),
+    Digests(Vec<Found>),
     Sent(Vec<Sent>),
     Done(Vec<Done>),
     Finished(Box<Side>),

@@ -1,5 +1,6 @@
 //! How to copy.
 
+use super::budget::SESSION_BLOCKS;
 use super::message::Exists;
 use crate::bench::Stop;
 use skyhaul_io::disk::{DiskOptions, Engine, Faults};
@@ -27,7 +28,7 @@ pub struct Tuning {
     pub engine: Engine,
     /// Socket buffers, in bytes; None: the system's own.
     pub window: Option<u64>,
-    /// Congestion control; None: cubic, or the system's own where that is missing.
+    /// Congestion control; None: the system's own.
     pub congestion: Option<String>,
     /// Bits a second of all flows together.
     pub limit: Option<u64>,
@@ -38,6 +39,11 @@ pub struct Tuning {
 }
 
 impl Tuning {
+    /// How a disk is read: without the faults of the one that is written to.
+    pub(super) fn reads(&self) -> DiskOptions {
+        DiskOptions { faults: Faults::default(), ..self.disk() }
+    }
+
     /// How a disk is read or written.
     pub(super) fn disk(&self) -> DiskOptions {
         DiskOptions {
@@ -81,17 +87,22 @@ impl Tuning {
 
     /// Requests in flight: fewer of large ranges, so that memory stays bounded.
     pub(super) fn bounded(mut self) -> Self {
-        const MEMORY: u64 = 1 << 30;
-        self.depth = self.depth.min((MEMORY / self.range.max(1)) as usize).max(1);
+        self.depth = self.depth.min((SESSION_BLOCKS / self.range.max(1)) as usize).max(1);
         self
+    }
+
+    /// Blocks of an end with so many flows: one for each request at the disk, and two for each flow, as far as its memory
+    /// goes.
+    pub(super) fn blocks(&self, flows: usize) -> usize {
+        (self.depth + flows * 2).min((SESSION_BLOCKS / self.range.max(1)) as usize).max(1)
     }
 }
 
 /// A copy, as a client asks for it.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// The server.
-    pub server: SocketAddr,
+    /// The addresses of the server: the first that answers is used.
+    pub server: Vec<SocketAddr>,
     /// Files and directories to copy from.
     pub sources: Vec<PathBuf>,
     /// Directories to copy into: the first source into the first, and so on in turn.
@@ -106,6 +117,8 @@ pub struct CopyOptions {
     pub plan: bool,
     /// Predict, and copy nothing.
     pub dry_run: bool,
+    /// Compare the files at both ends, and copy nothing.
+    pub verify: bool,
     /// Ends it; it may be resumed.
     pub stop: Stop,
 }

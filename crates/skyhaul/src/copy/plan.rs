@@ -14,11 +14,12 @@
 //! Limits: what is there already is not known. A path and a disk that others use change.
 
 use super::bounds::Bounds;
+use super::budget::Account;
+use super::destination::Into;
 use super::manifest::{Manifest, Root};
 use super::message::{Measure, Measured, Message, Part};
 use super::options::{CopyOptions, Tuning};
 use super::predicted::Plan;
-use super::receiver::Into;
 use super::rehearsal::rehearse;
 use super::run::Here;
 use super::session::{Purpose, Session};
@@ -55,17 +56,18 @@ fn part(bytes: u64, time: Duration, cpu: Duration) -> Part {
     }
 }
 
-fn queue(tuning: &Tuning) -> io::Result<(Queue, Pool)> {
+fn queue(tuning: &Tuning, account: &Account) -> io::Result<(Queue, Pool)> {
     let block_bytes = tuning.range as usize;
     let total_bytes = (block_bytes * tuning.depth) as u64;
+    account.charge(total_bytes)?;
     let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
     pool.wait_until_touched()?;
     Ok((Queue::new(&tuning.disk(), Some(&pool))?, pool))
 }
 
 /// Read the files for a moment, from all sources at once.
-fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning) -> io::Result<Part> {
-    let (mut queue, pool) = queue(tuning)?;
+fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning, account: &Account) -> io::Result<Part> {
+    let (mut queue, pool) = queue(tuning, account)?;
     let mut places: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
     for (file, (source, _)) in manifest.places.iter().enumerate() {
         if manifest.entries[file].size() > 0 {
@@ -113,7 +115,7 @@ fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning) -> io::Result<Part
 }
 
 /// Write files without a name for a moment, into all directories at once: about as many bytes as are to be copied.
-fn write(into: &[Into], tuning: &Tuning, bytes: u64) -> io::Result<Part> {
+fn write(into: &[Into], tuning: &Tuning, bytes: u64, account: &Account) -> io::Result<Part> {
     let most =
         bytes.clamp(LEAST, MOST).div_ceil(into.len().max(1) as u64).next_multiple_of(tuning.range.max(1));
     let mut files = Vec::new();
@@ -127,12 +129,12 @@ fn write(into: &[Into], tuning: &Tuning, bytes: u64) -> io::Result<Part> {
         [one, ..] => one.failed(error),
         [] => io::Error::new(error.kind(), error.to_string()),
     };
-    written(&mut files, tuning).map_err(|error| failed(&error))
+    written(&mut files, tuning, account).map_err(|error| failed(&error))
 }
 
 /// Write into files of these sizes in turn, from some places on.
-fn written(files: &mut [(Scratch, u64, u64)], tuning: &Tuning) -> io::Result<Part> {
-    let (mut queue, pool) = queue(tuning)?;
+fn written(files: &mut [(Scratch, u64, u64)], tuning: &Tuning, account: &Account) -> io::Result<Part> {
+    let (mut queue, pool) = queue(tuning, account)?;
     let mut views = Vec::new();
     let mut state = 7;
     while let Some(mut block) = pool.take() {
@@ -175,9 +177,9 @@ fn send(flows: Vec<TcpStream>, tuning: &Tuning) -> Part {
             scope.spawn(move || {
                 let bytes = vec![0x5A; 256 << 10];
                 let _ = to.set_write_timeout(Some(SPAN));
-                // As ranges are sent; a host without cubic uses its own.
-                let name = tuning.congestion.as_deref().unwrap_or("cubic");
-                let _ = skyhaul_io::tcp::tune::set_congestion(&to, name);
+                if let Some(name) = &tuning.congestion {
+                    let _ = skyhaul_io::tcp::tune::set_congestion(&to, name);
+                }
                 while begun.elapsed() < SPAN {
                     // So are their checksums, which are part of the cost.
                     std::hint::black_box(crc32c::crc32c(&bytes));
@@ -194,14 +196,17 @@ fn send(flows: Vec<TcpStream>, tuning: &Tuning) -> Part {
 
 /// Receive on all flows until the other end closes them.
 fn receive(flows: Vec<TcpStream>) -> Part {
+    const MEMORY: usize = 64 << 20;
     let moved = AtomicU64::new(0);
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     std::thread::scope(|scope| {
+        let count = flows.len();
         for mut from in flows {
             let moved = &moved;
             scope.spawn(move || {
-                // As much memory as ranges are read into, so that it is as cold.
-                let mut bytes = vec![0; 8 << 20];
+                // As much memory as ranges are read into, so that it is as cold; of many flows, together.
+                let mut bytes =
+                    vec![0; (MEMORY / count).clamp(256 << 10, 8 << 20) / (256 << 10) * (256 << 10)];
                 let mut at = 0;
                 let _ = from.set_read_timeout(Some(SPAN * 4));
                 while begun.elapsed() < SPAN * 4 {
@@ -236,8 +241,8 @@ pub(super) fn ask(options: &CopyOptions, token: &Token, here: &Here<'_>) -> io::
     let most = plan.slowest(tuning).map_or(0.0, |(rate, _)| rate);
     let rehearsed = rehearse(options, token, here, &sizes, most)?;
     let mine = match options.pull {
-        true => write(here.into, tuning, sizes.bytes())?,
-        false => read(here.roots, here.manifest, tuning)?,
+        true => write(here.into, tuning, sizes.bytes(), &Account::alone())?,
+        false => read(here.roots, here.manifest, tuning, &Account::alone())?,
     };
     let Session { mut connection, .. } = Session::begin(options, token, Purpose::Disks(sizes.bytes()))?;
     let theirs = measured(&mut connection)?.part;
@@ -276,8 +281,11 @@ fn attempt(
     let span = trial::span_of(plan.rtt_seconds);
     let Session { mut connection, flows, .. } = Session::begin(options, token, Purpose::Trial(span, longer))?;
     let mine = match options.pull {
-        true => trial::take(flows, here.into, &options.tuning, span)?,
-        false => trial::give(flows, here.roots, here.manifest, &options.tuning, longer, span)?,
+        true => trial::take(flows, here.into, &options.tuning, span, Account::alone())?,
+        false => {
+            let how = (longer, span);
+            trial::give(flows, here.roots, here.manifest, &options.tuning, how, Account::alone())?
+        }
     };
     let theirs = match connection.receive(ANSWER).map_err(of_peer)? {
         Message::Tried(tried) => *tried,
@@ -314,8 +322,10 @@ pub(super) fn answer_push(
     measure: Measure,
     into: &[Into],
     tuning: &Tuning,
+    account: &Account,
 ) -> io::Result<()> {
-    answer(connection, flows, measure, Sizes::default, |bytes| write(into, tuning, bytes), receive)
+    let disk = |bytes| write(into, tuning, bytes, account);
+    answer(connection, flows, measure, Sizes::default, disk, receive)
 }
 
 /// The server's side of a pull.
@@ -325,8 +335,9 @@ pub(super) fn answer_pull(
     measure: Measure,
     roots: &[Root],
     tuning: &Tuning,
+    account: &Account,
 ) -> io::Result<()> {
-    let manifest = Manifest::of(roots)?;
-    let read = |_| read(roots, &manifest, tuning);
+    let manifest = Manifest::of(roots, account)?;
+    let read = |_| read(roots, &manifest, tuning, account);
     answer(connection, flows, measure, || manifest.sizes(), read, |flows| send(flows, tuning))
 }

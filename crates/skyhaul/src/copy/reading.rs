@@ -7,6 +7,8 @@
 //!
 //! Sources lie on disks of their own, so the reader takes from them in turn.
 
+use super::budget::Account;
+use super::digest::zeros;
 use super::head::{HOLE, RangeHead};
 use super::manifest::{Manifest, Root};
 use super::options::Tuning;
@@ -14,7 +16,7 @@ use super::tune::blocks;
 use super::watch::{LOOK, Watch};
 use crate::disk::lane::Lane;
 use skyhaul_io::address::system_text;
-use skyhaul_io::disk::{DiskOptions, Ended, Queue, next_data};
+use skyhaul_io::disk::{Ended, Queue, next_data};
 use skyhaul_io::memory::{ALIGN, Block, Pool};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use std::collections::{HashMap, VecDeque};
@@ -48,31 +50,41 @@ pub(super) enum Told {
     Range { file: usize, range: u64, crc: u32 },
     /// A file cannot be read.
     Lost { file: usize, error: String },
+    /// What a file has, for a comparison.
+    Found { file: usize, found: Result<u32, String> },
 }
+
+/// Why a file is not copied.
+pub(super) const CHANGED: &str = "it changed while it was copied; hint: copy it when nobody writes it";
 
 /// What the threads of a sender share.
 pub(super) struct Reading {
     pub(super) watch: Watch,
     pub(super) todo: Lane<Job>,
     pub(super) told: Lane<Told>,
+    /// Files to be read for a comparison.
+    pub(super) compares: Lane<usize>,
+    pub(super) account: Account,
     ready: Lane<Ready>,
     empty: Lane<Block>,
     pool: Pool,
     /// When the next bytes may be sent.
     due: Mutex<Instant>,
-    tuning: Tuning,
+    pub(super) tuning: Tuning,
     /// The reader's engine, and whether files bypass the page cache.
     pub(super) means: Mutex<(String, bool)>,
     pub(super) congestion: Mutex<String>,
 }
 
 impl Reading {
-    pub(super) fn new(tuning: &Tuning, flows: usize) -> io::Result<Self> {
-        let (pool, empty) = blocks(tuning, flows)?;
+    pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
+        let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
             watch: Watch::default(),
             todo: Lane::default(),
             told: Lane::default(),
+            compares: Lane::default(),
+            account,
             ready: Lane::default(),
             empty,
             pool,
@@ -85,7 +97,7 @@ impl Reading {
 
     /// The thread of a flow: send whatever is ready.
     pub(super) fn send(&self, stream: TcpStream) -> io::Result<()> {
-        let congestion = self.tuning.congestion.clone().unwrap_or_else(|| "cubic".into());
+        let congestion = self.tuning.congestion.clone().unwrap_or_default();
         let options = TcpSendOptions { congestion, patience: self.tuning.patience };
         let mut to = TcpSender::from_stream(stream, &options)?;
         self.congestion.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&to.stats().congestion);
@@ -143,17 +155,11 @@ impl Reading {
 
     /// The thread that reads.
     pub(super) fn read(&self, roots: &[Root], manifest: &Manifest) -> io::Result<()> {
-        let options = DiskOptions {
-            engine: self.tuning.engine,
-            direct: self.tuning.direct,
-            depth: self.tuning.depth,
-            ..DiskOptions::default()
-        };
         let mut reader = Reader {
             shared: self,
             roots,
             manifest,
-            queue: Queue::new(&options, Some(&self.pool))?,
+            queue: Queue::new(&self.tuning.reads(), Some(&self.pool))?,
             jobs: Vec::new(),
             turn: 0,
             flying: HashMap::new(),
@@ -340,16 +346,4 @@ fn is_hole(open: &mut Open, range: Range<u64>) -> io::Result<bool> {
         open.data = Some(next_data(&open.source, range.start, open.size)?);
     }
     Ok(open.data.as_ref().is_some_and(|data| data.as_ref().is_none_or(|data| data.start >= range.end)))
-}
-
-/// CRC-32C of so many zeros.
-pub(super) fn zeros(mut bytes: u64) -> u32 {
-    const PAGE: [u8; 4096] = [0; 4096];
-    let mut crc = 0;
-    while bytes > 0 {
-        let n = bytes.min(4096);
-        crc = crc32c::crc32c_append(crc, &PAGE[..n as usize]);
-        bytes -= n;
-    }
-    crc
 }

@@ -1,90 +1,90 @@
 //! The receiving end: says what it wants, and has it written.
 
-use super::files::Verdict;
+use super::asking::Asks;
+use super::budget::Account;
+use super::destination::Into;
+use super::entering::{self, Rules, Verdict, skew};
+use super::files::Target;
 use super::manifest::MOST;
-use super::message::{Done, Entry, Exists, Message, Side, Want, What};
+use super::message::{Done, Entry, Exists, Found, Message, Side, Want, What};
+use super::names::{self, Allowed, Seen};
 use super::options::Tuning;
-use super::receiving::{Order, Receiving, Told};
+use super::receiving::{Check, Order, Receiving, Told};
 use super::talk::{Outcome, Progress, Talk};
 use super::writing::{NO_ROOM, Writer};
 use skyhaul_io::address::system_text;
-use skyhaul_io::disk::{Scratch, Tree, free_bytes};
+use skyhaul_io::disk::free_bytes;
 use skyhaul_io::host::thread::process_cpu_time;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most runs of ranges in one message.
-const RUNS: usize = 4096;
 const PROGRESS: Duration = Duration::from_millis(200);
 
-/// A directory to copy into.
-#[derive(Clone, Debug)]
-pub(super) struct Into {
-    pub(super) tree: Arc<Tree>,
-    /// Its path in the tree.
-    pub(super) path: PathBuf,
+/// What is received, and how.
+pub(super) struct Wishes<'a> {
+    pub(super) into: &'a [Into],
+    pub(super) exists: Exists,
+    /// Only compare.
+    pub(super) verify: bool,
+    pub(super) allowed: Allowed,
 }
 
-impl Into {
-    /// That it cannot be written.
-    pub(super) fn failed(&self, error: &io::Error) -> io::Error {
-        skyhaul_io::file::failed("write", &self.tree.path().join(&self.path), error)
-    }
-
-    /// A file without a name there, and how much may be written into it: whole ranges, a quarter of what is free, at most `most`.
-    pub(super) fn scratch(&self, tuning: &Tuning, most: u64) -> io::Result<(Scratch, u64)> {
-        let path = self.tree.path().join(&self.path);
-        let scratch = || {
-            let size = (free_bytes(&path)? / 4).min(most) / tuning.range * tuning.range;
-            let mut file = Scratch::create(&path)?;
-            file.allocate(size)?;
-            file.set_direct(tuning.direct)?;
-            Ok((file, size))
-        };
-        scratch().map_err(|error| self.failed(&error))
-    }
+/// A file of which both ends read what they have.
+struct Comparing {
+    target: Arc<Target>,
+    mine: Option<Result<u32, String>>,
+    theirs: Option<Result<u32, String>>,
 }
 
 struct Receiver<'a> {
-    into: &'a [Into],
-    exists: Exists,
-    tuning: &'a Tuning,
+    wishes: &'a Wishes<'a>,
+    rules: Rules,
     entries: Vec<Entry>,
+    seen: Seen,
     all_named: bool,
     done: Vec<Done>,
     /// Not yet told.
     fresh: Vec<Done>,
+    comparing: HashMap<usize, Comparing>,
     wanted: u64,
+    /// Directories that are there, by number.
+    directories: Vec<usize>,
+    /// Directories with new names in them.
+    changed: BTreeSet<(usize, PathBuf)>,
 }
 
-/// Receive what the other end has, on `flows`, into `into`.
+/// Receive what the other end has, on `flows`.
 ///
 /// # Errors
 /// The peer is gone, or something cannot go on. What was written so far may be resumed.
 pub(super) fn receive(
     mut talk: Talk<'_>,
     flows: Vec<TcpStream>,
-    into: &[Into],
-    exists: Exists,
+    wishes: &Wishes<'_>,
     tuning: &Tuning,
+    account: Account,
 ) -> io::Result<Outcome> {
     let count = flows.len();
-    let receiving = Receiving::new(tuning, count)?;
+    let receiving = Receiving::new(tuning, count, account)?;
     let writer = Writer::new(&receiving)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let mut receiver = Receiver {
-        into,
-        exists,
-        tuning,
+        wishes,
+        rules: Rules { range: tuning.range, exists: wishes.exists, verify: wishes.verify, skew: 0 },
         entries: Vec::new(),
+        seen: Seen::default(),
         all_named: false,
         done: Vec::new(),
         fresh: Vec::new(),
+        comparing: HashMap::new(),
         wanted: 0,
+        directories: Vec::new(),
+        changed: BTreeSet::new(),
     };
     let went = std::thread::scope(|scope| {
         let shared = &receiving;
@@ -92,6 +92,7 @@ pub(super) fn receive(
             scope.spawn(move || shared.receive(stream).map_err(|error| shared.watch.fail(error)));
         }
         scope.spawn(move || writer.run().map_err(|error| shared.watch.fail(error)));
+        scope.spawn(move || shared.check());
         let went = receiver.talk(&mut talk, shared, begun);
         shared.watch.end();
         went
@@ -113,7 +114,7 @@ pub(super) fn receive(
 impl Receiver<'_> {
     fn talk(&mut self, talk: &mut Talk<'_>, shared: &Receiving, begun: Instant) -> io::Result<()> {
         let mut shown = Instant::now();
-        while !self.all_named || self.done.len() < self.entries.len() {
+        while !self.all_named || self.done.len() + self.directories.len() < self.entries.len() {
             if (talk.stop)() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
             }
@@ -137,8 +138,8 @@ impl Receiver<'_> {
                 });
             }
         }
-        self.settle();
-        Ok(())
+        self.settle(talk)?;
+        self.tell(talk, shared)
     }
 
     /// Both ends have done all: exchange what each did.
@@ -155,15 +156,28 @@ impl Receiver<'_> {
 
     fn take(&mut self, talk: &mut Talk<'_>, message: Message, shared: &Receiving) -> io::Result<()> {
         match message {
-            Message::Entries(entries) if !self.all_named => {
-                let mut wants = Vec::new();
-                for entry in entries {
-                    self.enter(entry, shared, &mut wants)?;
-                }
-                for batch in batches(wants) {
-                    talk.say(&Message::Wanted(batch))?;
-                }
+            Message::Clock(theirs) if self.entries.is_empty() => {
+                self.rules.skew = skew(theirs);
                 Ok(())
+            }
+            Message::Entries(entries) if !self.all_named => {
+                let mut asks = Asks::default();
+                for entry in entries {
+                    self.enter(entry, shared, &mut asks)?;
+                }
+                asks.say(talk)
+            }
+            Message::Digests(found) => {
+                let mut asks = Asks::default();
+                for Found { file, digest, error } in found {
+                    let theirs = digest.ok_or_else(|| names::shown(&error.unwrap_or_default()));
+                    let Some(one) = self.comparing.get_mut(&file).filter(|one| one.theirs.is_none()) else {
+                        return Err(talk.unexpected(&Message::Digests(Vec::new())));
+                    };
+                    one.theirs = Some(theirs);
+                    self.compared(file, shared, &mut asks);
+                }
+                asks.say(talk)
             }
             Message::AllEntries if !self.all_named => {
                 self.all_named = true;
@@ -171,9 +185,13 @@ impl Receiver<'_> {
             }
             Message::Sent(sent) => {
                 for one in sent {
+                    let file = shared.files.find(one.file as u64);
+                    if !file.is_ok_and(|file| file.is_wanted()) {
+                        return Err(talk.unexpected(&Message::Sent(Vec::new())));
+                    }
                     let order = match one.error {
                         None => Order::Sent { file: one.file, digest: one.digest },
-                        Some(error) => Order::Lost { file: one.file, error },
+                        Some(error) => Order::Lost { file: one.file, error: names::shown(&error) },
                     };
                     shared.orders.push(order);
                 }
@@ -184,41 +202,117 @@ impl Receiver<'_> {
     }
 
     /// A name: make it, or want its ranges.
-    fn enter(&mut self, entry: Entry, shared: &Receiving, wants: &mut Vec<Want>) -> io::Result<()> {
+    fn enter(&mut self, entry: Entry, shared: &Receiving, asks: &mut Asks) -> io::Result<()> {
         let file = self.entries.len();
         if file >= MOST {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {MOST} names")));
         }
-        let into = self.into.get(entry.to).ok_or_else(|| {
+        shared.account.charge(entry.memory())?;
+        let into = self.wishes.into.get(entry.to).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "a name for a directory that was not asked for came")
         })?;
-        let verdict = shared.files.enter(&entry, &into.tree, &into.path, self.tuning.range, self.exists);
+        let path = entry.path.path();
+        let is_directory = entry.what == What::Directory;
+        let verdict = self.wishes.allowed.check(entry.to, &path).and_then(|()| {
+            if !is_directory && !self.seen.is_new(entry.to, &path) {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the other end sent this name twice",
+                ));
+            }
+            entering::enter(&entry, &into.tree, &into.path, &self.rules)
+        });
+        let settles = is_directory && verdict.is_ok() && !self.rules.verify;
+        if settles {
+            self.directories.push(file);
+        }
+        if let Ok(Verdict::Made) = &verdict {
+            self.changed.insert((entry.to, path.parent().unwrap_or(Path::new("")).to_owned()));
+        }
         let verdict = verdict.and_then(|verdict| Self::fits(into, verdict));
         self.entries.push(entry);
+        shared.files.add(match &verdict {
+            Ok(Verdict::Wanted(target) | Verdict::Check(target) | Verdict::Compare(target)) => {
+                Some(target.clone())
+            }
+            _ => None,
+        });
         match verdict {
-            Ok(Verdict::Kept) => self.ended(Done { file, digest: None, kept: true, error: None }),
-            Ok(Verdict::Wanted(target)) => {
-                let ranges = target.open();
-                let before = target.before.keys().map(|&range| target.length(range)).sum::<u64>();
-                shared.watch.resumed.fetch_add(before, Ordering::Relaxed);
-                self.wanted += target.identity.size - before;
-                if ranges.is_empty() {
-                    shared.orders.push(Order::Sent { file, digest: None });
-                } else {
-                    wants.push(Want { file, ranges });
-                }
-            }
-            Err(error) => {
+            // Told when it has its permissions.
+            Ok(_) if settles => {}
+            Ok(Verdict::Kept | Verdict::Made) => self.kept(file, None),
+            Ok(Verdict::Wanted(target)) => self.want(file, &target, shared, asks),
+            Ok(Verdict::Check(target)) => shared.checks.push(Check::Part { file, target }),
+            // Nothing is to be read of an empty one.
+            Ok(Verdict::Compare(target)) if target.identity.size == 0 => {
                 shared.files.end(file);
-                self.ended(Done { file, digest: None, kept: false, error: Some(system_text(&error)) });
+                self.kept(file, Some(0));
             }
+            Ok(Verdict::Compare(target)) => {
+                asks.compares.push(file);
+                let comparing = Comparing { target: target.clone(), mine: None, theirs: None };
+                self.comparing.insert(file, comparing);
+                shared.checks.push(Check::Whole { file, target });
+            }
+            Err(error) => self.failed(file, system_text(&error), shared),
         }
         Ok(())
     }
 
+    fn kept(&mut self, file: usize, digest: Option<u32>) {
+        self.ended(Done { file, digest, kept: true, error: None });
+    }
+
+    fn failed(&mut self, file: usize, error: String, shared: &Receiving) {
+        shared.files.end(file);
+        self.ended(Done { file, digest: None, kept: false, error: Some(error) });
+    }
+
+    /// Want what is open of a file.
+    fn want(&mut self, file: usize, target: &Target, shared: &Receiving, asks: &mut Asks) {
+        let (before, ranges) = (target.resumed_bytes(), target.want());
+        shared.watch.resumed.fetch_add(before, Ordering::Relaxed);
+        self.wanted += target.identity.size - before;
+        if ranges.is_empty() {
+            shared.orders.push(Order::Sent { file, digest: None });
+        } else {
+            asks.wants.push(Want { file, ranges });
+        }
+    }
+
+    /// If both ends have read a file: what is to be done about it.
+    fn compared(&mut self, file: usize, shared: &Receiving, asks: &mut Asks) {
+        let Some(one) = self.comparing.get(&file) else { return };
+        let (Some(mine), Some(theirs)) = (one.mine.clone(), one.theirs.clone()) else { return };
+        let target = one.target.clone();
+        self.comparing.remove(&file);
+        match (mine, theirs) {
+            (Ok(mine), Ok(theirs)) if mine == theirs => {
+                shared.files.end(file);
+                self.kept(file, Some(mine));
+            }
+            (Ok(mine), Ok(theirs)) if self.rules.verify => {
+                let text =
+                    format!("it differs: CRC-32C {theirs:08x} at the source, {mine:08x} at the destination");
+                self.failed(file, text, shared);
+            }
+            (Ok(_), Ok(_)) if self.rules.exists == Exists::Replace => match entering::wanted(target) {
+                Ok(Verdict::Check(target)) => shared.checks.push(Check::Part { file, target }),
+                Ok(Verdict::Wanted(target)) => self.want(file, &target, shared, asks),
+                Ok(_) => {}
+                Err(error) => self.failed(file, system_text(&error), shared),
+            },
+            (Ok(_), Ok(_)) => self.failed(file, entering::differs().to_string(), shared),
+            (_, Err(error)) => self.failed(file, format!("it cannot be read at the source: {error}"), shared),
+            (Err(error), _) => {
+                self.failed(file, format!("it cannot be read at the destination: {error}"), shared)
+            }
+        }
+    }
+
     /// Whether there is room for it now; what it has on the disk already is not needed again.
     fn fits(into: &Into, verdict: Verdict) -> io::Result<Verdict> {
-        let Verdict::Wanted(target) = &verdict else { return Ok(verdict) };
+        let (Verdict::Wanted(target) | Verdict::Check(target)) = &verdict else { return Ok(verdict) };
         let directory = into.tree.path().join(&into.path);
         let free = free_bytes(&directory).or_else(|_| free_bytes(into.tree.path()));
         let Ok(free) = free else { return Ok(verdict) };
@@ -239,12 +333,26 @@ impl Receiver<'_> {
 
     /// What the threads have to tell the other end.
     fn tell(&mut self, talk: &mut Talk<'_>, shared: &Receiving) -> io::Result<()> {
+        let mut asks = Asks::default();
         while let Some(told) = shared.told.try_pop() {
             match told {
                 Told::Again { file, range } => talk.say(&Message::Again { file, range })?,
                 Told::Done(done) => self.ended(done),
+                Told::Checked { file, error: Some(error) } => self.failed(file, error, shared),
+                Told::Checked { file, error: None } => {
+                    if let Ok(target) = shared.files.find(file as u64) {
+                        self.want(file, &target, shared, &mut asks);
+                    }
+                }
+                Told::Found { file, found } => {
+                    if let Some(one) = self.comparing.get_mut(&file) {
+                        one.mine = Some(found);
+                    }
+                    self.compared(file, shared, &mut asks);
+                }
             }
         }
+        asks.say(talk)?;
         while !self.fresh.is_empty() {
             let batch: Vec<Done> = self.fresh.drain(..self.fresh.len().min(256)).collect();
             talk.say(&Message::Done(batch))?;
@@ -252,38 +360,26 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Directories get their permissions and times last: files made in them change both.
-    fn settle(&mut self) {
-        let directories =
-            self.entries.iter().enumerate().rev().filter(|(_, entry)| entry.what == What::Directory);
-        for (file, entry) in directories {
-            let Some(into) = self.into.get(entry.to) else { continue };
+    /// Directories get their permissions and times last: files made in them change both. Then new names become durable.
+    fn settle(&mut self, talk: &mut Talk<'_>) -> io::Result<()> {
+        for file in std::mem::take(&mut self.directories).into_iter().rev() {
+            let entry = &self.entries[file];
+            let Some(into) = self.wishes.into.get(entry.to) else { continue };
             let path = into.path.join(entry.path.path());
-            if let Err(error) = into.tree.settle_directory(&path, entry.mode, entry.modified)
-                && let Some(done) = self.done.iter_mut().find(|done| done.file == file)
-            {
-                done.error.get_or_insert(system_text(&error));
-            }
+            let settled = into.tree.settle_directory(&path, entry.mode, entry.modified);
+            let error = settled.err().map(|error| system_text(&error));
+            self.ended(Done { file, digest: None, kept: error.is_none(), error });
+            talk.live()?;
         }
-    }
-}
-
-/// Wants in messages of bounded length.
-fn batches(wants: Vec<Want>) -> Vec<Vec<Want>> {
-    let mut batches = vec![Vec::new()];
-    let mut runs = 0;
-    for want in wants {
-        for ranges in want.ranges.chunks(RUNS) {
-            runs += ranges.len();
-            if runs > RUNS {
-                batches.push(Vec::new());
-                runs = ranges.len();
-            }
-            if let Some(last) = batches.last_mut() {
-                last.push(Want { file: want.file, ranges: ranges.to_vec() });
-            }
+        for (to, path) in &self.changed {
+            let Some(into) = self.wishes.into.get(*to) else { continue };
+            let path = into.path.join(path);
+            let synced =
+                into.tree.directory(&path).and_then(|directory| into.tree.faults().sync_all(&directory));
+            synced
+                .map_err(|error| skyhaul_io::file::failed("sync", &into.tree.path().join(&path), &error))?;
+            talk.live()?;
         }
+        Ok(())
     }
-    batches.retain(|batch| !batch.is_empty());
-    batches
 }

@@ -1,24 +1,25 @@
 //! The receiving end's flows: a range is read into a block, checked, and handed to the writer.
 
-use super::files::{Files, Refusal};
+use super::budget::Account;
+use super::digest::zeros;
+use super::files::{Files, Refusal, Target};
 use super::head::{RangeHead, TRAILER};
 use super::message::Done;
 use super::options::Tuning;
-use super::reading::zeros;
 use super::tune::blocks;
 use super::watch::{LOOK, Watch};
 use crate::disk::lane::Lane;
 use skyhaul_io::memory::{Block, Pool};
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Bytes read and checked at a time: they stay in the cache between.
 const STEP: usize = 256 << 10;
 /// A path that damages more ranges than this is not usable.
-const MOST_AGAIN: u64 = 1000;
+pub(super) const MOST_AGAIN: u64 = 1000;
 
 /// For the writer.
 pub(super) enum Order {
@@ -36,8 +37,20 @@ pub(super) enum Order {
 pub(super) enum Told {
     /// A range must come again.
     Again { file: usize, range: u64 },
+    /// What an earlier attempt left of a file is known, or why it cannot be.
+    Checked { file: usize, error: Option<String> },
+    /// What a file here has, for a comparison.
+    Found { file: usize, found: Result<u32, String> },
     /// A file ended.
     Done(Done),
+}
+
+/// What is to be read before it is believed.
+pub(super) enum Check {
+    /// The part of a file that is to come.
+    Part { file: usize, target: Arc<Target> },
+    /// A file that may be the same.
+    Whole { file: usize, target: Arc<Target> },
 }
 
 /// What the threads of a receiver share.
@@ -46,6 +59,11 @@ pub(super) struct Receiving {
     pub(super) files: Files,
     pub(super) orders: Lane<Order>,
     pub(super) told: Lane<Told>,
+    /// Files to be read before they are believed.
+    pub(super) checks: Lane<Check>,
+    /// Parts that are kept open.
+    pub(super) held: AtomicUsize,
+    pub(super) account: Account,
     pub(super) empty: Lane<Block>,
     pub(super) pool: Pool,
     pub(super) tuning: Tuning,
@@ -63,13 +81,16 @@ pub(super) enum Filled {
 }
 
 impl Receiving {
-    pub(super) fn new(tuning: &Tuning, flows: usize) -> io::Result<Self> {
-        let (pool, empty) = blocks(tuning, flows)?;
+    pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
+        let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
             watch: Watch::default(),
             files: Files::default(),
             orders: Lane::default(),
             told: Lane::default(),
+            checks: Lane::default(),
+            held: AtomicUsize::new(0),
+            account,
             empty,
             pool,
             tuning: tuning.clone(),
@@ -90,7 +111,7 @@ impl Receiving {
             let target = self.files.find(head.file)?;
             let file = head.file as usize;
             // Of a file that ended, what is on its way is read and dropped, so that the others go on.
-            let range = match target.claim(&head) {
+            let range = match target.claim(&head, &self.account) {
                 Ok(range) => range,
                 Err(_) if target.is_ended() => {
                     self.drop_payload(&mut stream, head.payload())?;

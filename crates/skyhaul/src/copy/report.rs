@@ -72,7 +72,16 @@ pub struct CopyReport {
     pub receiver: Side,
     /// Each file, with its digest.
     pub copied: Vec<Copied>,
-    /// What was not copied.
+    /// Only compared, and nothing was copied: each file that is the same at both ends, with its digest.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub compared: Vec<Copied>,
+    /// Whether files were compared, and not copied.
+    #[serde(default)]
+    pub verified: bool,
+    /// Set-user-ID, set-group-ID or the sticky bit of these was not copied.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dropped_bits: Vec<PathBuf>,
+    /// What was not copied, or differs.
     pub failed: Vec<Failed>,
     /// FIFOs, sockets and devices, which are not copied.
     pub special: Vec<PathBuf>,

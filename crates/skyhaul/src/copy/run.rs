@@ -1,10 +1,13 @@
 //! One session of copying, as the asking end runs it: a whole copy, or one in small.
 
 use super::aside::Aside;
+use super::budget::Account;
+use super::destination::Into;
 use super::manifest::{Manifest, Root};
 use super::message::Message;
+use super::names::Allowed;
 use super::options::CopyOptions;
-use super::receiver::{self, Into};
+use super::receiver::{self, Wishes};
 use super::sender;
 use super::session::{Purpose, Session};
 use super::talk::{Outcome, Progress, Talk, of_peer};
@@ -48,6 +51,7 @@ pub(super) fn run(
     let stop = move || flag.is_set();
     let talk = Talk::new(&mut connection, &stop, progress, options.tuning.patience);
     let sample = if let Purpose::Sample(sample) = &purpose { Some(sample) } else { None };
+    let account = Account::alone();
     let aside = match sample {
         Some(_) if options.pull => Some(Aside::of(here.into)?),
         _ => None,
@@ -55,12 +59,16 @@ pub(super) fn run(
     let outcome = match (options.pull, sample) {
         (true, _) => {
             let into = aside.as_ref().map_or_else(|| here.into.to_vec(), Aside::places);
-            receiver::receive(talk, flows, &into, options.exists, &options.tuning)?
+            let allowed = Allowed::by(&options.sources, |at| at % options.into.len().max(1));
+            let verify = purpose == Purpose::Verify;
+            let wishes = Wishes { into: &into, exists: options.exists, verify, allowed };
+            receiver::receive(talk, flows, &wishes, &options.tuning, account)?
         }
         (false, Some(sample)) => {
-            sender::send(talk, flows, here.roots, &here.manifest.sample(sample), &options.tuning)?
+            let manifest = here.manifest.sample(sample);
+            sender::send(talk, flows, here.roots, &manifest, &options.tuning, account)?
         }
-        (false, None) => sender::send(talk, flows, here.roots, here.manifest, &options.tuning)?,
+        (false, None) => sender::send(talk, flows, here.roots, here.manifest, &options.tuning, account)?,
     };
     let took = begun.elapsed();
     drop(aside);

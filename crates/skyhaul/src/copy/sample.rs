@@ -72,10 +72,17 @@ fn pick(all: &[usize], of: &Sample, size: impl Fn(usize) -> u64) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::message::Name;
+    use crate::copy::message::{Name, Origin};
 
     fn entry(path: &str, what: What) -> Entry {
-        Entry { to: 0, path: Name::Text(path.into()), what, mode: 0o644, modified: (0, 0) }
+        Entry {
+            to: 0,
+            path: Name::Text(path.into()),
+            what,
+            mode: 0o644,
+            modified: (0, 0),
+            origin: Origin::default(),
+        }
     }
 
     /// 10 directories with 100 files of 1000 bytes each, and one long file.

@@ -1,13 +1,18 @@
 //! The sending end: names what there is, and sends what is wanted of it.
 
+use super::budget::Account;
+use super::digest::Digest;
+use super::entering::now;
 use super::manifest::{Manifest, Root};
-use super::message::{Done, Entry, Message, Sent, Want};
+use super::message::{Done, Entry, Found, Message, Sent, Want};
+use super::names::shown;
 use super::options::Tuning;
-use super::reading::{Job, Reading, Told};
+use super::reading::{CHANGED, Job, Reading, Told};
+use super::receiving::MOST_AGAIN;
 use super::talk::{Outcome, Progress, Talk};
-use super::writing::combined;
+use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::TcpStream;
 use std::sync::PoisonError;
@@ -17,12 +22,14 @@ use std::time::{Duration, Instant};
 /// Most bytes of a message with names: a server takes no longer ones than 256 KiB.
 const BATCH: usize = 64 << 10;
 const PROGRESS: Duration = Duration::from_millis(200);
+/// Most files that are told of in one message.
+const TOLD: usize = 256;
 
 /// A file of which ranges are wanted.
 #[derive(Default)]
 struct Sending {
     left: u64,
-    crcs: BTreeMap<u64, u32>,
+    digest: Digest,
     error: Option<String>,
 }
 
@@ -34,6 +41,8 @@ struct Sender<'a> {
     named: usize,
     all_named: bool,
     wanted: u64,
+    /// Files of which digests were asked for.
+    compared: HashSet<usize>,
     done: Vec<Done>,
     theirs: Option<Box<super::message::Side>>,
 }
@@ -48,9 +57,10 @@ pub(super) fn send(
     roots: &[Root],
     manifest: &Manifest,
     tuning: &Tuning,
+    account: Account,
 ) -> io::Result<Outcome> {
     let count = flows.len();
-    let reading = Reading::new(tuning, count)?;
+    let reading = Reading::new(tuning, count, account)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let mut sender = Sender {
         manifest,
@@ -60,6 +70,7 @@ pub(super) fn send(
         named: 0,
         all_named: false,
         wanted: 0,
+        compared: HashSet::new(),
         done: Vec::new(),
         theirs: None,
     };
@@ -69,6 +80,7 @@ pub(super) fn send(
             scope.spawn(move || shared.send(stream).map_err(|error| shared.watch.fail(error)));
         }
         scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
+        scope.spawn(move || shared.compare(roots, manifest));
         let went = sender.talk(&mut talk, shared, begun);
         shared.watch.end();
         went
@@ -108,10 +120,7 @@ impl Sender<'_> {
                     break;
                 }
             }
-            let ended = self.sent(shared);
-            if !ended.is_empty() {
-                talk.say(&Message::Sent(ended))?;
-            }
+            self.tell(talk, shared)?;
             if shown.elapsed() >= PROGRESS {
                 shown = Instant::now();
                 let moved =
@@ -132,6 +141,9 @@ impl Sender<'_> {
     fn name(&mut self, talk: &mut Talk<'_>) -> io::Result<()> {
         if self.all_named {
             return Ok(());
+        }
+        if self.named == 0 {
+            talk.say(&Message::Clock(now()))?;
         }
         let (mut batch, mut bytes): (Vec<Entry>, usize) = (Vec::new(), 0);
         while let Some(entry) = self.manifest.entries.get(self.named) {
@@ -157,7 +169,21 @@ impl Sender<'_> {
                 shared.watch.again.fetch_add(1, Ordering::Relaxed);
                 self.want(talk, Want { file, ranges: vec![(range, 1)] }, shared)
             }
-            Message::Done(done) => {
+            Message::Compare(files) => files.into_iter().try_for_each(|file| {
+                if file >= self.named
+                    || !self.compared.insert(file)
+                    || self.manifest.entries[file].size() == 0
+                {
+                    return Err(talk.unexpected(&Message::Compare(Vec::new())));
+                }
+                shared.compares.push(file);
+                Ok(())
+            }),
+            Message::Done(mut done) => {
+                if self.done.len() + done.len() > self.manifest.entries.len() {
+                    return Err(talk.unexpected(&Message::Done(Vec::new())));
+                }
+                done.iter_mut().filter_map(|one| one.error.as_mut()).for_each(|error| *error = shown(error));
                 self.done.extend(done);
                 Ok(())
             }
@@ -184,23 +210,38 @@ impl Sender<'_> {
         if count == 0 {
             return Err(wrong());
         }
-        self.files.entry(want.file).or_default().left += count;
+        let file = self.files.entry(want.file).or_default();
+        // What is on its way is not wanted again, but for what came damaged.
+        if file.left + count > ranges + MOST_AGAIN {
+            return Err(wrong());
+        }
+        file.left += count;
+        shared.account.charge(want.ranges.len() as u64 * 16)?;
         shared.todo.push(Job { file: want.file, ranges: want.ranges.into() });
         Ok(())
     }
 
-    /// Files of which all wanted ranges are sent.
-    fn sent(&mut self, shared: &Reading) -> Vec<Sent> {
-        let mut ended = Vec::new();
+    /// Tell of files of which all wanted ranges are sent, and of what was found.
+    fn tell(&mut self, talk: &mut Talk<'_>, shared: &Reading) -> io::Result<()> {
+        let (mut ended, mut found) = (Vec::new(), Vec::new());
         while let Some(told) = shared.told.try_pop() {
             let (file, error) = match told {
                 Told::Range { file, range, crc } => {
+                    let bytes = self.bytes(file, range);
                     let Some(sending) = self.files.get_mut(&file) else { continue };
                     sending.left = sending.left.saturating_sub(1);
-                    sending.crcs.insert(range, crc);
+                    sending.digest.add(range, crc, bytes);
                     (file, None)
                 }
                 Told::Lost { file, error } => (file, Some(error)),
+                Told::Found { file, found: Ok(digest) } => {
+                    found.push(Found { file, digest: Some(digest), error: None });
+                    continue;
+                }
+                Told::Found { file, found: Err(error) } => {
+                    found.push(Found { file, digest: None, error: Some(error) });
+                    continue;
+                }
             };
             let Some(sending) = self.files.get_mut(&file) else { continue };
             if let Some(error) = error.filter(|_| sending.error.is_none()) {
@@ -209,8 +250,23 @@ impl Sender<'_> {
             } else if sending.left == 0 && sending.error.is_none() {
                 ended.push(self.whole(file));
             }
+            if ended.len() + found.len() >= TOLD {
+                break;
+            }
         }
-        ended
+        if !ended.is_empty() {
+            talk.say(&Message::Sent(ended))?;
+        }
+        if !found.is_empty() {
+            talk.say(&Message::Digests(found))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a range.
+    fn bytes(&self, file: usize, range: u64) -> u64 {
+        let (size, each) = (self.manifest.entries[file].size(), self.tuning.range);
+        size.saturating_sub(range * each).min(each)
     }
 
     /// All wanted ranges of a file are sent: it must be what it was when it was named.
@@ -218,18 +274,14 @@ impl Sender<'_> {
         let (source, path) = &self.manifest.places[file];
         let entry = &self.manifest.entries[file];
         let now = self.roots[*source].tree.status(path).ok().flatten();
-        let long = |now: u64| now == entry.size() || (self.manifest.is_cut && now > entry.size());
-        let same = now.is_some_and(|now| long(now.size) && now.modified == entry.modified);
-        if !same {
-            let error = "it changed while it was copied; hint: copy it when nobody writes it".to_owned();
-            return Sent { file, digest: None, error: Some(error) };
+        // Of a file that is cut, what is behind may grow.
+        let long =
+            |now: &Status| self.manifest.is_cut && now.size > entry.size() && now.modified == entry.modified;
+        if !now.is_some_and(|now| entry.is_still(&now) || long(&now)) {
+            return Sent { file, digest: None, error: Some(CHANGED.to_owned()) };
         }
-        let (size, range) = (entry.size(), self.tuning.range);
-        let digest =
-            self.files.get(&file).filter(|sending| sending.crcs.len() as u64 == size.div_ceil(range));
-        let digest = digest.map(|sending| {
-            combined(sending.crcs.iter().map(|(at, crc)| (*crc, (size - at * range).min(range))))
-        });
+        let pieces = entry.size().div_ceil(self.tuning.range);
+        let digest = self.files.get(&file).and_then(|sending| sending.digest.of(pieces));
         Sent { file, digest, error: None }
     }
 }

@@ -1,11 +1,14 @@
 //! The serving end: copies into and out of the directories it was given, for whoever knows the token.
 
 use super::aside::Aside;
+use super::budget::{Account, Budget};
+use super::destination::Into;
 use super::manifest::{Manifest, Root};
 use super::message::{Message, Request, VERSION, Way};
+use super::names::{Allowed, asked_name};
 use super::options::Tuning;
 use super::plan;
-use super::receiver::{self, Into};
+use super::receiver::{self, Wishes};
 use super::sender;
 use super::sizes::Sample;
 use super::talk::{Talk, of_peer};
@@ -14,6 +17,7 @@ use super::tune::tune;
 use crate::peer::{Admission, Limits, PeerError, Service, Session};
 use serde_json::Value;
 use skyhaul_io::disk::{Engine, Faults, Tree};
+use skyhaul_io::tcp::tune::LARGEST_WINDOW;
 use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -31,6 +35,7 @@ pub struct CopyService {
     read_only: bool,
     engine: Engine,
     faults: Faults,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl CopyService {
@@ -45,7 +50,7 @@ impl CopyService {
             Ok(Arc::new(Tree::open(&path).map_err(|error| skyhaul_io::file::failed("serve", root, &error))?))
         };
         let roots = roots.iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { roots, read_only, engine: Engine::Auto, faults: Faults::default() })
+        Ok(Self { roots, read_only, engine: Engine::Auto, faults: Faults::default(), budget: Arc::default() })
     }
 
     /// With these system calls, and faults of the disk, for tests.
@@ -77,17 +82,23 @@ impl CopyService {
         }
         // Opened anew for each copy: directories that it remembers may be gone by the next.
         let tree = Tree::open(root.path()).map_err(|error| error.to_string())?;
-        Ok((Arc::new(tree), rest))
+        Ok((Arc::new(tree.with(self.faults.clone())), rest))
     }
 
     fn request(&self, body: &Value) -> Result<Request, String> {
-        let request: Request =
-            serde_json::from_value(body.clone()).map_err(|error| format!("the request is none: {error}"))?;
-        if request.version != VERSION {
-            return Err("the programs at both ends have different versions; hint: install the same".into());
+        // Before anything else: another version may have other requests.
+        let version = body.get("version").and_then(Value::as_u64);
+        if version != Some(u64::from(VERSION)) {
+            let theirs = version.map_or("unknown".to_owned(), |version| version.to_string());
+            return Err(format!(
+                "the client's copy protocol is version {theirs}, the server's version {VERSION}; hint: install the same \
+                 skyhaul on both hosts"
+            ));
         }
-        if self.read_only && request.way == Way::Push {
-            return Err("this server only lets copy from it; hint: start it without --read-only".into());
+        let request: Request =
+            serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))?;
+        if self.read_only && request.way == Way::Push && !request.verify {
+            return Err("this server is read-only; hint: start it without --read-only".into());
         }
         if request.paths.is_empty() || request.paths.len() > 1024 {
             return Err("1 to 1024 paths are possible".into());
@@ -103,7 +114,7 @@ impl CopyService {
             range: request.range,
             direct: request.direct,
             engine: self.engine,
-            window: request.window,
+            window: request.window.map(|bytes| bytes.min(LARGEST_WINDOW)),
             congestion: request.congestion.clone(),
             limit: request.limit,
             faults: self.faults.clone(),
@@ -115,7 +126,8 @@ impl CopyService {
     fn roots(&self, request: &Request) -> io::Result<Vec<Root>> {
         let root = |(at, name): (usize, &super::message::Name)| {
             let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
-            let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+            // By the name that was asked for, also where it is a root itself.
+            let name = asked_name(&name.path()).map(PathBuf::from).unwrap_or_default();
             Ok(Root { tree, path, name, to: request.to.get(at).copied().unwrap_or(0) })
         };
         request.paths.iter().enumerate().map(root).collect()
@@ -124,87 +136,102 @@ impl CopyService {
     fn into(&self, request: &Request) -> io::Result<Vec<Into>> {
         let into = |name: &super::message::Name| {
             let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
-            tree.make_dirs(&path)
-                .map_err(|error| skyhaul_io::file::failed("copy into", &tree.path().join(&path), &error))?;
-            Ok(Into { tree, path })
+            let into = Into { tree, path };
+            if request.verify {
+                return Ok(into);
+            }
+            // What only measures leaves nothing.
+            if request.measure.is_some() || request.trial.is_some() || request.sample.is_some() {
+                return into.existing();
+            }
+            into.make()?;
+            Ok(into)
         };
         request.paths.iter().map(into).collect()
     }
 
-    /// Copy in small.
-    fn attempt(
-        &self,
-        mut talk: Talk<'_>,
-        flows: Vec<TcpStream>,
-        request: &Request,
-        tuning: &Tuning,
-        span: Duration,
-    ) -> io::Result<()> {
-        let tried = match request.way {
-            Way::Push => trial::take(flows, &self.into(request)?, tuning, span)?,
-            Way::Pull => {
-                let roots = self.roots(request)?;
-                trial::give(flows, &roots, &Manifest::of(&roots)?, tuning, request.longer, span)?
-            }
-        };
-        talk.say(&Message::Tried(Box::new(tried)))
-    }
-
-    /// Copy some files, and leave nothing.
-    fn rehearse(
-        &self,
-        session: &mut Session<'_>,
-        flows: Vec<TcpStream>,
-        request: &Request,
-        tuning: &Tuning,
-        sample: &Sample,
-    ) -> io::Result<()> {
-        let stop = until(session);
-        let mut quiet = |_: &_| {};
-        let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
-        match request.way {
-            Way::Push => {
-                let aside = Aside::of(&self.into(request)?)?;
-                receiver::receive(talk, flows, &aside.places(), request.exists, tuning)?;
-            }
-            Way::Pull => {
-                let roots = self.roots(request)?;
-                sender::send(talk, flows, &roots, &Manifest::of(&roots)?.sample(sample), tuning)?;
-            }
-        }
-        // Nothing is left: the next may begin.
-        session.connection.send(&Message::Alive).map_err(of_peer)
-    }
-
     fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
         let tuning = self.tuning(request);
+        let account = Account::open(&self.budget, request.flows)?;
+        // What cannot begin is told before anything comes.
+        let (into, roots) = match request.way {
+            Way::Push => (self.into(request)?, Vec::new()),
+            Way::Pull => (Vec::new(), self.roots(request)?),
+        };
         let flows = flows(session, request)?;
         if let Some(sample) = &request.sample {
-            return self.rehearse(session, flows, request, &tuning, sample);
+            return rehearse(session, flows, request, &tuning, (sample, account), (&into, &roots));
         }
         let stop = until(session);
         let mut quiet = |_: &_| {};
         let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
         if let Some(time) = request.trial {
-            return self.attempt(talk, flows, request, &tuning, trial::span(time));
+            return attempt(talk, flows, request, &tuning, (trial::span(time), account), (&into, &roots));
         }
         match request.way {
             Way::Push if let Some(measure) = request.measure => {
-                plan::answer_push(talk.connection, flows, measure, &self.into(request)?, &tuning)
+                plan::answer_push(talk.connection, flows, measure, &into, &tuning, &account)
             }
             Way::Pull if let Some(measure) = request.measure => {
-                plan::answer_pull(talk.connection, flows, measure, &self.roots(request)?, &tuning)
+                plan::answer_pull(talk.connection, flows, measure, &roots, &tuning, &account)
             }
-            Way::Push => {
-                receiver::receive(talk, flows, &self.into(request)?, request.exists, &tuning).map(drop)
-            }
+            Way::Push => receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop),
             Way::Pull => {
-                let roots = self.roots(request)?;
-                let manifest = Manifest::of(&roots)?;
-                sender::send(talk, flows, &roots, &manifest, &tuning).map(drop)
+                let manifest = Manifest::of(&roots, &account)?;
+                sender::send(talk, flows, &roots, &manifest, &tuning, account).map(drop)
             }
         }
     }
+}
+
+/// Copy in small.
+fn attempt(
+    mut talk: Talk<'_>,
+    flows: Vec<TcpStream>,
+    request: &Request,
+    tuning: &Tuning,
+    (span, account): (Duration, Account),
+    (into, roots): (&[Into], &[Root]),
+) -> io::Result<()> {
+    let tried = match request.way {
+        Way::Push => trial::take(flows, into, tuning, span, account)?,
+        Way::Pull => {
+            let manifest = Manifest::of(roots, &account)?;
+            trial::give(flows, roots, &manifest, tuning, (request.longer, span), account)?
+        }
+    };
+    talk.say(&Message::Tried(Box::new(tried)))
+}
+
+/// Copy some files, and leave nothing.
+fn rehearse(
+    session: &mut Session<'_>,
+    flows: Vec<TcpStream>,
+    request: &Request,
+    tuning: &Tuning,
+    (sample, account): (&Sample, Account),
+    (into, roots): (&[Into], &[Root]),
+) -> io::Result<()> {
+    let stop = until(session);
+    let mut quiet = |_: &_| {};
+    let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+    match request.way {
+        Way::Push => {
+            let aside = Aside::of(into)?;
+            receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
+        }
+        Way::Pull => {
+            let manifest = Manifest::of(roots, &account)?.sample(sample);
+            sender::send(talk, flows, roots, &manifest, tuning, account)?;
+        }
+    }
+    // Nothing is left: the next may begin.
+    session.connection.send(&Message::Alive).map_err(of_peer)
+}
+
+/// What a client that pushes may do: anything below the directories that it named, and was let into.
+fn wishes<'a>(into: &'a [Into], request: &Request) -> Wishes<'a> {
+    Wishes { into, exists: request.exists, verify: request.verify, allowed: Allowed::All }
 }
 
 /// Whether a session is over. It borrows its connection: its end is seen by the clock and the server's flag.

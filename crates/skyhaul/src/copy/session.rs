@@ -5,10 +5,10 @@ use super::options::CopyOptions;
 use super::sizes::Sample;
 use super::talk::of_peer;
 use super::tune::tune;
-use crate::peer::{Connection, Token, attach, connect};
+use crate::peer::{Connection, Token, attach, connect_any};
 use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long the server may take to answer.
@@ -29,6 +29,8 @@ pub(super) enum Purpose {
     Trial(Duration, u64),
     /// To copy some, and leave nothing.
     Sample(Sample),
+    /// To compare what is there.
+    Verify,
 }
 
 /// A session that has begun.
@@ -43,7 +45,8 @@ impl Session {
     /// Ask the server, and attach the flows.
     pub(super) fn begin(options: &CopyOptions, token: &Token, purpose: Purpose) -> io::Result<Self> {
         let tuning = &options.tuning;
-        let mut connection = connect(options.server, token, ANSWER).map_err(of_peer)?;
+        let mut connection = connect_any(&options.server, token, ANSWER).map_err(of_peer)?;
+        let server = connection.peer();
         let paths = if options.pull { &options.sources } else { &options.into };
         let request = Request {
             version: VERSION,
@@ -65,6 +68,7 @@ impl Session {
             trial: if let Purpose::Trial(span, _) = purpose { Some(span.as_millis() as u64) } else { None },
             longer: if let Purpose::Trial(_, longer) = purpose { longer } else { 0 },
             sample: if let Purpose::Sample(sample) = purpose { Some(sample) } else { None },
+            verify: purpose == Purpose::Verify,
         };
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
         let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {
@@ -75,7 +79,7 @@ impl Session {
         let (mut flows, mut rtt) = (Vec::new(), Duration::MAX);
         while flows.len() < tuning.flows {
             let count = (tuning.flows - flows.len()).min(AT_ONCE);
-            for (stream, trip) in together(options, token, &cookie, count)? {
+            for (stream, trip) in together(options, server, token, &cookie, count)? {
                 rtt = rtt.min(trip);
                 flows.push(stream);
             }
@@ -87,13 +91,14 @@ impl Session {
 /// Attach so many flows at once: on a long path, one after the other takes three round trips each.
 fn together(
     options: &CopyOptions,
+    server: SocketAddr,
     token: &Token,
     cookie: &str,
     count: usize,
 ) -> io::Result<Vec<(TcpStream, Duration)>> {
     let one = || {
         let begun = Instant::now();
-        let stream = attach(options.server, token, cookie, ANSWER).map_err(of_peer)?;
+        let stream = attach(server, token, cookie, ANSWER).map_err(of_peer)?;
         // Connecting, two messages and an answer each: three round trips, where the kernel does not know the shortest.
         let trip = begun.elapsed() / 3;
         let known = TcpInfo::of(&stream).ok().and_then(|info| info.min_rtt).filter(|trip| !trip.is_zero());

@@ -1,6 +1,7 @@
 //! The control connection of a copy, as both ends use it.
 
 use super::message::{Done, Entry, Message, Side};
+use super::names::shown;
 use crate::peer::{Connection, PeerError};
 use std::io;
 use std::time::{Duration, Instant};
@@ -65,14 +66,17 @@ impl<'a> Talk<'a> {
         self.connection.send(message).map_err(of_peer)
     }
 
+    /// Say that this end is there, if it has said nothing for a while.
+    pub(super) fn live(&mut self) -> io::Result<()> {
+        if self.said.elapsed() > SIGN { self.say(&Message::Alive) } else { Ok(()) }
+    }
+
     /// The next message, if one comes within a moment.
     ///
     /// # Errors
     /// The peer is gone, or stops.
     pub(super) fn hear(&mut self) -> io::Result<Option<Message>> {
-        if self.said.elapsed() > SIGN {
-            self.say(&Message::Alive)?;
-        }
+        self.live()?;
         match self.connection.receive::<Message>(WAIT) {
             Ok(message) => {
                 self.heard = Instant::now();
@@ -81,7 +85,7 @@ impl<'a> Talk<'a> {
                     Message::Stop { why } => {
                         return Err(io::Error::new(
                             io::ErrorKind::ConnectionAborted,
-                            format!("the other end stopped: {why}"),
+                            format!("the other end stopped: {}", shown(&why)),
                         ));
                     }
                     other => Some(other),

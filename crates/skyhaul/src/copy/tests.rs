@@ -1,7 +1,11 @@
 //! Both ends in one process, on the loopback.
 
+mod believed;
+mod histories;
 mod hostile;
 mod planned;
+mod pulled;
+mod verified;
 
 use super::*;
 use crate::peer::{Limits, Server, ServerOptions, Token};
@@ -25,10 +29,22 @@ impl Site {
     }
 
     fn with(faults: &str) -> Self {
+        Self::on(faults.parse().unwrap())
+    }
+
+    fn on(faults: skyhaul_io::disk::Faults) -> Self {
+        Self::serving(faults, false)
+    }
+
+    fn read_only() -> Self {
+        Self::serving(Default::default(), true)
+    }
+
+    fn serving(faults: skyhaul_io::disk::Faults, read_only: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("root")).unwrap();
-        let service = CopyService::new(&[directory.path().join("root")], false).unwrap();
-        let service = service.with(Default::default(), faults.parse().unwrap());
+        let service = CopyService::new(&[directory.path().join("root")], read_only).unwrap();
+        let service = service.with(Default::default(), faults);
         let limits = Limits { duration: Duration::from_secs(3600), ..Limits::default() };
         let options = ServerOptions { limits, ..ServerOptions::default() };
         let server =
@@ -48,7 +64,7 @@ impl Site {
             true => (sources.iter().map(there).collect(), into.iter().map(here).collect()),
         };
         CopyOptions {
-            server: self.server.local(),
+            server: vec![self.server.local()],
             sources,
             into,
             pull,
@@ -56,6 +72,7 @@ impl Site {
             tuning: Tuning { flows: 2, range: 256 << 10, ..Tuning::default() },
             plan: false,
             dry_run: false,
+            verify: false,
             stop: Default::default(),
         }
     }
@@ -63,6 +80,18 @@ impl Site {
     fn push(&self) -> CopyReport {
         copy(&self.options(&["src"], &["in"], false), &token(), &mut |_| {}).unwrap()
     }
+}
+
+/// Copy until all of it is there: a server may take a moment to end its side of the one before.
+fn until_whole(mut once: impl FnMut() -> CopyReport) -> CopyReport {
+    for _ in 0..100 {
+        let report = once();
+        if report.is_whole() {
+            return report;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it is not resumed");
 }
 
 fn bytes(seed: u64, length: usize) -> Vec<u8> {
@@ -198,16 +227,7 @@ fn a_stop_is_resumed_with_the_open_ranges_only() {
     assert!(!site.at("root/in/src").exists(), "a file has its name only when it is whole");
     // The server ends its side a moment later.
     let part = site.at("root/in/.src.skyhaul-journal");
-    let mut rest = None;
-    for _ in 0..100 {
-        let again = site.push();
-        if again.is_whole() {
-            rest = Some(again);
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let rest = rest.expect("it is resumed");
+    let rest = until_whole(|| site.push());
     assert!(rest.resumed_bytes > 0 && rest.moved_bytes + rest.resumed_bytes == 40 << 20, "{rest:?}");
     assert!(!part.exists());
     same(&site.at("src"), &site.at("root/in/src"));

@@ -10,13 +10,14 @@
 //!
 //! Limits: three to ten seconds, 60 round trips. A disk that is faster for longer than that, and then slower, is not known as one.
 
+use super::budget::Account;
+use super::destination::Into;
 use super::files::Refusal;
 use super::head::RangeHead;
 use super::manifest::{Manifest, Root};
 use super::message::{Trial, Tried};
 use super::options::Tuning;
 use super::reading::{Job, Reading, Told};
-use super::receiver::Into;
 use super::receiving::{Filled, Order, Receiving};
 use super::steady::{Point, seen};
 use skyhaul_io::disk::{Ended, Queue, Scratch};
@@ -59,12 +60,12 @@ pub(super) fn give(
     roots: &[Root],
     manifest: &Manifest,
     tuning: &Tuning,
-    longer: u64,
-    span: Duration,
+    (longer, span): (u64, Duration),
+    account: Account,
 ) -> io::Result<Tried> {
     let count = flows.len();
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
-    let reading = Reading::new(tuning, count)?;
+    let reading = Reading::new(tuning, count, account)?;
     let ask = || {
         let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > longer);
         let jobs = files.take(FILES).map(|(file, entry)| {
@@ -92,6 +93,7 @@ pub(super) fn give(
                 match told {
                     Told::Range { .. } => left -= 1,
                     Told::Lost { error, .. } => shared.watch.fail(io::Error::other(error)),
+                    Told::Found { .. } => {}
                 }
             }
             // All of them again, until it has its speed.
@@ -118,12 +120,13 @@ pub(super) fn take(
     into: &[Into],
     tuning: &Tuning,
     span: Duration,
+    account: Account,
 ) -> io::Result<Tried> {
     let count = flows.len();
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
     // A copy must touch its memory, too.
     let (begun, cpu) = (Instant::now(), process_cpu_time());
-    let receiving = Receiving::new(tuning, count)?;
+    let receiving = Receiving::new(tuning, count, account)?;
     let mut writer = Writer::new(&receiving, into, handles)?;
     let (shared, running) = (&receiving, AtomicUsize::new(count));
     let wrote = std::thread::scope(|scope| {

@@ -1,5 +1,6 @@
 //! Settings of a flow, and the memory of an end.
 
+use super::budget::Account;
 use super::options::Tuning;
 use crate::disk::lane::Lane;
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
@@ -21,12 +22,12 @@ pub(super) fn tune(stream: &TcpStream, window: Option<u64>, congestion: Option<&
     Ok(())
 }
 
-/// Memory of an end with so many flows, all of it touched: one block for each request at the disk, and two for each flow.
-pub(super) fn blocks(tuning: &Tuning, flows: usize) -> io::Result<(Pool, Lane<Block>)> {
+/// Memory of an end with so many flows, charged to its account, and all of it touched.
+pub(super) fn blocks(tuning: &Tuning, flows: usize, account: &Account) -> io::Result<(Pool, Lane<Block>)> {
     let block_bytes = tuning.range as usize;
-    let count = tuning.depth + flows * 2;
-    let pool =
-        Pool::new(&PoolOptions { total_bytes: (block_bytes * count) as u64, block_bytes, shared: false })?;
+    let total_bytes = (block_bytes * tuning.blocks(flows)) as u64;
+    account.charge(total_bytes)?;
+    let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
     pool.wait_until_touched()?;
     let empty = Lane::default();
     std::iter::from_fn(|| pool.take()).for_each(|block| empty.push(block));

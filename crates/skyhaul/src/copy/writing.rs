@@ -6,15 +6,19 @@
 //! ```
 //!
 //! So a file has its name only when it is whole and durable, and a range is in the journal only when it is.
+//!
+//! **A sync that fails** may have lost what was written since the one before it, and the kernel says so once: the next sync
+//! succeeds. So nothing that it was for is ever believed: the file fails, its ranges do not enter the journal, and whoever
+//! copies again sends them again.
 
 use super::files::Target;
-use super::journal::Journal;
-use super::message::{Done, What};
+use super::landing::{Landing, pieces};
+use super::message::Done;
 use super::receiving::{Order, Receiving, Told};
 use super::watch::LOOK;
 use skyhaul_io::address::system_text;
-use skyhaul_io::disk::tree::settle;
-use skyhaul_io::disk::{Ended, Queue, set_size};
+use skyhaul_io::disk::{Ended, Queue};
+use skyhaul_io::memory::Block;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -22,49 +26,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often ranges become durable: what a kill costs at most.
-const EVERY: Duration = Duration::from_millis(500);
-/// How often directories do.
+/// How often directories become durable.
 const SWEEP: Duration = Duration::from_millis(100);
 
 /// A file that has its name, and its digest.
-type Named = (usize, Option<u32>);
+type Named = (usize, Arc<Target>, Option<u32>);
 
 /// What a request of the queue is for.
 enum Purpose {
-    Range { file: usize, range: u64, crc: u32, length: usize },
+    Piece { file: usize, range: u64, length: usize },
     Ranges { file: usize, ranges: Vec<(u64, u32)> },
     File { file: usize },
     Directory { files: Vec<Named> },
 }
 
-/// A file that is being written.
-struct Open {
-    target: Arc<Target>,
-    file: Arc<File>,
-    direct: bool,
-    journal: Option<Journal>,
-    /// Checksums of all ranges so far.
-    crcs: BTreeMap<u64, u32>,
-    /// Those not yet durable.
-    fresh: Vec<(u64, u32)>,
-    flying: usize,
-    syncing: bool,
-    finishing: bool,
-    synced: Instant,
-    /// All was sent; the sender's digest, if it has one.
-    sent: Option<Option<u32>>,
-    digest: Option<u32>,
-}
-
 pub(super) struct Writer<'a> {
     shared: &'a Receiving,
     queue: Queue,
-    open: HashMap<usize, Open>,
+    open: HashMap<usize, Landing>,
     purposes: HashMap<u64, Purpose>,
     next: u64,
     /// Directories with new names, and the files that have them.
-    named: BTreeMap<PathBuf, (Arc<Target>, Vec<Named>)>,
+    named: BTreeMap<PathBuf, Vec<Named>>,
     /// Files that are renamed, and whose directories are not durable yet.
     closed: HashSet<usize>,
     swept: Instant,
@@ -93,35 +76,14 @@ impl<'a> Writer<'a> {
         while !self.shared.watch.is_over() {
             self.turn(true)?;
         }
-        let files: Vec<usize> = self.open.keys().copied().collect();
         let end = Instant::now() + self.shared.tuning.patience;
-        for file in files {
-            if let Some(open) = self.open.get_mut(&file) {
-                open.synced = Instant::now().checked_sub(EVERY).unwrap_or(open.synced);
+        loop {
+            self.open.values_mut().for_each(Landing::hurry);
+            self.sweep();
+            if self.queue.in_flight() == 0 || Instant::now() >= end {
+                return Ok(());
             }
-        }
-        self.sweep();
-        while self.queue.in_flight() > 0 && Instant::now() < end {
             self.turn(false)?;
-        }
-        // What ended meanwhile.
-        let written: Vec<usize> = self.open.keys().copied().collect();
-        for file in written {
-            self.flush(file);
-        }
-        Ok(())
-    }
-
-    /// Make durable what a file has got, and enter it in its journal.
-    fn flush(&mut self, file: usize) {
-        let Some(open) = self.open.get_mut(&file) else { return };
-        let fresh = std::mem::take(&mut open.fresh);
-        if let Some(journal) = &mut open.journal
-            && !fresh.is_empty()
-            && open.file.sync_data().is_ok()
-        {
-            // If this fails, the ranges are sent again.
-            let _ = journal.add(&fresh);
         }
     }
 
@@ -175,62 +137,55 @@ impl<'a> Writer<'a> {
         // A file that ended, by an error, gets nothing more.
         let Ok(target) = self.shared.files.find(file as u64) else { return };
         // Nor does one that has its name already: what was sent again for it may be told twice.
-        if target.is_ended() || self.closed.contains(&file) {
+        if target.is_ended() || !target.is_wanted() || self.closed.contains(&file) {
             return;
         }
-        if !self.open.contains_key(&file)
-            && let Err(error) = self.open(file, &target)
-        {
-            return self.fail(file, system_text(&error));
-        }
-        let Some(open) = self.open.get_mut(&file) else { return };
-        match order {
-            Order::Range { range, block, length, crc, .. } => {
-                let tag = self.next;
-                self.next += 1;
-                open.flying += 1;
-                self.purposes.insert(tag, Purpose::Range { file, range, crc, length });
-                let offset = range * open.target.identity.range;
-                self.queue.write(tag, &open.file, offset, block.into_view(0..length), open.direct);
+        if !self.open.contains_key(&file) {
+            match Landing::open(target, &self.shared.tuning) {
+                Ok(landing) => {
+                    if !landing.direct
+                        && let Ok(mut means) = self.shared.means.lock()
+                    {
+                        means.1 = false;
+                    }
+                    self.open.insert(file, landing);
+                }
+                Err(error) => return self.fail(file, system_text(&error)),
             }
+        }
+        match order {
+            Order::Range { range, block, length, crc, .. } => self.write(file, range, block, length, crc),
+            // Where nothing was written, a file that is made has zeros.
             Order::Hole { range, crc, .. } => self.written(file, range, crc),
             Order::Sent { digest, .. } => {
-                open.sent = Some(digest);
+                if let Some(landing) = self.open.get_mut(&file) {
+                    landing.sent = Some(digest);
+                }
                 self.finish(file);
             }
             Order::Lost { .. } => {}
         }
     }
 
-    fn open(&mut self, number: usize, target: &Arc<Target>) -> io::Result<()> {
-        let (file, direct) = target.tree.write(&target.part(), self.shared.tuning.direct)?;
-        let sparse = matches!(target.entry.what, What::File { sparse: true, .. });
-        set_size(&file, target.identity.size, sparse)?;
-        let journal = if target.identity.ranges() > 1 {
-            let (journal, _) = target.tree.write(&target.journal(), false)?;
-            Some(Journal::begin(journal, &target.identity, &target.before)?)
-        } else {
-            None
-        };
-        if !direct && let Ok(mut means) = self.shared.means.lock() {
-            means.1 = false;
+    /// Write a range; of a file with holes, only what is not zero.
+    fn write(&mut self, file: usize, range: u64, block: Block, length: usize, crc: u32) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        let pieces = if landing.target.is_sparse() { pieces(&block[..length]) } else { vec![0..length] };
+        if pieces.is_empty() {
+            self.shared.empty.push(block);
+            return self.written(file, range, crc);
         }
-        let open = Open {
-            target: target.clone(),
-            file: Arc::new(file),
-            direct,
-            journal,
-            crcs: target.before.clone(),
-            fresh: Vec::new(),
-            flying: 0,
-            syncing: false,
-            finishing: false,
-            synced: Instant::now(),
-            sent: None,
-            digest: None,
-        };
-        self.open.insert(number, open);
-        Ok(())
+        let (offset, view) = (range * landing.target.identity.range, block.into_view(0..length));
+        landing.coming.insert(range, (crc, pieces.len()));
+        landing.flying += pieces.len();
+        let (handle, direct) = (landing.file.clone(), landing.direct);
+        for piece in pieces {
+            let tag = self.next;
+            self.next += 1;
+            let (at, length) = (offset + piece.start as u64, piece.len());
+            self.purposes.insert(tag, Purpose::Piece { file, range, length });
+            self.queue.write(tag, &handle, at, view.part(piece), direct);
+        }
     }
 
     fn ask(&mut self, purpose: Purpose, file: &Arc<File>) {
@@ -239,28 +194,23 @@ impl<'a> Writer<'a> {
         self.next += 1;
     }
 
-    /// Have what is written become durable.
+    /// Have what is written become durable, and let go of files that failed.
     fn sweep(&mut self) {
-        let due = |open: &Open| {
-            open.journal.is_some()
-                && !open.fresh.is_empty()
-                && !open.syncing
-                && !open.finishing
-                && open.synced.elapsed() >= EVERY
-        };
-        let files: Vec<usize> =
-            self.open.iter().filter(|(_, open)| due(open)).map(|(file, _)| *file).collect();
-        for file in files {
-            if let Some(open) = self.open.get_mut(&file) {
-                open.syncing = true;
-                let (ranges, handle) = (std::mem::take(&mut open.fresh), open.file.clone());
+        let due: Vec<usize> =
+            self.open.iter().filter(|(_, open)| open.is_due()).map(|(file, _)| *file).collect();
+        for file in due {
+            if let Some(landing) = self.open.get_mut(&file) {
+                landing.syncing = true;
+                let (ranges, handle) = (std::mem::take(&mut landing.fresh), landing.file.clone());
                 self.ask(Purpose::Ranges { file, ranges }, &handle);
             }
         }
-        for (target, files) in std::mem::take(&mut self.named).into_values() {
+        self.open.retain(|_, landing| !landing.is_over());
+        for files in std::mem::take(&mut self.named).into_values() {
+            let Some((_, target, _)) = files.first() else { continue };
             match target.tree.directory(target.path.parent().unwrap_or(Path::new(""))) {
                 Ok(directory) => self.ask(Purpose::Directory { files }, &directory),
-                Err(error) => files.iter().for_each(|(file, _)| self.fail(*file, system_text(&error))),
+                Err(error) => self.unnamed(files, &error),
             }
         }
     }
@@ -268,97 +218,94 @@ impl<'a> Writer<'a> {
     fn settle(&mut self, end: Ended) {
         let Some(purpose) = self.purposes.remove(&end.tag) else { return };
         match (purpose, end.result) {
-            (Purpose::Range { file, range, crc, length }, result) => {
-                if let Some(open) = self.open.get_mut(&file) {
-                    open.flying -= 1;
-                }
+            (Purpose::Piece { file, range, length }, result) => {
+                let crc = self.open.get_mut(&file).and_then(|landing| landing.landed(range));
                 match result {
-                    Ok(bytes) if bytes >= length => self.written(file, range, crc),
-                    // Less was written than was given: the disk is full.
-                    Ok(_) => self.fail(file, NO_SPACE.to_owned()),
-                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                        self.fail(file, NO_SPACE.to_owned());
+                    Ok(bytes) if bytes >= length => {
+                        if let Some(crc) = crc {
+                            self.written(file, range, crc);
+                        }
                     }
-                    Err(error) => self.fail(file, system_text(&error)),
+                    // Less was written than was given: the disk is full.
+                    Ok(_) => self.unwritten(file, range, NO_SPACE.to_owned()),
+                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                        self.unwritten(file, range, NO_SPACE.to_owned());
+                    }
+                    Err(error) => self.unwritten(file, range, system_text(&error)),
                 }
             }
             (Purpose::Ranges { file, .. } | Purpose::File { file }, Err(error)) => {
-                self.fail(file, system_text(&error));
+                self.unsynced(file, &error)
             }
             (Purpose::Ranges { file, ranges }, Ok(_)) => self.durable(file, &ranges),
             (Purpose::File { file }, Ok(_)) => self.name(file),
-            (Purpose::Directory { files }, Ok(_)) => files.into_iter().for_each(|file| self.done(file)),
-            (Purpose::Directory { files }, Err(error)) => {
-                files.iter().for_each(|(file, _)| self.fail(*file, system_text(&error)));
-            }
+            (Purpose::Directory { files }, Ok(_)) => files.into_iter().for_each(|named| self.done(named)),
+            (Purpose::Directory { files }, Err(error)) => self.unnamed(files, &error),
         }
     }
 
     fn written(&mut self, file: usize, range: u64, crc: u32) {
-        let Some(open) = self.open.get_mut(&file) else { return };
-        open.crcs.insert(range, crc);
-        open.fresh.push((range, crc));
-        open.target.written(range);
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        landing.written(range, crc);
         self.finish(file);
     }
 
+    /// A piece of a range could not be written; the others of it do not count either.
+    fn unwritten(&mut self, file: usize, range: u64, error: String) {
+        if let Some(landing) = self.open.get_mut(&file) {
+            landing.coming.remove(&range);
+        }
+        self.fail(file, error);
+    }
+
     fn durable(&mut self, file: usize, ranges: &[(u64, u32)]) {
-        let Some(open) = self.open.get_mut(&file) else { return };
-        (open.syncing, open.synced) = (false, Instant::now());
-        let kept = open.journal.as_mut().map_or(Ok(()), |journal| journal.add(ranges));
-        match kept {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        match landing.durable(ranges) {
             Ok(()) => self.finish(file),
-            Err(error) => self.fail(file, system_text(&error)),
+            Err(error) => self.unsynced(file, &error),
         }
     }
 
     /// If all of a file is written and its digest is right, make it durable.
     fn finish(&mut self, file: usize) {
-        let Some(open) = self.open.get_mut(&file) else { return };
-        let Some(sent) = open.sent else { return };
-        if open.target.left() > 0 || open.flying > 0 || open.syncing || open.finishing {
-            return;
-        }
-        open.finishing = true;
-        let digest = digest(&open.target, &open.crcs);
-        open.digest = Some(digest);
-        if sent.is_some_and(|theirs| theirs != digest) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        let Some(sent) = landing.sent.filter(|_| landing.is_whole()) else { return };
+        landing.finishing = true;
+        let digest = landing.digest.of(landing.target.identity.ranges());
+        if digest.is_none() || sent.is_some_and(|theirs| Some(theirs) != digest) {
             // Every range was right by itself, so the file changed while it was read.
-            let target = open.target.clone();
+            let target = landing.target.clone();
+            landing.spoiled = true;
             self.fail(file, "its digest differs at both ends: it changed while it was copied".into());
             let _ = target.tree.remove(&target.part());
             let _ = target.tree.remove(&target.journal());
             return;
         }
-        let entry = &open.target.entry;
-        let ready = open.file.set_len(open.target.identity.size);
-        let ready = ready.and_then(|()| settle(&open.file, entry.mode, entry.modified));
-        let handle = open.file.clone();
-        match ready {
-            Ok(()) => self.ask(Purpose::File { file }, &handle),
+        match landing.settle() {
+            Ok(()) => {
+                let handle = landing.file.clone();
+                self.ask(Purpose::File { file }, &handle);
+            }
             Err(error) => self.fail(file, system_text(&error)),
         }
     }
 
     /// A file is durable under its temporary name: give it its own.
     fn name(&mut self, file: usize) {
-        let Some(open) = self.open.remove(&file) else { return };
+        let Some(landing) = self.open.remove(&file) else { return };
         self.closed.insert(file);
-        let target = open.target;
+        let target = landing.target.clone();
         if let Err(error) = target.tree.rename(&target.part(), &target.path, target.replace) {
             return self.fail(file, system_text(&error));
         }
-        let parent = target.path.parent().unwrap_or(Path::new("")).to_owned();
         // Destinations may have directories of one name.
-        let key = target.tree.path().join(&parent);
-        let entry = self.named.entry(key).or_insert_with(|| (target.clone(), Vec::new()));
-        entry.1.push((file, open.digest));
+        let key = target.tree.path().join(target.path.parent().unwrap_or(Path::new("")));
+        let digest = landing.digest.of(target.identity.ranges());
+        self.named.entry(key).or_default().push((file, target, digest));
     }
 
-    fn done(&mut self, (file, digest): Named) {
-        if let Ok(target) = self.shared.files.find(file as u64)
-            && target.identity.ranges() > 1
-        {
+    fn done(&mut self, (file, target, digest): Named) {
+        if target.identity.ranges() > 1 {
             let _ = target.tree.remove(&target.journal());
         }
         self.closed.remove(&file);
@@ -367,9 +314,27 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Names that may not be durable are taken back, or the next copy would find the files there.
+    fn unnamed(&mut self, files: Vec<Named>, error: &io::Error) {
+        for (file, target, _) in files {
+            let _ = target.tree.rename(&target.path, &target.part(), true);
+            self.fail(file, system_text(error));
+        }
+    }
+
+    /// A sync failed, of a file or of its journal: what it was for may be lost, whatever a later one says.
+    fn unsynced(&mut self, file: usize, error: &io::Error) {
+        if let Some(landing) = self.open.get_mut(&file) {
+            (landing.spoiled, landing.syncing) = (true, false);
+        }
+        self.fail(file, system_text(error));
+    }
+
+    /// A file cannot be copied. What was written of it still becomes durable.
     fn fail(&mut self, file: usize, error: String) {
-        self.flush(file);
-        self.open.remove(&file);
+        if let Some(landing) = self.open.get_mut(&file) {
+            landing.failed = true;
+        }
         if self.shared.files.end(file) {
             self.shared.told.push(Told::Done(Done { file, digest: None, kept: false, error: Some(error) }));
         }
@@ -383,14 +348,4 @@ const NO_SPACE: &str = "no space left on the disk; hint: free some space, and co
 /// Whether this is why a file was not written: that there is no room for it.
 pub(super) fn is_full(error: &str) -> bool {
     error == NO_SPACE || error.ends_with(NO_ROOM) || error == "No space left on device"
-}
-
-/// CRC-32C of a whole file, from those of its ranges.
-pub(super) fn digest(target: &Target, crcs: &BTreeMap<u64, u32>) -> u32 {
-    combined(crcs.iter().map(|(range, crc)| (*crc, target.length(*range))))
-}
-
-/// CRC-32C of pieces that follow each other: of each its own, and its bytes.
-pub(super) fn combined(pieces: impl Iterator<Item = (u32, u64)>) -> u32 {
-    pieces.fold(0, |all, (crc, bytes)| crc32c::crc32c_combine(all, crc, bytes as usize))
 }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Time to take a message; a peer that takes nothing for so long is gone.
 const TAKE: Duration = Duration::from_secs(10);
+/// How long one address of several may take.
+const NEXT: Duration = Duration::from_secs(3);
 /// How often a server tells those who wait that it is there, at the least.
 pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// After so long without it, it is taken for gone.
@@ -67,6 +69,25 @@ pub fn connect(to: SocketAddr, token: &Token, within: Duration) -> Result<Connec
     let mut connection = Connection::new(stream)?;
     connection.greet(token, end)?;
     Ok(connection)
+}
+
+/// Connect to the first of the addresses of one server that answers.
+///
+/// # Errors
+/// None does: what the last one said, or all of them if there are several.
+pub fn connect_any(to: &[SocketAddr], token: &Token, within: Duration) -> Result<Connection, PeerError> {
+    let mut said: Vec<String> = Vec::new();
+    for (at, address) in to.iter().enumerate() {
+        // Another address is tried soon.
+        let wait = if at + 1 < to.len() { within.min(NEXT) } else { within };
+        match connect(*address, token, wait) {
+            Err(PeerError::Io(error)) if to.len() > 1 => said.push(error.to_string()),
+            Err(error @ PeerError::Late { .. }) if at + 1 < to.len() => said.push(error.to_string()),
+            other => return other,
+        }
+    }
+    let error = if said.is_empty() { "the server has no address".to_owned() } else { said.join("\n") };
+    Err(PeerError::Io(io::Error::other(error)))
 }
 
 /// Connect once more, as a further connection of a service that gave out `cookie`. The stream is the caller's own.

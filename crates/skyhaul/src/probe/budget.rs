@@ -95,7 +95,7 @@ mod tests {
         let mut shares = Shares::new(10, 100);
         let ip = |n: u32| IpAddr::from(n.to_be_bytes());
         let spent = (0..=1_000_000).filter(|n| shares.spend(ip(7), 1, n * 1000)).count();
-        assert_eq!(spent, 110, "100 at once, and 10 in a second");
+        assert!((109..=110).contains(&spent), "100 at once, and 10 in a second: {spent}");
         // Another source has both halves in common with it once in 8 million; all three never.
         let others: Vec<bool> = (100..103).map(|n| shares.spend(ip(n), 1, 1_000_000_000)).collect();
         assert!(others.contains(&true), "{others:?}");

@@ -21,6 +21,8 @@ use super::record::{ChunkRecord, Record};
 /// Tokens of syncs that do not belong to a chunk.
 const INDEX: u64 = u64::MAX;
 const DIRECTORY: u64 = u64::MAX - 1;
+/// How long the records of the last commit may take at the end.
+const RECORDED: Duration = Duration::from_secs(10);
 
 impl Drive {
     pub(super) fn until_commit(&self) -> Duration {
@@ -88,13 +90,37 @@ impl Drive {
         commit.waiting = commit.waiting.saturating_sub(1);
         match result {
             Ok(()) => {}
-            Err(error) if token == INDEX || token == DIRECTORY => commit.error = Some(error),
+            Err(error) if token == INDEX => {
+                // What is appended later lies behind lines that may be lost.
+                self.log.fail(&error);
+                commit.error = Some(error);
+            }
+            Err(error) if token == DIRECTORY => commit.error = Some(error),
             Err(error) => {
                 commit.tokens.retain(|&other| other != token);
                 self.spoil(token, &error);
             }
         }
         self.commit_on();
+    }
+
+    /// Wait until it is known whether records that were written are durable: a second sync would not say so if the one under
+    /// way failed. What is not known by then is not acknowledged.
+    pub(super) fn await_records(&mut self) {
+        let end = Instant::now() + RECORDED;
+        let mut done = Vec::new();
+        while self.commit.as_ref().is_some_and(|commit| commit.recorded) && Instant::now() < end {
+            if let Err(error) = self.disk.poll(TICK, &mut done) {
+                self.log.fail(&error);
+                break;
+            }
+            for end in done.drain(..) {
+                self.settle(end);
+            }
+        }
+        if self.commit.take().is_some_and(|commit| commit.recorded) {
+            self.log.fail(&io::ErrorKind::TimedOut.into());
+        }
     }
 
     /// The next step of the commit, when the last one is over.

@@ -112,10 +112,9 @@ impl Drive {
             }
             self.tick();
         }
-        let recorded = self.commit.take().filter(|commit| commit.recorded).map(|commit| commit.tokens);
-        match self.log.finish() {
-            Ok(()) => recorded.into_iter().flatten().for_each(|token| self.acknowledge(token)),
-            Err(error) => self.trouble(&error),
+        self.await_records();
+        if let Err(error) = self.log.finish() {
+            self.trouble(&error);
         }
         // Unfinished chunks are not acknowledged at the end; no partial file is left.
         for token in std::mem::take(&mut self.jobs).into_keys() {
@@ -240,7 +239,7 @@ impl Drive {
         }
     }
 
-    fn settle(&mut self, end: Done) {
+    pub(super) fn settle(&mut self, end: Done) {
         match end {
             Done::Written(token, Ok(time)) => self.written(token, time),
             Done::Written(token, Err(error)) => self.spoil(token, &error),

@@ -304,7 +304,7 @@ impl Feed {
 
     /// Report a gap, and fill it if requested.
     fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
-        self.time_of_hole(&mut gap, first_bytes(behind, self.unit()));
+        self.time_of_hole(&mut gap, &first_bytes(behind, self.unit()));
         let missing = self.feeder.options.missing;
         // Packets of heaps have no invalid ones that could stand there.
         let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());

@@ -78,12 +78,12 @@ impl Feed {
 
     /// Without an index, the length of a hole follows from the times before and behind it, where the rate is known; `behind` is
     /// the first frame there.
-    pub(super) fn time_of_hole(&self, gap: &mut Gap, behind: Vec<u8>) {
+    pub(super) fn time_of_hole(&self, gap: &mut Gap, behind: &[u8]) {
         if self.recording.state != State::Unindexed || gap.lack != Lack::Missing || behind.is_empty() {
             return;
         }
         let frames = self.about.as_ref().and_then(|about| FramesOf::datastream(about, false));
-        let to = frames.and_then(|frames| frames.see(&behind).time);
+        let to = frames.and_then(|frames| frames.see(behind).time);
         gap.from = gap.from.or(self.last_time);
         gap.to = gap.to.or(to);
         let between = self.last_time.zip(to).and_then(|(from, to)| self.between(from, to));

@@ -1,6 +1,8 @@
 //! Giving index records to files that no index knows, and an end to a recording that has none: plain FlexBuff scans, and
 //! what a killed recorder left.
 //!
+//! A file is made durable first, and then read from the disk: its record counts as an acknowledgement.
+//!
 //! An adopted record proves only that the file has not changed *since*; it says so (`adopted`). A file whose frames are
 //! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
 //! `end` record says what there is, so that what is lost from then on is noticed.
@@ -8,7 +10,7 @@
 use std::io;
 use std::path::Path;
 
-use skyhaul_io::disk::{Log, read_buffers};
+use skyhaul_io::disk::{Log, open_regular, read_buffers, sync_name};
 use skyhaul_io::file::failed;
 use skyhaul_io::memory::{ALIGN, Pool};
 
@@ -125,6 +127,9 @@ fn adopt_of(
 
 /// A record made from a file; or why it is none.
 fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<Result<ChunkRecord, String>> {
+    let name = |error: io::Error| failed("sync", &chunk.path, &error);
+    open_regular(&chunk.path).and_then(|file| file.sync_all()).map_err(name)?;
+    sync_name(&chunk.path).map_err(name)?;
     let seen =
         read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
@@ -165,7 +170,15 @@ fn append(recording: &Recording, disk: &Path, text: &str) -> io::Result<()> {
     // A torn last line must not swallow the first of these.
     let begin = if exists { String::from("\n") } else { session(recording, disk).unwrap_or_default() };
     log.append((begin + text).as_bytes())?;
-    log.finish()
+    log.finish()?;
+    if exists {
+        return Ok(());
+    }
+    // The names of a new index and of its directory.
+    for path in [Some(index.as_path()), index.parent()].into_iter().flatten() {
+        sync_name(path).map_err(|error| failed("sync", path, &error))?;
+    }
+    Ok(())
 }
 
 /// The first line for a missing index: the number of its disk in the recording.

@@ -121,16 +121,17 @@ impl RecordingSupply {
     /// Frames from `reader`, each a packet. Waits for the first of them.
     ///
     /// # Errors
-    /// A thread cannot be started, the recording cannot be read, frames are longer than any that are sent, or a rate or new times
-    /// are asked for that its headers do not allow.
+    /// A thread cannot be started, the recording cannot be read, frames are longer than any that are sent, or a rate or new
+    /// times are asked for that the headers do not allow.
     pub fn frames(mut reader: Reader, options: RecordedOptions, name: String) -> io::Result<Self> {
-        let mut frames = RecordedFrames::begin(&mut reader, options)?;
-        let (unit, sequence, numbering) = (frames.unit(), frames.sequence(), frames.numbering());
-        let (told, restamp) = (frames.told(), frames.restamp());
+        let unit = options.unit as usize;
         if unit > SEGMENT {
             let text = format!("frames of {unit} bytes cannot be sent: at most {SEGMENT}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
+        let mut frames = RecordedFrames::begin(&mut reader, options)?;
+        let (unit, sequence, numbering) = (frames.unit(), frames.sequence(), frames.numbering());
+        let (told, restamp) = (frames.told(), frames.restamp());
         let cut = move |reader: &mut Reader| {
             let (bytes, runs) = frames.next(reader)?;
             Ok((bytes, Ends::Each(unit), runs))

@@ -2,16 +2,18 @@
 //!
 //! A packet says how long its object is, and a forged one says anything. So large objects are unconfirmed until a second part
 //! arrives, which follows within microseconds if the sender is honest. If all of them together hold more than a share, those
-//! to which nothing was added for [`GRACE`] retire, the largest first. So what is announced does not keep memory from what
-//! arrives, and many honest senders that begin at the same moment lose nothing.
+//! to which nothing was added for an eighth of their timeout retire, the largest first: at that pace they would not complete.
+//! So what is announced does not keep memory from what arrives, and many honest senders that begin at the same moment lose
+//! nothing.
 
 use super::{Cause, Keyed};
 use crate::placement::Nanos;
 
 /// Smaller objects are not counted.
 pub(super) const LARGE: u64 = 1 << 20;
-/// The second part of an honest sender comes sooner: one that is slower needs an hour for a GiB.
-pub(super) const GRACE: Nanos = Nanos(20_000_000);
+/// The second part comes within this part of the timeout, if the object is to complete: datagrams have at most 64 KiB, so it
+/// has sixteen parts or more.
+const GRACE: u64 = 8;
 
 /// What unconfirmed objects hold.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Unconfirmed {
 
 impl<B> Keyed<B> {
     /// Objects of 1 MiB and more of which only one part arrived hold at most `bytes` together: if they hold more, those that
-    /// wait for a second part for 20 ms retire ([`Cause::Window`]), the largest first.
+    /// wait for a second part for an eighth of their timeout retire ([`Cause::Window`]), the largest first.
     pub fn limit_unconfirmed(&mut self, bytes: u64) {
         self.unconfirmed.most = bytes;
     }
@@ -67,10 +69,11 @@ impl<B> Keyed<B> {
         if self.unconfirmed.bytes == 0 {
             return false;
         }
+        let grace = Nanos(self.config.timeout.unwrap_or(Nanos::SECOND).0 / GRACE);
         let (mut next, mut most, mut largest) = (self.table.oldest(), 0, None);
         while let Some(at) = next {
             let live = self.table.at(at);
-            if live.unconfirmed > most && self.now.since(live.last) >= GRACE {
+            if live.unconfirmed > most && self.now.since(live.last) >= grace {
                 (most, largest) = (live.unconfirmed, Some(at));
             }
             next = self.table.newer(at);
@@ -85,6 +88,8 @@ mod tests {
     use crate::assembly::keyed::KeyedConfig;
     use crate::assembly::{Slot, Window};
     use crate::placement::{Key, Placement};
+
+    const GRACE: Nanos = Nanos(Nanos::SECOND.0 / super::GRACE);
 
     fn put(keyed: &mut Keyed<()>, at: u64, number: u64, offset: u64, length: u64, size: u64) {
         let (key, at) = (Key::of(number), Nanos(at));

@@ -271,3 +271,23 @@ fn a_reset_forgets_ticks_and_keeps_workers() {
     let next = balancer.register(registration(7), ms(5000)).unwrap();
     assert!(next.number() > sessions[1].number() && next != sessions[1]);
 }
+
+/// A pause of the program, as after SIGSTOP, is no silence of workers: nobody could hear them.
+#[test]
+fn a_pause_costs_nobody_a_share_and_silence_after_it_does() {
+    let (mut balancer, sessions) = balancer(2);
+    (0..4).for_each(|at| second(&mut balancer, at, &[]));
+    let before = balancer.poll_table();
+    // 90 s, longer than a worker may be silent before it is removed.
+    let (pause, now) = (ms(90_000), ms(93_950));
+    balancer.handle_pause(pause, now);
+    balancer.handle_timeout(now);
+    assert_eq!(slots(&balancer, &sessions), [256; 2]);
+    assert!(
+        balancer.workers().iter().all(|worker| worker.standing() == Standing::Ready && worker.heard() <= now)
+    );
+    drop(before);
+    // One goes on to report, the other does not.
+    (94..98).for_each(|at| second(&mut balancer, at, &sessions[1..]));
+    assert_eq!(slots(&balancer, &sessions), [512, 0]);
+}

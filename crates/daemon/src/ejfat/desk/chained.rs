@@ -4,7 +4,7 @@ use super::super::client::ControlPlane;
 use super::super::facility::Chain;
 use super::super::proto::{ChainGraphEdge, IpFamily, RegisterReply};
 use super::link::{Chained, Leaving};
-use super::{Kind, Refusal, Running, State};
+use super::{Desk, Kind, Refusal, Running, State};
 use skyhaul::core::wire::ejfat::Uri;
 use skyhaul_core::balance::{AllowList, Prefix};
 use std::collections::BTreeMap;
@@ -45,8 +45,9 @@ impl State {
                 return Err(Refusal::invalid(text));
             }
         };
-        let at = self.balance(id)?.data().iter().find(|at| at.is_ipv6() == v6);
-        at.copied().ok_or_else(|| {
+        let balance = self.balance(id)?;
+        let at = balance.data().iter().find(|at| at.is_ipv6() == v6).copied();
+        at.ok_or_else(|| {
             let text = "this balancer has no address of that version of IP; hint: the other one";
             Refusal::new(Kind::Unfit, text)
         })
@@ -79,29 +80,43 @@ impl State {
         running.into_iter().flat_map(|running| running.chains.values()).map(|one| one.plane.clone()).collect()
     }
 
-    /// What chains have to be told, and what became of them. Returns what cannot be written.
-    pub(super) fn turn_chains(&mut self, id: i64, slots: &BTreeMap<i64, u16>) -> Option<String> {
+    /// What chains have to be told, and what became of them. Returns those that have another session now.
+    fn turn_chains(&mut self, id: i64, slots: &BTreeMap<i64, u16>) -> Vec<(i64, RegisterReply)> {
+        let mut others = Vec::new();
         let State { facility, running, .. } = self;
-        let running = running.get_mut(&id)?;
+        let Some(running) = running.get_mut(&id) else { return others };
         running.together.shares(slots);
         // Without workers it gets no events.
         running.ready = slots.values().any(|slots| *slots > 0);
-        let mut wrong = None;
         for (chain, chained) in &mut running.chains {
             if chained.ready != running.ready {
                 chained.ready = running.ready;
                 chained.worker.set_ready(running.ready);
             }
-            let RegisterReply { token, session_id } = chained.worker.registered();
-            let is_other = facility.chains(id).any(|one| one.id == *chain && one.session != session_id);
-            if is_other && let Err(error) = facility.rechain(*chain, &session_id, &token) {
-                wrong = Some(format!("the new session of chain {chain} cannot be kept: {error}"));
+            let now = chained.worker.registered();
+            if facility.chains(id).any(|one| one.id == *chain && one.session != now.session_id) {
+                others.push((*chain, now));
             }
         }
         let before = running.leaving.len();
         running.leaving.retain(|leaving| !leaving.thread.is_finished());
         if running.leaving.len() != before {
             let _ = self.admit(id);
+        }
+        others
+    }
+}
+
+impl Desk {
+    /// See [`State::turn_chains`]. Returns what cannot be written.
+    pub(super) fn turn_chains(&self, id: i64, slots: &BTreeMap<i64, u16>) -> Option<String> {
+        let others = self.locked().turn_chains(id, slots);
+        let mut wrong = None;
+        for (chain, RegisterReply { token, session_id }) in others {
+            let kept = self.change(|state| Ok(state.facility.rechain(chain, &session_id, &token)?));
+            if let Err(error) = kept {
+                wrong = Some(format!("the new session of chain {chain} cannot be kept: {error}"));
+            }
         }
         wrong
     }

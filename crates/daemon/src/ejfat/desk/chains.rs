@@ -35,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ASKING: usize = 8;
 /// Load balancers in a row.
 const DEEPEST: usize = 32;
+/// Bytes of the name of a load balancer in a graph.
+const NODE: usize = 256;
+/// Bytes of the URI of another load balancer.
+const URI: usize = 4096;
 /// Edges of a graph.
 const EDGES: usize = 1024;
 /// Notes that are kept until they are fetched.
@@ -93,9 +97,8 @@ impl Desk {
         let chain_id = self.enter(Chain { session, token, ..chain }, worker, plane.clone(), ready)?;
         // Two that chain each other at the same time: the later one sees both.
         if let Err(refusal) = self.no_cycle(&plane, id) {
-            let mut state = self.locked();
-            state.facility.unchain(chain_id)?;
-            state.leave(id, chain_id)?;
+            self.change(|state| Ok(state.facility.unchain(chain_id)))?;
+            self.locked().leave(id, chain_id)?;
             return Err(refusal);
         }
         Ok(ChainLoadBalancerReply { chain_id: chain_id.to_string() })
@@ -110,16 +113,18 @@ impl Desk {
         caller: &Caller,
         request: UnchainLoadBalancerRequest,
     ) -> Result<UnchainLoadBalancerReply, Refusal> {
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::Update)?;
-        let chain = request.chain_id.parse().ok();
-        let chain = chain.filter(|chain| state.facility.chains(id).any(|one| one.id == *chain));
-        let chain = chain.ok_or_else(|| {
-            let text = format!("reservation {id} has no chain `{}`", cut(&request.chain_id));
-            Refusal::new(Kind::Missing, text + "; hint: GetChainGraph lists them")
+        let id = number(&request.lb_id)?;
+        let chain = self.change(|state| {
+            state.may(caller, Resource::Reservation(id), Level::Update)?;
+            let chain = request.chain_id.parse::<i64>().ok();
+            let chain = chain.filter(|chain| state.facility.chains(id).any(|one| one.id == *chain));
+            let chain = chain.ok_or_else(|| {
+                let text = format!("reservation {id} has no chain `{}`", cut(&request.chain_id));
+                Refusal::new(Kind::Missing, text + "; hint: GetChainGraph lists them")
+            })?;
+            Ok(state.facility.unchain(chain).map(move |()| chain))
         })?;
-        state.facility.unchain(chain)?;
-        state.leave(id, chain)?;
+        self.locked().leave(id, chain)?;
         Ok(UnchainLoadBalancerReply {})
     }
 
@@ -139,6 +144,11 @@ impl Desk {
             (state.edges(id)?, state.planes(id))
         };
         let mut visited = request.visited;
+        if visited.len() > DEEPEST + 1 || visited.iter().any(|node| node.len() > NODE) {
+            let text =
+                format!("a graph has at most {DEEPEST} load balancers in a row, with names of {NODE} bytes");
+            return Err(Refusal::invalid(text));
+        }
         let own = self.node_of(id);
         if visited.contains(&own) {
             return Ok(GetChainGraphReply { edges: Vec::new(), cycle_detected: true });
@@ -251,12 +261,15 @@ impl Desk {
     /// Write a chain, and let its packets in.
     fn enter(&self, chain: Chain, worker: Worker, plane: ControlPlane, ready: bool) -> Result<i64, Refusal> {
         let id = chain.reservation;
+        let addresses = chain.addresses.clone();
+        let chain_id = self.change(|state| {
+            // The reservation may have ended meanwhile. Whatever is not entered leaves as it is dropped.
+            state.reservation(id)?;
+            Ok(state.facility.chain(chain)?)
+        })?;
         let mut state = self.locked();
-        // The reservation may have ended meanwhile. Whatever is not entered leaves as it is dropped.
-        state.reservation(id)?;
-        let chain_id = state.facility.chain(&chain)?;
         let running = state.running.get_mut(&id).ok_or_else(|| super::gone(id))?;
-        running.chains.insert(chain_id, Chained { worker, plane, addresses: chain.addresses, ready });
+        running.chains.insert(chain_id, Chained { worker, plane, addresses, ready });
         state.admit(id)?;
         Ok(chain_id)
     }
@@ -271,6 +284,9 @@ fn say(notes: &Notes, text: &str) {
 
 /// The URI of the other load balancer. Errors never show its token.
 fn upstream(text: &str) -> Result<Uri, Refusal> {
+    if text.len() > URI {
+        return Err(Refusal::invalid(format!("ejfatUri is longer than {URI} bytes")));
+    }
     let uri: Uri = text.parse().map_err(|error| Refusal::invalid(format!("ejfatUri: {error}")))?;
     let lacks = |what: &str| {
         Refusal::invalid(format!("ejfatUri has no {what}; hint: that of the other one's reservation"))

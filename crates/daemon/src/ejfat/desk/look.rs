@@ -2,7 +2,7 @@
 
 use super::super::facility::token::{Level, Resource};
 use super::super::facility::{Millis, Session};
-use super::super::ground::seated;
+use super::super::ground::{BySession, by_session, seated};
 use super::super::proto::timeseries::Timeseries as Samples;
 use super::super::proto::{
     FloatSample, FloatTimeseries, HealthIssue, IntegerSample, IntegerTimeseries, LoadBalancerStatusReply,
@@ -10,8 +10,9 @@ use super::super::proto::{
     TimeseriesRequest, TimeseriesResponse, VersionReply, VersionRequest, WorkerStatus,
 };
 use super::reservations::timestamp;
-use super::series::{RESERVATION, SESSION, Series, Totals, Value, selects};
-use super::{Caller, Desk, Refusal, Running, State, number};
+use super::selectors::Selectors;
+use super::series::{RESERVATION, SESSION, Series, Totals, Value};
+use super::{Caller, Desk, Kind, Refusal, Running, number};
 use skyhaul::balance::BalanceStatus;
 use skyhaul_core::balance::{SLOTS, Standing};
 use std::time::Duration;
@@ -20,6 +21,8 @@ use std::time::Duration;
 const SILENT: Duration = Duration::from_secs(2);
 /// How far back time series go that do not say it.
 const RECENT: Millis = 60_000;
+/// Samples of an answer.
+const SAMPLES: usize = 1 << 18;
 
 impl Desk {
     /// What a reservation's balancer does.
@@ -31,9 +34,9 @@ impl Desk {
         caller: &Caller,
         request: LoadBalancerStatusRequest,
     ) -> Result<LoadBalancerStatusReply, Refusal> {
-        let (state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::ReadOnly)?;
-        state.status(id, caller.now)
+        let id = number(&request.lb_id)?;
+        self.locked().may(caller, Resource::Reservation(id), Level::ReadOnly)?;
+        self.status(id, caller.now)
     }
 
     /// All reservations that the token may see.
@@ -41,17 +44,20 @@ impl Desk {
     /// # Errors
     /// See [`Refusal`].
     pub fn overview(&self, caller: &Caller, _: OverviewRequest) -> Result<OverviewReply, Refusal> {
-        let state = self.locked();
-        let token = state.token(caller)?;
-        let seen = state
-            .facility
-            .reservations()
-            .filter(|r| state.facility.may(token, Resource::Reservation(r.id), Level::ReadOnly));
-        let overview = |r: &super::Reservation| {
-            let (reservation, status) = (Some(state.describe(r.id)?), Some(state.status(r.id, caller.now)?));
-            Ok(Overview { name: r.name.clone(), reservation, status })
+        let seen: Vec<(i64, String)> = {
+            let state = self.locked();
+            let token = state.token(caller)?;
+            let all = state.facility.reservations();
+            let seen =
+                all.filter(|r| state.facility.may(token, Resource::Reservation(r.id), Level::ReadOnly));
+            seen.map(|r| (r.id, r.name.clone())).collect()
         };
-        Ok(OverviewReply { load_balancers: seen.map(overview).collect::<Result<_, Refusal>>()? })
+        let overview = |(id, name): (i64, String)| {
+            // One that has ended since is not there.
+            let reservation = Some(self.locked().describe(id).ok()?);
+            Some(Overview { name, reservation, status: Some(self.status(id, caller.now).ok()?) })
+        };
+        Ok(OverviewReply { load_balancers: seen.into_iter().filter_map(overview).collect() })
     }
 
     /// Samples of the last minutes, of what the token may see.
@@ -63,27 +69,32 @@ impl Desk {
         caller: &Caller,
         request: TimeseriesRequest,
     ) -> Result<TimeseriesResponse, Refusal> {
+        self.known(caller.token.as_deref())?;
+        let selectors = Selectors::of(&request.series_selector).map_err(Refusal::invalid)?;
+        let since = request.since.map_or(caller.now - RECENT, |since| since.seconds.saturating_mul(1000));
         let state = self.locked();
         let token = state.token(caller)?;
-        if request.series_selector.len() > 256 {
-            return Err(Refusal::invalid("more than 256 selectors; hint: * stands for all"));
-        }
-        let since = request.since.map_or(caller.now - RECENT, |since| since.seconds.saturating_mul(1000));
         let may = |resource| state.facility.may(token, resource, Level::ReadOnly);
-        let mut all = Vec::new();
+        let mut found = Found { since, samples: 0, all: Vec::new() };
         for (&id, running) in &state.running {
+            let of = id.to_string();
+            let here = selectors.below(&["lb", &of]);
+            if here.is_empty() {
+                continue;
+            }
             if may(Resource::Reservation(id)) {
-                let of = format!("/lb/{id}");
-                collect(&mut all, &request.series_selector, &of, &RESERVATION, &running.series, since);
+                found.collect(&here, &["lb", &of], &RESERVATION, &running.series)?;
             }
             for (&session, worker) in &running.workers {
-                if may(Resource::Session(session)) {
-                    let of = format!("/lb/{id}/session/{session}");
-                    collect(&mut all, &request.series_selector, &of, &SESSION, &worker.series, since);
+                let worker_of = session.to_string();
+                let path = ["lb", &of, "session", &worker_of];
+                let here = here.below(&path);
+                if !here.is_empty() && may(Resource::Session(session)) {
+                    found.collect(&here, &path, &SESSION, &worker.series)?;
                 }
             }
         }
-        Ok(TimeseriesResponse { timeseries: all, since: Some(timestamp(since)) })
+        Ok(TimeseriesResponse { timeseries: found.all, since: Some(timestamp(since)) })
     }
 
     /// Which server this is.
@@ -103,16 +114,22 @@ impl Desk {
 /// The version of the protocol, as udplbd's clients compare it.
 const COMPATIBLE: &str = "0.3.1";
 
-impl State {
+impl Desk {
+    /// What is so now. Calls of others do not wait for it.
     fn status(&self, id: i64, now: Millis) -> Result<LoadBalancerStatusReply, Refusal> {
-        let (reservation, status) = (self.reservation(id)?, self.balance(id)?.status());
-        let running = self.running.get(&id);
-        let totals = |session: &Session| {
-            running
-                .and_then(|running| running.workers.get(&session.id))
-                .map_or(Totals::default(), |w| w.totals)
+        let (reservation, balance, sessions) = {
+            let state = self.locked();
+            let running = state.running.get(&id);
+            let totals = |session: &Session| {
+                let reported = running.and_then(|running| running.workers.get(&session.id));
+                reported.map_or(Totals::default(), |worker| worker.totals)
+            };
+            let sessions = state.facility.sessions(id).map(|session| (session.clone(), totals(session)));
+            (state.reservation(id)?.clone(), state.balance(id)?, sessions.collect::<Vec<_>>())
         };
-        let sessions = self.facility.sessions(id);
+        let status = balance.status();
+        drop(balance);
+        let workers = by_session(&status);
         let note = |text: &String| HealthIssue {
             r#type: "note".to_owned(),
             severity: "warning".to_owned(),
@@ -124,7 +141,10 @@ impl State {
             timestamp: Some(timestamp(now)),
             current_epoch: status.epoch,
             current_predicted_event_number: status.predicted.unwrap_or(0),
-            workers: sessions.map(|session| worker(session, totals(session), &status, now)).collect(),
+            workers: sessions
+                .iter()
+                .map(|(session, totals)| worker(session, *totals, &workers, now))
+                .collect(),
             sender_addresses: reservation.senders.iter().map(ToString::to_string).collect(),
             expires_at: reservation.until.map(timestamp),
             slot_resolution: SLOTS as u32,
@@ -133,8 +153,8 @@ impl State {
     }
 }
 
-fn worker(session: &Session, totals: Totals, status: &BalanceStatus, now: Millis) -> WorkerStatus {
-    let known = status.workers.iter().find(|worker| worker.session == seated(session.number));
+fn worker(session: &Session, totals: Totals, workers: &BySession<'_>, now: Millis) -> WorkerStatus {
+    let known = workers.get(&seated(session.number));
     let heard = known.map(|worker| now - Millis::try_from(worker.heard.as_millis()).unwrap_or(0));
     let silent = known.filter(|worker| worker.standing == Standing::Waiting && worker.heard >= SILENT);
     let issue = silent.map(|worker| HealthIssue {
@@ -180,6 +200,7 @@ impl Running {
         &mut self,
         sessions: impl Iterator<Item = &'a Session>,
         status: &BalanceStatus,
+        workers: &BySession<'_>,
         now: Millis,
     ) {
         use Value::{Count, Level};
@@ -199,7 +220,7 @@ impl Running {
         let mut before = std::mem::take(&mut self.workers);
         for session in sessions {
             let mut worker = before.remove(&session.id).unwrap_or_default();
-            let known = status.workers.iter().find(|worker| worker.session == seated(session.number));
+            let known = workers.get(&seated(session.number));
             let (Some(known), total) = (known, worker.totals) else { continue };
             let count = |n: i64| Count(u64::try_from(n).unwrap_or(0));
             worker.series.push(
@@ -224,34 +245,48 @@ impl Running {
     }
 }
 
-/// Of a series, what is selected.
-fn collect<const N: usize>(
-    all: &mut Vec<Timeseries>,
-    selectors: &[String],
-    of: &str,
-    names: &[(&str, &str); N],
-    series: &Series<N>,
+/// Samples that are selected.
+struct Found {
     since: Millis,
-) {
-    for (number, (name, unit)) in names.iter().enumerate() {
-        let path = format!("{of}/{name}");
-        if !selectors.iter().any(|selector| selects(selector, &path)) {
-            continue;
-        }
-        let (mut counts, mut levels) = (Vec::new(), Vec::new());
-        for (timestamp, value) in series.since(number, since) {
-            match value {
-                Value::Count(value) => {
-                    let value = i64::try_from(value).unwrap_or(i64::MAX);
-                    counts.push(IntegerSample { timestamp, value, meta: None });
-                }
-                Value::Level(value) => levels.push(FloatSample { timestamp, value, meta: None }),
+    samples: usize,
+    all: Vec<Timeseries>,
+}
+
+impl Found {
+    /// Of a series, what is selected.
+    fn collect<const N: usize>(
+        &mut self,
+        selectors: &Selectors<'_>,
+        of: &[&str],
+        names: &[(&str, &str); N],
+        series: &Series<N>,
+    ) -> Result<(), Refusal> {
+        for (number, (name, unit)) in names.iter().enumerate() {
+            if !selectors.select(of, name) {
+                continue;
             }
+            let (mut counts, mut levels) = (Vec::new(), Vec::new());
+            for (timestamp, value) in series.since(number, self.since) {
+                self.samples += 1;
+                match value {
+                    Value::Count(value) => {
+                        let value = i64::try_from(value).unwrap_or(i64::MAX);
+                        counts.push(IntegerSample { timestamp, value, meta: None });
+                    }
+                    Value::Level(value) => levels.push(FloatSample { timestamp, value, meta: None }),
+                }
+            }
+            if self.samples > SAMPLES {
+                let text = format!("more than {SAMPLES} samples; hint: fewer series, or a later `since`");
+                return Err(Refusal::new(Kind::Exhausted, text));
+            }
+            let samples = match levels.is_empty() {
+                true => Samples::IntegerSamples(IntegerTimeseries { data: counts }),
+                false => Samples::FloatSamples(FloatTimeseries { data: levels }),
+            };
+            let name = format!("/{}/{name}", of.join("/"));
+            self.all.push(Timeseries { name, unit: (*unit).to_owned(), timeseries: Some(samples) });
         }
-        let samples = match levels.is_empty() {
-            true => Samples::IntegerSamples(IntegerTimeseries { data: counts }),
-            false => Samples::FloatSamples(FloatTimeseries { data: levels }),
-        };
-        all.push(Timeseries { name: path, unit: (*unit).to_owned(), timeseries: Some(samples) });
+        Ok(())
     }
 }

@@ -83,7 +83,7 @@ impl std::error::Error for Refusal {}
 impl From<ChangeError> for Refusal {
     fn from(error: ChangeError) -> Refusal {
         let kind = match error {
-            ChangeError::Full(..) => Kind::Exhausted,
+            ChangeError::Full(..) | ChangeError::Deep(_) => Kind::Exhausted,
             ChangeError::Gone(..) => Kind::Missing,
             ChangeError::Store(_) => Kind::Unavailable,
         };

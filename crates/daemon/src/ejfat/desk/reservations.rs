@@ -1,7 +1,7 @@
 //! Reservations and their senders.
 
 use super::super::facility::token::{Hash, Level, Permission, Resource, derived, random};
-use super::super::facility::{Millis, NewToken, Reservation};
+use super::super::facility::{ChangeError, Millis, NewToken, Reservation};
 use super::super::ground::seated;
 use super::super::proto::{
     AddSendersReply, AddSendersRequest, ExtendReservationReply, ExtendReservationRequest,
@@ -9,10 +9,13 @@ use super::super::proto::{
     RemoveSendersRequest, ReserveLoadBalancerReply, ReserveLoadBalancerRequest, ResetLoadBalancerReply,
     ResetLoadBalancerRequest,
 };
+use super::rights::denied;
+use super::turn::Busy;
 use super::uri::of_reservation;
 use super::{Caller, Desk, Kind, Refusal, Running, State, cut, name, number};
 use prost_types::Timestamp;
 use skyhaul_core::balance::{Prefix, Strategy};
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// How long a reservation lasts that does not say it.
@@ -29,42 +32,67 @@ impl Desk {
         request: ReserveLoadBalancerRequest,
     ) -> Result<ReserveLoadBalancerReply, Refusal> {
         let token = random().map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
-        let mut state = self.locked();
-        let parent = state.token(caller)?;
-        let may = |n: i64| state.facility.may(parent, Resource::Instance(n), Level::Reserve);
-        if !(1..=state.facility.limits().instances).any(may) {
-            return Err(super::denied(Resource::Instance(1), Level::Reserve));
-        }
-        let (parent, instance) = (parent.id, state.facility.free_instance(may)?);
-        let limits = *state.facility.limits();
-        let wanted = Reservation {
-            id: 0,
-            instance,
-            name: name(&request.name, limits.name)?.to_owned(),
-            family: family(request.ip_family, &state.ground.listen)?,
-            strategy: strategy(&request.strategy)?,
-            created: caller.now,
-            until: until(request.until, caller.now)?,
-            senders: senders(&request.sender_addresses, &[], limits.senders)?,
-        };
-        state.ground.clear(instance)?;
-        // A port that is taken is found before anything is written.
-        let balance = state.ground.open(&wanted, std::iter::empty())?;
+        let (wanted, parent, _busy) = self.free_one(caller, &request)?;
+        // A port that is taken is found before anything is written. A process takes a while to start: nobody waits for it here.
+        self.ground.clear(wanted.instance)?;
+        let balance = self.ground.open(&wanted, std::iter::empty())?;
         let new = NewToken { parent, hash: Hash::of(&token), name: "reservation", now: caller.now };
-        let id = match state.facility.reserve(&wanted, &new) {
+        let entered = self.change(|state| {
+            // It may be revoked by now.
+            state.token(caller)?;
+            Ok(state.facility.reserve(&wanted, &new)?)
+        });
+        let id = match entered {
             Ok(id) => id,
-            Err(error) => {
+            Err(refusal) => {
                 // What forwards in another process would go on for nobody.
                 let _ = balance.stop();
-                return Err(error.into());
+                return Err(refusal);
             }
         };
+        let mut state = self.locked();
         state.running.insert(id, Running::new(balance));
         Ok(ReserveLoadBalancerReply {
             ejfat_uri: state.uri(caller, id, &token)?,
             token,
             ..state.describe(id)?
         })
+    }
+
+    /// A load balancer that is free, for what is wanted, and the number of the token that reserves it.
+    fn free_one(
+        &self,
+        caller: &Caller,
+        request: &ReserveLoadBalancerRequest,
+    ) -> Result<(Reservation, i64, Busy<'_>), Refusal> {
+        let limits = {
+            let state = self.locked();
+            let parent = state.token(caller)?;
+            let limits = *state.facility.limits();
+            let may = |n: i64| state.facility.may(parent, Resource::Instance(n), Level::Reserve);
+            if !(1..=limits.instances).any(may) {
+                return Err(denied(Resource::Instance(1), Level::Reserve));
+            }
+            limits
+        };
+        let wanted = Reservation {
+            id: 0,
+            instance: 0,
+            name: name(&request.name, limits.name)?.to_owned(),
+            family: family(request.ip_family, &self.ground.listen)?,
+            strategy: strategy(&request.strategy)?,
+            created: caller.now,
+            until: until(request.until, caller.now)?,
+            senders: senders(&request.sender_addresses, &[], limits.senders)?,
+        };
+        let mut state = self.locked();
+        let parent = state.token(caller)?;
+        let may = |n: i64| {
+            state.facility.may(parent, Resource::Instance(n), Level::Reserve) && !state.busy.contains(&n)
+        };
+        let (parent, instance) = (parent.id, state.facility.free_instance(may)?);
+        let busy = self.busy_in(&mut state, instance).ok_or(ChangeError::Full("load balancers", 0))?;
+        Ok((Reservation { instance, ..wanted }, parent, busy))
     }
 
     /// The URI of the reservation that is called `name`, which is made if there is none: for the operator, whose token
@@ -85,14 +113,17 @@ impl Desk {
             Some(id) => id,
             None => number(&self.reserve_load_balancer(caller, request)?.lb_id)?,
         };
-        let mut state = self.locked();
-        let parent = state.may(caller, Resource::Reservation(id), Level::Update)?.id;
         let token = derived(caller.token.as_deref().unwrap_or_default(), &format!("reservation {id}"));
-        if state.facility.tokens().find(&token).is_none() {
-            let new = NewToken { parent, hash: Hash::of(&token), name: "named", now: caller.now };
+        if self.keys.find(&token).is_none() {
             let all = Permission { resource: Resource::Reservation(id), level: Level::Update };
-            state.facility.create_token(&new, &[all])?;
+            self.change(|state| {
+                let parent = state.may(caller, Resource::Reservation(id), Level::Update)?.id;
+                let new = NewToken { parent, hash: Hash::of(&token), name: "named", now: caller.now };
+                Ok(state.facility.create_token(&new, &[all])?)
+            })?;
         }
+        let state = self.locked();
+        state.may(caller, Resource::Reservation(id), Level::Update)?;
         Ok((id, state.uri(caller, id, &token)?))
     }
 
@@ -134,25 +165,31 @@ impl Desk {
         caller: &Caller,
         request: ResetLoadBalancerRequest,
     ) -> Result<ResetLoadBalancerReply, Refusal> {
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::Update)?;
-        state.reservation(id)?;
+        let id = number(&request.lb_id)?;
+        let balance = {
+            let state = self.locked();
+            state.may(caller, Resource::Reservation(id), Level::Update)?;
+            state.balance(id)?
+        };
         if request.senders {
-            state.allow(id, &[])?;
+            self.allow(caller, id, |_| Ok(Vec::new()))?;
         }
         if request.workers {
-            let sessions: Vec<(i64, u64)> =
-                state.facility.sessions(id).map(|session| (session.id, session.number)).collect();
-            let ids: Vec<i64> = sessions.iter().map(|(session, _)| *session).collect();
-            state.facility.deregister(&ids)?;
-            for (_, number) in sessions {
+            let mut numbers: Vec<u64> = Vec::new();
+            self.change(|state| {
+                state.may(caller, Resource::Reservation(id), Level::Update)?;
+                numbers = state.facility.sessions(id).map(|session| session.number).collect();
+                let ids: Vec<i64> = state.facility.sessions(id).map(|session| session.id).collect();
+                Ok(state.facility.deregister(&ids))
+            })?;
+            for number in numbers {
                 // One that the balancer has removed already is gone.
-                let _ = state.balance(id)?.evict(seated(number));
+                let _ = balance.evict(seated(number));
             }
         }
         let ticks = request.sync || request.epochs;
         if ticks {
-            state.balance(id)?.reset();
+            balance.reset();
         }
         let ResetLoadBalancerRequest { senders, workers, .. } = request;
         Ok(ResetLoadBalancerReply { sync: ticks, epochs: ticks, senders, workers })
@@ -167,10 +204,12 @@ impl Desk {
         caller: &Caller,
         request: ExtendReservationRequest,
     ) -> Result<ExtendReservationReply, Refusal> {
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::Update)?;
-        let until = until(request.until, caller.now)?;
-        state.facility.extend(id, until)?;
+        let id = number(&request.lb_id)?;
+        let until = self.change(|state| {
+            state.may(caller, Resource::Reservation(id), Level::Update)?;
+            let until = until(request.until, caller.now)?;
+            Ok(state.facility.extend(id, until)?.map(move |()| until))
+        })?;
         Ok(ExtendReservationReply { until: until.map(timestamp) })
     }
 
@@ -183,11 +222,9 @@ impl Desk {
         caller: &Caller,
         request: AddSendersRequest,
     ) -> Result<AddSendersReply, Refusal> {
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::Update)?;
-        let most = state.facility.limits().senders;
-        let list = senders(&request.sender_addresses, &state.reservation(id)?.senders, most)?;
-        state.allow(id, &list)?;
+        let (id, most) = self.may_change(caller, &request.lb_id)?;
+        let more = senders(&request.sender_addresses, &[], most)?;
+        self.allow(caller, id, |now| Ok(union(now, &more)))?;
         Ok(AddSendersReply {})
     }
 
@@ -200,23 +237,36 @@ impl Desk {
         caller: &Caller,
         request: RemoveSendersRequest,
     ) -> Result<RemoveSendersReply, Refusal> {
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::Update)?;
-        let most = state.facility.limits().senders;
-        let gone = senders(&request.sender_addresses, &[], most)?;
-        let mut list = state.reservation(id)?.senders.clone();
-        list.retain(|sender| !gone.contains(sender));
-        state.allow(id, &list)?;
+        let (id, most) = self.may_change(caller, &request.lb_id)?;
+        let gone: HashSet<Prefix> = senders(&request.sender_addresses, &[], most)?.into_iter().collect();
+        self.allow(caller, id, |now| Ok(now.iter().filter(|one| !gone.contains(one)).copied().collect()))?;
         Ok(RemoveSendersReply {})
+    }
+
+    /// The reservation with this number, if the caller may change it, and how many senders it may have.
+    fn may_change(&self, caller: &Caller, id: &str) -> Result<(i64, usize), Refusal> {
+        let (state, id) = (self.locked(), number(id)?);
+        state.may(caller, Resource::Reservation(id), Level::Update)?;
+        Ok((id, state.facility.limits().senders))
+    }
+
+    /// Those who may send are now others.
+    fn allow(
+        &self,
+        caller: &Caller,
+        id: i64,
+        list: impl FnOnce(&[Prefix]) -> Result<Vec<Prefix>, Refusal>,
+    ) -> Result<(), Refusal> {
+        self.change(|state| {
+            state.may(caller, Resource::Reservation(id), Level::Update)?;
+            let list = list(&state.reservation(id)?.senders)?;
+            Ok(state.facility.set_senders(id, list)?)
+        })?;
+        self.locked().admit(id)
     }
 }
 
 impl State {
-    fn allow(&mut self, id: i64, list: &[Prefix]) -> Result<(), Refusal> {
-        self.facility.set_senders(id, list)?;
-        self.admit(id)
-    }
-
     /// A reservation, without its token.
     pub(super) fn describe(&self, id: i64) -> Result<ReserveLoadBalancerReply, Refusal> {
         let reservation = self.reservation(id)?;
@@ -326,12 +376,14 @@ fn senders(texts: &[String], list: &[Prefix], most: usize) -> Result<Vec<Prefix>
             format!("more than {most} senders; hint: write networks, like 10.1.0.0/16"),
         ));
     }
-    let mut list = list.to_vec();
-    for text in texts {
-        let sender: Prefix = cut(text).parse().map_err(|error| Refusal::invalid(format!("{error}")))?;
-        if !list.contains(&sender) {
-            list.push(sender);
-        }
-    }
-    Ok(list)
+    let parsed =
+        |text: &String| cut(text).parse::<Prefix>().map_err(|error| Refusal::invalid(format!("{error}")));
+    let more = texts.iter().map(parsed).collect::<Result<Vec<Prefix>, Refusal>>()?;
+    Ok(union(list, &more))
+}
+
+/// `list` and those of `more` that are not in it, each once, in order.
+fn union(list: &[Prefix], more: &[Prefix]) -> Vec<Prefix> {
+    let mut known = HashSet::new();
+    list.iter().chain(more).filter(|sender| known.insert(**sender)).copied().collect()
 }

@@ -105,44 +105,9 @@ impl<const N: usize> Series<N> {
     }
 }
 
-/// Whether a selector, such as `/lb/1/*`, selects the series at `path`. A `*` at the end stands for everything below, elsewhere for
-/// one part.
-#[must_use]
-pub fn selects(selector: &str, path: &str) -> bool {
-    let mut wanted = selector.split('/').filter(|part| !part.is_empty()).peekable();
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    while let Some(want) = wanted.next() {
-        match parts.next() {
-            Some(_) if want == "*" && wanted.peek().is_none() => return true,
-            Some(part) if want == "*" || want == part => {}
-            _ => return false,
-        }
-    }
-    parts.next().is_none()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn selectors() {
-        for (selector, path, is) in [
-            ("*", "/lb/1/packets", true),
-            ("/lb/*", "/lb/1/session/2/bytes", true),
-            ("/lb/1/*", "/lb/1/packets", true),
-            ("/lb/1/*", "/lb/11/packets", false),
-            ("/lb/1/session/*/bytes", "/lb/1/session/2/bytes", true),
-            ("/lb/1/session/*/bytes", "/lb/1/session/2/packets", false),
-            ("/lb/1/packets", "/lb/1/packets", true),
-            ("lb/1/packets/", "/lb/1/packets", true),
-            ("/lb/1", "/lb/1/packets", false),
-            ("/lb/1/packets/more", "/lb/1/packets", false),
-            ("", "/lb/1/packets", false),
-        ] {
-            assert_eq!(selects(selector, path), is, "{selector} {path}");
-        }
-    }
 
     #[test]
     fn the_oldest_samples_go() {

@@ -3,6 +3,7 @@
 mod circling;
 mod restart;
 mod tokens;
+mod waits;
 
 use super::*;
 use crate::ejfat::facility::Limits;

@@ -10,8 +10,9 @@ use super::super::proto::{
     TokenDetails, TokenPermission, TokenSelector,
 };
 use super::reservations::timestamp;
+use super::rights::denied;
 use super::uri::of_server;
-use super::{Caller, Desk, Kind, Refusal, State, cut, denied, name};
+use super::{Caller, Desk, Kind, Refusal, State, cut, name};
 
 impl Desk {
     /// Make a token that allows no more than the caller's.
@@ -24,24 +25,25 @@ impl Desk {
         request: CreateTokenRequest,
     ) -> Result<CreateTokenReply, Refusal> {
         let token = random().map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
-        let mut state = self.locked();
-        let parent = state.token(caller)?;
-        let most = state.facility.limits().permissions;
-        if request.permissions.is_empty() || request.permissions.len() > most {
-            return Err(Refusal::invalid(format!("a token has 1 to {most} permissions")));
-        }
-        let permissions: Vec<Permission> =
-            request.permissions.iter().map(permission).collect::<Result<_, _>>()?;
-        for &Permission { resource, level } in &permissions {
-            if !state.facility.may(parent, resource, level) {
-                return Err(denied(resource, level));
+        let permissions = self.change(|state| {
+            let parent = state.token(caller)?;
+            let most = state.facility.limits().permissions;
+            if request.permissions.is_empty() || request.permissions.len() > most {
+                return Err(Refusal::invalid(format!("a token has 1 to {most} permissions")));
             }
-            state.exists(resource)?;
-        }
-        let parent = parent.id;
-        let called = name(&request.name, state.facility.limits().name)?;
-        let new = NewToken { parent, hash: Hash::of(&token), name: called, now: caller.now };
-        state.facility.create_token(&new, &permissions)?;
+            let permissions: Vec<Permission> =
+                request.permissions.iter().map(permission).collect::<Result<_, _>>()?;
+            for &Permission { resource, level } in &permissions {
+                if !state.facility.may(parent, resource, level) {
+                    return Err(denied(resource, level));
+                }
+                state.exists(resource)?;
+            }
+            let called = name(&request.name, state.facility.limits().name)?;
+            let new = NewToken { parent: parent.id, hash: Hash::of(&token), name: called, now: caller.now };
+            Ok(state.facility.create_token(&new, &permissions)?.map(move |_| permissions))
+        })?;
+        let state = self.locked();
         // For one reservation, the URI says all that a sender or worker needs.
         let ejfat_uri = match permissions[..] {
             [Permission { resource: Resource::Reservation(id), .. }] => state.uri(caller, id, &token)?,
@@ -87,14 +89,15 @@ impl Desk {
         caller: &Caller,
         request: RevokeTokenRequest,
     ) -> Result<RevokeTokenReply, Refusal> {
-        let mut state = self.locked();
-        let id = state.target(caller, request.target)?.id;
-        if id == OPERATOR {
-            let text =
-                "the operator's token cannot be revoked; hint: put another into its file, and start again";
-            return Err(Refusal::new(Kind::Unfit, text));
-        }
-        state.facility.revoke(id)?;
+        self.change(|state| {
+            let id = state.target(caller, request.target)?.id;
+            if id == OPERATOR {
+                let text =
+                    "the operator's token cannot be revoked; hint: put another into its file, and start again";
+                return Err(Refusal::new(Kind::Unfit, text));
+            }
+            Ok(state.facility.revoke(id))
+        })?;
         Ok(RevokeTokenReply {})
     }
 }

@@ -2,14 +2,14 @@
 
 use super::super::facility::token::{Hash, Level, Resource, random};
 use super::super::facility::{NewToken, Session};
-use super::super::ground::{ranges, registration, seated};
+use super::super::ground::{by_session, ranges, registration, seated};
 use super::super::proto::{
     DeregisterReply, DeregisterRequest, RegisterReply, RegisterRequest, SendStateReply, SendStateRequest,
     SetSlotDemandsReply, SetSlotDemandsRequest, SlotRange,
 };
 use super::series::Totals;
 use super::{Caller, Desk, Kind, Refusal, State, cut, name, number};
-use skyhaul_core::balance::{Load, SLOTS, Session as Seated, SlotRange as Slots, WorkerState};
+use skyhaul_core::balance::{Load, MEMBERS, SLOTS, Session as Seated, SlotRange as Slots, WorkerState};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -20,34 +20,35 @@ impl Desk {
     /// See [`Refusal`].
     pub fn register(&self, caller: &Caller, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let token = random().map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        let parent = state.may(caller, Resource::Reservation(id), Level::Register)?.id;
-        state.reservation(id)?;
-        let wanted = state.wanted(id, &request)?;
-        let like = registration(&wanted).ok_or_else(|| {
-            Refusal::invalid(format!(
-                "port {} with {} ports is none from 1 to 65535",
-                wanted.port,
-                1u32 << wanted.bits
-            ))
-        })?;
-        state.facility.room()?;
-        let slots = slots(&request.slot_demands)?;
-        state.no_circle(id, &like.member)?;
-        let seated = state.balance(id)?.register(like)?;
-        if let Err(error) = state.balance(id)?.demand(seated, &slots) {
-            let _ = state.balance(id)?.evict(seated);
-            return Err(error.into());
-        }
-        let demands = state.demanded_by(id, seated)?;
-        let new = NewToken { parent, hash: Hash::of(&token), name: "session", now: caller.now };
-        let wanted = Session { number: seated.number(), demands, ..wanted };
-        match state.facility.register(&wanted, &new) {
-            Ok(session) => Ok(RegisterReply { token, session_id: session.to_string() }),
-            Err(error) => {
+        let id = number(&request.lb_id)?;
+        let mut seat = None;
+        let done = self.change(|state| {
+            let parent = state.may(caller, Resource::Reservation(id), Level::Register)?.id;
+            state.reservation(id)?;
+            let wanted = state.wanted(id, &request, &self.ground.listen)?;
+            let like = registration(&wanted).ok_or_else(|| {
+                Refusal::invalid(format!(
+                    "port {} with {} ports is none from 1 to 65535",
+                    wanted.port,
+                    1u32 << wanted.bits
+                ))
+            })?;
+            state.facility.room()?;
+            let (slots, balance) = (slots(&request.slot_demands)?, state.balance(id)?);
+            state.no_circle(id, &like.member)?;
+            let seated = balance.register(like)?;
+            seat = Some((balance, seated));
+            let demands = state.demand(id, seated, &slots)?;
+            let new = NewToken { parent, hash: Hash::of(&token), name: "session", now: caller.now };
+            let wanted = Session { number: seated.number(), demands, ..wanted };
+            Ok(state.facility.register(&wanted, &new)?)
+        });
+        match (done, seat) {
+            (Ok(session), _) => Ok(RegisterReply { token, session_id: session.to_string() }),
+            (Err(refusal), seat) => {
                 // Nobody will report for it.
-                let _ = state.balance(id)?.evict(seated);
-                Err(error.into())
+                let _ = seat.map(|(balance, seated)| balance.evict(seated));
+                Err(refusal)
             }
         }
     }
@@ -61,10 +62,12 @@ impl Desk {
         caller: &Caller,
         request: DeregisterRequest,
     ) -> Result<DeregisterReply, Refusal> {
+        let (id, reservation, number) = self.change(|state| {
+            let session = state.session(caller, &request.session_id, &request.lb_id)?;
+            let ended = (session.id, session.reservation, session.number);
+            Ok(state.facility.deregister(&[ended.0]).map(move |()| ended))
+        })?;
         let mut state = self.locked();
-        let session = state.session(caller, &request.session_id, &request.lb_id)?;
-        let (id, reservation, number) = (session.id, session.reservation, session.number);
-        state.facility.deregister(&[id])?;
         // One that the balancer has removed already is gone.
         let _ = state.balance(reservation)?.deregister(seated(number));
         if let Some(running) = state.running.get_mut(&reservation) {
@@ -115,24 +118,29 @@ impl Desk {
         caller: &Caller,
         request: SetSlotDemandsRequest,
     ) -> Result<SetSlotDemandsReply, Refusal> {
-        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
-        state.may(caller, Resource::Reservation(id), Level::Update)?;
-        let mut wanted = Vec::new();
-        for demand in &request.slot_constraints {
-            let session = state.session(caller, &demand.session_id, &request.lb_id)?;
-            wanted.push((seated(session.number), slots(&demand.slots)?));
-        }
-        let before =
-            state.facility.sessions(id).map(|s| (seated(s.number), ranges(&s.demands))).collect::<Vec<_>>();
-        let balance = state.balance(id)?;
-        balance.demand_all(&wanted)?;
-        let demands = state.demanded(id)?;
-        if let Err(error) = state.facility.set_demands(id, &demands) {
+        let id = number(&request.lb_id)?;
+        let mut undo = None;
+        let done = self.change(|state| {
+            state.may(caller, Resource::Reservation(id), Level::Update)?;
+            if request.slot_constraints.len() > MEMBERS {
+                return Err(Refusal::invalid(format!("more demands than there are workers ({MEMBERS})")));
+            }
+            let mut wanted = Vec::new();
+            for demand in &request.slot_constraints {
+                let session = state.session(caller, &demand.session_id, &request.lb_id)?;
+                wanted.push((seated(session.number), slots(&demand.slots)?));
+            }
+            let before = state.facility.sessions(id).map(|s| (seated(s.number), ranges(&s.demands)));
+            let (before, balance) = (before.collect::<Vec<_>>(), state.balance(id)?);
+            balance.demand_all(&wanted)?;
+            undo = Some((balance, before));
+            Ok(state.facility.set_demands(id, &state.demanded(id)?))
+        });
+        if let (Err(_), Some((balance, before))) = (&done, undo) {
             // As it is in the database.
-            let _ = state.balance(id)?.demand_all(&before);
-            return Err(error.into());
+            let _ = balance.demand_all(&before);
         }
-        Ok(SetSlotDemandsReply {})
+        done.map(|()| SetSlotDemandsReply {})
     }
 }
 
@@ -156,7 +164,12 @@ fn slots(demands: &[SlotRange]) -> Result<Vec<Slots>, Refusal> {
 
 impl State {
     /// What a worker asks for.
-    fn wanted(&self, reservation: i64, request: &RegisterRequest) -> Result<Session, Refusal> {
+    fn wanted(
+        &self,
+        reservation: i64,
+        request: &RegisterRequest,
+        listen: &[IpAddr],
+    ) -> Result<Session, Refusal> {
         let text = &request.ip_address;
         let ip: IpAddr = text.parse().map_err(|_| {
             Refusal::invalid(format!(
@@ -168,7 +181,7 @@ impl State {
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(Refusal::invalid(format!("{ip} is no address of one worker")));
         }
-        if self.ground.listen.iter().all(|own| own.is_ipv4() != ip.is_ipv4()) {
+        if listen.iter().all(|own| own.is_ipv4() != ip.is_ipv4()) {
             let text =
                 format!("this balancer has no address to send to {ip} from; hint: the other version of IP");
             return Err(Refusal::new(Kind::Unfit, text));
@@ -200,9 +213,14 @@ impl State {
         })
     }
 
-    /// The slots that a session demands, as they were found.
-    fn demanded_by(&self, id: i64, session: Seated) -> Result<Vec<(u16, u16)>, Refusal> {
-        let status = self.balance(id)?.status();
+    /// A session demands these slots. Returns those that were found.
+    fn demand(&self, id: i64, session: Seated, slots: &[Slots]) -> Result<Vec<(u16, u16)>, Refusal> {
+        let balance = self.balance(id)?;
+        balance.demand(session, slots)?;
+        if slots.is_empty() {
+            return Ok(Vec::new());
+        }
+        let status = balance.status();
         let known = status.workers.into_iter().find(|worker| worker.session == session);
         Ok(known.map_or(Vec::new(), |worker| worker.demanded))
     }
@@ -210,8 +228,9 @@ impl State {
     /// The same for all sessions of a reservation.
     fn demanded(&self, id: i64) -> Result<BTreeMap<i64, Vec<(u16, u16)>>, Refusal> {
         let status = self.balance(id)?.status();
+        let workers = by_session(&status);
         let of = |session: &Session| {
-            let known = status.workers.iter().find(|worker| worker.session == seated(session.number));
+            let known = workers.get(&seated(session.number));
             (session.id, known.map_or(Vec::new(), |worker| worker.demanded.clone()))
         };
         Ok(self.facility.sessions(id).map(of).collect())

@@ -2,7 +2,9 @@
 
 use super::Facility;
 use super::chain::Chain;
+use super::change::Change;
 use super::entry::ChangeError;
+use rusqlite::Transaction;
 
 /// Chains of a reservation, at most.
 const MOST: usize = 16;
@@ -22,14 +24,15 @@ impl Facility {
         if room { Ok(()) } else { Err(ChangeError::Full("chains of a reservation", MOST)) }
     }
 
-    /// Enter a chain; `wanted.id` does not count. Returns its number.
+    /// Enter a chain; `wanted.id` does not count. Gives its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn chain(&mut self, wanted: &Chain) -> Result<i64, ChangeError> {
+    pub fn chain(&self, wanted: Chain) -> Result<Change<i64>, ChangeError> {
         self.room_for_chain(wanted.reservation)?;
-        let addresses: Vec<String> = wanted.addresses.iter().map(ToString::to_string).collect();
-        let id = self.store.write(|to| {
+        let chain = wanted.clone();
+        let write = move |to: &Transaction<'_>| {
+            let addresses: Vec<String> = wanted.addresses.iter().map(ToString::to_string).collect();
             to.execute(
                 "INSERT INTO chain (reservation, uri, session, token, addresses, ip, port, weight, least, most)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -47,31 +50,39 @@ impl Facility {
                 ),
             )?;
             Ok(to.last_insert_rowid())
-        })?;
-        self.chains.insert(id, Chain { id, ..wanted.clone() });
-        Ok(id)
+        };
+        Ok(Change::new(write, move |facility, id| {
+            facility.chains.insert(id, Chain { id, ..chain });
+            id
+        }))
     }
 
     /// A chain has another session.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn rechain(&mut self, id: i64, session: &str, token: &str) -> Result<(), ChangeError> {
-        let chain = self.chains.get_mut(&id).ok_or(ChangeError::Gone("chain", id))?;
-        self.store.write(|to| {
-            to.execute("UPDATE chain SET session = ?2, token = ?3 WHERE id = ?1", (id, session, token))
-        })?;
-        (chain.session, chain.token) = (session.to_owned(), token.to_owned());
-        Ok(())
+    pub fn rechain(&self, id: i64, session: &str, token: &str) -> Result<Change<()>, ChangeError> {
+        self.chains.get(&id).ok_or(ChangeError::Gone("chain", id))?;
+        let now = (session.to_owned(), token.to_owned());
+        let kept = now.clone();
+        Ok(Change::new(
+            move |to| {
+                let update = "UPDATE chain SET session = ?2, token = ?3 WHERE id = ?1";
+                to.execute(update, (id, &kept.0, &kept.1))
+            },
+            move |facility, _| {
+                if let Some(chain) = facility.chains.get_mut(&id) {
+                    (chain.session, chain.token) = now;
+                }
+            },
+        ))
     }
 
     /// A chain ends.
-    ///
-    /// # Errors
-    /// See [`ChangeError`].
-    pub fn unchain(&mut self, id: i64) -> Result<(), ChangeError> {
-        self.store.write(|to| to.execute("DELETE FROM chain WHERE id = ?1", (id,)))?;
-        self.chains.remove(&id);
-        Ok(())
+    pub fn unchain(&self, id: i64) -> Change<()> {
+        Change::new(
+            move |to| to.execute("DELETE FROM chain WHERE id = ?1", (id,)),
+            move |facility, _| drop(facility.chains.remove(&id)),
+        )
     }
 }

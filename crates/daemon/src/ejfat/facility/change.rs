@@ -1,183 +1,262 @@
-//! Changes of a facility: each is written first, and holds then.
+//! Changes of a facility: each is planned, then written, and holds then.
+//!
+//! ```text
+//!   plan (may it be?) ─▶ Change ─ write (the disk takes its time) ─▶ Written ─ hold ─▶ Facility
+//! ```
+//!
+//! Only the middle is slow, and needs nothing but the store. Who plans one holds the store until the change holds, so that no
+//! other change comes between.
 
 use super::entry::{ChangeError, Millis, NewToken, Reservation, Session};
-use super::token::{Level, Permission, Resource, Token};
+use super::store::{Store, StoreError};
+use super::token::{Permission, Resource};
 use super::{Facility, kept};
+use rusqlite::Transaction;
 use skyhaul_core::balance::Prefix;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is done to a facility once a change is written.
+type Hold<T> = Box<dyn FnOnce(&mut Facility) -> T>;
+
+/// How it is written, and what is done then.
+type Write<T> = Box<dyn FnOnce(&mut Store) -> Result<Hold<T>, StoreError>>;
+
+/// A change that may be made. It gives a `T`.
+#[must_use = "it has to be written"]
+pub struct Change<T>(Write<T>);
+
+/// A change that is written, and does not hold yet.
+#[must_use = "it has to hold"]
+pub struct Written<T>(Hold<T>);
+
+impl<T> Change<T> {
+    pub(super) fn new<W: 'static>(
+        write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<W> + 'static,
+        hold: impl FnOnce(&mut Facility, W) -> T + 'static,
+    ) -> Change<T> {
+        Change(Box::new(move |store| {
+            let written = store.write(write)?;
+            Ok(Box::new(move |facility| hold(facility, written)))
+        }))
+    }
+
+    /// The same change; it gives something else.
+    pub fn map<U>(self, other: impl FnOnce(T) -> U + 'static) -> Change<U>
+    where
+        T: 'static,
+    {
+        Change(Box::new(move |store| {
+            let hold = (self.0)(store)?;
+            Ok(Box::new(move |facility| other(hold(facility))))
+        }))
+    }
+
+    /// Write it. This may take as long as a disk does.
+    ///
+    /// # Errors
+    /// It cannot be written: nothing has changed.
+    pub fn write(self, store: &mut Store) -> Result<Written<T>, StoreError> {
+        (self.0)(store).map(Written)
+    }
+}
+
+impl<T> Written<T> {
+    /// From now on it holds.
+    pub fn hold(self, facility: &mut Facility) -> T {
+        (self.0)(facility)
+    }
+}
 
 impl Facility {
-    /// Make a token that allows `permissions`. Returns its number.
+    /// Make a token that allows `permissions`. Gives its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
     pub fn create_token(
-        &mut self,
+        &self,
         new: &NewToken<'_>,
         permissions: &[Permission],
-    ) -> Result<i64, ChangeError> {
-        self.room()?;
-        let id = self.store.write(|to| kept::insert_token(to, new, permissions))?;
-        self.add_token(id, new, permissions.to_vec());
-        Ok(id)
+    ) -> Result<Change<i64>, ChangeError> {
+        self.room_to_make(new.parent, permissions)?;
+        let token = new.token(new.name.to_owned(), permissions.to_vec());
+        let kept = token.clone();
+        Ok(Change::new(
+            move |to| kept::insert_token(to, &kept),
+            |facility, id| {
+                facility.add_token(id, token);
+                id
+            },
+        ))
     }
 
-    /// Revoke a token and all that come from it. Returns how many.
+    /// Revoke a token and all that come from it. Gives how many.
+    pub fn revoke(&self, id: i64) -> Change<usize> {
+        let gone = self.tokens.trees([id]);
+        let kept = gone.clone();
+        Change::new(
+            move |to| kept::delete_tokens(to, &kept),
+            move |facility, ()| {
+                facility.tokens.remove(&gone);
+                gone.len()
+            },
+        )
+    }
+
+    /// Enter a reservation, with a token for it; `wanted.id` does not count. Gives its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn revoke(&mut self, id: i64) -> Result<usize, ChangeError> {
-        let gone = self.tokens.tree(id);
-        self.store.write(|to| kept::delete_tokens(to, &gone))?;
-        self.tokens.remove(&gone);
-        Ok(gone.len())
-    }
-
-    /// Enter a reservation, with a token for it; `wanted.id` does not count. Returns its number.
-    ///
-    /// # Errors
-    /// See [`ChangeError`].
-    pub fn reserve(&mut self, wanted: &Reservation, new: &NewToken<'_>) -> Result<i64, ChangeError> {
+    pub fn reserve(&self, wanted: &Reservation, new: &NewToken<'_>) -> Result<Change<i64>, ChangeError> {
         self.room()?;
-        let level = Level::Update;
-        let (id, token) = self.store.write(|to| {
-            let id = kept::insert_reservation(to, wanted)?;
-            let resource = Resource::Reservation(id);
-            let name = format!("{}-{id}", new.name);
-            let named = NewToken { name: &name, ..new.clone() };
-            Ok((id, kept::insert_token(to, &named, &[Permission { resource, level }])?))
-        })?;
-        let name = format!("{}-{id}", new.name);
-        let resource = Resource::Reservation(id);
-        self.add_token(token, &NewToken { name: &name, ..new.clone() }, vec![Permission { resource, level }]);
-        self.reservations.insert(id, Reservation { id, ..wanted.clone() });
-        Ok(id)
+        let (token, wanted) = (new.token(new.name.to_owned(), Vec::new()), wanted.clone());
+        let kept = wanted.clone();
+        Ok(Change::new(
+            move |to| {
+                let id = kept::insert_reservation(to, &kept)?;
+                let token = token.of(Resource::Reservation(id), id);
+                Ok((id, kept::insert_token(to, &token)?, token))
+            },
+            move |facility, (id, token_id, token)| {
+                facility.reservations.insert(id, Reservation { id, ..wanted });
+                facility.add_token(token_id, token);
+                id
+            },
+        ))
     }
 
     /// A reservation ends, with its sessions and all tokens that were for these only.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn free(&mut self, id: i64) -> Result<(), ChangeError> {
+    pub fn free(&self, id: i64) -> Result<Change<()>, ChangeError> {
         self.reservations.get(&id).ok_or(ChangeError::Gone("reservation", id))?;
-        let sessions: Vec<i64> = self.sessions(id).map(|session| session.id).collect();
-        let tokens = self.tokens_for(|resource| match resource {
-            Resource::Reservation(of) => of == id,
-            Resource::Session(of) => sessions.binary_search(&of).is_ok(),
-            Resource::All | Resource::Instance(_) => false,
-        });
-        self.store.write(|to| {
-            to.execute("DELETE FROM reservation WHERE id = ?1", (id,))?;
-            kept::delete_tokens(to, &tokens)
-        })?;
-        self.tokens.remove(&tokens);
-        self.sessions.retain(|_, session| session.reservation != id);
-        self.chains.retain(|_, chain| chain.reservation != id);
-        self.reservations.remove(&id);
-        Ok(())
+        let mut gone: BTreeSet<Resource> =
+            self.sessions(id).map(|session| Resource::Session(session.id)).collect();
+        gone.insert(Resource::Reservation(id));
+        let tokens = self.tokens_for(&gone);
+        let kept = tokens.clone();
+        Ok(Change::new(
+            move |to| {
+                to.execute("DELETE FROM reservation WHERE id = ?1", (id,))?;
+                kept::delete_tokens(to, &kept)
+            },
+            move |facility, ()| {
+                facility.tokens.remove(&tokens);
+                facility.sessions.retain(|_, session| session.reservation != id);
+                facility.seats.retain(|(reservation, _)| *reservation != id);
+                facility.chains.retain(|_, chain| chain.reservation != id);
+                facility.reservations.remove(&id);
+            },
+        ))
     }
 
     /// A reservation ends at another time.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn extend(&mut self, id: i64, until: Option<Millis>) -> Result<(), ChangeError> {
-        let reservation = self.reservations.get_mut(&id).ok_or(ChangeError::Gone("reservation", id))?;
-        self.store.write(|to| to.execute("UPDATE reservation SET until = ?2 WHERE id = ?1", (id, until)))?;
-        reservation.until = until;
-        Ok(())
+    pub fn extend(&self, id: i64, until: Option<Millis>) -> Result<Change<()>, ChangeError> {
+        self.reservations.get(&id).ok_or(ChangeError::Gone("reservation", id))?;
+        Ok(Change::new(
+            move |to| to.execute("UPDATE reservation SET until = ?2 WHERE id = ?1", (id, until)),
+            move |facility, _| {
+                if let Some(reservation) = facility.reservations.get_mut(&id) {
+                    reservation.until = until;
+                }
+            },
+        ))
     }
 
     /// Only these may send to a reservation from now on.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn set_senders(&mut self, id: i64, senders: &[Prefix]) -> Result<(), ChangeError> {
+    pub fn set_senders(&self, id: i64, senders: Vec<Prefix>) -> Result<Change<()>, ChangeError> {
         let most = self.limits.senders;
         if senders.len() > most {
             return Err(ChangeError::Full("senders of a reservation", most));
         }
-        let reservation = self.reservations.get_mut(&id).ok_or(ChangeError::Gone("reservation", id))?;
-        self.store.write(|to| {
-            to.execute("DELETE FROM sender WHERE reservation = ?1", (id,))?;
-            kept::insert_senders(to, id, senders)
-        })?;
-        reservation.senders = senders.to_vec();
-        Ok(())
+        self.reservations.get(&id).ok_or(ChangeError::Gone("reservation", id))?;
+        let kept = senders.clone();
+        Ok(Change::new(
+            move |to| {
+                to.execute("DELETE FROM sender WHERE reservation = ?1", (id,))?;
+                kept::insert_senders(to, id, &kept)
+            },
+            move |facility, ()| {
+                if let Some(reservation) = facility.reservations.get_mut(&id) {
+                    reservation.senders = senders;
+                }
+            },
+        ))
     }
 
-    /// Whether there is room for one more token.
-    ///
-    /// # Errors
-    /// [`ChangeError::Full`].
-    pub fn room(&self) -> Result<(), ChangeError> {
-        let most = self.limits.tokens;
-        if self.tokens.len() < most { Ok(()) } else { Err(ChangeError::Full("tokens", most)) }
-    }
-
-    /// Enter a session, with a token for it; `wanted.id` does not count. Returns its number.
+    /// Enter a session, with a token for it; `wanted.id` does not count. Gives its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub fn register(&mut self, wanted: &Session, new: &NewToken<'_>) -> Result<i64, ChangeError> {
+    pub fn register(&self, wanted: &Session, new: &NewToken<'_>) -> Result<Change<i64>, ChangeError> {
         self.room()?;
-        let level = Level::Update;
-        let (id, token) = self.store.write(|to| {
-            let id = kept::insert_session(to, wanted)?;
-            let name = format!("{}-{id}", new.name);
-            let named = NewToken { name: &name, ..new.clone() };
-            Ok((
-                id,
-                kept::insert_token(to, &named, &[Permission { resource: Resource::Session(id), level }])?,
-            ))
-        })?;
-        let name = format!("{}-{id}", new.name);
-        let permission = Permission { resource: Resource::Session(id), level };
-        self.add_token(token, &NewToken { name: &name, ..new.clone() }, vec![permission]);
-        self.sessions.insert(id, Session { id, ..wanted.clone() });
-        Ok(id)
+        let (token, wanted) = (new.token(new.name.to_owned(), Vec::new()), wanted.clone());
+        let kept = wanted.clone();
+        Ok(Change::new(
+            move |to| {
+                let id = kept::insert_session(to, &kept)?;
+                let token = token.of(Resource::Session(id), id);
+                Ok((id, kept::insert_token(to, &token)?, token))
+            },
+            move |facility, (id, token_id, token)| {
+                facility.seats.insert((wanted.reservation, id));
+                facility.sessions.insert(id, Session { id, ..wanted });
+                facility.add_token(token_id, token);
+                id
+            },
+        ))
     }
 
     /// These sessions demand these slots, and no others of the reservation demand any.
-    ///
-    /// # Errors
-    /// See [`ChangeError`].
-    pub fn set_demands(
-        &mut self,
-        id: i64,
-        demands: &BTreeMap<i64, Vec<(u16, u16)>>,
-    ) -> Result<(), ChangeError> {
-        let sessions: Vec<i64> = self.sessions(id).map(|session| session.id).collect();
-        let of = |session: &i64| demands.get(session).cloned().unwrap_or_default();
-        self.store.write(|to| {
-            for session in &sessions {
-                to.execute("DELETE FROM demand WHERE session = ?1", (session,))?;
-                kept::insert_demands(to, *session, &of(session))?;
-            }
-            Ok(())
-        })?;
-        for session in self.sessions.values_mut().filter(|session| session.reservation == id) {
-            session.demands = of(&session.id);
-        }
-        Ok(())
+    pub fn set_demands(&self, id: i64, demands: &BTreeMap<i64, Vec<(u16, u16)>>) -> Change<()> {
+        let of = |session: &Session| (session.id, demands.get(&session.id).cloned().unwrap_or_default());
+        let all: Vec<(i64, Vec<(u16, u16)>)> = self.sessions(id).map(of).collect();
+        let kept = all.clone();
+        Change::new(
+            move |to| {
+                let mut delete = to.prepare("DELETE FROM demand WHERE session = ?1")?;
+                for (session, demands) in &kept {
+                    delete.execute((session,))?;
+                    kept::insert_demands(to, *session, demands)?;
+                }
+                Ok(())
+            },
+            |facility, ()| {
+                for (session, demands) in all {
+                    if let Some(session) = facility.sessions.get_mut(&session) {
+                        session.demands = demands;
+                    }
+                }
+            },
+        )
     }
 
     /// Sessions end, with all tokens that were for them only.
-    ///
-    /// # Errors
-    /// See [`ChangeError`].
-    pub fn deregister(&mut self, ids: &[i64]) -> Result<(), ChangeError> {
-        let tokens =
-            self.tokens_for(|resource| matches!(resource, Resource::Session(of) if ids.contains(&of)));
-        self.store.write(|to| {
-            for id in ids {
-                to.execute("DELETE FROM session WHERE id = ?1", (id,))?;
-            }
-            kept::delete_tokens(to, &tokens)
-        })?;
-        self.tokens.remove(&tokens);
-        self.sessions.retain(|id, _| !ids.contains(id));
-        Ok(())
+    pub fn deregister(&self, ids: &[i64]) -> Change<()> {
+        let gone: BTreeSet<Resource> = ids.iter().map(|id| Resource::Session(*id)).collect();
+        let (tokens, sessions) = (self.tokens_for(&gone), ids.to_vec());
+        let kept = (tokens.clone(), sessions.clone());
+        Change::new(
+            move |to| {
+                let mut delete = to.prepare("DELETE FROM session WHERE id = ?1")?;
+                for id in &kept.1 {
+                    delete.execute((id,))?;
+                }
+                kept::delete_tokens(to, &kept.0)
+            },
+            move |facility, ()| {
+                facility.tokens.remove(&tokens);
+                for session in sessions.iter().filter_map(|id| facility.sessions.remove(id)) {
+                    facility.seats.remove(&(session.reservation, session.id));
+                }
+            },
+        )
     }
 
     /// Reservations whose time is over.
@@ -188,24 +267,9 @@ impl Facility {
     }
 
     /// Tokens all of whose permissions are on what is `gone`, and all that come from them.
-    fn tokens_for(&self, gone: impl Fn(Resource) -> bool) -> Vec<i64> {
-        let only = |token: &&Token| token.permissions.iter().all(|permission| gone(permission.resource));
-        let mut all: Vec<i64> =
-            self.tokens.iter().filter(only).flat_map(|token| self.tokens.tree(token.id)).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    fn add_token(&mut self, id: i64, new: &NewToken<'_>, permissions: Vec<Permission>) {
-        let NewToken { parent, hash, name, now } = *new;
-        self.tokens.add(Token {
-            id,
-            parent: Some(parent),
-            name: name.to_owned(),
-            created: now,
-            permissions,
-            hash,
-        });
+    fn tokens_for(&self, gone: &BTreeSet<Resource>) -> Vec<i64> {
+        let on = gone.iter().flat_map(|resource| self.tokens.on(*resource));
+        let only = on.filter(|token| token.permissions.iter().all(|has| gone.contains(&has.resource)));
+        self.tokens.trees(only.map(|token| token.id))
     }
 }

@@ -1,8 +1,8 @@
 //! What a facility has entries for, and why one is refused.
 
 use super::store::StoreError;
-use super::token::Hash;
-use skyhaul_core::balance::{Prefix, Strategy};
+use super::token::{Hash, Level, Permission, Resource, Token};
+use skyhaul_core::balance::{MEMBERS, Prefix, Strategy};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -14,8 +14,16 @@ pub type Millis = i64;
 pub struct Limits {
     /// Load balancers: reservations at a time.
     pub instances: i64,
-    /// Tokens.
+    /// Tokens in all: room for those of the facility and of every reservation.
     pub tokens: usize,
+    /// Tokens of one reservation beside its own and those of its workers, and tokens of the facility.
+    pub made: usize,
+    /// Tokens that one token makes, beside those of workers; the operator's is not bound.
+    pub children: usize,
+    /// Generations of tokens after the operator's.
+    pub generations: usize,
+    /// Tokens that come from the token of a worker.
+    pub of_worker: usize,
     /// Permissions of a token.
     pub permissions: usize,
     /// Networks of senders of a reservation.
@@ -24,10 +32,23 @@ pub struct Limits {
     pub name: usize,
 }
 
+impl Limits {
+    /// For so many load balancers. What one reservation has of tokens takes none of another's.
+    #[must_use]
+    pub fn of(instances: u16) -> Limits {
+        let (made, children, generations, of_worker) = (1024, 256, 8, 16);
+        // Its own, one for each worker, and those that are made.
+        let tokens = usize::from(instances) * (1 + MEMBERS + made) + made;
+        let (permissions, senders, name) = (64, 1024, 128);
+        let instances = instances.into();
+        Limits { instances, tokens, made, children, generations, of_worker, permissions, senders, name }
+    }
+}
+
 impl Default for Limits {
     /// 8 balancers, as ESnet's data plane has.
     fn default() -> Limits {
-        Limits { instances: 8, tokens: 16384, permissions: 64, senders: 1024, name: 128 }
+        Limits::of(8)
     }
 }
 
@@ -86,6 +107,8 @@ pub struct Session {
 pub enum ChangeError {
     /// There are as many as there may be.
     Full(&'static str, usize),
+    /// Tokens come from tokens already as often as they may.
+    Deep(usize),
     /// No such thing.
     Gone(&'static str, i64),
     /// It cannot be written.
@@ -97,6 +120,12 @@ impl fmt::Display for ChangeError {
         match self {
             ChangeError::Full(what, most) => {
                 write!(f, "all {most} {what} are in use; hint: end those that are not needed")
+            }
+            ChangeError::Deep(most) => {
+                write!(
+                    f,
+                    "tokens have at most {most} generations; hint: make it with one nearer to the operator's"
+                )
             }
             ChangeError::Gone(what, id) => write!(f, "there is no {what} {id}; hint: it may have ended"),
             ChangeError::Store(error) => error.fmt(f),
@@ -123,4 +152,19 @@ pub struct NewToken<'a> {
     pub name: &'a str,
     /// When.
     pub now: Millis,
+}
+
+impl Token {
+    /// The token of what was made under this number.
+    pub(super) fn of(self, resource: Resource, number: i64) -> Token {
+        let permissions = vec![Permission { resource, level: Level::Update }];
+        Token { name: format!("{}-{number}", self.name), permissions, ..self }
+    }
+}
+
+impl NewToken<'_> {
+    /// The token, once it has a number.
+    pub(super) fn token(&self, name: String, permissions: Vec<Permission>) -> Token {
+        Token { id: 0, parent: Some(self.parent), name, created: self.now, permissions, hash: self.hash }
+    }
 }

@@ -1,15 +1,16 @@
 //! Reservations, sessions and tokens as rows of the database.
 
-use super::entry::{NewToken, Reservation, Session};
+use super::entry::{Reservation, Session};
 use super::store::{Store, StoreError};
-use super::token::{Hash, Level, Permission, Resource, Token, Tokens};
+use super::token::{Hash, Level, Permission, Resource, Token};
 use rusqlite::{Result, Transaction};
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::BTreeMap;
 
 /// All that was kept.
 pub(super) struct Kept {
-    pub(super) tokens: Tokens,
+    /// By number, so that each comes after the one that made it.
+    pub(super) tokens: Vec<Token>,
     pub(super) reservations: BTreeMap<i64, Reservation>,
     pub(super) sessions: BTreeMap<i64, Session>,
 }
@@ -92,7 +93,7 @@ fn session(row: &rusqlite::Row<'_>) -> Result<(Session, String)> {
     Ok((session, row.get(4)?))
 }
 
-fn tokens(from: &Store) -> std::result::Result<Tokens, StoreError> {
+fn tokens(from: &Store) -> std::result::Result<Vec<Token>, StoreError> {
     let mut permissions: BTreeMap<i64, Vec<Permission>> = BTreeMap::new();
     let rows = from.rows("SELECT token, resource, number, level FROM permission ORDER BY rowid", |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
@@ -102,16 +103,14 @@ fn tokens(from: &Store) -> std::result::Result<Tokens, StoreError> {
         let permission = permission.ok_or_else(|| from.corrupt(format!("a permission of token {token}")))?;
         permissions.entry(token).or_default().push(permission);
     }
-    let mut tokens = Tokens::default();
-    let rows = from.rows("SELECT id, parent, hash, name, created FROM token ORDER BY id", |row| {
+    let mut tokens = from.rows("SELECT id, parent, hash, name, created FROM token ORDER BY id", |row| {
         let hash: [u8; 32] = row.get(2)?;
         let permissions = Vec::new();
         let (id, parent, name, created) = (row.get(0)?, row.get(1)?, row.get(3)?, row.get(4)?);
         Ok(Token { id, parent, name, created, permissions, hash: Hash(hash) })
     })?;
-    for mut token in rows {
+    for token in &mut tokens {
         token.permissions = permissions.remove(&token.id).unwrap_or_default();
-        tokens.add(token);
     }
     Ok(tokens)
 }
@@ -139,29 +138,29 @@ fn numbers(resource: Resource) -> (i64, i64) {
 }
 
 pub(super) fn insert_permissions(to: &Transaction<'_>, token: i64, all: &[Permission]) -> Result<()> {
+    let mut insert =
+        to.prepare("INSERT INTO permission (token, resource, number, level) VALUES (?1, ?2, ?3, ?4)")?;
     for permission in all {
         let (kind, number) = numbers(permission.resource);
-        to.execute(
-            "INSERT INTO permission (token, resource, number, level) VALUES (?1, ?2, ?3, ?4)",
-            (token, kind, number, permission.level as i64),
-        )?;
+        insert.execute((token, kind, number, permission.level as i64))?;
     }
     Ok(())
 }
 
-pub(super) fn insert_token(to: &Transaction<'_>, new: &NewToken<'_>, all: &[Permission]) -> Result<i64> {
+pub(super) fn insert_token(to: &Transaction<'_>, new: &Token) -> Result<i64> {
     to.execute(
         "INSERT INTO token (parent, hash, name, created) VALUES (?1, ?2, ?3, ?4)",
-        (new.parent, &new.hash.0[..], new.name, new.now),
+        (new.parent, &new.hash.0[..], &new.name, new.created),
     )?;
     let id = to.last_insert_rowid();
-    insert_permissions(to, id, all)?;
+    insert_permissions(to, id, &new.permissions)?;
     Ok(id)
 }
 
 pub(super) fn delete_tokens(to: &Transaction<'_>, ids: &[i64]) -> Result<()> {
+    let mut delete = to.prepare("DELETE FROM token WHERE id = ?1")?;
     for id in ids {
-        to.execute("DELETE FROM token WHERE id = ?1", (id,))?;
+        delete.execute((id,))?;
     }
     Ok(())
 }
@@ -178,11 +177,9 @@ pub(super) fn insert_reservation(to: &Transaction<'_>, wanted: &Reservation) -> 
 }
 
 pub(super) fn insert_senders(to: &Transaction<'_>, reservation: i64, senders: &[Prefix]) -> Result<()> {
+    let mut insert = to.prepare("INSERT OR IGNORE INTO sender (reservation, network) VALUES (?1, ?2)")?;
     for sender in senders {
-        to.execute(
-            "INSERT OR IGNORE INTO sender (reservation, network) VALUES (?1, ?2)",
-            (reservation, sender.to_string()),
-        )?;
+        insert.execute((reservation, sender.to_string()))?;
     }
     Ok(())
 }
@@ -210,11 +207,9 @@ pub(super) fn insert_session(to: &Transaction<'_>, wanted: &Session) -> Result<i
 }
 
 pub(super) fn insert_demands(to: &Transaction<'_>, session: i64, demands: &[(u16, u16)]) -> Result<()> {
+    let mut insert = to.prepare("INSERT INTO demand (session, first, length) VALUES (?1, ?2, ?3)")?;
     for (first, length) in demands {
-        to.execute(
-            "INSERT INTO demand (session, first, length) VALUES (?1, ?2, ?3)",
-            (session, first, length),
-        )?;
+        insert.execute((session, first, length))?;
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ impl std::error::Error for StoreError {}
 
 /// An open database.
 #[derive(Debug)]
-pub(super) struct Store {
+pub struct Store {
     connection: Connection,
     path: PathBuf,
 }
@@ -207,7 +207,7 @@ impl Store {
 
     /// From now on there is no room for more.
     #[cfg(test)]
-    pub(super) fn fill(&self) {
+    pub(in super::super) fn fill(&self) {
         let pages: i64 = self.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         self.connection.pragma_update(None, "max_page_count", pages).unwrap();
     }

@@ -1,10 +1,74 @@
+mod crowds;
+
 use super::*;
 use skyhaul_core::balance::{Prefix, Strategy};
 
 const NOW: Millis = 1_700_000_000_000;
 
-fn open(path: Option<&Path>) -> Facility {
-    Facility::open(path, "operator's token", Limits::default(), NOW).unwrap()
+/// A facility with its store: changes are planned, written and made in one step.
+struct Whole(Facility, Store);
+
+impl std::ops::Deref for Whole {
+    type Target = Facility;
+    fn deref(&self) -> &Facility {
+        &self.0
+    }
+}
+
+impl Whole {
+    fn make<T>(&mut self, change: Change<T>) -> Result<T, ChangeError> {
+        Ok(change.write(&mut self.1)?.hold(&mut self.0))
+    }
+
+    fn fill(&self) {
+        self.1.fill();
+    }
+
+    fn revoke(&mut self, id: i64) -> Result<usize, ChangeError> {
+        self.make(self.0.revoke(id))
+    }
+
+    fn deregister(&mut self, ids: &[i64]) -> Result<(), ChangeError> {
+        self.make(self.0.deregister(ids))
+    }
+
+    fn unchain(&mut self, id: i64) -> Result<(), ChangeError> {
+        self.make(self.0.unchain(id))
+    }
+
+    fn set_demands(&mut self, id: i64, demands: BTreeMap<i64, Vec<(u16, u16)>>) -> Result<(), ChangeError> {
+        self.make(self.0.set_demands(id, &demands))
+    }
+}
+
+macro_rules! made_at_once {
+    ($($name:ident($($arg:ident: $of:ty),*) -> $gives:ty;)*) => {
+        impl Whole {
+            $(fn $name(&mut self, $($arg: $of),*) -> Result<$gives, ChangeError> {
+                self.make(self.0.$name($($arg),*)?)
+            })*
+        }
+    };
+}
+
+made_at_once! {
+    create_token(new: &NewToken<'_>, permissions: &[Permission]) -> i64;
+    reserve(wanted: &Reservation, new: &NewToken<'_>) -> i64;
+    register(wanted: &Session, new: &NewToken<'_>) -> i64;
+    free(id: i64) -> ();
+    extend(id: i64, until: Option<Millis>) -> ();
+    set_senders(id: i64, senders: Vec<Prefix>) -> ();
+    chain(wanted: Chain) -> i64;
+    rechain(id: i64, session: &str, token: &str) -> ();
+}
+
+fn open(path: Option<&Path>) -> Whole {
+    opened(path, "operator's token", Limits::default())
+}
+
+fn opened(path: Option<&Path>, operator: &str, limits: Limits) -> Whole {
+    let (facility, store) = Facility::open(path, operator, limits, NOW).unwrap();
+    Whole(facility, store)
 }
 
 fn new<'a>(parent: i64, text: &str, name: &'a str) -> NewToken<'a> {
@@ -52,10 +116,10 @@ fn it_is_the_same_when_it_is_opened_again() {
         facility.register(&session(id, u64::MAX), &new(token, "s", "session")).unwrap();
         let gone = facility.register(&session(id, 2), &new(token, "gone", "session")).unwrap();
         facility.extend(id, None).unwrap();
-        facility.set_senders(id, &["10.1.0.0/16".parse().unwrap()]).unwrap();
+        facility.set_senders(id, vec!["10.1.0.0/16".parse().unwrap()]).unwrap();
         facility.deregister(&[gone]).unwrap();
         let third = facility.register(&session(id, 3), &new(token, "third", "session")).unwrap();
-        facility.set_demands(id, &BTreeMap::from([(third, vec![(7, 9)])])).unwrap();
+        facility.set_demands(id, BTreeMap::from([(third, vec![(7, 9)])])).unwrap();
         facility.deregister(&[third]).unwrap();
         facility.free(other).unwrap();
         let on = Permission { resource: Resource::Session(1), level: Level::ReadOnly };
@@ -79,13 +143,29 @@ fn another_operator_takes_over() {
     let mut facility = open(Some(&path));
     facility.reserve(&reservation(1), &new(OPERATOR, "r", "reservation")).unwrap();
     drop(facility);
-    let facility = Facility::open(Some(&path), "another one", Limits::default(), NOW).unwrap();
+    let kept = |operator: &str, others| {
+        let (facility, store) =
+            Facility::open_with(Some(&path), operator, Limits::default(), NOW, others).unwrap();
+        Whole(facility, store)
+    };
+    let facility = kept("another one", Others::Kept);
     assert_eq!(facility.tokens().find("operator's token"), None);
     assert_eq!(facility.tokens().find("another one").unwrap().id, OPERATOR);
-    assert!(facility.tokens().find("r").is_some());
+    assert!(facility.tokens().find("r").is_some() && facility.revoked() == 0);
+    drop(facility);
+    // The same operator again revokes nothing.
+    assert_eq!(opened(Some(&path), "another one", Limits::default()).revoked(), 0);
+    // What came from a token that may be known to others ends with it; the reservation stays.
+    let facility = opened(Some(&path), "a third", Limits::default());
+    assert!(facility.tokens().find("r").is_none() && facility.tokens().find("another one").is_none());
+    assert_eq!((facility.revoked(), facility.tokens().len(), facility.reservations().count()), (1, 1, 1));
+    drop(facility);
+    let mut facility = opened(Some(&path), "a third", Limits::default());
+    let on = Permission { resource: Resource::Reservation(1), level: Level::Update };
+    facility.create_token(&new(OPERATOR, "r", "r"), &[on]).unwrap();
     drop(facility);
     // A token that was given out does not become two.
-    let facility = Facility::open(Some(&path), "r", Limits::default(), NOW).unwrap();
+    let facility = kept("r", Others::Kept);
     assert_eq!(facility.tokens().find("r").unwrap().id, OPERATOR);
     assert_eq!(facility.tokens().len(), 1);
 }
@@ -147,12 +227,12 @@ fn what_ends_takes_its_tokens_along_and_no_others() {
 #[test]
 fn limits_are_refusals_and_nothing_changes() {
     let limits = Limits { instances: 1, tokens: 3, senders: 2, ..Limits::default() };
-    let mut facility = Facility::open(None, "o", limits, NOW).unwrap();
+    let mut facility = opened(None, "o", limits);
     let id = facility.reserve(&reservation(1), &new(OPERATOR, "r", "reservation")).unwrap();
     let full = facility.free_instance(|_| true).unwrap_err().to_string();
     assert_eq!(full, "all 1 load balancers are in use; hint: end those that are not needed");
     let networks: Vec<Prefix> = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|ip| ip.parse().unwrap()).into();
-    assert!(matches!(facility.set_senders(id, &networks), Err(ChangeError::Full(..))));
+    assert!(matches!(facility.set_senders(id, networks), Err(ChangeError::Full(..))));
     facility.register(&session(id, 1), &new(OPERATOR, "s", "session")).unwrap();
     let before = all(&facility);
     assert!(matches!(
@@ -220,7 +300,8 @@ fn what_cannot_be_opened_says_why() {
         ("PRAGMA user_version = 3", "newer skyhaul"),
     ] {
         damage(change);
-        let error = Facility::open(Some(&path), "o", Limits::default(), NOW).unwrap_err().to_string();
+        let error =
+            Facility::open(Some(&path), "operator's token", Limits::default(), NOW).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
     }
 }
@@ -248,8 +329,8 @@ fn chains_are_kept_and_end_with_their_reservation() {
     let mut facility = open(Some(&path));
     let id = facility.reserve(&reservation(1), &new(OPERATOR, "r", "r")).unwrap();
     let other = facility.reserve(&reservation(2), &new(OPERATOR, "o", "o")).unwrap();
-    let (first, second) = (facility.chain(&chain(id)).unwrap(), facility.chain(&chain(id)).unwrap());
-    facility.chain(&chain(other)).unwrap();
+    let (first, second) = (facility.chain(chain(id)).unwrap(), facility.chain(chain(id)).unwrap());
+    facility.chain(chain(other)).unwrap();
     facility.rechain(second, "8", "another").unwrap();
     facility.unchain(first).unwrap();
     drop(facility);
@@ -258,7 +339,7 @@ fn chains_are_kept_and_end_with_their_reservation() {
     let expected = Chain { id: second, session: "8".to_owned(), token: "another".to_owned(), ..chain(id) };
     assert_eq!(kept, [expected]);
     assert!(!format!("{kept:?}").contains("another"), "nobody is shown a token");
-    while facility.chain(&chain(id)).is_ok() {}
+    while facility.chain(chain(id)).is_ok() {}
     assert_eq!(facility.chains(id).count(), 16);
     assert!(matches!(facility.rechain(999, "", ""), Err(ChangeError::Gone("chain", 999))));
     facility.free(id).unwrap();
@@ -280,7 +361,7 @@ fn a_state_from_before_there_were_chains_goes_on() {
     drop(older);
     let mut facility = open(Some(&path));
     assert_eq!(all(&facility), before);
-    facility.chain(&chain(id)).unwrap();
+    facility.chain(chain(id)).unwrap();
     drop(facility);
     assert_eq!(open(Some(&path)).chains(id).count(), 1);
 }

@@ -1,18 +1,20 @@
 //! What all doors share: who calls, and the way to the desk.
 
 use super::super::desk::{Caller, Desk, Kind, Place, Refusal};
-use crate::listening::Connection;
+use super::calls::Calls;
+use crate::listening::{Connection, Seats};
 use axum::Extension;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Octets of a request.
-pub const LARGEST: usize = 1 << 20;
+/// Bytes of a request: the largest that mean something, 512 demands of slots, have a tenth of that.
+pub const LARGEST: usize = 256 << 10;
+/// How long a body may take to arrive.
+pub const BODY_TIME: Duration = Duration::from_secs(10);
 /// How often the desk looks what is over.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -20,13 +22,13 @@ const TURN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Door {
     pub(super) desk: Arc<Desk>,
-    /// Connections for which there was no room.
-    pub(super) turned_away: Arc<AtomicU64>,
+    pub(super) calls: Arc<Calls>,
+    pub(super) seats: Arc<Seats>,
 }
 
 impl Door {
     pub(super) fn new(desk: Arc<Desk>) -> Door {
-        Door { desk, turned_away: Arc::default() }
+        Door { desk, calls: Arc::new(Calls::new()), seats: Seats::new() }
     }
 
     /// Ask the desk. It is counted, however it ends.

@@ -21,7 +21,7 @@ async fn call<Q: Send + 'static, R: Send + 'static>(
     door.ask(caller, request.into_inner(), call).await.map(Response::new).map_err(status)
 }
 
-fn status(refusal: Refusal) -> Status {
+pub(super) fn status(refusal: Refusal) -> Status {
     let code = match refusal.kind {
         Kind::Invalid => Code::InvalidArgument,
         Kind::Unauthenticated => Code::Unauthenticated,

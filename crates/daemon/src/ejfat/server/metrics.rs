@@ -4,6 +4,7 @@ use super::super::desk::Names;
 use super::door::Door;
 use crate::metrics::TYPE;
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -12,15 +13,29 @@ use skyhaul::balance::BalanceStatus;
 use skyhaul::metrics::{Kind, Metric};
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 pub(super) fn routes(door: &Door) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state(door.clone())
+    Router::new().route("/metrics", get(metrics)).with_state((door.clone(), Page::default()))
 }
 
-async fn metrics(State(door): State<Door>) -> Response {
-    let inner = door.clone();
-    let text = tokio::task::spawn_blocking(move || text(&inner)).await.unwrap_or_default();
+/// How long a page is given out before it is made again: nobody's token is asked for, so it is made no oftener for a thousand
+/// who ask than for one.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The last page, and since when it is being given out.
+type Page = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
+
+async fn metrics(State((door, page)): State<(Door, Page)>) -> Response {
+    let mut page = page.lock().await;
+    let text = match &*page {
+        Some((made, text)) if made.elapsed() < FRESH => text.clone(),
+        _ => {
+            let made = tokio::task::spawn_blocking(move || text(&door)).await.unwrap_or_default();
+            page.insert((Instant::now(), made.into())).1.clone()
+        }
+    };
+    drop(page);
     ([(CONTENT_TYPE, TYPE)], text).into_response()
 }
 
@@ -42,8 +57,11 @@ fn text(door: &Door) -> String {
     single("calls_total", Kind::Counter, "Calls of the control plane.", &calls);
     single("tokens", Kind::Gauge, "Tokens that are valid.", &tokens);
     single("sessions", Kind::Gauge, "Workers that are registered.", &sessions);
-    let away = door.turned_away.load(Ordering::Relaxed);
+    let (open, away, closed) = door.seats.counts();
+    single("connections", Kind::Gauge, "Connections that are open.", &open);
     single("connections_refused_total", Kind::Counter, "Connections for which there was no room.", &away);
+    let help = "Connections that had shown no valid token and were closed for newer ones.";
+    single("connections_displaced_total", Kind::Counter, help, &closed);
     let mut calls = metric("calls_refused_total", Kind::Counter, "Calls that were refused, by kind.");
     for (kind, n) in refused {
         calls.add(&[("kind", &kind.name())], n);

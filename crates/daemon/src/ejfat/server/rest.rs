@@ -133,7 +133,7 @@ impl From<JsonError> for Refusal {
     }
 }
 
-fn refused(refusal: &Refusal) -> Response {
+pub(super) fn refused(refusal: &Refusal) -> Response {
     let status = match refusal.kind {
         Kind::Invalid | Kind::Unfit => StatusCode::BAD_REQUEST,
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,

@@ -24,6 +24,9 @@ pub(super) const END: u8 = b'E';
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Hello {
+    /// Which process this is: another one has another number. 0 from one that is older than this field.
+    #[serde(default)]
+    pub(super) id: u64,
     pub(super) data: Vec<SocketAddr>,
     pub(super) tables: u64,
     pub(super) table: Vec<u8>,
@@ -86,27 +89,89 @@ impl Told {
     }
 }
 
-pub(super) fn write(mut to: &UnixStream, letter: u8, octets: &[u8]) -> io::Result<()> {
+fn message(letter: u8, octets: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(5 + octets.len());
     message.extend((octets.len() as u32 + 1).to_be_bytes());
     message.push(letter);
     message.extend(octets);
-    to.write_all(&message)
+    message
+}
+
+pub(super) fn write(mut to: &UnixStream, letter: u8, octets: &[u8]) -> io::Result<()> {
+    to.write_all(&message(letter, octets))
 }
 
 pub(super) fn write_json(to: &UnixStream, letter: u8, what: &impl Serialize) -> io::Result<()> {
     write(to, letter, &serde_json::to_vec(what)?)
 }
 
-/// The next message; blocks.
-pub(super) fn read(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
+/// A message on its way to a reader that may not read for a while, for instance because it is stopped. It is sent as far as
+/// the socket takes it, and continued later, so that the reader never meets half of one.
+#[derive(Default)]
+pub(super) struct Outbox {
+    octets: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbox {
+    /// Whether the last message is sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
+    /// The next message.
+    pub(super) fn put_json(&mut self, letter: u8, what: &impl Serialize) -> io::Result<()> {
+        (self.octets, self.sent) = (message(letter, &serde_json::to_vec(what)?), 0);
+        Ok(())
+    }
+
+    /// Send what the socket takes within its time-out.
+    pub(super) fn flush(&mut self, mut to: &UnixStream) -> io::Result<()> {
+        while self.sent < self.octets.len() {
+            match to.write(&self.octets[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.sent += n,
+                Err(error) if is_slow(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        *self = Outbox::default();
+        Ok(())
+    }
+}
+
+/// Nothing came, or nothing was taken, within the time-out of a socket.
+fn is_slow(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// The next message. Each time that the socket's time-out passes without any of it, `waits` is asked whether to wait longer.
+pub(super) fn read_while(from: &UnixStream, waits: &mut dyn FnMut() -> bool) -> io::Result<(u8, Vec<u8>)> {
     let mut length = [0; 4];
-    from.read_exact(&mut length)?;
+    fill(from, &mut length, waits)?;
     let length = u32::from_be_bytes(length) as usize;
     if length == 0 || length > LONGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
     }
     let mut octets = vec![0; length];
-    from.read_exact(&mut octets)?;
+    fill(from, &mut octets, waits)?;
     Ok((octets.remove(0), octets))
+}
+
+fn fill(mut from: &UnixStream, octets: &mut [u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
+    let mut at = 0;
+    while at < octets.len() {
+        match from.read(&mut octets[at..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => at += n,
+            Err(error) if is_slow(&error) && waits() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The next message; blocks.
+pub(super) fn read(from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
+    read_while(from, &mut || true)
 }

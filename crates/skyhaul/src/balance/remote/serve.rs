@@ -2,7 +2,7 @@
 
 use super::super::data_plane::DataPlane;
 use super::super::shared::Planes;
-use super::messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, write, write_json};
+use super::messages::{DONE, END, HELLO, Hello, Outbox, PATIENCE, TABLE, Told, read, write, write_json};
 use skyhaul_core::balance::Table;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,10 +13,13 @@ use std::time::Duration;
 
 /// How often planes say what they did.
 const PERIOD: Duration = Duration::from_millis(50);
+/// How long the socket may take for a part of that.
+const BRIEFLY: Duration = Duration::from_millis(1);
 
 impl DataPlane {
     /// Serve controllers at `path`, one after the other, until one says that all is to end, or `stop` is set; then forward what is in the
-    /// sockets, and end. Without a controller, packets go on by the last table.
+    /// sockets, and end. Without a controller, packets go on by the last table. So they do while a controller is stopped: it
+    /// stays the controller, and is told the newest counts when it reads again.
     ///
     /// # Errors
     /// The socket cannot be made: the error names the path. A file that nobody listens at is replaced. A thread that forwards
@@ -32,8 +35,9 @@ impl DataPlane {
             }
         }
         let fault = self.fault().filter(|_| !ordered);
-        let _ = std::fs::remove_file(path);
+        // As long as it forwards it is found: no other one is started beside it.
         self.end();
+        let _ = std::fs::remove_file(path);
         fault.map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
@@ -47,7 +51,7 @@ impl DataPlane {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let (tables, table) = (self.shared.tables(), self.shared.table().to_bytes());
-        write_json(stream, HELLO, &Hello { data: self.data.clone(), tables, table })?;
+        write_json(stream, HELLO, &Hello { id: self.id, data: self.data.clone(), tables, table })?;
         let (from, shared) = (stream.try_clone()?, Arc::clone(&self.shared));
         let tables = std::thread::Builder::new().name("balance-tables".to_owned());
         let tables = tables.spawn(move || {
@@ -62,12 +66,17 @@ impl DataPlane {
                 }
             }
         })?;
+        stream.set_write_timeout(Some(BRIEFLY))?;
+        let mut out = Outbox::default();
         while !tables.is_finished() && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             std::thread::sleep(PERIOD);
             // A second controller is turned away.
             drop(listener.accept());
-            let newest = self.shared.take_newest();
-            if write_json(stream, DONE, &Told::new(self.shared.merged(), newest)).is_err() {
+            if out.is_empty() {
+                let newest = self.shared.take_newest();
+                out.put_json(DONE, &Told::new(self.shared.merged(), newest))?;
+            }
+            if out.flush(stream).is_err() {
                 break;
             }
         }
@@ -77,11 +86,22 @@ impl DataPlane {
         let ordered = tables.join().unwrap_or(false);
         if ordered {
             self.end();
+            // It ends also if its controller does not hear of it.
+            let _ = self.farewell(stream, &mut out);
+        }
+        Ok(ordered)
+    }
+
+    /// The last counts, after what is still on its way.
+    fn farewell(&self, stream: &UnixStream, out: &mut Outbox) -> io::Result<()> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        out.flush(stream)?;
+        if out.is_empty() {
             let newest = self.shared.take_newest();
             write_json(stream, DONE, &Told::new(self.shared.merged(), newest))?;
             write(stream, END, &[])?;
         }
-        Ok(ordered)
+        Ok(())
     }
 }
 

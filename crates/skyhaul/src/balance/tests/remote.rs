@@ -138,6 +138,74 @@ fn planes_that_die_are_started_again_with_the_table_and_counts_go_on() {
     thread.join().unwrap().unwrap();
 }
 
+/// The connection breaks and the planes live on, as after a long pause of either process: nobody is started beside them, and
+/// what they counted before is counted once.
+#[test]
+fn a_broken_connection_to_planes_that_live_starts_no_others_and_counts_nothing_twice() {
+    let served = serve();
+    let started = Arc::new(Mutex::new(0));
+    let restart = || -> Restart {
+        let count = Arc::clone(&started);
+        Box::new(move |_| {
+            *count.lock().unwrap() += 1;
+            Err(io::Error::other("nobody is to be started"))
+        })
+    };
+    let mut attached = None;
+    until("it can be controlled", || {
+        attached = Balance::attach(&loopback(1), &served.path, &[], Some(restart())).ok();
+        attached.is_some()
+    });
+    let balance = attached.unwrap();
+    let worker = Worker::join(&balance, "127.0.0.1", false, 1.0);
+    in_use(&balance, &[&worker]);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let send = |tick: u64| {
+        sender.send_to(&event(tick, 0, 100)[0], served.data).unwrap();
+    };
+    (1..=5).for_each(&send);
+    until("they are counted", || balance.status().forwarded.packets == 5);
+    for broken in 1..=3 {
+        let Ends::There(remote) = &balance.ends else { panic!("planes are elsewhere") };
+        remote.break_connection();
+        until("it is told", || !balance.status().notes.is_empty());
+        (5 * broken + 1..=5 * broken + 5).for_each(&send);
+        until("what came since is counted, too", || balance.status().forwarded.packets == 5 + 5 * broken);
+        until("it knows the table in use", || balance.status().tables.0 == balance.status().tables.1);
+        worker.ready(&balance);
+    }
+    let status = balance.status();
+    assert_eq!((status.packets, status.restarts, status.away), (20, 0, Duration::ZERO), "{status:?}");
+    assert!(status.notes.iter().all(|note| note.contains("was made again")), "{:?}", status.notes);
+    assert_eq!(*started.lock().unwrap(), 0);
+    assert_eq!(balance.stop().forwarded.packets, 20);
+    served.thread.join().unwrap().unwrap();
+}
+
+/// A controller that reads nothing for a while, as one that is stopped, stays the controller, and meets no half message then.
+#[test]
+fn a_controller_that_is_stopped_is_waited_for() {
+    use super::super::remote::read_for_tests as read;
+    let served = serve();
+    let mut stream = None;
+    until("it is served", || {
+        stream = UnixStream::connect(&served.path).ok();
+        stream.is_some()
+    });
+    let stream = stream.unwrap();
+    assert_eq!(read(&stream).unwrap(), b'H');
+    // Nothing is read until the socket is full, and for longer than an end waits for the other.
+    std::thread::sleep(Duration::from_secs(12));
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    for n in 0..1000 {
+        let letter = read(&stream).unwrap_or_else(|error| panic!("message {n}: {error}"));
+        assert_eq!(letter, b'D');
+    }
+    drop(stream);
+    served.stop.store(true, Ordering::Release);
+    served.thread.join().unwrap().unwrap();
+}
+
 #[test]
 fn nonsense_changes_nothing() {
     use std::io::Write;

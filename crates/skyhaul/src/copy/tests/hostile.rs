@@ -1,7 +1,7 @@
 //! Peers and paths that mean harm.
 
 use super::{Site, bytes, same, token};
-use crate::copy::message::{Entry, Message, Name, Request, VERSION, Want, Way, What};
+use crate::copy::message::{Entry, Message, Name, Origin, Request, VERSION, Want, Way, What};
 use crate::copy::{Exists, RangeHead, copy};
 use crate::peer::{Connection, attach, connect};
 use std::io::{Read, Write};
@@ -50,7 +50,7 @@ fn a_damaged_range_is_refused_and_comes_again() {
     let site = Site::new();
     std::fs::write(site.at("src"), bytes(6, 8 << 20)).unwrap();
     let mut options = site.options(&["src"], &["in"], false);
-    options.server = damaging(site.server.local());
+    options.server = vec![damaging(site.server.local())];
     options.tuning.range = 4 << 20;
     let report = copy(&options, &token(), &mut |_| {}).unwrap();
     assert!(report.is_whole(), "{report:?}");
@@ -66,8 +66,12 @@ struct Hostile {
 
 impl Hostile {
     fn new(site: &Site, way: Way) -> Self {
+        Self::asking(site, way, |_| {})
+    }
+
+    fn asking(site: &Site, way: Way, change: impl FnOnce(&mut Request)) -> Self {
         let mut connection = connect(site.server.local(), &token(), SOON).unwrap();
-        let request = Request {
+        let mut request = Request {
             version: VERSION,
             way,
             paths: vec![Name::Text("in".into())],
@@ -83,7 +87,9 @@ impl Hostile {
             trial: None,
             longer: 0,
             sample: None,
+            verify: false,
         };
+        change(&mut request);
         connection.ask("copy", &request, &mut |_| true).unwrap();
         let Message::Ready { cookie } = connection.receive(SOON).unwrap() else { panic!() };
         let flow = attach(site.server.local(), &token(), &cookie, SOON).unwrap();
@@ -109,7 +115,14 @@ impl Hostile {
 
 fn file(path: &str, size: u64) -> Entry {
     let what = What::File { size, sparse: false };
-    Entry { to: 0, path: Name::Text(path.into()), what, mode: 0o7777, modified: (0, 0) }
+    Entry {
+        to: 0,
+        path: Name::Text(path.into()),
+        what,
+        mode: 0o7777,
+        modified: (0, 0),
+        origin: Origin::default(),
+    }
 }
 
 #[test]
@@ -153,6 +166,84 @@ fn names_of_a_hostile_peer_do_not_leave_the_directory() {
     assert!(!site.at("x").exists() && !site.at("root/x").exists());
     peer.says(&Message::Entries(vec![Entry { to: 9, ..file("f", 1) }]));
     assert!(peer.reason().contains("not asked for"));
+}
+
+/// The directory that a server serves, and the one that was asked for, keep their permissions.
+#[test]
+fn a_pushing_peer_does_not_reach_the_directory_itself() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    let mode = |path: &str| site.at(path).metadata().unwrap().permissions().mode() & 0o777;
+    let before = mode("root");
+    for paths in ["in", ""] {
+        let mut peer =
+            Hostile::asking(&site, Way::Push, |request| request.paths = vec![Name::Text(paths.into())]);
+        let names = ["", ".", "in/.."];
+        let entries = names.map(|name| Entry { what: What::Directory, mode: 0, ..file(name, 0) });
+        peer.says(&Message::Entries(entries.to_vec()));
+        let mut failed = 0;
+        while failed < names.len() {
+            let Ok(Message::Done(done)) = peer.connection.receive::<Message>(SOON) else { continue };
+            assert!(done.iter().all(|done| done.error.is_some()), "{done:?}");
+            failed += done.len();
+        }
+        peer.says(&Message::AllEntries);
+        let _ = peer.connection.receive::<Message>(SOON);
+        assert_eq!((mode("root"), mode("root/in")), (before, 0o755));
+    }
+}
+
+/// Ranges of a file that is there, or that is only compared, would be written over it.
+#[test]
+fn ranges_that_nobody_asked_for_are_refused() {
+    for verify in [false, true] {
+        let site = Site::new();
+        std::fs::create_dir_all(site.at("root/in")).unwrap();
+        std::fs::write(site.at("root/in/f"), vec![7; 100_000]).unwrap();
+        let mut peer = Hostile::asking(&site, Way::Push, |request| {
+            request.verify = verify;
+            request.exists = Exists::Fail;
+        });
+        let modified = site.at("root/in/f").metadata().unwrap().modified().unwrap();
+        let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let entry = Entry { modified: (since.as_secs() as i64, since.subsec_nanos()), ..file("f", 100_000) };
+        let origin = Origin { changed: (i64::from(u32::MAX), 0), ..Origin::default() };
+        peer.says(&Message::Entries(vec![Entry { origin, ..entry }]));
+        assert!(matches!(peer.connection.receive(SOON), Ok(Message::Compare(_))));
+        let head =
+            RangeHead { size: 100_000, length: 65_536, flags: crate::copy::HOLE, ..RangeHead::default() };
+        peer.flow.write_all(&head.octets()).unwrap();
+        assert!(peer.reason().contains("came twice"));
+        assert_eq!(std::fs::read(site.at("root/in/f")).unwrap(), vec![7; 100_000]);
+        assert_eq!(std::fs::read_dir(site.at("root/in")).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_peer_of_another_version_is_told_so() {
+    let site = Site::new();
+    let mut connection = connect(site.server.local(), &token(), SOON).unwrap();
+    let old = serde_json::json!({ "version": 3, "way": "push", "paths": ["in"], "flows": 1, "range": 65536, "direct": true });
+    let said = connection.ask("copy", &old, &mut |_| true).unwrap_err().to_string();
+    assert!(said.contains("version 3") && said.contains("version 4") && said.contains("hint: "), "{said}");
+}
+
+/// As many sessions as are served, and one more.
+#[test]
+fn sessions_are_bounded_and_free_again() {
+    let site = Site::new();
+    let peers: Vec<Hostile> =
+        (0..crate::copy::budget::SESSIONS).map(|_| Hostile::new(&site, Way::Push)).collect();
+    std::fs::write(site.at("src"), "x").unwrap();
+    let once = || copy(&site.options(&["src"], &["in"], false), &token(), &mut |_| {});
+    let said = once().unwrap_err().to_string();
+    assert!(said.contains("copies are running") && said.contains("hint: "), "{said}");
+    drop(peers);
+    let end = std::time::Instant::now() + SOON;
+    while once().is_err() {
+        assert!(std::time::Instant::now() < end, "sessions that are gone are not free again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

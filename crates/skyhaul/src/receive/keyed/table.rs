@@ -68,7 +68,10 @@ impl<S: Store> Table<S> {
         let mut heaps = config.heaps;
         heaps.largest = heaps.largest.min(config.memory.limit());
         let mut live = Keyed::new(heaps);
-        live.limit_unconfirmed(config.memory.limit() / UNCONFIRMED);
+        // Chunks are memory of the user.
+        if S::FILLED_OUTSIDE {
+            live.limit_unconfirmed(config.memory.limit() / UNCONFIRMED);
+        }
         Self {
             heaps: live,
             store,

@@ -3,9 +3,12 @@
 use super::*;
 use crate::receive::{Part, Sink, StreamInfo};
 
-/// What was delivered: second, frame and thread of each frame that came, in order, and how many were missing.
+/// Second, frame and thread of each frame that came, in order, and how many were missing.
+type Delivered = (Vec<(i64, u32, u16)>, u64);
+
+/// What was delivered.
 #[derive(Clone, Default)]
-struct Times(Arc<Mutex<(Vec<(i64, u32, u16)>, u64)>>);
+struct Times(Arc<Mutex<Delivered>>);
 
 impl Sink for Times {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}

@@ -139,7 +139,8 @@ fn sums_that_do_not_hold_are_said() {
     std::fs::write(&index, changed.collect::<String>()).unwrap();
     let check = world.check();
     assert_eq!((check.verdict, check.exit_code()), (Verdict::Unproven, 1));
-    assert!(check.unbalanced[0].contains("frames in chunks, but"), "{:?}", check.unbalanced);
+    let said = |line: &String| line.contains("frames in chunks, but");
+    assert!(check.unbalanced.iter().any(said), "{:?}", check.unbalanced);
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_full_database_refuses_changes_and_packets_go_on() {
     let reserved = reserve(&desk);
     let own = by(&reserved.token);
     let registered = desk.register(&own, worker("1")).unwrap();
-    desk.locked().facility.fill();
+    locked(&desk.store).fill();
     let mut refused = 0;
     let networks = |n: u32| vec![format!("10.{}.{}.0/24", n / 256, n % 256)];
     for n in 0..1000 {

@@ -1,0 +1,64 @@
+//! Who may do what: the first question of every call.
+
+use super::super::facility::Reservation;
+use super::super::facility::token::{Known, Level, Resource, Token};
+use super::{Caller, Desk, Kind, Refusal, State, gone};
+
+impl Desk {
+    /// Whose token this is. It waits for no other call, so that doors can ask before they read more of a request than its head.
+    ///
+    /// # Errors
+    /// There is none, or it is not valid.
+    pub fn known(&self, token: Option<&str>) -> Result<Known, Refusal> {
+        self.keys.find(shown(token)?).ok_or_else(not_valid)
+    }
+}
+
+impl State {
+    /// The token that is shown.
+    pub(super) fn token(&self, caller: &Caller) -> Result<&Token, Refusal> {
+        self.facility.tokens().find(shown(caller.token.as_deref())?).ok_or_else(not_valid)
+    }
+
+    /// The token that is shown, if it allows this.
+    pub(super) fn may(&self, caller: &Caller, resource: Resource, level: Level) -> Result<&Token, Refusal> {
+        let token = self.token(caller)?;
+        if self.facility.may(token, resource, level) { Ok(token) } else { Err(denied(resource, level)) }
+    }
+
+    pub(super) fn reservation(&self, id: i64) -> Result<&Reservation, Refusal> {
+        self.facility.reservation(id).ok_or_else(|| gone(id))
+    }
+}
+
+fn shown(token: Option<&str>) -> Result<&str, Refusal> {
+    token.ok_or_else(|| {
+        let text = "no token; hint: send `authorization: Bearer TOKEN`, the part of EJFAT_URI before the @";
+        Refusal::new(Kind::Unauthenticated, text)
+    })
+}
+
+fn not_valid() -> Refusal {
+    let text =
+        "the token is not valid: wrong, revoked, or of what has ended; hint: reserve or register again";
+    Refusal::new(Kind::Unauthenticated, text)
+}
+
+pub(super) fn denied(resource: Resource, level: Level) -> Refusal {
+    let level = match level {
+        Level::ReadOnly => "look at",
+        Level::Register => "register workers with",
+        Level::Reserve => "reserve",
+        Level::Update => "change",
+    };
+    let resource = match resource {
+        Resource::All => "the whole facility".to_owned(),
+        Resource::Instance(id) => format!("load balancer {id}"),
+        Resource::Reservation(id) => format!("reservation {id}"),
+        Resource::Session(id) => format!("session {id}"),
+    };
+    let text = format!(
+        "the token does not allow to {level} {resource}; hint: use one that does, or ask its operator"
+    );
+    Refusal::new(Kind::Denied, text)
+}

@@ -1,0 +1,113 @@
+//! Which time series are wanted: paths in which `*` stands for one part, and at the end for everything below.
+//!
+//! ```text
+//!   /lb/1/session/*/bytes     bytes of all workers of reservation 1
+//!   /lb/1/*                   everything of reservation 1
+//! ```
+//!
+//! They are read once, before anything is looked for. Limits: [`COUNT`] of them, of [`BYTES`] and [`PARTS`] parts each.
+
+/// Selectors of a request.
+pub const COUNT: usize = 32;
+/// Bytes of a selector.
+pub const BYTES: usize = 256;
+/// Parts of a selector.
+pub const PARTS: usize = 8;
+
+/// The selectors of a request, each in its parts.
+#[derive(Clone, Debug)]
+pub(super) struct Selectors<'a>(Vec<Vec<&'a str>>);
+
+impl<'a> Selectors<'a> {
+    /// Read them; what is wrong, if they cannot be.
+    pub(super) fn of(texts: &'a [String]) -> Result<Self, String> {
+        if texts.len() > COUNT {
+            return Err(format!("more than {COUNT} selectors; hint: * stands for all"));
+        }
+        if texts.iter().any(|text| text.len() > BYTES) {
+            return Err(format!("a selector is longer than {BYTES} bytes; hint: like /lb/1/*"));
+        }
+        let parts = |text: &'a String| {
+            let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
+            match parts.len() <= PARTS {
+                true => Ok(parts),
+                false => Err(format!("a selector has more than {PARTS} parts; hint: like /lb/1/*")),
+            }
+        };
+        texts.iter().map(parts).collect::<Result<_, _>>().map(Selectors)
+    }
+
+    /// Those that may select something below this path.
+    pub(super) fn below(&self, path: &[&str]) -> Selectors<'a> {
+        Selectors(self.0.iter().filter(|selector| reaches(selector, path)).cloned().collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any of them selects `name` of what is at `path`.
+    pub(super) fn select(&self, path: &[&str], name: &str) -> bool {
+        let selects = |selector: &Vec<&str>| {
+            let (end, is_whole) = (selector.last(), selector.len() == path.len() + 1);
+            let matches = |(want, part): (&&str, &&str)| *want == "*" || want == part;
+            match end {
+                Some(&"*") if selector.len() <= path.len() + 1 => {
+                    selector.iter().zip(path).take(selector.len() - 1).all(matches)
+                }
+                Some(end) if is_whole => *end == name && selector.iter().zip(path).all(matches),
+                _ => false,
+            }
+        };
+        self.0.iter().any(selects)
+    }
+}
+
+fn reaches(selector: &[&str], path: &[&str]) -> bool {
+    let all = selector.last() == Some(&"*");
+    (all || selector.len() > path.len())
+        && selector.iter().zip(path).all(|(want, part)| *want == "*" || want == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_they_select() {
+        for (selector, path, is) in [
+            ("*", "/lb/1/packets", true),
+            ("/lb/*", "/lb/1/session/2/bytes", true),
+            ("/lb/1/*", "/lb/1/packets", true),
+            ("/lb/1/*", "/lb/11/packets", false),
+            ("/lb/1/session/*/bytes", "/lb/1/session/2/bytes", true),
+            ("/lb/1/session/*/bytes", "/lb/1/session/2/packets", false),
+            ("/lb/1/packets", "/lb/1/packets", true),
+            ("lb/1/packets/", "/lb/1/packets", true),
+            ("/lb/1", "/lb/1/packets", false),
+            ("/lb/1/packets/more", "/lb/1/packets", false),
+            ("/lb/1/packets/*", "/lb/1/packets", false),
+            ("/*/*/packets", "/lb/1/packets", true),
+            ("//lb//1//*", "/lb/1/packets", true),
+            ("", "/lb/1/packets", false),
+        ] {
+            let texts = [selector.to_owned()];
+            let selectors = Selectors::of(&texts).unwrap();
+            let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            let name = parts.pop().unwrap();
+            assert_eq!(selectors.select(&parts, name), is, "{selector} {path}");
+            let narrow = selectors.below(&parts[..2]).below(&parts);
+            assert_eq!(narrow.select(&parts, name), is, "{selector} {path}, step by step");
+        }
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let slashes = vec!["/".repeat(1 << 20)];
+        assert!(Selectors::of(&slashes).unwrap_err().contains("longer than 256 bytes"));
+        let parts = vec!["/a".repeat(9)];
+        assert!(Selectors::of(&parts).unwrap_err().contains("8 parts"));
+        assert!(Selectors::of(&vec!["*".to_owned(); 33]).unwrap_err().contains("more than 32 selectors"));
+        assert!(Selectors::of(&vec!["*".to_owned(); 32]).is_ok());
+    }
+}

@@ -1,0 +1,129 @@
+//! What happens without a call: once a second, and at the end of a reservation.
+
+use super::super::facility::{Millis, Reservation};
+use super::super::ground::{by_session, served, stays};
+use super::{Desk, Refusal, State, gone, locked};
+use skyhaul::balance::{Balance, BalanceStatus};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reservations that ended of which the last state is kept.
+const REMEMBERED: usize = 64;
+
+/// A load balancer that is being opened or closed: until this is dropped, nobody else does.
+pub(super) struct Busy<'a> {
+    desk: &'a Desk,
+    instance: i64,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.desk.locked().busy.remove(&self.instance);
+    }
+}
+
+impl Desk {
+    /// One second has passed: what is over ends, and the rest is sampled. Returns what is wrong.
+    pub fn turn(&self, now: Millis) -> Vec<String> {
+        let mut wrong = self.said();
+        let over = self.locked().facility.over(now);
+        for id in over {
+            wrong.extend(self.end(id).err().map(|refusal| format!("reservation {id} cannot end: {refusal}")));
+        }
+        let ids: Vec<i64> = self.locked().running.keys().copied().collect();
+        for id in ids {
+            wrong.extend(self.turn_of(id, now));
+        }
+        wrong
+    }
+
+    /// The same for one reservation. Calls of others wait only while its samples are noted.
+    fn turn_of(&self, id: i64, now: Millis) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let Ok(balance) = self.locked().balance(id) else { return wrong };
+        let status = balance.status();
+        drop(balance);
+        let workers = by_session(&status);
+        let gone: Vec<i64> = {
+            let state = self.locked();
+            let gone = state.facility.sessions(id).filter(|session| !stays(&workers, session.number));
+            gone.map(|session| session.id).collect()
+        };
+        if !gone.is_empty() {
+            let done = self.change(|state| Ok(state.facility.deregister(&gone)));
+            wrong.extend(done.err().map(|error| format!("silent workers cannot be removed: {error}")));
+        }
+        wrong.extend(status.notes.iter().map(|note| format!("reservation {id}: {note}")));
+        let slots: BTreeMap<i64, u16> = {
+            let mut state = self.locked();
+            let state = &mut *state;
+            let Some(running) = state.running.get_mut(&id) else { return wrong };
+            running.sample(state.facility.sessions(id), &status, &workers, now);
+            let slots = state.facility.sessions(id).map(|one| (one.id, served(&workers, one.number)));
+            slots.collect()
+        };
+        wrong.extend(self.turn_chains(id, &slots));
+        wrong
+    }
+
+    /// Nobody else opens or closes this load balancer now.
+    pub(super) fn busy_in(&self, state: &mut State, instance: i64) -> Option<Busy<'_>> {
+        state.busy.insert(instance).then_some(Busy { desk: self, instance })
+    }
+
+    /// End a reservation and its balancer.
+    pub(super) fn end(&self, id: i64) -> Result<(), Refusal> {
+        let (reservation, _busy) = {
+            let mut state = self.locked();
+            let reservation: Reservation = state.reservation(id)?.clone();
+            let busy = self.busy_in(&mut state, reservation.instance).ok_or_else(|| gone(id))?;
+            (reservation, busy)
+        };
+        self.change(|state| Ok(state.facility.free(id)?))?;
+        let running = self.locked().running.remove(&id);
+        // What is in its sockets is forwarded first; nobody has to wait for that.
+        if let Some(mut running) = running {
+            running.unchain(true);
+            let status = stopped(running.balance);
+            let mut ended = locked(&self.ended);
+            if ended.len() < REMEMBERED {
+                ended.push((reservation, status));
+            }
+        }
+        Ok(())
+    }
+
+    /// End all balancers; reservations stay. Returns what each did, those that ended before included.
+    #[must_use]
+    pub fn stop(&self) -> Vec<(Reservation, BalanceStatus)> {
+        let mut state = self.locked();
+        let mut running = std::mem::take(&mut state.running);
+        let reservations: BTreeMap<i64, Reservation> =
+            state.facility.reservations().map(|r| (r.id, r.clone())).collect();
+        drop(state);
+        // Those that feed them first, as long as packets are forwarded.
+        std::thread::scope(|threads| {
+            for running in running.values_mut() {
+                threads.spawn(|| running.unchain(false));
+            }
+        });
+        let mut all = std::mem::take(&mut *locked(&self.ended));
+        for (id, running) in running {
+            let status = stopped(running.balance);
+            all.extend(reservations.get(&id).map(|reservation| (reservation.clone(), status)));
+        }
+        all
+    }
+}
+
+/// End a balancer, once nobody looks at it any more: who does takes milliseconds.
+fn stopped(mut balance: Arc<Balance>) -> BalanceStatus {
+    loop {
+        match Arc::try_unwrap(balance) {
+            Ok(balance) => return balance.stop(),
+            Err(shared) => balance = shared,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,65 @@
+//! Which tokens are valid, for doors: they ask before they read more of a request than its head.
+//!
+//! It has a lock of its own, held for a look-up or an entry, so no call waits here for another.
+
+use super::Hash;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use subtle::ConstantTimeEq;
+
+/// A token that is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Known {
+    /// Its number.
+    pub id: i64,
+    /// The number of the token that the operator made and from which it comes: its own, if it is that one.
+    pub tenant: i64,
+}
+
+/// See the module. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(Arc<RwLock<Marks>>);
+
+/// By the first bytes of their hashes.
+type Marks = BTreeMap<u64, Vec<(Hash, Known)>>;
+
+impl Keys {
+    /// The token with this text, compared in constant time.
+    #[must_use]
+    pub fn find(&self, text: &str) -> Option<Known> {
+        self.find_hash(&Hash::of(text))
+    }
+
+    pub(super) fn find_hash(&self, hash: &Hash) -> Option<Known> {
+        let marks = self.read();
+        let mut alike = marks.get(&hash.mark())?.iter();
+        alike.find(|(other, _)| other.0.ct_eq(&hash.0).into()).map(|(_, known)| *known)
+    }
+
+    pub(super) fn add(&self, hash: Hash, known: Known) {
+        self.write().entry(hash.mark()).or_default().push((hash, known));
+    }
+
+    pub(super) fn remove(&self, hash: &Hash, id: i64) {
+        let mut marks = self.write();
+        let Some(alike) = marks.get_mut(&hash.mark()) else { return };
+        alike.retain(|(_, known)| known.id != id);
+        if alike.is_empty() {
+            marks.remove(&hash.mark());
+        }
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.read().values().map(Vec::len).sum()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Marks> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Marks> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

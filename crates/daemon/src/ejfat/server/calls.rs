@@ -1,0 +1,179 @@
+//! How many calls are under way: in all, of one tenant, and of one token.
+//!
+//! ```text
+//!   head, token ─▶ a place of the token (4) ─▶ of the tenant (32) ─▶ of all (128) ─▶ body ─▶ desk
+//!                  └ waits, without a body
+//! ```
+//!
+//! So neither a worker that asks a thousand things at once nor one that sends its bodies a byte a second keeps others waiting, and
+//! the memory of bodies is bounded by the places. A tenant is a token that the operator made, with all that come from it.
+//!
+//! Limits: as above; [`WAITING`] calls of a tenant wait, [`ALL_WAITING`] in all, for [`WAIT`].
+
+use super::super::desk::{Kind, Refusal};
+use super::super::facility::token::Known;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// Calls at a time.
+pub const CALLS: usize = 128;
+/// Calls of a tenant at a time.
+pub const OF_TENANT: usize = 32;
+/// Calls of a token at a time.
+pub const OF_TOKEN: usize = 4;
+/// Calls of a tenant that are under way or wait.
+pub const WAITING: usize = 1024;
+/// The same in all.
+pub const ALL_WAITING: usize = 4096;
+/// How long a call waits.
+pub const WAIT: Duration = Duration::from_secs(30);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Calls {
+    all: Arc<Semaphore>,
+    under_way: AtomicUsize,
+    lanes: Mutex<HashMap<Whose, Places>>,
+}
+
+/// Whose places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Whose {
+    Tenant(i64),
+    Token(i64),
+}
+
+#[derive(Debug)]
+struct Places {
+    free: Arc<Semaphore>,
+    /// Calls that have one or wait for one.
+    calls: usize,
+}
+
+/// A call that is counted, whether it waits or not.
+struct Counted<'a> {
+    calls: &'a Calls,
+    whose: [Whose; 2],
+}
+
+/// A call that is under way. It has its places until it is dropped.
+pub(super) struct UnderWay<'a> {
+    _places: [OwnedSemaphorePermit; 3],
+    _counted: Counted<'a>,
+}
+
+impl Calls {
+    pub(super) fn new() -> Calls {
+        let (under_way, lanes) = Default::default();
+        Calls { all: Arc::new(Semaphore::new(CALLS)), under_way, lanes }
+    }
+
+    /// Wait for a place.
+    pub(super) async fn enter(&self, known: Known) -> Result<UnderWay<'_>, Refusal> {
+        let counted = self.count(known)?;
+        let of = |whose: &Whose| {
+            let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            lanes.get(whose).map(|places| Arc::clone(&places.free))
+        };
+        let [tenant, token] = [&counted.whose[0], &counted.whose[1]].map(of);
+        let all = Some(Arc::clone(&self.all));
+        let places = async {
+            let mut places = Vec::with_capacity(3);
+            for free in [token, tenant, all].into_iter().flatten() {
+                places.push(free.acquire_owned().await.ok()?);
+            }
+            <[OwnedSemaphorePermit; 3]>::try_from(places).ok()
+        };
+        match timeout(WAIT, places).await {
+            Ok(Some(places)) => Ok(UnderWay { _places: places, _counted: counted }),
+            Ok(None) | Err(_) => Err(full(&format!("the calls before this one took {} s", WAIT.as_secs()))),
+        }
+    }
+
+    fn count(&self, known: Known) -> Result<Counted<'_>, Refusal> {
+        if self.under_way.load(Ordering::Relaxed) >= ALL_WAITING {
+            return Err(full(&format!("{ALL_WAITING} calls are under way or wait")));
+        }
+        let whose = [Whose::Tenant(known.tenant), Whose::Token(known.id)];
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lanes.get(&whose[0]).is_some_and(|places| places.calls >= WAITING) {
+            return Err(full(&format!(
+                "{WAITING} calls with tokens of the same origin are under way or wait"
+            )));
+        }
+        for one in whose {
+            let most = if matches!(one, Whose::Tenant(_)) { OF_TENANT } else { OF_TOKEN };
+            let new = || Places { free: Arc::new(Semaphore::new(most)), calls: 0 };
+            lanes.entry(one).or_insert_with(new).calls += 1;
+        }
+        drop(lanes);
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        Ok(Counted { calls: self, whose })
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.calls.under_way.fetch_sub(1, Ordering::Relaxed);
+        let mut lanes = self.calls.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        for whose in &self.whose {
+            let Some(places) = lanes.get_mut(whose) else { continue };
+            places.calls -= 1;
+            if places.calls == 0 {
+                lanes.remove(whose);
+            }
+        }
+    }
+}
+
+fn full(what: &str) -> Refusal {
+    Refusal::new(Kind::Exhausted, format!("{what}; hint: ask again later, and less at a time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether this call gets its places without waiting.
+    async fn enters(calls: &Calls, id: i64, tenant: i64) -> Option<UnderWay<'_>> {
+        timeout(Duration::from_millis(20), calls.enter(Known { id, tenant })).await.ok()?.ok()
+    }
+
+    #[tokio::test]
+    async fn nobody_takes_the_places_of_others() {
+        let calls = Calls::new();
+        let mut held = Vec::new();
+        for _ in 0..OF_TOKEN {
+            held.push(enters(&calls, 10, 1).await.unwrap());
+        }
+        assert!(enters(&calls, 10, 1).await.is_none(), "the fifth of a token waits");
+        for token in 11.. {
+            match enters(&calls, token, 1).await {
+                Some(call) => held.push(call),
+                None => break,
+            }
+        }
+        assert_eq!(held.len(), OF_TENANT);
+        assert!(enters(&calls, 2, 2).await.is_some(), "another tenant does not wait");
+        held.pop();
+        assert!(enters(&calls, 99, 1).await.is_some(), "who waited is next");
+        drop(held);
+        assert!(calls.lanes.lock().unwrap().is_empty() && calls.under_way.load(Ordering::Relaxed) == 0);
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_are_bounded() {
+        let calls = Calls::new();
+        let counted: Vec<_> =
+            (0..WAITING).map(|_| calls.count(Known { id: 5, tenant: 5 }).unwrap()).collect();
+        let refused = calls.enter(Known { id: 6, tenant: 5 }).await.err().unwrap();
+        assert!(refused.kind == Kind::Exhausted && refused.text.contains("; hint: "), "{refused}");
+        assert!(calls.enter(Known { id: 7, tenant: 7 }).await.is_ok());
+        drop(counted);
+        assert!(calls.enter(Known { id: 6, tenant: 5 }).await.is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! Rights before bodies: what is done with a request before more of it is read than its head.
+//!
+//! ```text
+//!   head ─▶ a valid token? ─▶ a place among the calls ─▶ the body, within its size and time ─▶ the call
+//!              └ no: refused, and nothing of the body is read
+//! ```
+
+use super::super::desk::{Caller, Kind, Refusal};
+use super::door::{BODY_TIME, Door, LARGEST};
+use super::{grpc, rest};
+use crate::listening::Connection;
+use axum::Extension;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// What one door has to say differently from the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speech {
+    Rest,
+    Grpc,
+}
+
+impl Speech {
+    fn refused(self, refusal: Refusal) -> Response {
+        match self {
+            Speech::Rest => rest::refused(&refusal),
+            Speech::Grpc => grpc::status(refusal).into_http::<Body>(),
+        }
+    }
+
+    /// Bytes of a body: a message of gRPC has a head of five.
+    fn largest(self) -> usize {
+        match self {
+            Speech::Rest => LARGEST,
+            Speech::Grpc => LARGEST + 5,
+        }
+    }
+
+    fn too_large(self) -> Response {
+        let text = format!("the request is larger than {LARGEST} bytes");
+        match self {
+            Speech::Rest => (axum::http::StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
+            Speech::Grpc => tonic::Status::out_of_range(text).into_http::<Body>(),
+        }
+    }
+}
+
+/// See the module.
+pub(super) async fn check(
+    State((door, speech)): State<(Door, Speech)>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let known = door.desk.known(caller.token.as_deref());
+    connection.prove(known.is_ok());
+    let entered = match known {
+        Ok(known) => door.calls.enter(known).await,
+        Err(refusal) => Err(refusal),
+    };
+    let _under_way = match entered {
+        Ok(under_way) => under_way,
+        Err(refusal) => {
+            let refused = Err::<(), _>(refusal.clone());
+            door.desk.count(&refused);
+            return speech.refused(refusal);
+        }
+    };
+    let (head, body) = request.into_parts();
+    let most = speech.largest();
+    let said = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if said.is_some_and(|said| said > most as u64) {
+        return speech.too_large();
+    }
+    let body = match timeout(BODY_TIME, to_bytes(body, most)).await {
+        Ok(Ok(body)) => body,
+        // It is larger, or the connection broke, and nobody reads this.
+        Ok(Err(_)) => return speech.too_large(),
+        Err(_) => {
+            let text = format!("the request did not arrive within {} s", BODY_TIME.as_secs());
+            return speech.refused(Refusal::new(Kind::Unavailable, text + "; hint: send it again"));
+        }
+    };
+    next.run(Request::from_parts(head, Body::from(body))).await
+}

@@ -1,0 +1,214 @@
+//! Attacks on the control plane over real sockets, an honest client beside each: it is served within a second, and memory and
+//! connections stay within the documented bounds (`docs/reference/balancer.md`).
+#![allow(clippy::unwrap_used)]
+
+mod attacked {
+    pub(crate) mod bodies;
+    pub(crate) mod site;
+}
+
+use attacked::bodies::flood;
+use attacked::site::{Site, alone, resident, wait_for};
+use serde_json::{Value, json};
+use skyhaul_daemon::balancer::Apart;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Connections in all, of one address, and those that are closing.
+const CONNECTIONS: u64 = 4096;
+const PER_ADDRESS: u64 = 1024;
+const CLOSING: u64 = 64 + 8;
+/// What a program may need beside what is documented: buffers of the clients, which run in this process, too.
+const BESIDE: usize = 64 << 20;
+
+/// Open connections to the site from this address and keep them, each with a part of a head, or nothing.
+fn half_heads(site: &Site, from: &str, count: usize) -> Vec<TcpStream> {
+    let parts: [&[u8]; 4] =
+        [b"", b"POST /lb HTTP/1.1\r\nHost: a\r\nX: ", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET"];
+    let one = |n: usize| {
+        let mut stream = site.connect_from(from)?;
+        stream.write_all(parts[n % parts.len()])?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    (0..count).filter_map(|n| one(n).ok()).collect()
+}
+
+#[test]
+fn thousands_of_heads_that_never_end_lock_nobody_out() {
+    let _alone = alone();
+    let files = skyhaul::io::host::descriptors::raise();
+    let site = Site::new();
+    let before = resident();
+    // Both ends are in this process.
+    if files < 16_384 {
+        println!("SKIPPED: {files} open files are too few (ulimit -Hn 16384)");
+        return;
+    }
+    // One address, which is the honest client's, too.
+    let mut held = half_heads(&site, "127.0.0.1", 1500);
+    site.serves_the_honest("beside 1500 of its own address");
+    assert!(site.metric("connections") <= PER_ADDRESS + CLOSING);
+    // Several, which together want more than there are.
+    for address in 2..8 {
+        held.extend(half_heads(&site, &format!("127.0.0.{address}"), 700));
+    }
+    site.serves_the_honest("beside 5700 of seven addresses");
+    let open = site.metric("connections");
+    assert!((CONNECTIONS / 2..=CONNECTIONS + CLOSING).contains(&open), "{open} are open");
+    assert!(site.metric("connections_displaced_total") > 0);
+    // What it needs for itself it has: a load balancer opens its sockets.
+    let (status, said) = site.ask("POST", "/lb", &site.operator(), &json!({"name": "another"}));
+    assert_eq!(status, 200, "{said}");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < CONNECTIONS as usize * (16 << 10) + BESIDE, "{grown} bytes for {open} connections");
+    // They have ten seconds for a head.
+    wait_for("half heads to be closed", || (site.metric("connections") < 100).then_some(()));
+    drop(held);
+}
+
+#[test]
+fn bodies_of_those_who_show_no_token_are_not_read() {
+    let _alone = alone();
+    let site = Site::new();
+    let before = resident();
+    // 8 × 32 streams of HTTP/2, each of which sends as much as it is allowed to.
+    let flooded = flood(site.address(), 8, 32);
+    site.serves_the_honest("beside 256 streams");
+    wait_for("each stream to be refused", || (flooded.refused() == 256).then_some(()));
+    // The same over HTTP/1.
+    let body = vec![b' '; 200_000];
+    let mut said = Vec::new();
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(site.address()).unwrap();
+        let head = format!("POST /lb HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 1 << 30);
+        stream.write_all(head.as_bytes()).unwrap();
+        let _ = stream.write_all(&body);
+        let mut answer = [0; 12];
+        if stream.read_exact(&mut answer).is_ok() {
+            said.push(answer);
+        }
+    }
+    assert!(said.len() >= 32 && said.iter().all(|answer| answer == b"HTTP/1.1 401"), "{}", said.len());
+    site.serves_the_honest("beside both");
+    // A window of 64 KiB for each connection.
+    let grown = resident().saturating_sub(before);
+    assert!(grown < (8 + 64) * (64 << 10) + BESIDE, "{grown} bytes");
+    assert!(flooded.sent() < 8 << 20, "{} bytes were taken", flooded.sent());
+}
+
+#[test]
+fn bodies_that_never_end_keep_nobody_waiting() {
+    let _alone = alone();
+    let site = Site::new();
+    let one = site.reserve();
+    let (slow, other) = (site.worker_of(&one), site.worker_of(&one));
+    // A valid token, and 64 bodies that stop in the middle.
+    let head = format!(
+        "POST /sessions/{}/state HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 100\r\n\r\n{{",
+        slow.session, slow.token
+    );
+    let mut held: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(site.address()).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    site.serves_the_honest("of another tenant");
+    site.serves(5, "a worker of the same reservation", || {
+        let (path, state) = (format!("/sessions/{}/state", other.session), json!({"isReady": true}));
+        assert_eq!(site.ask("POST", &path, &other.token, &state).0, 200);
+    });
+    // A body has ten seconds.
+    let mut answer = [0; 12];
+    held[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    held[0].read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 503");
+}
+
+/// A token for this reservation or session, made with `token`.
+fn child(site: &Site, token: &str, kind: &str, id: &str) -> (u16, Value) {
+    let permission = json!({"resourceType": kind, "resourceId": id, "permission": "UPDATE"});
+    site.ask("POST", "/tokens", token, &json!({"name": "c", "permissions": [permission]}))
+}
+
+#[test]
+fn tokens_that_one_makes_take_no_room_of_others() {
+    let _alone = alone();
+    let site = Site::new();
+    let (one, other) = (site.reserve(), site.reserve());
+    let worker = site.worker_of(&one);
+    // In width and in depth: a child of each child, as far as it goes.
+    let (mut tokens, mut made) = (vec![worker.token.clone()], 0);
+    while let Some(token) = tokens.pop() {
+        while let (200, said) = child(&site, &token, "SESSION", &worker.session) {
+            tokens.push(said["token"].as_str().unwrap().to_owned());
+            made += 1;
+            assert!(made <= 16, "a worker's token has more children than it may");
+        }
+    }
+    assert_eq!(made, 16);
+    let (status, said) = child(&site, &worker.token, "SESSION", &worker.session);
+    assert!(status == 429 && said["error"].as_str().unwrap().contains("; hint: "), "{said}");
+    // One generation after the other, of a reservation's token.
+    let (mut token, mut generations) = (one.token.clone(), 1);
+    while let (200, said) = child(&site, &token, "RESERVATION", &one.id) {
+        token = said["token"].as_str().unwrap().to_owned();
+        generations += 1;
+    }
+    assert_eq!(generations, 8);
+    // As many as one token may make, and no more; who else makes one has room, and each worker has a seat.
+    let more = (0..2000).take_while(|_| child(&site, &one.token, "RESERVATION", &one.id).0 == 200).count();
+    assert!((200..=256).contains(&more), "{more}");
+    assert_eq!(child(&site, &other.token, "RESERVATION", &other.id).0, 200);
+    assert_eq!(child(&site, &site.operator(), "RESERVATION", &one.id).0, 200);
+    site.worker_of(&one);
+    // All of it ends while others are served.
+    std::thread::scope(|threads| {
+        let ends = threads.spawn(|| site.ask("DELETE", &format!("/lb/{}", one.id), &one.token, &Value::Null));
+        site.serves_the_honest("while a reservation ends");
+        assert_eq!(ends.join().unwrap().0, 200);
+    });
+    assert_eq!(site.metric("tokens"), 3, "the operator's, the other's, and its child");
+}
+
+#[test]
+fn a_selector_of_slashes_is_refused_before_it_is_looked_at() {
+    let _alone = alone();
+    let site = Site::new();
+    site.worker_of(&site.reserve());
+    for (bytes, refused) in [(200_000, 400), (1 << 20, 413)] {
+        let wanted = json!({"seriesSelector": vec!["/".repeat(bytes)]});
+        std::thread::scope(|threads| {
+            let asking = threads.spawn(|| {
+                for _ in 0..20 {
+                    let (status, said) =
+                        site.http("GET", "/timeseries", &site.operator(), &wanted.to_string());
+                    assert_eq!(status, refused, "{said}");
+                }
+            });
+            site.serves_the_honest("beside selectors of slashes");
+            asking.join().unwrap();
+        });
+    }
+    let many = json!({"seriesSelector": vec!["/*/*/*/*/x"; 33]});
+    assert_eq!(site.ask("GET", "/timeseries", &site.operator(), &many).0, 400);
+}
+
+#[test]
+fn a_process_that_takes_its_time_to_start_keeps_nobody_waiting() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let command = ["sh", "-c", "sleep 3; echo never >&2; exit 1"].map(Into::into).to_vec();
+    let site = Site::with(Some(Apart { command, sockets: directory.path().join("plane-") }));
+    std::thread::scope(|threads| {
+        let begun = Instant::now();
+        let reserving = threads.spawn(|| site.ask("POST", "/lb", &site.operator(), &json!({})));
+        std::thread::sleep(Duration::from_millis(300));
+        site.serves_the_honest("while a process starts");
+        assert!(begun.elapsed() > Duration::from_secs(3) || !reserving.is_finished());
+        let (status, said) = reserving.join().unwrap();
+        assert!(status == 503 && said["error"].as_str().unwrap().contains("never"), "{said}");
+    });
+}

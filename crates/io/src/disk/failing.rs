@@ -1,0 +1,227 @@
+//! A file system that fails as real ones do: killed at any operation, cut off from power, with syncs that fail once.
+//!
+//! It stands under real files, and keeps of every write that is not durable yet the bytes that were there before:
+//!
+//! ```text
+//!   write ─▶ old bytes kept ─▶ file        sync ─▶ they are forgotten: the write is durable
+//!                 │                        sync that fails ─▶ some of them come back, and the next sync succeeds
+//!                 └─ power cut ─▶ some of them come back
+//! ```
+//!
+//! So whoever believes a second sync after one that failed has wrong bytes in his file. One seed decides which writes are
+//! lost.
+//!
+//! Limits: names are durable at once; files opened past the page cache keep no old bytes where they are not read as whole
+//! pages.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+/// Bytes that a write replaced.
+#[derive(Debug)]
+struct Old {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    random: u64,
+    operations: u64,
+    syncs: u64,
+    /// From this operation on, nothing happens any more.
+    killed_at: Option<u64>,
+    /// Numbers of the syncs that fail, from 1 on.
+    failing: BTreeSet<u64>,
+    /// What is not durable, by device and inode.
+    fresh: HashMap<(u64, u64), (File, Vec<Old>)>,
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Another operation that changes something.
+    fn operation(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match self.killed_at {
+            Some(at) if self.operations > at => Err(Errno::IO.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Some of the writes to a file that are not durable never happened.
+    fn lose(&mut self, of: (u64, u64)) {
+        let Some((file, writes)) = self.fresh.remove(&of) else { return };
+        // The last first: a later write may lie over an earlier one.
+        let mut lost = false;
+        for (at, old) in writes.iter().enumerate().rev() {
+            // At least one, or nothing would be tested.
+            let last = at == 0 && !lost;
+            if last || self.next().is_multiple_of(2) {
+                lost = true;
+                let _ = file.write_all_at(&old.bytes, old.offset);
+            }
+        }
+    }
+}
+
+/// Such a file system; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct FailingDisk(Arc<Mutex<State>>);
+
+impl PartialEq for FailingDisk {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl FailingDisk {
+    /// One that does not fail yet; `seed` decides what is lost later.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State { random: seed | 1, ..State::default() })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on, `operations` more writes, syncs and changes of names happen, and then nothing any more: a kill.
+    pub fn kill_after(&self, operations: u64) {
+        let mut state = self.state();
+        state.killed_at = Some(state.operations + operations);
+    }
+
+    /// The next sync but `n` fails, once, and writes since the one before it are lost.
+    pub fn fail_sync_after(&self, n: u64) {
+        let mut state = self.state();
+        let at = state.syncs + n + 1;
+        state.failing.insert(at);
+    }
+
+    /// Operations so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// It works again; what is not durable stays, as after a kill.
+    pub fn restart(&self) {
+        let mut state = self.state();
+        state.killed_at = None;
+        state.failing.clear();
+    }
+
+    /// Some of what is not durable is lost, and it works again.
+    pub fn cut_power(&self) {
+        let mut state = self.state();
+        let mut files: Vec<(u64, u64)> = state.fresh.keys().copied().collect();
+        files.sort_unstable();
+        files.into_iter().for_each(|file| state.lose(file));
+        drop(state);
+        self.restart();
+    }
+
+    /// A change of names, lengths or permissions.
+    pub(super) fn changes(&self) -> io::Result<()> {
+        self.state().operation()
+    }
+
+    /// `bytes` at `offset` are about to be replaced.
+    pub(super) fn writes(&self, file: &File, offset: u64, bytes: usize) -> io::Result<()> {
+        let mut state = self.state();
+        state.operation()?;
+        let status = file.metadata()?;
+        let mut old = vec![0; bytes];
+        let mut filled = 0;
+        // What is not there yet reads as zeros, as after a power cut.
+        while filled < bytes {
+            match file.read_at(&mut old[filled..], offset + filled as u64) {
+                Ok(n) if n > 0 => filled += n,
+                _ => break,
+            }
+        }
+        let of = (status.dev(), status.ino());
+        if let Some((_, writes)) = state.fresh.get_mut(&of) {
+            writes.push(Old { offset, bytes: old });
+        } else {
+            // Opened anew: a clone would keep the lock of the one that is written.
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let file = File::options().read(true).write(true).open(path)?;
+            state.fresh.insert(of, (file, vec![Old { offset, bytes: old }]));
+        }
+        Ok(())
+    }
+
+    /// A file is about to be synced.
+    pub(super) fn syncs(&self, file: &File) -> io::Result<()> {
+        let status = file.metadata()?;
+        let of = (status.dev(), status.ino());
+        let mut state = self.state();
+        state.operation()?;
+        state.syncs += 1;
+        let number = state.syncs;
+        if state.failing.remove(&number) {
+            state.lose(of);
+            return Err(Errno::IO.into());
+        }
+        state.fresh.remove(&of);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Faults;
+    use super::*;
+
+    fn file() -> File {
+        tempfile::tempfile().unwrap()
+    }
+
+    fn content(file: &File) -> Vec<u8> {
+        let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_sync_that_fails_loses_what_it_was_for_and_the_next_one_succeeds() {
+        let disk = FailingDisk::new(7);
+        let faults = Faults { disk: Some(disk.clone()), ..Faults::default() };
+        let file = file();
+        faults.write_all_at(&file, b"durable", 0).unwrap();
+        faults.sync_data(&file).unwrap();
+        faults.write_all_at(&file, b"LOST", 0).unwrap();
+        disk.fail_sync_after(0);
+        assert!(faults.sync_data(&file).is_err());
+        faults.sync_data(&file).unwrap();
+        assert_eq!(content(&file), b"durable");
+    }
+
+    #[test]
+    fn nothing_happens_after_a_kill_and_a_power_cut_loses_what_was_not_durable() {
+        let disk = FailingDisk::new(7);
+        let faults = Faults { disk: Some(disk.clone()), ..Faults::default() };
+        let file = file();
+        faults.write_all_at(&file, b"first", 0).unwrap();
+        disk.kill_after(1);
+        faults.write_all_at(&file, b"FI", 0).unwrap();
+        assert!(faults.write_all_at(&file, b"xx", 0).is_err() && faults.sync_data(&file).is_err());
+        assert_eq!(content(&file), b"FIrst");
+        disk.cut_power();
+        assert_ne!(content(&file), b"FIrst");
+        faults.sync_data(&file).unwrap();
+    }
+}

@@ -1,0 +1,144 @@
+//! After the connection to the planes broke: to the same ones again, or to others that are started.
+
+use super::messages::{Hello, PATIENCE, TABLE, write};
+use super::{LOOK, Link, Restart, greet, locked};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a process that was started may take until it serves.
+const START: Duration = Duration::from_secs(10);
+/// The time from one start to the next, if the former one soon ended.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Listen to the planes, and to those that follow them.
+    pub(super) fn run(&self, mut from: UnixStream) {
+        loop {
+            let begun = Instant::now();
+            let Err(why) = self.follow(&from) else { return };
+            if self.ends() {
+                return;
+            }
+            // One that dies at once is not started in a loop; its ports are free a moment after its end.
+            let pause = AGAIN.saturating_sub(begun.elapsed()).max(LOOK * 2);
+            let Some(next) = self.again(&why, pause) else { return };
+            from = next;
+        }
+    }
+
+    /// Connect to whoever forwards now; start a process only if nobody does.
+    fn again(&self, why: &io::Error, mut pause: Duration) -> Option<UnixStream> {
+        let lost = Instant::now();
+        loop {
+            self.pause(pause);
+            if self.ends() {
+                return None;
+            }
+            let error = match self.greet_again() {
+                Ok((from, hello)) => {
+                    self.is_back(&hello, lost, why);
+                    return Some(from);
+                }
+                Err(error) => error,
+            };
+            if is_nobody(&error) {
+                let Some(restart) = &self.restart else {
+                    self.note(format!(
+                        "the data plane is not heard any more: {why}; hint: start the balancer again"
+                    ));
+                    return None;
+                };
+                locked(&self.heard).gone.get_or_insert(lost);
+                match self.start(restart) {
+                    Ok((from, hello)) => {
+                        self.is_back(&hello, lost, why);
+                        return Some(from);
+                    }
+                    Err(error) => {
+                        self.note(format!("the data plane ended, and cannot be started again: {error}"));
+                    }
+                }
+            }
+            pause = (pause * 2).min(AGAIN);
+        }
+    }
+
+    /// Connect to the planes that still serve. Some that are stopped say nothing until they go on: nobody is started beside
+    /// them.
+    fn greet_again(&self) -> io::Result<(UnixStream, Hello)> {
+        let begun = Instant::now();
+        let mut waits = || {
+            if begun.elapsed() > PATIENCE {
+                self.note(format!(
+                    "the data plane at {} runs and does not answer: packets go on by its last table, if at all; hint: if it \
+                     is stopped, continue it (SIGCONT); if it hangs, kill it: another is started then",
+                    self.path.display()
+                ));
+            }
+            !self.ends()
+        };
+        let (stream, hello, _) = greet(&self.path, &mut waits)?;
+        self.take(stream, hello)
+    }
+
+    /// Start a process, and give it the table.
+    fn start(&self, restart: &Restart) -> io::Result<(UnixStream, Hello)> {
+        let mut started = restart(&self.data)?;
+        let begun = Instant::now();
+        loop {
+            let mut waits = || begun.elapsed() < START && !self.ends();
+            let error = match greet(&self.path, &mut waits) {
+                Ok((stream, hello, _)) => return self.take(stream, hello),
+                Err(error) => error,
+            };
+            if let Some(why) = started() {
+                return Err(why);
+            }
+            if begun.elapsed() > START || self.ends() {
+                return Err(error);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// From now on tables are written to this connection, and first the newest one.
+    fn take(&self, stream: UnixStream, hello: Hello) -> io::Result<(UnixStream, Hello)> {
+        let from = stream.try_clone()?;
+        let mut link = locked(&self.stream);
+        write(&stream, TABLE, &link.1)?;
+        link.0 = stream;
+        self.tables.store(hello.tables + 1, Ordering::Release);
+        Ok((from, hello))
+    }
+
+    /// Somebody is heard again. If these are others, add up what the former ones did; what the same ones did is in what they say.
+    fn is_back(&self, hello: &Hello, lost: Instant, why: &io::Error) {
+        let seconds = lost.elapsed().as_secs_f64();
+        let mut heard = locked(&self.heard);
+        let is_same = std::mem::replace(&mut heard.id, hello.id) == hello.id;
+        let gone = heard.gone.take();
+        if is_same {
+            drop(heard);
+            return self.note(format!(
+                "the connection to the data plane broke ({why}) and was made again {seconds:.2} s later: packets went on by \
+                 its last table, and are counted"
+            ));
+        }
+        let former = std::mem::take(&mut heard.done);
+        heard.before.add(&former);
+        heard.lost.restarts += 1;
+        heard.lost.away += gone.unwrap_or(lost).elapsed();
+        drop(heard);
+        self.note(format!(
+            "the data plane ended ({why}) and was started again {seconds:.2} s later: packets of that time, and those that it \
+             had not forwarded yet, are lost and in no counter"
+        ));
+    }
+}
+
+/// Nobody serves there.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}

@@ -1,0 +1,262 @@
+//! CRC-32C of files, from what is on the disk or from ranges as they come.
+//!
+//! ```text
+//!   ranges in any order ─▶ Digest: folds those that follow each other, keeps the others ─▶ CRC-32C of the file
+//!   file ─▶ Contents: pieces of 1 MiB past the page cache, several in flight ─▶ CRC-32C of each range, or of all
+//! ```
+
+use super::options::Tuning;
+use super::watch::{LOOK, Watch};
+use skyhaul_io::disk::{Ended, Queue, next_data};
+use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of one read.
+const PIECE: u64 = 1 << 20;
+/// Reads in flight.
+const DEPTH: usize = 4;
+
+/// CRC-32C of numbered pieces that come in any order. Memory is that of the pieces that came too early.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Digest {
+    crc: u32,
+    next: u64,
+    early: BTreeMap<u64, (u32, u64)>,
+}
+
+impl Digest {
+    /// Piece `number` has this CRC-32C and so many bytes.
+    pub(super) fn add(&mut self, number: u64, crc: u32, bytes: u64) {
+        if number >= self.next {
+            self.early.insert(number, (crc, bytes));
+        }
+        while let Some((crc, bytes)) = self.early.remove(&self.next) {
+            self.crc = crc32c::crc32c_combine(self.crc, crc, bytes as usize);
+            self.next += 1;
+        }
+    }
+
+    /// That of `pieces` pieces, if all came.
+    pub(super) fn of(&self, pieces: u64) -> Option<u32> {
+        (self.next == pieces && self.early.is_empty()).then_some(self.crc)
+    }
+}
+
+/// CRC-32C of so many zeros.
+pub(super) fn zeros(mut bytes: u64) -> u32 {
+    let (mut crc, mut power, mut length) = (0, crc32c::crc32c(&[0]), 1u64);
+    while bytes > 0 {
+        if bytes & 1 == 1 {
+            crc = crc32c::crc32c_combine(crc, power, length as usize);
+        }
+        bytes >>= 1;
+        if bytes > 0 {
+            power = crc32c::crc32c_combine(power, power, length as usize);
+            length *= 2;
+        }
+    }
+    crc
+}
+
+/// A file that is read.
+pub(super) struct Reads<'a> {
+    pub(super) file: &'a Arc<File>,
+    /// Opened past the page cache.
+    pub(super) direct: bool,
+    pub(super) size: u64,
+    /// It may have holes.
+    pub(super) sparse: bool,
+}
+
+/// Reads files for their digests.
+pub(super) struct Contents {
+    queue: Queue,
+    pool: Pool,
+}
+
+/// What is read, in order.
+struct Piece {
+    run: usize,
+    bytes: u64,
+    crc: Option<u32>,
+}
+
+impl Contents {
+    pub(super) fn new(tuning: &Tuning) -> io::Result<Self> {
+        let block_bytes = PIECE as usize;
+        let total_bytes = PIECE * DEPTH as u64;
+        let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
+        pool.wait_until_touched()?;
+        Ok(Self { queue: Queue::new(&Tuning { depth: DEPTH, ..tuning.clone() }.reads(), Some(&pool))?, pool })
+    }
+
+    /// CRC-32C of a whole file.
+    ///
+    /// # Errors
+    /// It cannot be read, is shorter than `size`, or it is over.
+    pub(super) fn whole(&mut self, of: &Reads<'_>, watch: &Watch) -> io::Result<u32> {
+        let mut digest = 0;
+        let runs = if of.size > 0 { vec![0..of.size] } else { Vec::new() };
+        self.runs(of, runs.into_iter(), watch, |_, crc| digest = crc)?;
+        Ok(digest)
+    }
+
+    /// CRC-32C of each of some runs of bytes, which begin at whole pages; `each` is told their numbers.
+    ///
+    /// # Errors
+    /// As [`whole`](Self::whole).
+    pub(super) fn runs(
+        &mut self,
+        of: &Reads<'_>,
+        runs: impl Iterator<Item = Range<u64>>,
+        watch: &Watch,
+        mut each: impl FnMut(usize, u32),
+    ) -> io::Result<()> {
+        // Of a file that could not be read to its end.
+        let mut ended = Vec::new();
+        while self.queue.in_flight() > 0 {
+            self.queue.wait(LOOK, &mut ended)?;
+            ended.clear();
+        }
+        let mut runs = runs.enumerate();
+        let mut open: Option<(usize, Range<u64>)> = None;
+        let (mut pieces, mut first): (VecDeque<Piece>, u64) = (VecDeque::new(), 0);
+        let (mut crc, mut at_run) = (0, None::<usize>);
+        loop {
+            while self.queue.has_room() && pieces.len() < DEPTH * 16 {
+                if open.as_ref().is_none_or(|(_, left)| left.is_empty()) {
+                    open = runs.next();
+                }
+                let Some((run, left)) = &mut open else { break };
+                let end = self.ask(of, left, first + pieces.len() as u64)?;
+                let (bytes, crc) = match end {
+                    Asked::Read(bytes) => (bytes, None),
+                    Asked::Hole(bytes) => (bytes, Some(zeros(bytes))),
+                };
+                left.start += bytes;
+                pieces.push_back(Piece { run: *run, bytes, crc });
+            }
+            while let Some(piece) = pieces.pop_front_if(|piece| piece.crc.is_some()) {
+                if at_run.is_some_and(|run| run != piece.run) {
+                    each(at_run.unwrap_or(0), std::mem::take(&mut crc));
+                }
+                at_run = Some(piece.run);
+                crc = crc32c::crc32c_combine(crc, piece.crc.unwrap_or(0), piece.bytes as usize);
+                first += 1;
+            }
+            if pieces.is_empty() && open.as_ref().is_none_or(|(_, left)| left.is_empty()) {
+                match runs.next() {
+                    Some(next) => open = Some(next),
+                    None => break,
+                }
+            }
+            if watch.is_over() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
+            }
+            if self.queue.in_flight() > 0 {
+                self.queue.wait(LOOK, &mut ended)?;
+            }
+            ended.drain(..).try_for_each(|end| settle(end, &mut pieces, first))?;
+        }
+        if let Some(run) = at_run {
+            each(run, crc);
+        }
+        Ok(())
+    }
+
+    /// Read the next bytes of a run, or find that they are a hole.
+    fn ask(&mut self, of: &Reads<'_>, left: &Range<u64>, tag: u64) -> io::Result<Asked> {
+        let mut bytes = (left.end - left.start).min(PIECE);
+        if of.sparse {
+            let data = next_data(of.file, left.start, of.size)?;
+            let start = data.map_or(left.end, |data| data.start.min(left.end));
+            // Whole pages: the next read begins at one.
+            let start = if start < left.end { start / ALIGN as u64 * ALIGN as u64 } else { start };
+            if start > left.start {
+                return Ok(Asked::Hole(start - left.start));
+            }
+        }
+        bytes = bytes.min(of.size.saturating_sub(left.start));
+        let block = self.pool.take();
+        let (Some(block), true) = (block, bytes > 0) else {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
+        };
+        let whole = if of.direct { (bytes as usize).next_multiple_of(ALIGN) } else { bytes as usize };
+        self.queue.read(tag, of.file, left.start, block, whole);
+        Ok(Asked::Read(bytes))
+    }
+}
+
+enum Asked {
+    Read(u64),
+    Hole(u64),
+}
+
+fn settle(end: Ended, pieces: &mut VecDeque<Piece>, first: u64) -> io::Result<()> {
+    let Some(piece) = end.tag.checked_sub(first).and_then(|at| pieces.get_mut(at as usize)) else {
+        return Ok(());
+    };
+    match (end.result?, end.block) {
+        (bytes, Some(block)) if bytes as u64 >= piece.bytes => {
+            piece.crc = Some(crc32c::crc32c(&block[..piece.bytes as usize]));
+            Ok(())
+        }
+        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn zeros_have_the_digest_of_zeros() {
+        for bytes in [0, 1, 2, 3, 4095, 4096, 65_537, 1_000_000] {
+            assert_eq!(zeros(bytes), crc32c::crc32c(&vec![0; bytes as usize]), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn pieces_in_any_order_have_the_digest_of_the_file() {
+        let bytes: Vec<u8> = (0..1000u32).map(|n| (n * 7) as u8).collect();
+        let mut digest = Digest::default();
+        for number in [3, 0, 9, 1, 2, 8, 4, 7, 5, 6] {
+            assert_eq!(digest.of(10), None);
+            let piece = &bytes[number * 100..number * 100 + 100];
+            digest.add(number as u64, crc32c::crc32c(piece), 100);
+        }
+        assert_eq!((digest.of(10), digest.of(11)), (Some(crc32c::crc32c(&bytes)), None));
+    }
+
+    #[test]
+    fn a_file_is_read_whole_and_in_runs_with_its_holes() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let size = 5_000_003;
+        file.set_len(size).unwrap();
+        file.write_all_at(&[7; 100_000], 2_000_000).unwrap();
+        file.write_all_at(b"end", size - 3).unwrap();
+        let mut bytes = vec![0; size as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let (file, watch) = (Arc::new(file), Watch::default());
+        let mut contents = Contents::new(&Tuning::default()).unwrap();
+        for sparse in [false, true] {
+            let of = Reads { file: &file, direct: false, size, sparse };
+            assert_eq!(contents.whole(&of, &watch).unwrap(), crc32c::crc32c(&bytes));
+            let runs = [0..65_536, 1_966_080..2_031_616, 4_980_736..size];
+            let mut found = Vec::new();
+            contents.runs(&of, runs.clone().into_iter(), &watch, |run, crc| found.push((run, crc))).unwrap();
+            let right = runs.map(|run| crc32c::crc32c(&bytes[run.start as usize..run.end as usize]));
+            assert_eq!(found, right.into_iter().enumerate().collect::<Vec<_>>());
+            let longer = Reads { size: size + 1, ..of };
+            assert!(contents.whole(&longer, &watch).is_err() || sparse);
+        }
+        let mut contents = Contents::new(&Tuning::default()).unwrap();
+        let empty = Reads { file: &file, direct: false, size: 0, sparse: false };
+        assert_eq!(contents.whole(&empty, &watch).unwrap(), 0);
+    }
+}
