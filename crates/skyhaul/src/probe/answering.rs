@@ -5,6 +5,7 @@
 //!
 //! Limits: one datagram for each system call that sends; the thread ends within [`WAIT`] of a stop.
 
+use skyhaul_core::wire::{stamp, udpmon};
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::{Arrival, Noted};
 use std::io;
@@ -18,7 +19,7 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Ports from which nothing is answered: echo, daytime, quotd, chargen; STAMP, udpmon.
-pub(super) const SERVICES: [u16; 6] = [7, 13, 17, 19, super::stamp::PORT, super::udpmon::PORT];
+pub(super) const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
 
 /// What is behind the port.
 pub(super) trait Answers: Send + 'static {
