@@ -23,7 +23,7 @@ use skyhaul_io::memory::ALIGN;
 
 use super::cutter::Cutter;
 use super::entry::{ChunkEntry, DatastreamEntry, State};
-use super::feed::MOST_UNRECORDED;
+use super::filling::MOST_UNRECORDED;
 use super::finding::{Finding, Findings, Verdict};
 use super::gap::Lack;
 use super::index::Tally;
