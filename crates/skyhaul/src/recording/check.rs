@@ -26,7 +26,7 @@ use super::count::Count;
 use super::cutter::Cutter;
 use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::event::Event;
-use super::feed::MOST_UNRECORDED;
+use super::filling::MOST_UNRECORDED;
 use super::finding::{Finding, Findings, Verdict};
 use super::gap::Lack;
 use super::index::Tally;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use super::account::Damaged;
 use super::entry::ChunkEntry;
 use super::feeder::{Feeder, Given, Gone, Loaded};
-use super::filling::{Filling, bounded};
+use super::filling::{Filling, MOST_UNRECORDED, bounded};
 use super::finding::{Finding, Verdict};
 use super::follow::{Followed, Follower};
 use super::gap::{Gap, Instead, Lack, Time};
@@ -24,9 +24,6 @@ use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
 use crate::frames;
-
-/// Longest file without a record that can be a chunk, in bytes.
-pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
 
 /// The thread.
 pub(super) struct Feed {

@@ -12,7 +12,6 @@ use std::ops::Range;
 
 use skyhaul_core::wire::{FILL, Filler, Octets, StreamFormat};
 
-use super::feed::MOST_UNRECORDED;
 use super::record::Datastream;
 use crate::frames;
 
@@ -22,6 +21,8 @@ const PIECE: usize = 4 << 20;
 /// More is not kept to predict from, whatever an index says of threads and frames.
 const MOST_KEPT: usize = 64 << 20;
 
+/// Longest file without a record that can be a chunk, in bytes.
+pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
 /// Chunks that are filled in a row: terabytes, if they are of the usual size.
 pub(super) const MOST_CHUNKS: u32 = 10_000;
 

@@ -43,24 +43,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
     doors::warn_of_traffic(args.listen);
     let open = iperf3.as_ref().map(|iperf3| Door::open("iperf3", iperf3.local()));
     let listening: Vec<Door> = std::iter::once(door).chain(open).chain(others.doors()).collect();
-    let fault = loop {
-        if interrupt.is_set() {
-            break None;
-        }
-        let ended = [
-            (!server.is_running()).then(|| "no more peers are accepted".to_owned()),
-            iperf3
-                .as_ref()
-                .is_some_and(|iperf3| !iperf3.is_running())
-                .then(|| "the iperf3 server ended".to_owned()),
-            others.fault(),
-        ];
-        let fault = ended.into_iter().flatten().next();
-        if fault.is_some() {
-            break fault;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    };
+    let fault = watch(&interrupt, &server, iperf3.as_ref(), &others);
     let stats = server.stats();
     let of_iperf3 = iperf3.as_ref().map(iperf3::Server::stats);
     drop((server, iperf3));
@@ -87,6 +70,26 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         );
     }
     fault.map_or(Ok(Outcome::Done), |why| Err(anyhow::Error::msg(why)))
+}
+
+/// Serve until an end is requested, or a thread that matters has ended: then returns why.
+fn watch(
+    interrupt: &Interrupt,
+    server: &Server,
+    iperf3: Option<&iperf3::Server>,
+    others: &others::Serving,
+) -> Option<String> {
+    while !interrupt.is_set() {
+        let peers = (!server.is_running()).then(|| "no more peers are accepted".to_owned());
+        let iperf3 = iperf3.is_some_and(|iperf3| !iperf3.is_running());
+        let iperf3 = iperf3.then(|| "the iperf3 server ended".to_owned());
+        let fault = peers.or(iperf3).or_else(|| others.fault());
+        if fault.is_some() {
+            return fault;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    None
 }
 
 /// The port of iperf3 beside our own; what each test did is told at its end.

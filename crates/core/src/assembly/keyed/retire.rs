@@ -3,6 +3,7 @@
 use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
+use super::unconfirmed::GRACE;
 use super::{Cause, Keyed, Retired};
 use crate::placement::{Key, Nanos};
 
@@ -57,5 +58,37 @@ impl<B> Keyed<B> {
         self.index.remove(self.table.at(at).key, Known::Live(at));
         self.unconfirmed.settle(&mut self.table.at_mut(at).unconfirmed);
         self.table.close(at)
+    }
+}
+
+impl<B> Keyed<B> {
+    /// Objects of 1 MiB and more of which only one part arrived hold at most `bytes` together: if they hold more, those that
+    /// wait for a second part for an eighth of their timeout retire ([`Cause::Window`]), the largest first.
+    pub fn limit_unconfirmed(&mut self, bytes: u64) {
+        self.unconfirmed.limit(bytes);
+    }
+
+    /// Retire unconfirmed objects until they hold no more than they may, or none of them is old enough.
+    #[cold]
+    pub(super) fn retire_unconfirmed(&mut self) {
+        while self.unconfirmed.is_too_much() && self.retire_largest_unconfirmed() {}
+    }
+
+    /// Retire the largest that is old enough, of equal ones the oldest. Returns whether there is one.
+    #[cold]
+    pub(super) fn retire_largest_unconfirmed(&mut self) -> bool {
+        if self.unconfirmed.bytes() == 0 {
+            return false;
+        }
+        let grace = Nanos(self.config.timeout.unwrap_or(Nanos::SECOND).0 / GRACE);
+        let (mut next, mut most, mut largest) = (self.table.oldest(), 0, None);
+        while let Some(at) = next {
+            let live = self.table.at(at);
+            if live.unconfirmed > most && self.now.since(live.last) >= grace {
+                (most, largest) = (live.unconfirmed, Some(at));
+            }
+            next = self.table.newer(at);
+        }
+        largest.inspect(|&at| self.retire(at, Cause::Window)).is_some()
     }
 }

@@ -3,6 +3,7 @@
 mod model;
 mod operations;
 mod remembered;
+mod unconfirmed;
 
 use super::*;
 use crate::assembly::{Slot, Window};

@@ -6,14 +6,11 @@
 //! So what is announced does not keep memory from what arrives, and many honest senders that begin at the same moment lose
 //! nothing.
 
-use super::{Cause, Keyed};
-use crate::placement::Nanos;
-
 /// Smaller objects are not counted.
 pub(super) const LARGE: u64 = 1 << 20;
 /// The second part comes within this part of the timeout, if the object is to complete: datagrams have at most 64 KiB, so it
 /// has sixteen parts or more.
-const GRACE: u64 = 8;
+pub(super) const GRACE: u64 = 8;
 
 /// What unconfirmed objects hold.
 #[derive(Debug)]
@@ -44,135 +41,18 @@ impl Unconfirmed {
         }
     }
 
+    /// At most so much.
+    pub(super) fn limit(&mut self, bytes: u64) {
+        self.most = bytes;
+    }
+
+    /// What they hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     #[inline]
     pub(super) fn is_too_much(&self) -> bool {
         self.bytes > self.most
-    }
-}
-
-impl<B> Keyed<B> {
-    /// Objects of 1 MiB and more of which only one part arrived hold at most `bytes` together: if they hold more, those that
-    /// wait for a second part for an eighth of their timeout retire ([`Cause::Window`]), the largest first.
-    pub fn limit_unconfirmed(&mut self, bytes: u64) {
-        self.unconfirmed.most = bytes;
-    }
-
-    /// Retire unconfirmed objects until they hold no more than they may, or none of them is old enough.
-    #[cold]
-    pub(super) fn retire_unconfirmed(&mut self) {
-        while self.unconfirmed.is_too_much() && self.retire_largest_unconfirmed() {}
-    }
-
-    /// Retire the largest that is old enough, of equal ones the oldest. Returns whether there is one.
-    #[cold]
-    pub(super) fn retire_largest_unconfirmed(&mut self) -> bool {
-        if self.unconfirmed.bytes == 0 {
-            return false;
-        }
-        let grace = Nanos(self.config.timeout.unwrap_or(Nanos::SECOND).0 / GRACE);
-        let (mut next, mut most, mut largest) = (self.table.oldest(), 0, None);
-        while let Some(at) = next {
-            let live = self.table.at(at);
-            if live.unconfirmed > most && self.now.since(live.last) >= grace {
-                (most, largest) = (live.unconfirmed, Some(at));
-            }
-            next = self.table.newer(at);
-        }
-        largest.inspect(|&at| self.retire(at, Cause::Window)).is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::assembly::keyed::KeyedConfig;
-    use crate::assembly::{Slot, Window};
-    use crate::placement::{Key, Placement};
-
-    const GRACE: Nanos = Nanos(Nanos::SECOND.0 / super::GRACE);
-
-    fn put(keyed: &mut Keyed<()>, at: u64, number: u64, offset: u64, length: u64, size: u64) {
-        let (key, at) = (Key::of(number), Nanos(at));
-        let part = Placement { key, offset, length, size: Some(size), ..Placement::default() };
-        keyed.reserve(part, at, |_, _| Ok(())).unwrap().commit(at);
-    }
-
-    fn keyed() -> Keyed<()> {
-        let mut keyed = Keyed::new(KeyedConfig { window: 1000, ..KeyedConfig::default() });
-        keyed.limit_unconfirmed(8 * LARGE);
-        keyed
-    }
-
-    fn retired(keyed: &mut Keyed<()>) -> Vec<(u64, Cause)> {
-        std::iter::from_fn(|| keyed.poll_retired()).map(|one| (one.key.number, one.cause)).collect()
-    }
-
-    #[test]
-    fn what_is_announced_holds_a_share_and_what_arrives_is_not_disturbed() {
-        let mut keyed = keyed();
-        // Confirmed, and slow.
-        put(&mut keyed, 0, 1, 0, 100, 64 * LARGE);
-        put(&mut keyed, 1, 1, 100, 100, 64 * LARGE);
-        for n in 0..10 {
-            put(&mut keyed, 2 + n, 100 + n, 500, 1000, 4 * LARGE);
-        }
-        // As many honest ones begin at the same moment, none has a second part yet.
-        let late = GRACE.0 + 20;
-        for n in 0..10 {
-            put(&mut keyed, late, 200 + n, 0, 500, 2 * LARGE);
-        }
-        keyed.handle_timeout(Nanos(late));
-        let forged: Vec<_> = (100..110).map(|number| (number, Cause::Window)).collect();
-        assert_eq!(retired(&mut keyed), forged, "only they are old enough");
-        for n in 0..10 {
-            put(&mut keyed, late + 1, 200 + n, 500, 2 * LARGE - 500, 2 * LARGE);
-        }
-        put(&mut keyed, late + 2, 1, 200, 64 * LARGE - 200, 64 * LARGE);
-        let honest: Vec<_> = (200..210).chain([1]).map(|number| (number, Cause::Complete)).collect();
-        assert_eq!(retired(&mut keyed), honest);
-        assert_eq!(keyed.unconfirmed.bytes, 0);
-    }
-
-    #[test]
-    fn the_largest_retire_first_and_what_is_within_the_share_stays() {
-        let mut keyed = keyed();
-        for (number, size) in [(1, 2), (2, 5), (3, 3), (4, 5), (5, 1)] {
-            put(&mut keyed, number, number, 0, 1, size * LARGE);
-        }
-        keyed.handle_timeout(Nanos(GRACE.0 - 1));
-        assert_eq!(retired(&mut keyed), []);
-        keyed.handle_timeout(Nanos(GRACE.0 + 10));
-        assert_eq!(retired(&mut keyed), [(2, Cause::Window), (4, Cause::Window)]);
-        keyed.handle_timeout(Nanos(Nanos::SECOND.0 - 1));
-        assert_eq!(retired(&mut keyed), []);
-    }
-
-    #[test]
-    fn the_account_is_true_after_every_end() {
-        let mut keyed = keyed();
-        put(&mut keyed, 1, 1, 0, 1, 2 * LARGE);
-        put(&mut keyed, 2, 2, 0, 1, 3 * LARGE);
-        put(&mut keyed, 3, 3, 0, 1, LARGE - 1);
-        put(&mut keyed, 4, 4, 0, 2 * LARGE, 2 * LARGE);
-        assert_eq!(keyed.unconfirmed.bytes, 5 * LARGE);
-        put(&mut keyed, 5, 1, 1, 1, 2 * LARGE);
-        assert_eq!(keyed.unconfirmed.bytes, 3 * LARGE);
-        keyed.give_up(Key::of(2), Nanos(9));
-        assert_eq!(keyed.unconfirmed.bytes, 0);
-        put(&mut keyed, 9, 5, 0, 1, 2 * LARGE);
-        keyed.finish(Nanos(10));
-        assert_eq!((keyed.unconfirmed.bytes, keyed.live()), (0, 0));
-    }
-
-    /// There is no memory at all: what is only announced makes room, for the next packet.
-    #[test]
-    fn what_is_announced_gives_way_when_there_is_no_memory() {
-        let mut keyed = keyed();
-        put(&mut keyed, 1, 1, 0, 1, 2 * LARGE);
-        let part = Placement { key: Key::of(2), length: 1, size: Some(100), ..Placement::default() };
-        assert!(keyed.reserve(part, Nanos(2), |_, old| Err(old)).is_err());
-        assert_eq!(retired(&mut keyed), [], "its second part may come");
-        assert!(keyed.reserve(part, Nanos(1 + GRACE.0), |_, old| Err(old)).is_err());
-        assert_eq!(retired(&mut keyed), [(1, Cause::Window)]);
     }
 }
