@@ -36,8 +36,8 @@ impl Whole {
         self.make(self.0.unchain(id))
     }
 
-    fn set_demands(&mut self, id: i64, demands: BTreeMap<i64, Vec<(u16, u16)>>) -> Result<(), ChangeError> {
-        self.make(self.0.set_demands(id, &demands))
+    fn set_demands(&mut self, id: i64, demands: &BTreeMap<i64, Vec<(u16, u16)>>) -> Result<(), ChangeError> {
+        self.make(self.0.set_demands(id, demands))
     }
 }
 
@@ -119,7 +119,7 @@ fn it_is_the_same_when_it_is_opened_again() {
         facility.set_senders(id, vec!["10.1.0.0/16".parse().unwrap()]).unwrap();
         facility.deregister(&[gone]).unwrap();
         let third = facility.register(&session(id, 3), &new(token, "third", "session")).unwrap();
-        facility.set_demands(id, BTreeMap::from([(third, vec![(7, 9)])])).unwrap();
+        facility.set_demands(id, &BTreeMap::from([(third, vec![(7, 9)])])).unwrap();
         facility.deregister(&[third]).unwrap();
         facility.free(other).unwrap();
         let on = Permission { resource: Resource::Session(1), level: Level::ReadOnly };
