@@ -161,9 +161,9 @@ impl StreamCheck<'_> {
         }
         self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
         let (ledger, wrong) = self.count.finish(self.recording);
-        wrong.iter().for_each(|line| {
-            self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"))
-        });
+        for line in &wrong {
+            self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));
+        }
         self.unbalanced.extend(wrong);
         self.sum.missing_between = ledger.between_chunks;
         self.sum.ledger = ledger;
