@@ -47,6 +47,9 @@ fn kinds(report: &Value) -> Vec<String> {
     kinds.filter(|kind| kind != "clock_offset" && kind != "same_device").collect()
 }
 
+/// Packets of a stream, of whatever family.
+type Packets = Box<dyn Iterator<Item = Vec<u8>>>;
+
 /// Two threads that take turns, behind sequence numbers.
 fn two(ticks: u64, time: impl Fn(u64) -> (i64, u32)) -> impl Iterator<Item = Vec<u8>> {
     (0..2 * ticks).map(move |n| {
@@ -139,8 +142,7 @@ fn mark5b_and_half_frames_are_compared_too() {
     };
     let whole = (0..900).map(|n| numbered(n, Order::Big, &frame(n)));
     let half = (0..900).flat_map(|n| halves(2 * n as u32, &frame(n)));
-    let kinds_of: [(&str, Box<dyn Iterator<Item = Vec<u8>>>); 2] =
-        [("mark5b", Box::new(whole)), ("fila10g", Box::new(half))];
+    let kinds_of: [(&str, Packets); 2] = [("mark5b", Box::new(whole)), ("fila10g", Box::new(half))];
     for (family, packets) in kinds_of {
         let site = Site::new(1);
         let (report, _) = recorded(&site, &format!("--format {family}"), packets);
