@@ -100,8 +100,8 @@ impl Contents {
     /// It cannot be read, is shorter than `size`, or it is over.
     pub(super) fn whole(&mut self, of: &Reads<'_>, watch: &Watch) -> io::Result<u32> {
         let mut digest = 0;
-        let runs = if of.size > 0 { vec![0..of.size] } else { Vec::new() };
-        self.runs(of, runs.into_iter(), watch, |_, crc| digest = crc)?;
+        let run = (of.size > 0).then_some(0..of.size);
+        self.runs(of, run.into_iter(), watch, |_, crc| digest = crc)?;
         Ok(digest)
     }
 

@@ -305,7 +305,7 @@ impl Receiver<'_> {
             (Ok(_), Ok(_)) => self.failed(file, entering::differs().to_string(), shared),
             (_, Err(error)) => self.failed(file, format!("it cannot be read at the source: {error}"), shared),
             (Err(error), _) => {
-                self.failed(file, format!("it cannot be read at the destination: {error}"), shared)
+                self.failed(file, format!("it cannot be read at the destination: {error}"), shared);
             }
         }
     }

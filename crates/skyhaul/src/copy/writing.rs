@@ -170,7 +170,11 @@ impl<'a> Writer<'a> {
     /// Write a range; of a file with holes, only what is not zero.
     fn write(&mut self, file: usize, range: u64, block: Block, length: usize, crc: u32) {
         let Some(landing) = self.open.get_mut(&file) else { return };
-        let pieces = if landing.target.is_sparse() { pieces(&block[..length]) } else { vec![0..length] };
+        let pieces = if landing.target.is_sparse() {
+            pieces(&block[..length])
+        } else {
+            std::iter::once(0..length).collect()
+        };
         if pieces.is_empty() {
             self.shared.empty.push(block);
             return self.written(file, range, crc);
@@ -235,7 +239,7 @@ impl<'a> Writer<'a> {
                 }
             }
             (Purpose::Ranges { file, .. } | Purpose::File { file }, Err(error)) => {
-                self.unsynced(file, &error)
+                self.unsynced(file, &error);
             }
             (Purpose::Ranges { file, ranges }, Ok(_)) => self.durable(file, &ranges),
             (Purpose::File { file }, Ok(_)) => self.name(file),
