@@ -121,8 +121,10 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
     let path = args.token_file.as_deref().context("--token-file is needed")?;
     let token = Token::new(&token_file::read(path)?)?;
-    if let Some(server) = options.server.first() {
-        doors::warn_of_traffic(server.ip());
+    // One warning, for an address that is not this host.
+    let elsewhere = options.server.iter().find(|address| !address.ip().is_loopback());
+    if let Some(address) = elsewhere.or(options.server.first()) {
+        doors::warn_of_traffic(address.ip());
     }
     let interrupt = Interrupt::listen()?;
     options.stop = Stop::from(interrupt.flag());

@@ -140,8 +140,8 @@ fn mark5b_and_half_frames_are_compared_too() {
         let (second, number) = time(tick);
         mark5b(60, second, number, FPS as u32)
     };
-    let whole = (0..900).map(|n| numbered(n, Order::Big, &frame(n)));
-    let half = (0..900).flat_map(|n| halves(2 * n as u32, &frame(n)));
+    let whole = (0..900).map(move |n| numbered(n, Order::Big, &frame(n)));
+    let half = (0..900).flat_map(move |n| halves(2 * n as u32, &frame(n)));
     let kinds_of: [(&str, Packets); 2] = [("mark5b", Box::new(whole)), ("fila10g", Box::new(half))];
     for (family, packets) in kinds_of {
         let site = Site::new(1);

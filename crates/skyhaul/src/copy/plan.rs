@@ -265,7 +265,7 @@ fn measured(connection: &mut Connection) -> io::Result<Measured> {
 /// Why something else came.
 fn instead(connection: &Connection, message: Message) -> io::Error {
     match message {
-        Message::Stop { why } => io::Error::other(why),
+        Message::Stop { why } => io::Error::other(super::names::shown(&why)),
         _ => of_peer(connection.unexpected("another message")),
     }
 }

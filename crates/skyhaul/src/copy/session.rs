@@ -73,7 +73,7 @@ impl Session {
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
         let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {
             Message::Ready { cookie } => cookie,
-            Message::Stop { why } => return Err(io::Error::other(why)),
+            Message::Stop { why } => return Err(io::Error::other(super::names::shown(&why))),
             _ => return Err(of_peer(connection.unexpected("another message"))),
         };
         let (mut flows, mut rtt) = (Vec::new(), Duration::MAX);

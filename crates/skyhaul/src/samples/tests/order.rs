@@ -4,7 +4,7 @@ use super::super::*;
 use super::SECOND;
 use crate::recording::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record, Recording, Session};
 use skyhaul_core::wire::vdif::Vdif;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const PAYLOAD: usize = 64;
 const FPS: u32 = 50;

@@ -32,6 +32,7 @@ fn survey(channels: u32, codes: usize, blocks: u64) -> Survey {
         loss: vec![vec![None, Some(0.0), Some(0.005), Some(0.05), Some(0.3), Some(1.0)]; 2],
         frames: 100,
         missing: 5,
+        not_shown: None,
         repaired: 0,
         notes: Vec::new(),
         interrupted: false,
