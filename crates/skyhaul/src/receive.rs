@@ -23,6 +23,7 @@ mod joining;
 pub mod keyed;
 mod learning;
 mod load;
+mod newcomers;
 pub(crate) mod objects;
 mod options;
 mod placing;
@@ -43,6 +44,7 @@ mod watch;
 pub use allow::{Allow, NoOrigin, Origin};
 pub use engine::{Engine, EngineOptions};
 pub use gate::{DataTime, Gate};
+pub use info::Watched;
 pub use info::{Part, StreamInfo, StreamReport};
 pub use load::{Loaded, ObjectLoad};
 pub use objects::{ObjectCounts, ObjectOptions, ObjectSink, Received, Storable};
@@ -50,7 +52,6 @@ pub use options::ReceiverOptions;
 pub use receiver::{LoadOfReceiver, Receiver, Running};
 pub use sinks::{Collected, Collector};
 pub use tally::{Others, Tally};
-pub use watch::Watched;
 
 /// Consumer of finished parts. Called on the receiving thread: must not block.
 pub trait Sink: Send {

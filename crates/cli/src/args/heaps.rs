@@ -303,7 +303,6 @@ mod tests {
         let (m, g) = (1_000_000, 1_000_000_000);
         for (text, right) in [
             ("max", RateArg::Max),
-            ("0bps", RateArg::Max),
             ("8Gbps", RateArg::Fixed(Rate::from_bits_per_second(8 * g))),
             ("auto", RateArg::Auto(Bounds::default())),
             ("auto:50Mbps-8Gbps", RateArg::Auto(bounds(Some(50 * m), Some(8 * g), None))),

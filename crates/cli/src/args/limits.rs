@@ -107,7 +107,7 @@ mod tests {
     fn numbers_in_range_are_accepted() {
         for line in [
             "receive --listen udp://:0 --receive-threads 256 --window 4096 --strip 0 --max-streams 99999",
-            "send --to udp://10.0.0.1:1 --senders 1024 --rate 0bps --heap-size 0 --heaps 0",
+            "send --to udp://10.0.0.1:1 --senders 1024 --rate max --heap-size 0 --heaps 0",
         ] {
             Cli::try_parse_from(["skyhaul"].into_iter().chain(line.split(' '))).unwrap();
         }

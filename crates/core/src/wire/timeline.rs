@@ -28,11 +28,9 @@ pub use offset::{Offset, OffsetWatch};
 pub use trace::Trace;
 
 use super::frame::FrameTime;
-use lane::{Lane, State};
+use lane::{BELIEVED, Lane, State};
 use std::collections::VecDeque;
 
-/// Frames of a new thread, in one second, before it is believed; the same for another station.
-const BELIEVED: u64 = 8;
 /// Frames of one thread in a second of data in which the others are missed.
 const JUDGED: u64 = 16;
 /// Frame numbers from the start of the stream to the first one of a thread that make it late.

@@ -2,11 +2,11 @@
 //!
 //! Separate from the stream itself, so that sinks, reports and admission do not depend on it.
 
-use super::watch::Watched;
+use crate::irregular::IrregularSummary;
 use skyhaul_core::assembly::Cause;
 use skyhaul_core::measure::{Histogram, SequenceMeter};
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Rejects};
-use skyhaul_core::wire::{FrameTime, StreamFormat};
+use skyhaul_core::wire::{FrameTime, Irregular, StreamFormat};
 use skyhaul_io::memory::Block;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -66,6 +66,26 @@ impl Part {
     #[must_use]
     pub fn units(&self, unit_bytes: u32) -> u32 {
         ((self.range.end - self.range.start) / unit_bytes.max(1) as usize) as u32
+    }
+}
+
+/// What was seen of a stream's frames, for its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Watched {
+    /// How often it was irregular.
+    pub irregular: Irregular,
+    /// Data time less the host's clock, in nanoseconds: last, least, largest.
+    pub offset: Option<(i128, i128, i128)>,
+}
+
+impl From<Watched> for IrregularSummary {
+    fn from(watched: Watched) -> IrregularSummary {
+        let seconds = |nanos: i128| nanos as f64 / 1e9;
+        IrregularSummary {
+            clock_offset_seconds: watched.offset.map(|(last, ..)| seconds(last)),
+            clock_offset_range: watched.offset.map(|(_, least, most)| (seconds(least), seconds(most))),
+            ..watched.irregular.into()
+        }
     }
 }
 

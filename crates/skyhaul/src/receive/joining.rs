@@ -14,6 +14,7 @@
 //! its earlier frames are late. Where each thread is a stream, a new one begins. Not where threads were asked for by number.
 
 use super::info::{Part, StreamInfo};
+use super::newcomers::{Late, order};
 use super::placing::{self, Around, Placed};
 use super::sets::Sets;
 use super::stream::Stream;
@@ -23,110 +24,8 @@ use skyhaul_core::wire::{FrameTime, Thread};
 use skyhaul_io::memory::Block;
 use std::sync::Arc;
 
-/// Frames of a thread before it is believed; damaged headers show any thread.
-const BELIEVED: usize = 8;
-/// Frames of another thread that joins at the same time.
-const ALONG: usize = 3;
-/// Frames held.
-const MOST_HELD: usize = 512;
-/// Bytes held.
-const MOST_BYTES: usize = 4 << 20;
-/// Frames that no others of their thread follow are refused after this time.
-const PATIENCE: Nanos = Nanos(2_000_000_000);
-/// Times that a stream changes its places.
-const MOST_JOINS: u32 = 256;
 /// Seconds between a thread that may join and the stream.
 const APART: i64 = 10;
-
-/// What becomes of threads that begin late.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Late {
-    /// They join the stream.
-    #[default]
-    Join,
-    /// Each becomes a stream of its own.
-    Separate,
-    /// They are refused.
-    Refuse,
-}
-
-/// Frames of threads that do not belong to the stream, or not yet.
-#[derive(Debug, Default)]
-pub(super) struct Newcomers {
-    held: Vec<(FrameTime, Vec<u8>)>,
-    bytes: usize,
-    since: Nanos,
-    joins: u32,
-    late: Late,
-}
-
-impl Newcomers {
-    pub(super) fn new(late: Late) -> Self {
-        Self { late, ..Self::default() }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.late != Late::Refuse && self.joins < MOST_JOINS
-    }
-
-    /// Hold a frame; `false` if there is no room.
-    pub(super) fn hold(&mut self, packet: &[u8], time: FrameTime, now: Nanos) -> bool {
-        if self.held.len() >= MOST_HELD || self.bytes + packet.len() > MOST_BYTES {
-            return false;
-        }
-        if self.held.is_empty() {
-            self.since = now;
-        }
-        self.bytes += packet.len();
-        self.held.push((time, packet.to_vec()));
-        true
-    }
-
-    /// Whether a thread is to join the stream.
-    #[inline]
-    pub(super) fn is_ready(&self) -> bool {
-        self.held.len() >= BELIEVED && self.late == Late::Join && !self.believed().is_empty()
-    }
-
-    /// The threads that are to be streams of their own.
-    pub(super) fn separate(&self) -> Vec<u16> {
-        if self.held.len() < BELIEVED || self.late != Late::Separate { Vec::new() } else { self.believed() }
-    }
-
-    /// The threads that may join.
-    fn believed(&self) -> Vec<u16> {
-        let mut ids: Vec<u16> = self.held.iter().map(|(time, _)| time.thread).collect();
-        ids.sort_unstable();
-        let runs: Vec<&[u16]> = ids.chunk_by(|a, b| a == b).collect();
-        if !runs.iter().any(|run| run.len() >= BELIEVED) {
-            return Vec::new();
-        }
-        runs.iter().filter(|run| run.len() >= ALONG).map(|run| run[0]).collect()
-    }
-
-    pub(super) fn take(&mut self) -> Vec<(FrameTime, Vec<u8>)> {
-        self.bytes = 0;
-        std::mem::take(&mut self.held)
-    }
-
-    /// Give up frames that nothing followed; how many.
-    pub(super) fn expire(&mut self, now: Nanos) -> u64 {
-        if self.held.is_empty() || now.since(self.since) < PATIENCE {
-            return 0;
-        }
-        self.take().len() as u64
-    }
-
-    /// Give up all frames; how many.
-    pub(super) fn give_up(&mut self) -> u64 {
-        self.take().len() as u64
-    }
-}
-
-/// Seconds and frame, in the order of the stream.
-fn order(time: FrameTime) -> (i64, u32) {
-    (time.unix_seconds, time.frame)
-}
 
 impl Stream {
     /// A packet of a thread that is not the stream's.
@@ -187,7 +86,7 @@ impl Placed {
     /// Let the threads join whose frames are held.
     #[cold]
     pub(super) fn join(&mut self, around: &mut Around<'_>) {
-        let ids = self.newcomers.believed();
+        let ids = self.newcomers.joining();
         let held = self.newcomers.take();
         let (mine, others): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|(time, _)| ids.contains(&time.thread));

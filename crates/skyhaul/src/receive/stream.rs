@@ -3,7 +3,7 @@
 use super::admission::{Share, Worth};
 use super::gate::Cut;
 use super::info::{Part, StreamInfo, StreamReport};
-use super::joining::{Late, Newcomers};
+use super::newcomers::{Late, Newcomers};
 use super::sets::Sets;
 use super::strangers::LONG;
 use super::watch::{Looked, Watch};

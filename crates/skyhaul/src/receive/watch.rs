@@ -8,12 +8,12 @@
 //!                                                └ not as expected: from here back, every frame
 //! ```
 
-use super::info::StreamInfo;
-use crate::irregular::{CLOCK_OFFSET, IrregularSummary, offset_words, told};
+use super::info::{StreamInfo, Watched};
+use crate::irregular::{CLOCK_OFFSET, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
-    Change, FrameTime, Irregular, OffsetWatch, Place, Sighting, StreamFormat, Timeline, TimelineOptions,
+    Change, FrameTime, OffsetWatch, Place, Sighting, StreamFormat, Timeline, TimelineOptions,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -26,26 +26,6 @@ const MOST_SKIPPED: u64 = 64;
 const ALL_TOLD: u64 = 8;
 /// Events that wait; the changes are counted all the same.
 const MOST_EVENTS: usize = 64;
-
-/// What was seen of a stream's frames, for its report.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Watched {
-    /// How often it was irregular.
-    pub irregular: Irregular,
-    /// Data time less the host's clock, in nanoseconds: last, least, largest.
-    pub offset: Option<(i128, i128, i128)>,
-}
-
-impl From<Watched> for IrregularSummary {
-    fn from(watched: Watched) -> IrregularSummary {
-        let seconds = |nanos: i128| nanos as f64 / 1e9;
-        IrregularSummary {
-            clock_offset_seconds: watched.offset.map(|(last, ..)| seconds(last)),
-            clock_offset_range: watched.offset.map(|(_, least, most)| (seconds(least), seconds(most))),
-            ..watched.irregular.into()
-        }
-    }
-}
 
 /// A part before it is handed on.
 #[derive(Debug)]

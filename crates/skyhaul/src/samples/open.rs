@@ -97,24 +97,16 @@ impl Samples {
         }
         let mut notes: Vec<String> = format.quirks.iter().map(ToString::to_string).collect();
         let given = options.sample_rate.map(|rate| frames_of(rate, frame_rows)).transpose()?;
-        let asked = given.or(fps).or(format.frames_per_second);
-        let asked = asked.or_else(|| measured_rate(&pieces, &format));
+        let stated = given.or(fps).or(format.frames_per_second);
+        let asked = stated.or_else(|| measured_rate(&pieces, &format));
         let frames_per_second = asked.filter(|&fps| fps > 0).ok_or(SamplesError::Rate)?;
-        let disproof = highest.filter(|&frame| frame >= frames_per_second);
-        let frames_per_second = match disproof {
+        let frames_per_second = match highest.filter(|&frame| frame >= frames_per_second) {
             None => frames_per_second,
             Some(frame) => {
                 let proven = if given.is_some() { None } else { measured_rate(&pieces, &format) };
-                let proven = proven.filter(|&fps| fps > frame).ok_or(SamplesError::Disproved {
-                    fps: frames_per_second,
-                    frame,
-                    given: given.is_some(),
-                })?;
-                notes.push(format!(
-                    "{frames_per_second} frames/s are stated, but there is frame number {frame} in a second: {proven} \
-                     frames/s are used, as the ends of seconds show"
-                ));
-                proven
+                let (rate, note) = instead(frames_per_second, frame, given.is_some(), proven)?;
+                notes.push(note);
+                rate
             }
         };
         format.frames_per_second = Some(frames_per_second);
@@ -141,9 +133,19 @@ impl Samples {
             format,
         };
         samples.ordered = samples.find_order();
-        samples.extent = samples.find_extent().ok_or(SamplesError::Empty)?;
-        Ok(samples)
+        samples.find_extent().map(|extent| Self { extent, ..samples }).ok_or(SamplesError::Empty)
     }
+}
+
+/// The rate that the ends of seconds prove where a frame number disproves the stated one, and a note of it.
+fn instead(fps: u32, frame: u32, given: bool, proven: Option<u32>) -> Result<(u32, String), SamplesError> {
+    let disproved = SamplesError::Disproved { fps, frame, given };
+    let proven = proven.filter(|&proven| proven > frame).ok_or(disproved)?;
+    let note = format!(
+        "{fps} frames/s are stated, but there is frame number {frame} in a second: {proven} frames/s are used, as the ends \
+         of seconds show"
+    );
+    Ok((proven, note))
 }
 
 /// The threads of a datastream by its index: its first frames need not be of all of them.

@@ -4,13 +4,15 @@
 //! for the one behind it, which confirms or denies a jump in time.
 
 use super::own::{OwnPace, SentTimes};
-use super::recording::SEGMENT;
 use super::supply::Sequence;
 use crate::recording::Reader;
 use skyhaul_core::wire::{ClockFinder, FamilyRef, FrameClock, Move, Numbered, Numbering, Placer, Stamps};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// Bytes read ahead at once.
+pub(super) const SEGMENT: usize = 4 << 20;
 
 /// How recorded frames are sent.
 #[derive(Clone, Debug)]

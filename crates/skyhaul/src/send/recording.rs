@@ -9,7 +9,7 @@
 //! sending fail at its end.
 
 use super::own::{OwnPace, SentTimes};
-use super::recorded::{RecordedFrames, RecordedOptions, Restamp, Told};
+use super::recorded::{RecordedFrames, RecordedOptions, Restamp, SEGMENT, Told};
 use super::supply::{Sequence, Supply};
 use super::{HEAD, Packetize};
 use crate::recording::{Account, Reader};
@@ -18,8 +18,6 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
-/// Bytes read ahead at once.
-pub(super) const SEGMENT: usize = 4 << 20;
 /// Segments that stay readable, so that packets can be sent late or twice.
 const KEPT: usize = 4;
 

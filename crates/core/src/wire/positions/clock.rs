@@ -4,7 +4,7 @@
 //! file, followed by number 0 of the next second. A frame number that is too high for a rate disproves it: a given one is
 //! an error then, a stated one is replaced.
 
-use super::PositionsError;
+use super::error::PositionsError;
 use crate::wire::{
     frame::FrameTime,
     stamps::{Counted, Stamps},

@@ -9,8 +9,7 @@
 //! has the position behind the one before. After a jump back, the count continues: a sequence number that returns would
 //! make every frame a duplicate.
 
-use super::FrameClock;
-use super::clock::NEAR;
+use super::clock::{FrameClock, NEAR};
 use crate::wire::frame::FrameTime;
 
 /// Places frames, in the order in which they are sent.

@@ -1,7 +1,9 @@
 //! What is known of one thread.
 
-use super::BELIEVED;
 use crate::wire::frame::FrameTime;
+
+/// Frames of a new thread, in one second, before it is believed; the same for another station.
+pub(super) const BELIEVED: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

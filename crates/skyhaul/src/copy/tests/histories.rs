@@ -143,7 +143,8 @@ fn set_time(path: &Path, time: SystemTime) {
 
 /// A file of some size, some of whose pages are holes.
 fn make(random: &mut Random, path: &Path) {
-    let size = random.one_of(&[0, 1, 4096, RANGE - 1, RANGE, RANGE + 1, 3 * RANGE, 5 * RANGE + 777]);
+    let size =
+        random.one_of(&[0, 1, 4096, RANGE - 1, RANGE, RANGE + 1, 3 * RANGE, 5 * RANGE + 777, 24 * RANGE, 24 * RANGE]);
     let file = std::fs::File::create(path).unwrap();
     file.set_len(size).unwrap();
     let holes = random.below(3);
@@ -251,7 +252,7 @@ impl<'a> History<'a> {
     fn copy(&mut self, seed: u64, how: Disturbed) {
         let mut options = self.options(seed);
         let disk = &self.world.disk;
-        let n = self.random.below(25);
+        let n = self.random.below(60);
         self.log.push(format!("copy {how:?} {n}"));
         match how {
             Disturbed::Killed | Disturbed::PowerCut => disk.kill_after(n),

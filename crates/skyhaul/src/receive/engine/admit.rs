@@ -6,7 +6,7 @@ use super::Engine;
 use crate::irregular::{CLOCK_OFFSET, began_late};
 use crate::receive::Sink;
 use crate::receive::info::StreamInfo;
-use crate::receive::joining::Late;
+use crate::receive::newcomers::Late;
 use crate::receive::placing::{self, Placed};
 use crate::receive::route::{Route, Split};
 use crate::receive::strangers::{Claim, Conclusion};
