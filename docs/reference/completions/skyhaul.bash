@@ -505,7 +505,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__balance)
-            opts="-q -h -V --listen --data-port --sync-port --instances --reserve --sender --api --token-file --tls-cert --tls-key --upstream-certificate --any-upstream-certificate --state --uri-file --report --duration --in-process --threads --cpus --fast-path --socket-buffer --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --data-port --sync-port --instances --reserve --sender --api --token-file --keep-tokens --tls-cert --tls-key --upstream-certificate --any-upstream-certificate --state --uri-file --report --duration --in-process --threads --cpus --fast-path --socket-buffer --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3210,7 +3210,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__copy)
-            opts="-q -h -V --token-file --port --exists --flows --window --cc --limit --plan --dry-run --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
+            opts="-q -h -V --token-file --port --exists --flows --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3332,7 +3332,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__copy__subcmd__serve)
-            opts="-h -V --root --token-file --listen --read-only --disk-engine --disk-faults --config --show-config --help --version"
+            opts="-h -V --root --token-file --listen --read-only --disk-engine --disk-faults --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5834,7 +5834,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --disk --scan --exists --reserve --sync --disk-engine --no-fill --disk-faults --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --disk --scan --exists --reserve --space-alarm --sync --disk-engine --no-fill --disk-faults --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6018,6 +6018,10 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --space-alarm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --sync)
                     COMPREPLY=($(compgen -W "chunk interval none" -- "${cur}"))
                     return 0
@@ -6176,7 +6180,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__send)
-            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --stream --follow --fill --to --senders --rate --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --restamp --stream --follow --fill --to --senders --rate --max-wait --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6229,6 +6233,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-wait)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -72,11 +72,12 @@ fila10g\t''
 lofar\t''
 spead\t''
 ejfat\t''"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l loop -d 'Send the input this many times, with time running on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l loop -d 'Send the input this many times; each pass after the first has new times that continue the pass before' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l stream -d 'Number of the recording\'s stream, if it has several' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Destination address; may be repeated, and each gets everything from senders of its own' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l senders -d 'Senders to each destination, each from a port of its own' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload, like 1Gbps; or `max`, `auto`, `search`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l max-wait -d 'Longest wait for a gap in recorded frames that are sent at their own pace' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packets -d 'Stop after this many packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l duration -d 'Stop after this long' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload of a generated frame, in bytes' -r
@@ -122,6 +123,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l warm-up -d 'Tim
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l pattern -d 'Send payloads that verify themselves'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l noise -d 'Send 2-bit Gaussian noise with a tone'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l restamp -d 'Give the frames new times that begin now, by adding the same whole number of seconds to each'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l follow -d 'Follow the recording while it is being made'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l fill -d 'Send invalid frames in place of missing or damaged chunks of the recording (default: skip them)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l repeat-pointers -d 'Repeat all item pointers in every packet, so that a heap survives the loss of its first one'
@@ -192,7 +194,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l remember -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -d 'Stop items that end the stream: `first`, `never` or a number' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'Stop after this many heaps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: discard them)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: discard them). An existing file is replaced when the first data arrive' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l list -d 'Write a line for each heap or event to this file: its number, its source, and the bytes that came and are missing' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l build -d 'Build ticks: hand on the events of a tick together, once those of these data ids (such as 1,2,5-8), or of any N sources (any:N), have come' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l build-timeout -d 'End a tick this long after its first event, with what has come' -r
@@ -270,6 +272,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l scan -d 'Name
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'What to do if the recording already exists' -r -f -a "suffix\t'Append a letter to the new one\'s name, a to z, then A to Z'
 error\t'Refuse to record'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l reserve -d 'Free space to leave on each disk' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l space-alarm -d 'Warn when all disks will be full within this time at the current rate, and again at a tenth of it' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l sync -d 'When data are flushed to the disk, and count as safe' -r -f -a "chunk\t'After every chunk'
 interval\t'Several times a second, all chunks together'
 none\t'Left to the operating system'"
@@ -287,7 +290,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l incomplete -d
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l end-with-connections -d 'Stop when the last TCP connection has closed'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave gaps as they are instead of filling them with frames marked invalid'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Write nothing for lost frames, instead of frames marked invalid'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s V -l version -d 'Print version'
@@ -395,6 +398,7 @@ xdp\t'In the driver, or in the stack behind it, which is slower; or an error'
 off\t'Sockets do all'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l socket-buffer -d 'Receive buffer of each thread' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l keep-tokens -d 'Keep tokens valid that were made under another operator\'s token (default: a new token in the file revokes them)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l any-upstream-certificate -d 'Accept any certificate of such a load balancer'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l report -d 'Say at the end what came of the packets, by reservation, reason and worker'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l in-process -d 'Forward in this process (default with --state: in one for each load balancer, which goes on if this one is killed)'
@@ -617,12 +621,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l port -d 'Port of the server' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l exists -d 'What to do with a file that exists and differs; one of the same size and time is the same' -r -f -a "fail\t'Do not copy this file, and fail'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l exists -d 'What to do with a file that exists and differs. One of the same size and time is the same, unless the source changed after it was copied: then both are read' -r -f -a "fail\t'Do not copy this file, and fail'
 skip\t'Leave it as it is'
 replace\t'Replace it, when the new one is whole'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -d 'Number of connections' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l window -d 'Socket buffers of each connection (default: the system\'s)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cc -d 'Congestion control, such as bbr (default: cubic)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cc -d 'Congestion control, such as bbr (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l limit -d 'Highest rate of all connections together' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l range -d 'Size of a range: what is checked, journalled and sent again as one' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l depth -d 'Requests in flight at the disk' -r
@@ -632,27 +636,29 @@ plain\t'pwrite'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plan -d 'Measure disks and path for some seconds first, predict, and compare at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, and copy nothing'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l verify -d 'Read the files at both ends, compare their digests, and copy nothing. Exit status 1 if one is missing or differs'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l buffered -d 'Through the page cache at both ends'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "serve" -d 'Let those who know the token copy into and out of some directories'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "serve" -d 'Serve directories to clients that hold the token: they can copy into and out of them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l root -d 'Directory to serve; may be repeated. A client names paths below it, absolute or from the first' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token; made if there is none' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on (default: port 14301 of all addresses, IPv6 and IPv4)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l disk-engine -d 'System calls for disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
 uring\t'io_uring'
 plain\t'pwrite'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l disk-faults -d 'Inject faults into the disk written to: `slow=200`, `latency=20ms`, `enospc=1GiB`, `eio=1GiB`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l disk-faults -d 'Inject faults into the disk written to: `slow=200`, `latency=20ms`, `enospc=1GiB`, `eio=1GiB`, `esync=2`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l read-only -d 'Only let copy from here'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l read-only -d 'Read-only: refuse uploads'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Let those who know the token copy into and out of some directories'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Serve directories to clients that hold the token: they can copy into and out of them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -s i -l interface -d 'Interface of the data (default: the fastest)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l disk -d 'Directory of the data; may be repeated (default: every file system on a disk)' -r -f -a "(__fish_complete_directories)"
@@ -978,7 +984,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "unchain" -d 'End that'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "version" -d 'Show the version of the control plane'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from copy" -f -a "serve" -d 'Let those who know the token copy into and out of some directories'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from copy" -f -a "serve" -d 'Serve directories to clients that hold the token: they can copy into and out of them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "run" -d 'Run commands at the ends of an emulated path'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
