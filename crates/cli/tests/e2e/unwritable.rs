@@ -162,6 +162,8 @@ fn a_balancer_answers_without_its_terminal() {
         Some(said)
     };
     wait_for("the control plane", metrics);
+    // Without its first data plane it does not start at all.
+    wait_for("the reservation", || place.path("uri").exists().then_some(()));
     rustix::process::kill_process(plane_of(balancer.id()), Signal::KILL).unwrap();
     let restarts = "skyhaul_balance_plane_restarts_total{lb=\"1\"} 1\n";
     wait_for("the restart", || metrics()?.contains(restarts).then_some(()));
