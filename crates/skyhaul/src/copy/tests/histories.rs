@@ -143,8 +143,18 @@ fn set_time(path: &Path, time: SystemTime) {
 
 /// A file of some size, some of whose pages are holes.
 fn make(random: &mut Random, path: &Path) {
-    let size =
-        random.one_of(&[0, 1, 4096, RANGE - 1, RANGE, RANGE + 1, 3 * RANGE, 5 * RANGE + 777, 24 * RANGE, 24 * RANGE]);
+    let size = random.one_of(&[
+        0,
+        1,
+        4096,
+        RANGE - 1,
+        RANGE,
+        RANGE + 1,
+        3 * RANGE,
+        5 * RANGE + 777,
+        24 * RANGE,
+        24 * RANGE,
+    ]);
     let file = std::fs::File::create(path).unwrap();
     file.set_len(size).unwrap();
     let holes = random.below(3);
