@@ -161,12 +161,14 @@ fn later_threads(pieces: &Pieces<First>, format: &StreamFormat, coded: Coded) ->
     let (unit, all) = (format.unit_bytes() as u64, pieces.all());
     let (Some(frames), Some(at)) = (format.family.frames(), format.header_at()) else { return Vec::new() };
     let bytes: u64 = all.iter().map(|piece| piece.bytes / unit * unit).sum();
-    let mut counts: BTreeMap<u16, u32> = BTreeMap::new();
+    // By thread: where its frames lie. In short data the places overlap, and one damaged header is met several times.
+    let mut seen: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
     let mut head = vec![0; PLACE_UNITS * format.unit_bytes()];
     for place in 1..=PLACES {
         // The last one ends with the data.
         let back = if place == PLACES { head.len() as u64 } else { 0 };
-        let mut from = (bytes / PLACES * place).saturating_sub(back) / unit * unit;
+        let begin = (bytes / PLACES * place).saturating_sub(back) / unit * unit;
+        let mut from = begin;
         let piece = all.iter().find(|piece| {
             let length = piece.bytes / unit * unit;
             let here = from < length;
@@ -175,14 +177,15 @@ fn later_threads(pieces: &Pieces<First>, format: &StreamFormat, coded: Coded) ->
         });
         let Some(open) = piece.and_then(|piece| pieces.open_unverified(piece).ok()) else { continue };
         let Ok(read) = open.read(from, &mut head) else { continue };
-        for unit in head[..read].chunks_exact(format.unit_bytes()) {
+        for (n, unit) in (begin..).step_by(unit as usize).zip(head[..read].chunks_exact(format.unit_bytes()))
+        {
             let known = unit.get(at..).is_some_and(|frame| frames.coded(frame) == Some(coded));
             if let Some(time) = format.frame_time(unit).filter(|_| known) {
-                *counts.entry(time.thread).or_default() += 1;
+                seen.entry(time.thread).or_default().insert(n);
             }
         }
     }
-    counts.into_iter().filter(|&(id, count)| count > 1 && id < 1024).map(|(id, _)| id).collect()
+    seen.into_iter().filter(|(id, frames)| frames.len() > 1 && *id < 1024).map(|(id, _)| id).collect()
 }
 
 /// The blocks of the files of a Mark 6.
