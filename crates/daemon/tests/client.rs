@@ -179,7 +179,7 @@ fn certificates_are_verified_by_file_or_not_at_all() {
     assert!(error.contains("hint: "), "{error}");
     let none = Trust::File(directory.path().join("none.pem"));
     let error = ask("ejfats", "localhost", none).unwrap_err().to_string();
-    assert!(error.contains("none.pem") && error.contains("hint: give the file"), "{error}");
+    assert!(error.contains("none.pem") && error.contains("hint: check the name"), "{error}");
     let error = ask("ejfat", "localhost", Trust::System).unwrap_err();
     assert!(error.is_away() && error.to_string().contains("ejfats://"), "{error}");
 }
