@@ -68,7 +68,7 @@ def test_the_progress_line_names_what_was_refused(skyhaul, tmp_path, verb):
     try:
         assert wait_until_bound(port, watched.process)
         skyhaul.run("send", "--to", f"udp://127.0.0.1:{port}", *VDIF, "--quiet")
-        watched.until(r"lost \d[\d ]*  duplicates [1-9]")
+        watched.until(r"never received \d[\d ]*  duplicates [1-9]")
     finally:
         text = watched.end()
     assert re.search(r"refused: duplicates [1-9]", text), text

@@ -97,7 +97,7 @@ fn rust(tally: &mut Tally) -> Result<()> {
 
 /// `pytest` on these tests.
 fn pytest(name: &str, python: &Path, tests: &str) -> Step {
-    const HOW: [&str; 5] = ["-q", "-rsfE", "--color=no", "-p", "no:cacheprovider"];
+    const HOW: [&str; 5] = ["-q", "-rsxfE", "--color=no", "-p", "no:cacheprovider"];
     Step::new(name, python).args(["-m", "pytest", tests]).args(HOW)
 }
 

@@ -158,9 +158,13 @@ impl CopyService {
             Way::Push => (self.into(request)?, Vec::new()),
             Way::Pull => (Vec::new(), self.roots(request)?),
         };
+        let aside = match &request.sample {
+            Some(_) if request.way == Way::Push => Some(Aside::of(&into)?),
+            _ => None,
+        };
         let flows = flows(session, request)?;
         if let Some(sample) = &request.sample {
-            return rehearse(session, flows, request, &tuning, (sample, account), (&into, &roots));
+            return rehearse(session, flows, request, &tuning, (sample, account), (aside, &roots));
         }
         let stop = until(session);
         let mut quiet = |_: &_| {};
@@ -210,20 +214,16 @@ fn rehearse(
     request: &Request,
     tuning: &Tuning,
     (sample, account): (&Sample, Account),
-    (into, roots): (&[Into], &[Root]),
+    (aside, roots): (Option<Aside>, &[Root]),
 ) -> io::Result<()> {
     let stop = until(session);
     let mut quiet = |_: &_| {};
     let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
-    match request.way {
-        Way::Push => {
-            let aside = Aside::of(into)?;
-            receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
-        }
-        Way::Pull => {
-            let manifest = Manifest::of(roots, &account)?.sample(sample);
-            sender::send(talk, flows, roots, &manifest, tuning, account)?;
-        }
+    if let Some(aside) = aside {
+        receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
+    } else {
+        let manifest = Manifest::of(roots, &account)?.sample(sample);
+        sender::send(talk, flows, roots, &manifest, tuning, account)?;
     }
     // Nothing is left: the next may begin.
     session.connection.send(&Message::Alive).map_err(of_peer)
