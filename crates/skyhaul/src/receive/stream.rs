@@ -71,8 +71,6 @@ pub(super) struct Stream {
     watch: Watch,
     /// This program did not run for a while: when the next part arrived is not known.
     paused: bool,
-    /// What was held while the format was learned was placed at this one moment, not when it arrived.
-    begun: Option<Nanos>,
     /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
     pub(super) only: Option<Range<u64>>,
     /// Where data times asked for cut it off.
@@ -114,7 +112,6 @@ impl Stream {
             newcomers: Newcomers::new(begin.late),
             watch,
             paused: false,
-            begun: None,
             only: None,
             cut: Cut::default(),
         }
@@ -347,8 +344,7 @@ impl Stream {
     /// When the kernel received what arrived at `time` of this program's clock, if it says so.
     fn arrived(&mut self, time: Nanos) -> Option<Nanos> {
         let before = self.report.last_arrival.since(time);
-        let held = *self.begun.get_or_insert(time) == time;
-        let known = self.last_train != Nanos::default() && !std::mem::take(&mut self.paused) && !held;
+        let known = self.last_train != Nanos::default() && !std::mem::take(&mut self.paused);
         known.then(|| Nanos(self.last_train.0.saturating_sub(before.0)))
     }
 

@@ -41,6 +41,10 @@ class Exported:
     """How many of them are missing."""
     not_shown: int
     """Recorded frames that have no place in the array: their times are outside it, or another frame of the thread has the same."""
+    repaired: int
+    """Frames whose time was repaired, as the clock of their thread is wrong."""
+    notes: tuple[str, ...]
+    """What is unusual about the data."""
 
 
 class Reads:
@@ -217,7 +221,7 @@ class Reads:
         samples = self._stream().decoded()
         first, count = samples.range(start, duration, None, frames)
         done = json.loads(samples.native.export(path, first, count, format, raw))
-        return Exported(**{**done, "shape": tuple(done["shape"])})
+        return Exported(**{**done, "shape": tuple(done["shape"]), "notes": tuple(done["notes"])})
 
     def to_xarray(
         self,
