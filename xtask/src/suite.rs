@@ -91,6 +91,9 @@ fn rust(tally: &mut Tally) -> Result<()> {
         .env("RUST_TEST_THREADS", Path::new(&threads.to_string()));
     again::run(&whole, again::rust, tally)?;
     step("Rust: documentation tests", &["--doc"]).run(tally)?;
+    Step::new("the command of a first demo, without services and PNG", "cargo")
+        .args(["build", "--locked", "--package", "skyhaul-cli", "--no-default-features"])
+        .run(tally)?;
     release.finish();
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Where services listen, who may use them, and what others on the network can read.
 
 use serde::Serialize;
-use skyhaul_daemon::Uri;
+use skyhaul::wire::BalancerUri as Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 

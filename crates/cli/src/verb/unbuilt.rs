@@ -33,13 +33,22 @@ impl Joining {
         match self.0 {}
     }
 
-    pub(crate) fn join(&self, _: &[String], _: &Running) -> Result<Infallible> {
+    pub(crate) fn join(&self, _: &[String], _: &Running) -> Result<Worker> {
         match self.0 {}
     }
 }
 
-pub(crate) fn leave(worker: Infallible, _: &Running, _: bool) -> SessionReport {
-    match worker {}
+/// A worker of a balancer: there is none.
+pub(crate) struct Worker(Infallible);
+
+impl Worker {
+    pub(crate) fn is_running(&self) -> bool {
+        match self.0 {}
+    }
+}
+
+pub(crate) fn leave(worker: Worker, _: &Running, _: bool) -> SessionReport {
+    match worker.0 {}
 }
 
 /// The metrics of a monitor over HTTP: there are none.
@@ -55,6 +64,10 @@ impl Metrics {
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {
+        match self.0 {}
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
         match self.0 {}
     }
 }
