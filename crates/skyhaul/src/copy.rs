@@ -13,16 +13,16 @@
 //! decided.
 //!
 //! **What a kill costs.** A range counts when its CRC-32C is right, its bytes are durable, and a durable line of the file's
-//! [journal] says so. Whoever copies again has these read again ([`checking`]), and sends only the others. A file gets its name when
+//! [journal] says so. Whoever copies again has these read again, and sends only the others. A file gets its name when
 //! it is whole and durable, never before.
 //!
 //! **Whom to trust.** Both ends prove the token. Names that a peer sends stay below the directory they are for: no `..`, no
-//! absolute path, no link is followed ([`Tree`](skyhaul_io::disk::Tree)), and below what was asked for ([`names`]). Nothing is
+//! absolute path, no link is followed ([`Tree`](skyhaul_io::disk::Tree)), and below what was asked for. Nothing is
 //! encrypted, and ranges are protected against damage, not against someone on the path.
 //!
 //! Limits: owners, access lists, extended attributes and hard links are not copied; nor are FIFOs, sockets and devices, and
 //! set-user-ID, set-group-ID and sticky bits, which are named in the report. At most a million names at a time, and the memory
-//! and sessions that [`budget`] allows.
+//! and sessions that its budget allows.
 
 mod aside;
 mod asking;

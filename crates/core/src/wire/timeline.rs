@@ -144,7 +144,7 @@ pub struct TimelineOptions {
     pub numbered: bool,
 }
 
-/// Follows one stream, in the order of its places. See the [module](self).
+/// Follows one stream, in the order of its places.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     rate: Option<(u64, u64)>,

@@ -12,7 +12,7 @@
 //!
 //! The first line says of what: size, range, and last change of the source; its device, inode and last change of anything there.
 //! The checksum of every other line covers the first one, too: no line counts for another file, or for the same one after it
-//! changed. And no line counts before the range was read again ([`checking`](super::checking)).
+//! changed. And no line counts before the range was read again.
 
 use super::message::Origin;
 use skyhaul_io::disk::Faults;
