@@ -60,7 +60,7 @@ fn times(frames: &[(u64, u16)]) -> Vec<(i64, u32, u16)> {
 }
 
 #[test]
-fn a_late_thread_loses_nothing_whatever_is_known_of_the_rate() {
+fn a_late_thread_joins_whatever_is_known_of_the_rate() {
     for rate in [true, false] {
         for late in
             [&[0, 300][..], &[0, 31], &[0, 300, 900], &[0, 0, 777, 0], &[0, 301, 301, 305, 1200, 1200, 1201]]
