@@ -60,6 +60,7 @@ impl Store for ChunkStore {
             match why {
                 Reject::Late => window.counts.too_old_heaps += first,
                 Reject::Stray => window.counts.stray_heaps += first,
+                Reject::NotAllowed => window.counts.unwanted_heaps += first,
                 Reject::NoBuffer => {}
                 _ => window.counts.rejected_heaps += first,
             }
