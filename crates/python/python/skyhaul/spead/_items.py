@@ -254,7 +254,7 @@ class ItemGroup(Mapping[str | int, Item]):
         not match their descriptors raise `UpdateError` after all others are updated.
         """
         problems: list[str] = []
-        items = heap.items()
+        items = heap.raw_items()
         if any(item[0] == 5 for item in items):
             self._describe(heap, bug_compat, problems)
         updated: dict[str, Item] = {}
