@@ -211,6 +211,27 @@ def test_heaps_whose_time_is_not_known_are_said(record):
     assert np.isnat(kept["time"].values).tolist() == [False, False, True, False]
 
 
+def test_items_may_be_called_as_coordinates(record):
+    recorder = record("--stop-items", "never", form="spead", scan="heaps")
+    names = ("time", "counter", "valid", "item", "complete")
+    group = spead.ItemGroup()
+    for name in names:
+        group.add_item(name=name, shape=(), dtype=">u4")
+    generator = spead.HeapGenerator(group)
+    with send.UdpStream(f"127.0.0.1:{recorder.port}", rate=60e6) as stream:
+        for second in range(3):
+            for place, name in enumerate(names):
+                group[name].value = 10 * place + second
+            stream.send(generator.heap())
+        stream.flush()
+    recorder.finish()
+    scan = recording.open(recorder.disks, recorder.scan)
+    for data in (scan.to_dataset(), scan.to_dataset(time="time")):
+        assert [data[f"{name}_"].values.tolist() for name in names] == [[10 * n, 10 * n + 1, 10 * n + 2] for n in range(5)]
+        assert data["counter"].values.tolist() == [1, 2, 3] and data["complete"].values.all()
+    assert data["time"].values.tolist() == [0, 10**9, 2 * 10**9]
+
+
 def test_blocks_are_small_to_send_and_computed_by_other_processes(recorded):
     from dask.distributed import Client, LocalCluster
 

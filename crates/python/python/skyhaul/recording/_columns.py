@@ -28,6 +28,9 @@ _VALID, _ABSENT = 1, 2
 # Heaps whose times are read at a time.
 _SLICE = 1 << 16
 
+# Names of coordinates.
+_COORDINATES = {"counter", "complete", "item", "valid", "time"}
+
 Order = Literal["arrival", "counter", "time"]
 
 
@@ -206,7 +209,8 @@ def to_dataset(
         raw = (column.raw, bug_compat)
         values = _lazy.lazy(f"{name}-{token}", load_values, spec, blocks, column.dtype, column.shape, raw, hold)
         attributes = {"id": column.item.id, "description": column.item.description}
-        variables[name] = (dims, values, attributes)
+        # An item may be called as a coordinate.
+        variables[f"{name}_" if name in _COORDINATES else name] = (dims, values, attributes)
     coordinates: dict[str, Any] = {
         "counter": ("heap", _lazy.lazy(f"counter-{token}", load_counters, spec, blocks, np.int64, (), bug_compat)),
         "complete": ("heap", _lazy.lazy(f"complete-{token}", load_complete, spec, blocks, np.bool_, (), bug_compat)),
