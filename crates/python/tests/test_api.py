@@ -10,6 +10,8 @@ import weakref
 import numpy as np
 import pytest
 
+import skyhaul.spead2.recv
+import skyhaul.spead2.send
 from skyhaul import _native, ejfat, recording
 from skyhaul.spead import HeapGenerator, InprocQueue, ItemGroup, recv, send
 
@@ -33,7 +35,11 @@ def sent(*counters, **options):
 # ---- signatures
 
 
-@pytest.mark.parametrize("made", [recv.Stream, recv.ChunkStream, send.UdpStream, send.TcpStream, send.InprocStream, send.BytesStream, ejfat.Worker])
+MADE = [recv.Stream, recv.ChunkStream, send.UdpStream, send.TcpStream, send.InprocStream, send.BytesStream, ejfat.Worker, ejfat.Sender,
+        skyhaul.spead2.recv.StreamConfig, skyhaul.spead2.send.StreamConfig]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", MADE)
 def test_signatures_name_every_argument(made):
     parameters = inspect.signature(made).parameters.values()
     assert not [one.name for one in parameters if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]

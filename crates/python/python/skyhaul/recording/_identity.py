@@ -2,10 +2,11 @@
 
     open ─▶ Identity ─▶ lazy array ─▶ … another process, later ─▶ block ─▶ check ─▶ samples, or OSError (ESTALE)
 
-A plain file is known by its length and its time of change, in its own process by its inode, too. A recording is known by the
-sessions of its indexes, so it may grow; without an index, by its first chunks.
+A plain file is known by its length, its time of change and its first bytes, in its own process by its inode, too; one with the same
+first bytes that is longer has grown. A recording is known by the sessions of its indexes, so it may grow; without an index, by its
+first chunks.
 
-Limits: a file that another host sees with another length or time is not recognised there.
+Limits: a file that another host sees with another time is not recognised there.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _native
 
@@ -22,12 +24,33 @@ from .. import _native
 Key = tuple[Any, ...]
 
 
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        about = os.stat(path)
-    except OSError:
-        return ()
-    return about.st_size, about.st_mtime_ns, about.st_dev, about.st_ino
+# Bytes at the beginning of a file that tell it from another one.
+_HEAD = 4096
+
+
+class _Stamp(NamedTuple):
+    size: int
+    changed: int
+    place: tuple[int, int]
+    head: int
+
+    @classmethod
+    def of(cls, path: str, before: _Stamp | None = None) -> _Stamp | None:
+        """What a file is now; None if it is not there."""
+        try:
+            about = os.stat(path)
+            now = about.st_size, about.st_mtime_ns, (about.st_dev, about.st_ino)
+            if before is not None and now == before[:3]:
+                return before
+            with open(path, "rb") as file:
+                return cls(*now, zlib.crc32(file.read(_HEAD)))
+        except OSError:
+            return None
+
+
+def _grew(before: tuple[Any, ...], now: _Stamp | None) -> bool:
+    """Whether a file with this length and these first bytes is longer by now."""
+    return now is not None and now.size > before[0] and now.head == before[-1] and before[0] >= _HEAD
 
 
 class Identity:
@@ -38,7 +61,7 @@ class Identity:
         self._paths = [os.fspath(path) for path in paths]
         watched = self._paths if self._recording is None else self._recording.watched
         self._watched = [str(path) for path in watched]
-        self._stamps = [_stamp(path) for path in self._watched]
+        self._stamps = [_Stamp.of(path) for path in self._watched]
         self.key: Key = self._known()
         #: Another opening is another view, even of the same files.
         self.opening: str = uuid.uuid4().hex
@@ -46,20 +69,28 @@ class Identity:
     def _known(self) -> Key:
         if self._recording is not None:
             return tuple(self._recording.sessions)
-        return tuple(stamp[:2] for stamp in self._stamps)
+        return tuple(None if stamp is None else (stamp.size, stamp.changed, stamp.head) for stamp in self._stamps)
 
     def check(self, key: Key | None = None) -> None:
         """OSError if the files are not those that were opened, or not those with this key."""
-        if key is not None and key != self.key:
+        if key is not None and key != self.key and not self._grown_from(key):
             raise self._changed(self._watched[0])
         for at, path in enumerate(self._watched):
-            now = _stamp(path)
-            if now == self._stamps[at]:
+            before = self._stamps[at]
+            now = _Stamp.of(path, before)
+            if now is before:
                 continue
             # An index grows while its scan is recorded.
-            if self._recording is None or self._another():
+            if self._another() if self._recording is not None else before is None or not _grew(before, now):
                 raise self._changed(path)
             self._stamps[at] = now
+
+    def _grown_from(self, key: Key) -> bool:
+        """Whether plain files with this key are the same, or have grown."""
+        if self._recording is not None or len(key) != len(self.key):
+            return False
+        pairs = zip(key, self.key, self._stamps, strict=True)
+        return all(then == now or (then is not None and _grew(then, stamp)) for then, now, stamp in pairs)
 
     def _another(self) -> bool:
         assert self._recording is not None

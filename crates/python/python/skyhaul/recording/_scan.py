@@ -79,6 +79,9 @@ class Stream(Reads):
             else:
                 native = _native.Samples.of_files(list(self._source), options)
             self._samples, self._process = Samples(native), os.getpid()
+        elif not isinstance(self._source, _native.Recording):
+            # Nothing but its name tells a plain file; chunks of a recording are verified.
+            self.identity.check()
         return self._samples
 
     def recorded(self, bug_compat: int = 0) -> _native.RecordedHeaps:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -40,6 +41,12 @@ def setting(default: T, check: Callable[[Any], T]) -> Setting[T]:
 
 class Settings:
     """Base of a class with settings, which are the keywords of its constructor."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        named = [(name, one) for name, one in vars(cls).items() if isinstance(one, Setting)]
+        keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default()) for name, one in named]
+        cls.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
 
     def __init__(self, **given: Any) -> None:
         for name, one in vars(type(self)).items():
