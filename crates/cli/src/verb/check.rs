@@ -147,7 +147,10 @@ pub(crate) fn summary(report: &CheckReport) -> String {
         out.push_str(&format!("  {}\n", print::finding(finding)));
     }
     if findings.len() > 20 {
-        out.push_str(&format!("  and {} (--json)\n", print::counted(findings.len() as u64 - 20, "more finding")));
+        out.push_str(&format!(
+            "  and {} (--json)\n",
+            print::counted(findings.len() as u64 - 20, "more finding")
+        ));
     }
     events(&mut out, report);
     let notes = report.findings.len() - findings.len();

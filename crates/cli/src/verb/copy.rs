@@ -252,14 +252,16 @@ fn summary(report: &CopyReport) -> String {
         );
     }
     if report.kept_files > 0 && !report.verified {
-        let (files, bytes) = (print::counted(report.kept_files as u64, "file"), print::bytes(report.kept_bytes));
+        let (files, bytes) =
+            (print::counted(report.kept_files as u64, "file"), print::bytes(report.kept_bytes));
         let _ = writeln!(out, "  already there: {files}, {bytes}");
     }
     if report.resumed_bytes > 0 {
         let _ = writeln!(out, "  resumed: {} already there", print::bytes(report.resumed_bytes));
     }
     if report.again > 0 {
-        let _ = writeln!(out, "  damaged on the way and sent again: {}", print::counted(report.again, "range"));
+        let _ =
+            writeln!(out, "  damaged on the way and sent again: {}", print::counted(report.again, "range"));
     }
     if let Some(bound) = report.bound {
         let _ = writeln!(out, "  bounded by {}", bound.words());
