@@ -53,7 +53,7 @@ pub(crate) struct Payload {
     data: NonNull<u8>,
     len: usize,
     /// Never accessed again: the bytes belong to the views.
-    _owner: HeapBytes,
+    _owner: Option<HeapBytes>,
 }
 
 // SAFETY: Rust does not touch the bytes any more; those who view them agree among themselves, as with any array.
@@ -63,9 +63,11 @@ unsafe impl Sync for Payload {}
 
 impl Payload {
     #[inline]
-    pub(crate) fn new(mut owner: HeapBytes) -> Self {
-        let data = NonNull::from(&mut owner[..]).cast();
-        Self { data, len: owner.len(), _owner: owner }
+    pub(crate) fn new(owner: impl Into<Option<HeapBytes>>) -> Self {
+        let mut owner = owner.into();
+        let bytes = owner.as_deref_mut().unwrap_or_default();
+        let (data, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        Self { data, len, _owner: owner }
     }
 
     pub(crate) fn len(&self) -> usize {

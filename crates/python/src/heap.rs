@@ -4,7 +4,7 @@ use crate::buffer::{Bytes, Payload};
 use crate::descriptor::{self, RawDescriptor};
 use pyo3::prelude::*;
 use skyhaul::spead::receive;
-use skyhaul::wire::spead::descriptor::Descriptor;
+use skyhaul::wire::spead::descriptor::{Descriptor, DescriptorError};
 use skyhaul::wire::spead::{Flavour, id, items};
 use std::net::SocketAddr;
 
@@ -35,6 +35,12 @@ pub(crate) struct Heap {
     /// Why it was delivered: complete, window, timeout or finish.
     #[pyo3(get)]
     cause: &'static str,
+    /// Length of the payload in bytes: its size, or up to the last byte received.
+    #[pyo3(get)]
+    length: u64,
+    /// Whether an item begins beyond its end.
+    #[pyo3(get)]
+    outside: bool,
     payload: Payload,
     pointers: Box<[u64]>,
     flavour: Flavour,
@@ -46,7 +52,14 @@ type RawItem = (u64, bool, u64, u64, u64);
 
 impl Heap {
     pub(crate) fn new(heap: receive::Heap) -> Self {
+        let missing: u64 = heap.missing.iter().map(|hole| hole.end - hole.start).sum();
+        let length = heap.received + missing;
+        // The end of an incomplete heap without a size is not known.
+        let is_known = heap.size.is_some() || heap.complete;
+        let outside = is_known && items::outside(heap.flavour(), heap.pointers(), length).next().is_some();
         Self {
+            length,
+            outside,
             counter: heap.number,
             complete: heap.complete,
             received: heap.received,
@@ -71,6 +84,14 @@ impl Heap {
         items::items(self.flavour, &self.pointers, self.payload.len() as u64)
     }
 
+    /// Its descriptors, read or not.
+    fn read_descriptors(&self, bug_compat: u8) -> PyResult<Vec<Result<Descriptor, DescriptorError>>> {
+        let compat = descriptor::compat(bug_compat)?;
+        let nested = self.items_of().into_iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
+        let bytes = nested.filter_map(|item| self.payload.copy_of(item.range));
+        Ok(bytes.map(|bytes| Descriptor::read(&bytes, compat)).collect())
+    }
+
     fn has_control(&self, value: u64) -> bool {
         self.pointers.contains(&self.flavour.immediate(id::STREAM_CONTROL, value))
     }
@@ -82,12 +103,6 @@ impl Heap {
     #[getter]
     fn address_bits(&self) -> u8 {
         self.flavour.address_bits()
-    }
-
-    /// Length of the payload in bytes: its size, or up to the last byte received.
-    #[getter]
-    fn length(&self) -> usize {
-        self.payload.len()
     }
 
     /// The payload: an object with the buffer protocol.
@@ -116,13 +131,24 @@ impl Heap {
         self.pointers.to_vec()
     }
 
-    /// Its descriptors: (id, name, description, shape, format, NumPy header). Invalid ones are omitted.
+    /// Items that begin beyond the end of the heap, which `items` omits: (id, address).
+    fn items_outside(&self) -> Vec<(u64, u64)> {
+        let found = items::outside(self.flavour, &self.pointers, self.length);
+        if self.outside { found.collect() } else { Vec::new() }
+    }
+
+    /// Its descriptors: (id, name, description, shape, format, NumPy header). `descriptor_errors` tells of invalid ones.
     #[pyo3(signature = (bug_compat = 0))]
     fn descriptors(&self, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
-        let compat = descriptor::compat(bug_compat)?;
-        let nested = self.items_of().into_iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
-        let bytes = nested.filter_map(|item| self.payload.copy_of(item.range));
-        Ok(bytes.filter_map(|bytes| Descriptor::read(&bytes, compat).ok()).map(descriptor::raw).collect())
+        let read = self.read_descriptors(bug_compat)?.into_iter();
+        Ok(read.filter_map(Result::ok).map(descriptor::raw).collect())
+    }
+
+    /// Why each of its invalid descriptors cannot be read.
+    #[pyo3(signature = (bug_compat = 0))]
+    fn descriptor_errors(&self, bug_compat: u8) -> PyResult<Vec<String>> {
+        let read = self.read_descriptors(bug_compat)?.into_iter();
+        Ok(read.filter_map(Result::err).map(|error| error.to_string()).collect())
     }
 
     /// Whether it marks the start of a stream.
@@ -137,6 +163,6 @@ impl Heap {
 
     fn __repr__(&self) -> String {
         let state = if self.complete { "complete" } else { "incomplete" };
-        format!("<heap {} of {} bytes, {state}>", self.counter, self.payload.len())
+        format!("<heap {} of {} bytes, {state}>", self.counter, self.length)
     }
 }

@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     byte_limit: int | None
     start_at: int | None
     incomplete: bool
+    incomplete_payload: bool
     ring: int
     full: str
     overflow: int
@@ -54,6 +55,7 @@ class Options(TypedDict, total=False):
     cpus: list[int]
     name: str
     explicit_start: bool
+    counting: str
 
 
 class Stream(ReceiveStream, Awaited[Heap]):
@@ -106,7 +108,10 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     |---|---|
     | `place`, `items` | instead of the expressions: a compiled function (see below), and the ids of its items |
     | `extra_at`, `extra` | notes: their place in `Chunk.extra` (an expression), and their values, as (expression, bytes) |
-    | `counters` | user-defined counters: (name, "sum" or "max", expression) |
+    | `counters` | user-defined counters: (name, "sum" or "max", expression); without an expression, the place function adds
+    to `batch_stats`, whose elements are these counters in their order, up to 16, once for each heap |
+    | `packet_presence` | the payload bytes of a packet: `Chunk.present` marks each packet that arrived, not whole heaps, and
+    the index is that of the heap's first packet |
     | `max_chunks`, or `max_bytes` | maximum number of chunks filled at a time, or of their bytes |
     | `ahead` | a heap further ahead than this number of chunks is not followed at once |
     | `streams` | several streams fill one sequence of chunks; readers are added with `stream=0`, `1`, … |
@@ -114,7 +119,7 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     | `stream_id` | stored in every chunk |
 
     `place` is a `scipy.LowLevelCallable`, a `numba.cfunc`, or a function of a ctypes library: `void (PlaceData *,
-    size_t)`. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
+    size_t)`; `skyhaul.spead.numba.place_data` is its type for numba. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
     `chunk_id`, `heap_index` and `heap_offset`, and, for up to 64 bytes of notes in `extra`, `extra_offset` and
     `extra_size`. The readers call it without the GIL at each heap's first packet, concurrently if there are several
     streams; it must not block. Its results are checked like those of expressions.
@@ -130,15 +135,21 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         items: Sequence[int] = (),
         extra_at: str | None = None,
         extra: list[tuple[str, int]] | None = None,
-        counters: list[tuple[str, str, str]] | None = None,
+        counters: Sequence[tuple[str, str, str] | tuple[str, str]] | None = None,
         max_chunks: int = 2,
         max_bytes: int | None = None,
         ahead: int = 1024,
         lossless: bool = False,
         streams: int = 1,
         stream_id: int = 0,
+        packet_presence: int | None = None,
         **config: Unpack[Options],
     ) -> Self:
+        if packet_presence is not None and packet_presence < 1:
+            raise ValueError(f"packet_presence is {packet_presence}; hint: the payload bytes of a packet, or None")
+        counted = [(name, tally, value[0] if value else None) for name, tally, *value in counters or ()]
+        if place is None and any(value is None for _, _, value in counted):
+            raise ValueError("a counter without an expression is counted by a place function; hint: pass place")
         rule: tuple[str, str, str] | _native.PlaceFunction
         if place is not None and chunk is index is offset is None:
             rule = _place.native(place, items)
@@ -148,8 +159,8 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
             raise TypeError("a chunk stream needs a rule; hint: pass chunk, index and offset, or place")
         return super().__new__(
             cls, ReceiveConfig(**config), rule, extra_at=extra_at, extra=extra or [],
-            counters=counters or [], max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless,
-            streams=streams, stream_id=stream_id,
+            counters=counted, max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless,
+            streams=streams, stream_id=stream_id, packet_presence=packet_presence or 0,
         )  # fmt: skip
 
     def __init__(self, *_: Any, **__: Any) -> None:
