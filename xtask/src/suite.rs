@@ -145,6 +145,10 @@ fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
         .args(["tests/spead2-suite/run.py"])
         .minutes(10)
         .run(tally)?;
+    Step::new("katgpucbf's receiving tests, run with skyhaul.spead2", python)
+        .args(["tests/katgpucbf-suite/run.py"])
+        .minutes(30)
+        .run(tally)?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub mod keyed;
 pub mod ordered;
 mod sequence;
 
-pub use keyed::{Keyed, KeyedConfig};
+pub use keyed::{Counting, Keyed, KeyedConfig};
 pub use ordered::{Ordered, OrderedConfig};
 pub use sequence::Sequence;
 

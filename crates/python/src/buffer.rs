@@ -60,7 +60,7 @@ pub(crate) struct Payload {
 enum Owner {
     Heap {
         #[expect(dead_code, reason = "keeps the bytes")]
-        bytes: HeapBytes,
+        bytes: Option<HeapBytes>,
     },
     /// Memory of the program's, which it may use again when no view is left.
     Lent {
@@ -76,9 +76,11 @@ unsafe impl Sync for Payload {}
 
 impl Payload {
     #[inline]
-    pub(crate) fn new(mut owner: HeapBytes) -> Self {
-        let data = NonNull::from(&mut owner[..]).cast();
-        Self { data, len: owner.len(), _owner: Owner::Heap { bytes: owner } }
+    pub(crate) fn new(owner: impl Into<Option<HeapBytes>>) -> Self {
+        let mut owner = owner.into();
+        let bytes = owner.as_deref_mut().unwrap_or_default();
+        let (data, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        Self { data, len, _owner: Owner::Heap { bytes: owner } }
     }
 
     /// A copy in memory of the program's, which has to be long enough.

@@ -6,22 +6,20 @@
 
 use crate::address::{endpoint, tcp_options, udp};
 use crate::buffer::{Packets, duplicate};
-use crate::config::{ReceiveConfig, unknown};
+use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
 use crate::errors::{Empty, not_adopted};
 use crate::filled::Chunk;
 use crate::inproc::InprocQueue;
-use crate::place::PlaceFunction;
 use crate::receive::{account, not_added, stopped};
+use crate::rule::{self, Counter, Note, Rule};
 use crate::wait::{self, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
-use skyhaul::spead::receive::chunk::{
-    self, ChunkConfig, ChunkGroup, ChunkRule, ChunkWindow, EXTRA, Eviction, Tally,
-};
+use skyhaul::spead::receive::chunk::{self, ChunkConfig, ChunkGroup, ChunkWindow, Eviction};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -37,24 +35,14 @@ pub(crate) struct ChunkStream {
     streams: usize,
 }
 
-/// Where heaps go.
-#[derive(FromPyObject)]
-enum Rule {
-    Declared(String, String, String),
-    Compiled(Py<PlaceFunction>),
-}
-
-/// A note: (expression, bytes). A counter: (name, "sum" or "max", expression).
-type Note = (String, usize);
-type Counter = (String, String, String);
-
 #[pymethods]
 impl ChunkStream {
     /// `rule` places a heap: three expressions (chunk, index, offset), or a compiled function.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (config, rule, *, wanted = None, extra_at = None, extra = Vec::new(), counters = Vec::new(),
-        max_chunks = 2, max_bytes = None, ahead = 1024, lossless = false, streams = 1, stream_id = 0))]
+        max_chunks = 2, max_bytes = None, ahead = 1024, lossless = false, streams = 1, stream_id = 0,
+        packet_presence = 0))]
     fn new(
         config: &ReceiveConfig,
         rule: Rule,
@@ -68,8 +56,8 @@ impl ChunkStream {
         lossless: bool,
         #[pyo3(from_py_with = whole)] streams: usize,
         #[pyo3(from_py_with = whole)] stream_id: u64,
+        #[pyo3(from_py_with = whole)] packet_presence: u64,
     ) -> PyResult<Self> {
-        let wrong = |error: chunk::ExprError| PyValueError::new_err(error.to_string());
         if max_chunks == 0 || streams == 0 {
             return Err(PyValueError::new_err("max_chunks or streams is 0; hint: both must be at least 1"));
         }
@@ -78,46 +66,13 @@ impl ChunkStream {
                 format!("{streams} streams in a group; hint: at most {MOST_STREAMS}, each has a thread");
             return Err(PyValueError::new_err(text));
         }
-        if extra_at.is_none() && !extra.is_empty() {
-            return Err(PyValueError::new_err(
-                "extra without extra_at; hint: extra_at gives the place of the notes",
-            ));
-        }
-        let noted: usize = extra.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        if noted > EXTRA || extra.iter().any(|(_, bytes)| !(1..=8).contains(bytes)) {
-            let text = format!("notes of {noted} bytes; hint: 1 to 8 for each, {EXTRA} for all of a heap");
-            return Err(PyValueError::new_err(text));
-        }
-        let mut rule = match rule {
-            Rule::Declared(chunk, index, offset) => {
-                ChunkRule::declared(&chunk, &index, &offset).map_err(wrong)?
-            }
-            Rule::Compiled(function) => ChunkRule::code(function.get().rule()),
-        };
-        if let Some(wanted) = wanted {
-            rule = rule.with_filter(wanted).map_err(wrong)?;
-        }
-        if let Some(at) = extra_at {
-            let values: Vec<(&str, usize)> = extra.iter().map(|(value, bytes)| (&**value, *bytes)).collect();
-            rule = rule.with_extra(at, &values).map_err(wrong)?;
-        }
-        for (n, (name, tally, value)) in counters.iter().enumerate() {
-            if counters[..n].iter().any(|(other, ..)| other == name) {
-                let text = format!("two counters are named {name:?}; hint: give each a name of its own");
-                return Err(PyValueError::new_err(text));
-            }
-            let tally = match &**tally {
-                "sum" => Tally::Sum,
-                "max" => Tally::Max,
-                other => return Err(unknown("a counter", other, "(name, 'sum' or 'max', expression)")),
-            };
-            rule = rule.with_counter(name, tally, value).map_err(wrong)?;
-        }
+        let rule = rule::of(rule, wanted, extra_at, &extra, &counters)?;
         let chunks = ChunkConfig {
             window: max_bytes.map_or(ChunkWindow::Count(max_chunks), ChunkWindow::Bytes),
             ahead,
             eviction: if lossless { Eviction::Lossless } else { Eviction::Lossy },
             stream: stream_id,
+            packet_presence,
             ..ChunkConfig::new(rule)
         };
         Ok(Self { group: Threaded::new(ChunkGroup::new(&config.0, &chunks, streams))?, streams })

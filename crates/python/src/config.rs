@@ -3,7 +3,7 @@
 use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use skyhaul::core::assembly::keyed::KeyedConfig;
+use skyhaul::core::assembly::{Counting, KeyedConfig};
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::host::thread::pin;
 use skyhaul::io::memory::heap::HeapMemory;
@@ -24,7 +24,7 @@ impl ReceiveConfig {
         byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", overflow = 0,
         memory = None,
         remember = 4096, remember_for = 1.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
-        explicit_start = false))]
+        explicit_start = false, counting = "incomplete", incomplete_payload = true))]
     fn new(
         #[pyo3(from_py_with = whole)] window: usize,
         #[pyo3(from_py_with = whole)] substreams: u64,
@@ -51,9 +51,12 @@ impl ReceiveConfig {
         #[pyo3(from_py_with = whole)] cpus: Vec<usize>,
         name: String,
         explicit_start: bool,
+        counting: &str,
+        incomplete_payload: bool,
     ) -> PyResult<Self> {
         let heaps = KeyedConfig {
             window,
+            counting: counting_of(counting)?,
             substreams,
             in_order,
             unsized_objects: unsized_heaps,
@@ -76,6 +79,7 @@ impl ReceiveConfig {
             byte_limit,
             start_at,
             incomplete,
+            incomplete_payload,
             ring,
             full: full_of(full)?,
             overflow,
@@ -139,6 +143,14 @@ fn key_of(word: &str) -> PyResult<KeyedBy> {
         "counter" => Ok(KeyedBy::Counter),
         "sender" => Ok(KeyedBy::SenderAndCounter),
         _ => Err(unknown("key", word, "'counter' or 'sender'")),
+    }
+}
+
+fn counting_of(word: &str) -> PyResult<Counting> {
+    match word {
+        "incomplete" => Ok(Counting::Incomplete),
+        "begun" => Ok(Counting::Begun),
+        _ => Err(unknown("counting", word, "'incomplete' or 'begun'")),
     }
 }
 

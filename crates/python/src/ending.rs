@@ -152,6 +152,14 @@ impl Stream for skyhaul::spead::receive::Stream {
     }
 }
 
+impl<P: skyhaul::spead::receive::placed::Placing> Stream
+    for skyhaul::spead::receive::placed::PlacedStream<P>
+{
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| self.stop());
+    }
+}
+
 impl Stream for skyhaul::spead::receive::chunk::ChunkGroup {
     fn end(&self, py: Python<'_>) {
         py.detach(|| self.stop());

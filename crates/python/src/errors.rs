@@ -1,13 +1,13 @@
 //! Exceptions of the package, and conversion of other errors.
 
 use crate::ending;
-use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyValueError};
+use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use skyhaul::spead::send::SendError;
 use std::io;
 use std::path::Path;
 
-pyo3::create_exception!(skyhaul._native, Empty, PyException, "Nothing arrived within the timeout.");
+pyo3::create_exception!(skyhaul._native, Empty, PyTimeoutError, "Nothing arrived within the timeout.");
 pyo3::create_exception!(
     skyhaul._native,
     Stopped,

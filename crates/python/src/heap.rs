@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use skyhaul::spead::receive;
-use skyhaul::wire::spead::descriptor::Descriptor;
+use skyhaul::wire::spead::descriptor::{Descriptor, DescriptorError};
 use skyhaul::wire::spead::{Flavour, id, items};
 use std::net::SocketAddr;
 
@@ -33,6 +33,12 @@ pub(crate) struct Heap {
     /// The object of the stream's allocator that holds the payload, if it has one.
     #[pyo3(get)]
     memory: Option<Py<PyAny>>,
+    /// Length of the payload in bytes: its size, or up to the last byte received.
+    #[pyo3(get)]
+    length: u64,
+    /// Whether an item begins beyond its end.
+    #[pyo3(get)]
+    outside: bool,
     payload: Payload,
     pointers: Box<[u64]>,
     flavour: Flavour,
@@ -52,17 +58,25 @@ impl Heap {
     pub(crate) fn allocated(py: Python<'_>, heap: receive::Heap, allocator: &Py<PyAny>) -> PyResult<Self> {
         let about = Self::about(&heap);
         let bytes = heap.into_payload();
+        let bytes = bytes.as_deref().unwrap_or_default();
         let memory = allocator.bind(py).call1((bytes.len(),))?;
-        Ok(about(Payload::copied(py, &bytes, &memory)?, Some(memory.unbind())))
+        Ok(about(Payload::copied(py, bytes, &memory)?, Some(memory.unbind())))
     }
 
     /// Everything but the payload.
     fn about(heap: &receive::Heap) -> impl FnOnce(Payload, Option<Py<PyAny>>) -> Self + use<> {
         let (pointers, flavour, sender) = (heap.pointers().into(), heap.flavour(), heap.sender);
+        let lost: u64 = heap.missing.iter().map(|hole| hole.end - hole.start).sum();
+        let length = heap.received + lost;
+        // The end of an incomplete heap without a size is not known.
+        let is_known = heap.size.is_some() || heap.complete;
+        let outside = is_known && items::outside(heap.flavour(), heap.pointers(), length).next().is_some();
         let missing = heap.missing.iter().map(|hole| (hole.start, hole.end)).collect();
         let (counter, complete, received) = (heap.number, heap.complete, heap.received);
         let (size, arrived, cause) = (heap.size, (heap.first.0, heap.last.0), heap.cause.name());
         move |payload, memory| Self {
+            length,
+            outside,
             counter,
             complete,
             received,
@@ -85,6 +99,14 @@ impl Heap {
 
     fn items_of(&self) -> Vec<items::RawItem> {
         items::items(self.flavour, &self.pointers, self.payload.len() as u64)
+    }
+
+    /// Its descriptors, read or not.
+    fn read_descriptors(&self, bug_compat: u8) -> PyResult<Vec<Result<Descriptor, DescriptorError>>> {
+        let compat = descriptor::compat(bug_compat)?;
+        let nested = self.items_of().into_iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
+        let bytes = nested.filter_map(|item| self.payload.copy_of(item.range));
+        Ok(bytes.map(|bytes| Descriptor::read(&bytes, compat)).collect())
     }
 
     fn has_control(&self, value: u64) -> bool {
@@ -117,12 +139,6 @@ impl Heap {
     #[getter]
     fn address_bits(&self) -> u8 {
         self.flavour.address_bits()
-    }
-
-    /// Length of the payload in bytes: its size, or up to the last byte received.
-    #[getter]
-    fn length(&self) -> usize {
-        self.payload.len()
     }
 
     /// The payload: an object with the buffer protocol.
@@ -166,13 +182,24 @@ impl Heap {
         self.pointers.to_vec()
     }
 
-    /// Its descriptors: (id, name, description, shape, format, NumPy header). Invalid ones are omitted.
+    /// Items that begin beyond the end of the heap, which `items` omits: (id, address).
+    fn items_outside(&self) -> Vec<(u64, u64)> {
+        let found = items::outside(self.flavour, &self.pointers, self.length);
+        if self.outside { found.collect() } else { Vec::new() }
+    }
+
+    /// Its descriptors: (id, name, description, shape, format, NumPy header). `descriptor_errors` tells of invalid ones.
     #[pyo3(signature = (bug_compat = 0))]
     fn descriptors(&self, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
-        let compat = descriptor::compat(bug_compat)?;
-        let nested = self.items_of().into_iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
-        let bytes = nested.filter_map(|item| self.payload.copy_of(item.range));
-        Ok(bytes.filter_map(|bytes| Descriptor::read(&bytes, compat).ok()).map(descriptor::raw).collect())
+        let read = self.read_descriptors(bug_compat)?.into_iter();
+        Ok(read.filter_map(Result::ok).map(descriptor::raw).collect())
+    }
+
+    /// Why each of its invalid descriptors cannot be read.
+    #[pyo3(signature = (bug_compat = 0))]
+    fn descriptor_errors(&self, bug_compat: u8) -> PyResult<Vec<String>> {
+        let read = self.read_descriptors(bug_compat)?.into_iter();
+        Ok(read.filter_map(Result::err).map(|error| error.to_string()).collect())
     }
 
     /// Whether it marks the start of a stream.
@@ -187,6 +214,6 @@ impl Heap {
 
     fn __repr__(&self) -> String {
         let state = if self.complete { "complete" } else { "incomplete" };
-        format!("<heap {} of {} bytes, {state}>", self.counter, self.payload.len())
+        format!("<heap {} of {} bytes, {state}>", self.counter, self.length)
     }
 }

@@ -19,8 +19,9 @@
 //! | `lent` | memory of Python's that streams are filling |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
-//! | `chunk`, `filled` | heaps placed into arrays, and the chunks that own these |
+//! | `chunk`, `filled`, `rule` | heaps placed into arrays, the chunks that own these, and the rule for it |
 //! | `place` | compiled functions that place heaps |
+//! | `placed`, `placer` | streams that fill chunks which Python opens |
 //! | `config` | settings of receiving streams |
 //! | `ending` | streams, which end before the interpreter |
 //! | `errors` | exceptions of the package |
@@ -59,10 +60,13 @@ mod inproc;
 mod lent;
 mod own_socket;
 mod place;
+mod placed;
+mod placer;
 mod process;
 mod receive;
 mod recorded;
 mod recording;
+mod rule;
 mod samples;
 mod send;
 mod ticks;
@@ -102,7 +106,9 @@ mod _native {
     #[pymodule_export]
     use crate::inproc::InprocQueue;
     #[pymodule_export]
-    use crate::place::{OpenChunk, PlaceFunction, Placer};
+    use crate::place::{OpenChunk, PlaceFunction};
+    #[pymodule_export]
+    use crate::placed::PlacedStream;
     #[pymodule_export]
     use crate::process::Owner;
     #[pymodule_export]

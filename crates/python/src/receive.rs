@@ -257,11 +257,6 @@ impl ReceiveStream {
 }
 
 impl ReceiveStream {
-    /// The native stream, for code that takes heaps without Python.
-    pub(crate) fn native(&self) -> PyResult<&Stream> {
-        self.stream.get()
-    }
-
     /// The next heap. A queued one is taken without releasing the GIL, for the price of an uncontended lock.
     #[inline]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Result<Heap, GetError>> {

@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::world::{Said, Side, World};
 use judge::KeyedJudge;
 use objects::number_bits;
-use skyhaul_core::assembly::{Keyed, KeyedConfig};
+use skyhaul_core::assembly::{Counting, Keyed, KeyedConfig};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::{self as wire, Control, Head, Part};
 use stream::{Id, Shape, Told};
@@ -49,6 +49,7 @@ impl<W: wire::Keyed> World<Objects<W>> {
         let keyed = shape.alike && shape.senders > 1 || random.chance(0.2);
         let config = KeyedConfig {
             window: random.pick(&[1, 2, 4, 16, 16]),
+            counting: Counting::Incomplete,
             substreams: random.pick(&[1, 1, 2, 8]),
             in_order: random.chance(0.15),
             unsized_objects: random.chance(0.8),

@@ -56,7 +56,7 @@ mod retire;
 mod slot;
 mod unconfirmed;
 
-pub use config::KeyedConfig;
+pub use config::{Counting, KeyedConfig};
 pub use slot::KeyedSlot;
 
 use super::{Cause, Retired};
@@ -237,7 +237,7 @@ impl<B> Keyed<B> {
 
     /// If the window is full, retire its oldest object to make room for the one with this key.
     fn make_way(&mut self, key: Key) {
-        if let Some(oldest) = self.table.oldest_beyond(self.config.window, key) {
+        if let Some(oldest) = self.table.oldest_beyond(key) {
             self.retire(oldest, Cause::Window);
         }
     }

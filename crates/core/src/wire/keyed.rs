@@ -50,6 +50,11 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         Data::All
     }
 
+    /// Items that begin beyond the end of their object, whose payload has `bytes` octets.
+    fn items_outside(_kept: &Self::Kept, _bytes: u64) -> u64 {
+        0
+    }
+
     /// A description of objects with such heads, in a word or two.
     fn describe(kept: &Self::Kept) -> String;
 

@@ -18,7 +18,7 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 __all__ = [
     "BalancerClient", "Batch", "Bytes", "Cancelled", "Chunk", "ChunkMemory", "ChunkReader", "ChunkStream", "Damaged", "Empty",
     "EventPayload", "EventSender", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap", "InprocQueue", "OpenChunk", "Owner",
-    "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
+    "PlaceFunction", "PlacedStream", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
     "SendHeap",
     "Samples", "SendStream", "Stopped", "TickBuilder", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
     "read_descriptor", "scattered_files", "unpack_bits", "write_descriptor",
@@ -26,7 +26,7 @@ __all__ = [
 
 VERSION: str
 
-class Empty(Exception):
+class Empty(TimeoutError):
     """Nothing arrived within the timeout."""
 
 class Stopped(Exception):
@@ -120,7 +120,14 @@ class Heap:
     def pointers(self) -> list[int]:
         """Its item pointers, each once, in order of arrival."""
     def descriptors(self, bug_compat: int = 0) -> list[_RawDescriptor]:
-        """Its descriptors. Invalid ones are omitted."""
+        """Its descriptors. Invalid ones are omitted: see `descriptor_errors`."""
+    def descriptor_errors(self, bug_compat: int = 0) -> list[str]:
+        """Why each of its invalid descriptors cannot be read."""
+    @property
+    def outside(self) -> bool:
+        """Whether an item begins beyond its end."""
+    def items_outside(self) -> list[tuple[int, int]]:
+        """Items that begin beyond its end, which `items` omits: (id, address)."""
     def is_start_of_stream(self) -> bool: ...
     def is_end_of_stream(self) -> bool: ...
 
@@ -306,6 +313,7 @@ class ReceiveConfig:
     | argument | is |
     |---|---|
     | `window` | heaps under construction in each substream; if one more begins, the oldest ends |
+    | `counting` | which heaps count towards the window: "incomplete" ones, or all that have "begun", as in spead2 |
     | `substreams` | heaps are divided by counter modulo this (by sender, with `key="sender"`) |
     | `in_order` | reject a packet that is not the next of its heap, as spead2 does by default |
     | `unsized_heaps` | accept heaps that do not state their size |
@@ -318,6 +326,7 @@ class ReceiveConfig:
     | `heap_limit`, `byte_limit` | the stream ends after it has delivered this many heaps or bytes |
     | `start_at` | heaps with a smaller counter are rejected |
     | `incomplete` | deliver incomplete heaps too |
+    | `incomplete_payload` | incomplete heaps keep their payload; without, its memory is free although the program keeps them |
     | `ring` | maximum number of queued heaps |
     | `full` | if the ring is full: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
     | `overflow` | bytes of finished heaps that a UDP reader holds with "wait" before it stops reading (at most 1024 heaps) |
@@ -358,6 +367,8 @@ class ReceiveConfig:
         cpus: list[int] = ...,
         name: str = ...,
         explicit_start: bool = False,
+        counting: str = "incomplete",
+        incomplete_payload: bool = True,
     ) -> Self: ...
 @disjoint_base
 class ReceiveStream:
@@ -476,16 +487,42 @@ class OpenChunk:
         """End all writes to it."""
 
 @final
-class Placer:
-    """Puts heaps into chunks on the thread that calls it."""
+class PlacedStream:
+    """A stream whose heaps are placed by a compiled function into chunks that Python opens."""
 
-    def __new__(cls, function: PlaceFunction, largest: list[bool], extra: int, payload: int) -> Self: ...
-    def run(self, stream: ReceiveStream) -> int:
-        """Place heaps until one belongs to a chunk that is not open; returns its number. Raises Stopped at the end."""
-    def proceed(self, chunk: OpenChunk | None, oldest: int) -> None:
-        """Supply the requested chunk; None if the window is past it. Chunks before `oldest` are finished."""
+    def __new__(
+        cls, config: ReceiveConfig, function: PlaceFunction, largest: list[bool], extra: int, payload: int
+    ) -> Self: ...
+    def add_udp(self, address: str, *, interface: str | None = None, buffer: int | None = None) -> str:
+        """As `ReceiveStream.add_udp`."""
+    def add_udp_fd(self, fd: int) -> str:
+        """As `ReceiveStream.add_udp_fd`."""
+    def add_tcp(self, address: str, *, connections: int | None = None, buffer: int | None = None) -> str:
+        """As `ReceiveStream.add_tcp`."""
+    def add_tcp_fd(self, fd: int, *, connections: int | None = None) -> str:
+        """As `ReceiveStream.add_tcp_fd`."""
+    def add_bytes(self, data: _Buffer) -> None:
+        """As `ReceiveStream.add_bytes`."""
+    def add_pcap(self, path: str | os.PathLike[str], port: int | None = None) -> None:
+        """As `ReceiveStream.add_pcap`."""
+    def add_inproc(self, queue: InprocQueue) -> None:
+        """As `ReceiveStream.add_inproc`."""
+    def start(self) -> None:
+        """Start the readers, with `explicit_start`."""
+    def stop(self) -> None:
+        """End the stream: readers stop, heaps under construction are given up."""
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, where every call raises RuntimeError."""
+    def stats(self) -> dict[str, Any]:
+        """Every counter of the stream; in `readers`, those of each reader."""
     def counts(self) -> list[int]:
-        """The statistics so far."""
+        """The statistics of the function so far."""
+    def run(self, timeout: float) -> int | None:
+        """Wait until a reader needs a chunk that is not open; returns its number, or None after `timeout` seconds. Raises
+        Stopped at the end."""
+    def proceed(self, id: int, chunk: OpenChunk | None, oldest: int) -> None:
+        """Supply that chunk, or None if the window is past it. Chunks before `oldest` are finished."""
 
 @disjoint_base
 class ChunkStream:
@@ -499,13 +536,14 @@ class ChunkStream:
         wanted: str | None = None,
         extra_at: str | None = None,
         extra: list[tuple[str, int]] = ...,
-        counters: list[tuple[str, str, str]] = ...,
+        counters: list[tuple[str, str, str | None]] = ...,
         max_chunks: int = 2,
         max_bytes: int | None = None,
         ahead: int = 1024,
         lossless: bool = False,
         streams: int = 1,
         stream_id: int = 0,
+        packet_presence: int = 0,
     ) -> Self: ...
     def add_udp(
         self,

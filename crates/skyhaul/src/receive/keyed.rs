@@ -54,4 +54,4 @@ pub(crate) use readers::{Readers, reader_methods};
 pub(crate) use ring::Ring;
 pub(crate) use run::Sender;
 pub(crate) use state::StreamState;
-pub(crate) use store::{Finished, Store};
+pub(crate) use store::{Finished, Opening, Store};

@@ -45,6 +45,7 @@
 
 pub mod chunk;
 mod heap;
+pub mod placed;
 #[cfg(test)]
 pub(crate) mod tests;
 

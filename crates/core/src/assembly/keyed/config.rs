@@ -2,12 +2,25 @@
 
 use crate::placement::Nanos;
 
+/// Which objects of a substream count towards its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// Objects under construction: one retires when `window` newer ones are incomplete.
+    #[default]
+    Incomplete,
+    /// All objects that began: one retires when `window` newer ones began, complete or not, as in spead2. What arrives of it
+    /// later begins it again. In order, an object whose first part is lost does not begin.
+    Begun,
+}
+
 /// Fixed limits of one table of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyedConfig {
     /// Maximum number of objects under construction in a substream, at least 1. If one more begins, the
     /// oldest retires.
     pub window: usize,
+    /// Which objects count towards the window.
+    pub counting: Counting,
     /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
     pub substreams: u64,
     /// Reject a part that is not the next one of its object. The order of objects does not matter. An object
@@ -33,6 +46,7 @@ impl Default for KeyedConfig {
     fn default() -> Self {
         Self {
             window: 16,
+            counting: Counting::Incomplete,
             substreams: 1,
             in_order: false,
             unsized_objects: true,

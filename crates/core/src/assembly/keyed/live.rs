@@ -7,7 +7,7 @@
 //!   substream 1  3 ───────── 1
 //! ```
 
-use super::config::KeyedConfig;
+use super::config::{Counting, KeyedConfig};
 use super::laps::Turn;
 use crate::assembly::coverage::Coverage;
 use crate::placement::{Grain, Key, Nanos};
@@ -34,6 +34,8 @@ pub(super) struct Live<B> {
     missed: u64,
     pub(super) turn: Turn,
     substream: u32,
+    /// How many objects its substream had begun before.
+    begun: u64,
     /// Its neighbours among all, and in its substream.
     older: [u32; 2],
     newer: [u32; 2],
@@ -67,6 +69,10 @@ pub(super) struct Table<B> {
     free: Vec<u32>,
     all: List,
     substreams: Vec<List>,
+    /// Objects that began in each substream.
+    begun: Vec<u64>,
+    counting: Counting,
+    window: usize,
     runs: u32,
 }
 
@@ -77,6 +83,9 @@ impl<B> Table<B> {
             free: Vec::new(),
             all: EMPTY,
             substreams: vec![EMPTY; config.substreams as usize],
+            begun: vec![0; config.substreams as usize],
+            counting: config.counting,
+            window: config.window,
             runs: config.runs,
         }
     }
@@ -117,11 +126,22 @@ impl<B> Table<B> {
         Some(self.at(at).newer[ALL]).filter(|&newer| newer != NONE)
     }
 
-    /// The object that must retire before another begins in the substream of `key`, if that has `window`
-    /// objects.
-    pub(super) fn oldest_beyond(&self, window: usize, key: Key) -> Option<u32> {
-        let list = self.substreams[self.substream(key)];
-        (list.len >= window).then_some(list.oldest)
+    /// The object that must retire before another begins in the substream of `key`, if its window is full.
+    pub(super) fn oldest_beyond(&self, key: Key) -> Option<u32> {
+        let substream = self.substream(key);
+        let List { oldest, len, .. } = self.substreams[substream];
+        let is_full = match self.counting {
+            Counting::Incomplete => len >= self.window,
+            Counting::Begun => len > 0 && self.begun[substream] - self.at(oldest).begun >= self.window as u64,
+        };
+        is_full.then_some(oldest)
+    }
+
+    /// An object that is complete at once begins in the substream of `key`.
+    #[inline]
+    pub(super) fn pass(&mut self, key: Key) {
+        let substream = self.substream(key);
+        self.begun[substream] += 1;
     }
 
     fn substream(&self, key: Key) -> usize {
@@ -132,12 +152,14 @@ impl<B> Table<B> {
     /// Begin an empty object.
     pub(super) fn open(&mut self, key: Key, block: B, room: u64, now: Nanos, turn: Turn) -> u32 {
         let substream = self.substream(key);
+        let begun = self.begun[substream];
+        self.begun[substream] += 1;
         let at = match self.free.pop() {
             Some(at) => {
                 let slot = self.at_mut(at);
                 (slot.key, slot.block, slot.size, slot.room) = (key, Some(block), None, room);
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
-                (slot.missed, slot.turn, slot.unconfirmed) = (0, turn, 0);
+                (slot.missed, slot.turn, slot.unconfirmed, slot.begun) = (0, turn, 0, begun);
                 at
             }
             None => {
@@ -153,6 +175,7 @@ impl<B> Table<B> {
                     missed: 0,
                     turn,
                     substream: substream as u32,
+                    begun,
                     older: [NONE; 2],
                     newer: [NONE; 2],
                 });

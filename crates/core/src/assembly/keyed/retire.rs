@@ -1,5 +1,6 @@
 //! How objects retire: their range and missing parts, their cause, and timeouts.
 
+use super::config::Counting;
 use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
@@ -19,6 +20,10 @@ impl<B> Keyed<B> {
     /// Retire an object that arrived in one part and was never live.
     #[inline]
     pub(super) fn retire_whole(&mut self, key: Key, block: B, bytes: u64, first: Nanos, number_bits: u8) {
+        if self.config.counting == Counting::Begun {
+            self.make_way(key);
+            self.table.pass(key);
+        }
         let turn = self.take_turn(key, number_bits);
         self.finished.push(Entry::new(key, true, bytes, turn, self.now), &mut self.index);
         self.retired.push_back(Retired {
@@ -43,7 +48,9 @@ impl<B> Keyed<B> {
         let missing = if live.seen.bytes() == bytes { Vec::new() } else { live.seen.missing(0..bytes) };
         if let Some(block) = self.discard(at) {
             let complete = cause == Cause::Complete;
-            self.finished.push(Entry::new(key, complete, bytes, turn, self.now), &mut self.index);
+            if complete || self.config.counting == Counting::Incomplete {
+                self.finished.push(Entry::new(key, complete, bytes, turn, self.now), &mut self.index);
+            }
             let (epoch, range, after) = (0, 0..bytes, None);
             let retired = Retired { key, epoch, block, range, size, missing, after, first, last, cause };
             self.retired.push_back(retired);

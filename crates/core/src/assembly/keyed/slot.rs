@@ -1,6 +1,6 @@
 //! Room for a part: in a live object, or in a new one that the part begins.
 
-use super::Keyed;
+use super::{Counting, Keyed};
 use crate::assembly::{Cause, Retired, Slot, Window};
 use crate::placement::{Nanos, Placement, Reject};
 use std::ops::Range;
@@ -35,13 +35,17 @@ impl<B> Keyed<B> {
         if part.size.is_none() && !self.config.unsized_objects {
             return Err(Reject::Unsized);
         }
+        let is_behind = self.config.in_order && !range.is_empty() && range.start > 0;
+        if is_behind && self.config.counting == Counting::Begun {
+            return Err(Reject::OutOfOrder);
+        }
         let bytes = part.size.unwrap_or(range.end);
         if self.unconfirmed.is_too_much() {
             self.retire_unconfirmed();
         }
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
-            Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
+            Ok(block) if is_behind => {
                 let at = self.open(key, block, bytes, self.now, part.number_bits);
                 self.table.at_mut(at).miss(range.end, part.size);
                 Err(Reject::OutOfOrder)

@@ -91,6 +91,23 @@ fn one_heap_too_many_retires_the_oldest_with_what_is_missing() {
 }
 
 #[test]
+fn newer_heaps_push_one_out_although_they_are_complete() {
+    let config = KeyedConfig { window: 3, counting: Counting::Begun, ..KeyedConfig::default() };
+    let mut h = heaps(config);
+    put(&mut h, 1, 0, 10, 40).unwrap();
+    // The second of them in two parts.
+    for (counter, offset, length) in [(2, 0, 40), (3, 0, 20), (3, 20, 20)] {
+        put(&mut h, counter, offset, length, 40).unwrap();
+    }
+    assert_eq!([next(&mut h).0, next(&mut h).0], [2, 3]);
+    assert_eq!(h.live(), 1);
+    put(&mut h, 4, 0, 40, 40).unwrap();
+    let (counter, cause, missing) = next(&mut h);
+    assert_eq!((counter, cause, &missing[..]), (1, Cause::Window, &[10..40][..]));
+    assert_eq!((next(&mut h).0, h.live()), (4, 0));
+}
+
+#[test]
 fn substreams_have_windows_of_their_own() {
     let config = KeyedConfig { window: 1, substreams: 2, ..KeyedConfig::default() };
     let mut h = heaps(config);

@@ -13,7 +13,9 @@
 //! `.npy` file and is passed on as text, because only NumPy knows all types it can name; [`NumpyHeader`] reads the plain
 //! ones.
 //!
-//! Limits: text is ASCII, as in the standard; at most one dimension is variable; a descriptor has at most
+//! Names and descriptions are read as UTF-8, or else as Latin-1: a unit in "µs" must not hide the item.
+//!
+//! Limits: text that is written is ASCII, as in the standard; at most one dimension is variable; a descriptor has at most
 //! [`Descriptor::LONGEST`] octets. Dimensions are only numbers here: no memory is allocated for them.
 
 mod numpy;
@@ -64,9 +66,9 @@ impl BugCompat {
 pub struct Descriptor {
     /// Id of the item.
     pub id: u64,
-    /// Its name, ASCII; the standard allows no white space.
+    /// Its name; the standard allows ASCII only, and no white space.
     pub name: String,
-    /// Its description, ASCII.
+    /// Its description; the standard allows ASCII only.
     pub description: String,
     /// Its dimensions, the slowest first; `None`: variable. Empty: a single value.
     pub shape: Vec<Option<u64>>,
@@ -83,7 +85,7 @@ pub enum DescriptorError {
     Packet(Reject),
     /// It has no item id.
     NoId,
-    /// Text of this item (0x10, 0x11, 0x13 or 0x15) is not ASCII.
+    /// Text of this item (0x13 or 0x15; to be written, also 0x10 or 0x11) is not ASCII.
     NotAscii {
         /// The item.
         item: u64,
@@ -177,8 +179,8 @@ impl Descriptor {
             };
             match item.id {
                 id::ID if item.immediate => (known, found.id) = (true, item.value),
-                id::NAME => found.name = text(id::NAME, octets)?,
-                id::DESCRIPTION => found.description = text(id::DESCRIPTION, octets)?,
+                id::NAME => found.name = legible(octets),
+                id::DESCRIPTION => found.description = legible(octets),
                 id::SHAPE => found.shape = shape(octets, head.flavour, bug_compat, item.immediate)?,
                 id::TYPE => found.format = format(octets, head.flavour, bug_compat, item.immediate)?,
                 id::DTYPE => found.numpy = Some(text(id::DTYPE, octets)?).filter(|t| !t.is_empty()),
@@ -276,6 +278,15 @@ fn ascii(item: u64, text: &str) -> Result<&[u8], DescriptorError> {
         Ok(octets)
     } else {
         Err(DescriptorError::NotAscii { item, octets: octets.to_vec() })
+    }
+}
+
+/// Text of whatever encoding.
+fn legible(octets: &[u8]) -> String {
+    match std::str::from_utf8(octets) {
+        Ok(text) => text.to_owned(),
+        // Latin-1: its characters are the first of Unicode.
+        Err(_) => octets.iter().map(|&octet| char::from(octet)).collect(),
     }
 }
 

@@ -126,7 +126,7 @@ fn spead_table(file: &[u8]) {
 fn spead_descriptor(input: &[u8]) {
     let Some((&bits, nested)) = input.split_first() else { return };
     let Ok(read) = Descriptor::read(nested, BugCompat(bits)) else { return };
-    assert!(read.shape.len() + read.format.len() + read.name.len() <= nested.len());
+    assert!(read.shape.len() + read.format.len() + read.name.chars().count() <= nested.len());
     for (flavour, bits) in [40, 48].into_iter().filter_map(Flavour::new).zip([0, bits]) {
         if let Ok(written) = read.write(flavour, BugCompat(bits)) {
             assert_eq!(Descriptor::read(&written, BugCompat(bits)).as_ref(), Ok(&read));

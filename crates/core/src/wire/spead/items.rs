@@ -12,9 +12,9 @@
 //! Order: addressed items by address, then immediate ones by value, equal ones in order of arrival. So the order does not
 //! depend on that of the packets. spead2 4.5.1 gives the same order.
 //!
-//! Limits: items that begin beyond the heap, and items without octets, are omitted.
+//! Limits: items that begin beyond the heap ([`outside`]), and items without octets, are omitted.
 
-use super::{Flavour, id};
+use super::{Flavour, Item, id};
 use std::ops::Range;
 
 /// An item of a heap.
@@ -54,6 +54,13 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
         }
     }
     found
+}
+
+/// The items that begin beyond the end of a heap of `heap_bytes` octets, which [`items`] omits: (id, address).
+pub fn outside(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let parts = pointers.iter().map(move |&pointer| flavour.parts(pointer));
+    let beyond = move |item: &Item| !item.immediate && item.id != id::NULL && item.value > heap_bytes;
+    parts.filter(beyond).map(|item| (item.id, item.value))
 }
 
 /// The last of [`items`] with this id, found without a list of the others.

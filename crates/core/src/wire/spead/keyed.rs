@@ -1,6 +1,10 @@
 //! SPEAD as a family of keyed objects, and the item pointers that a heap keeps.
 
-use super::{Control, Flavour, Head, Sequel, id, items::items, stored::NewHead};
+use super::{
+    Control, Flavour, Head, Sequel, id,
+    items::{self, items},
+    stored::NewHead,
+};
 use crate::{
     placement::{Placement, Reject},
     wire::keyed::{self, Data, Following, Head as PacketHead, Keyed, Left, Part, Stored},
@@ -49,6 +53,11 @@ impl Keyed for SpeadWire {
         let data: Vec<_> = of_items.filter(|item| item.id > id::DTYPE).map(|item| item.range).collect();
         let is_empty = bytes == 1 && data.is_empty();
         if !is_empty && addressed().all(|item| item.id > id::DTYPE) { Data::All } else { Data::Parts(data) }
+    }
+
+    #[inline]
+    fn items_outside(kept: &Items, bytes: u64) -> u64 {
+        items::outside(kept.flavour, kept.pointers(), bytes).count() as u64
     }
 
     fn describe(kept: &Items) -> String {

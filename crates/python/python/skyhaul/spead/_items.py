@@ -251,9 +251,15 @@ class ItemGroup(Mapping[str | int, Item]):
         """Update descriptors and values from a heap. Returns the items with a new value, by name.
 
         Values view the heap's memory. An item without a descriptor is ignored (`heap.items()` has it). Items that do
-        not match their descriptors raise `UpdateError` after all others are updated.
+        not match their descriptors, that begin beyond the heap, or whose descriptors are invalid raise `UpdateError` after
+        all others are updated.
         """
         problems: list[str] = []
+        if heap.outside:
+            problems += [
+                f"item {id:#x} of heap {heap.counter} begins at byte {at}, beyond its end at {heap.length}"
+                for id, at in heap.items_outside()
+            ]
         items = heap.raw_items()
         if any(item[0] == 5 for item in items):
             self._describe(heap, bug_compat, problems)
@@ -278,6 +284,7 @@ class ItemGroup(Mapping[str | int, Item]):
         return updated
 
     def _describe(self, heap: _native.Heap, bug_compat: int, problems: list[str]) -> None:
+        problems += [f"heap {heap.counter}: {error}" for error in heap.descriptor_errors(bug_compat)]
         for raw in heap.descriptors(bug_compat):
             if self._raw.get(raw[0]) == raw:
                 continue

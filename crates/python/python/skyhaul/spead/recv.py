@@ -39,6 +39,7 @@ __all__ = [
 Key: TypeAlias = Literal["counter", "sender"]
 Full: TypeAlias = Literal["auto", "wait", "refuse"]
 Stop: TypeAlias = Literal["first", "never"] | int
+Counting: TypeAlias = Literal["incomplete", "begun"]
 # How many of the largest heap of a packet, and the name of threads, if they are not given: as in the compiled part.
 _LARGEST, _NAME = 1 << 30, "spead"
 
@@ -68,7 +69,9 @@ class Stream(ReceiveStream, Awaited[Heap]):
     | `idle_timeout`, `deadline` | the stream ends after this many seconds without a packet (once one arrived), or after its start |
     | `heap_limit`, `byte_limit` | the stream ends after it has delivered this many heaps or bytes |
     | `start_at` | heaps with a smaller counter are rejected |
+    | `counting` | which heaps count towards the window: "incomplete" ones, or all that have "begun", as in spead2 |
     | `incomplete` | deliver incomplete heaps too |
+    | `incomplete_payload` | incomplete heaps keep their payload; without, its memory is free although the program keeps them |
     | `ring` | maximum number of queued heaps |
     | `full` | if the ring is full: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
     | `overflow` | bytes of finished heaps that a UDP reader holds with "wait" before it stops reading (at most 1024 heaps) |
@@ -103,6 +106,7 @@ class Stream(ReceiveStream, Awaited[Heap]):
         byte_limit: int | None = None,
         start_at: int | None = None,
         incomplete: bool = False,
+        incomplete_payload: bool = True,
         ring: int = 4096,
         full: Full = "auto",
         overflow: int = 0,
@@ -114,6 +118,7 @@ class Stream(ReceiveStream, Awaited[Heap]):
         cpus: Sequence[int] = (),
         name: str = _NAME,
         explicit_start: bool = False,
+        counting: Counting = "incomplete",
         allocator: Callable[[int], Any] | None = None,
     ) -> None:
         # The compiled part has taken the arguments in `__new__`.
@@ -237,7 +242,10 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     | `where` | place only heaps for which this expression is not 0, such as `"item(0x4101) == 3"`; others are counted as unwanted |
     | `place`, `items` | instead of the expressions: a compiled function (see below), and the ids of its items |
     | `extra_at`, `extra` | notes: their place in `Chunk.extra` (an expression), and their values, as (expression, bytes) |
-    | `counters` | user-defined counters: (name, "sum" or "max", expression) |
+    | `counters` | user-defined counters: (name, "sum" or "max", expression); without an expression, the place function adds
+    to `batch_stats`, whose elements are these counters in their order, up to 16, once for each heap |
+    | `packet_presence` | the payload bytes of a packet: `Chunk.present` marks each packet that arrived, not whole heaps, and
+    the index is that of the heap's first packet |
     | `max_chunks`, or `max_bytes` | maximum number of chunks filled at a time, or of their bytes |
     | `ahead` | a heap further ahead than this number of chunks is not followed at once |
     | `streams` | several streams fill one sequence of chunks; readers are added with `stream=0`, `1`, … |
@@ -247,7 +255,7 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     The other arguments are those of `Stream`.
 
     `place` is a `scipy.LowLevelCallable`, a `numba.cfunc`, or a function of a ctypes library: `void (PlaceData *,
-    size_t)`. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
+    size_t)`; `skyhaul.spead.numba.place_data` is its type for numba. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
     `chunk_id`, `heap_index` and `heap_offset`, and, for up to 64 bytes of notes in `extra`, `extra_offset` and
     `extra_size`. The readers call it without the GIL at each heap's first packet, concurrently if there are several
     streams; it must not block. Its results are checked like those of expressions.
@@ -264,13 +272,14 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         items: Sequence[int] = (),
         extra_at: str | None = None,
         extra: Sequence[tuple[str, int]] = (),
-        counters: Sequence[tuple[str, str, str]] = (),
+        counters: Sequence[tuple[str, str, str] | tuple[str, str]] = (),
         max_chunks: int = 2,
         max_bytes: int | None = None,
         ahead: int = 1024,
         lossless: bool = False,
         streams: int = 1,
         stream_id: int = 0,
+        packet_presence: int | None = None,
         window: int = 16,
         substreams: int = 1,
         in_order: bool = False,
@@ -285,6 +294,7 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         byte_limit: int | None = None,
         start_at: int | None = None,
         incomplete: bool = False,
+        incomplete_payload: bool = True,
         ring: int = 4096,
         full: Full = "auto",
         overflow: int = 0,
@@ -296,7 +306,13 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         cpus: Sequence[int] = (),
         name: str = _NAME,
         explicit_start: bool = False,
+        counting: Counting = "incomplete",
     ) -> Self:
+        if packet_presence is not None and packet_presence < 1:
+            raise ValueError(f"packet_presence is {packet_presence}; hint: the payload bytes of a packet, or None")
+        counted = [(name, tally, value[0] if value else None) for name, tally, *value in counters]
+        if place is None and any(value is None for _, _, value in counted):
+            raise ValueError("a counter without an expression is counted by a place function; hint: pass place")
         rule: tuple[str, str, str] | _native.PlaceFunction
         if place is not None and chunk is index is offset is None:
             rule = _place.native(place, items)
@@ -307,14 +323,15 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         config = ReceiveConfig(
             window=window, substreams=substreams, in_order=in_order, unsized_heaps=unsized_heaps, largest=largest,
             heap_timeout=heap_timeout, key=key, stop=stop, idle_timeout=idle_timeout, deadline=deadline,
-            heap_limit=heap_limit, byte_limit=byte_limit, start_at=start_at, incomplete=incomplete, ring=ring, full=full,
-            overflow=overflow, memory=memory, remember=remember, remember_for=remember_for, runs=runs, senders=senders,
-            cpus=list(cpus), name=name, explicit_start=explicit_start,
+            heap_limit=heap_limit, byte_limit=byte_limit, start_at=start_at, incomplete=incomplete,
+            incomplete_payload=incomplete_payload, ring=ring, full=full, overflow=overflow, memory=memory, remember=remember,
+            remember_for=remember_for, runs=runs, senders=senders, cpus=list(cpus), name=name,
+            explicit_start=explicit_start, counting=counting,
         )  # fmt: skip
         return super().__new__(
-            cls, config, rule, wanted=where, extra_at=extra_at, extra=list(extra), counters=list(counters),
+            cls, config, rule, wanted=where, extra_at=extra_at, extra=list(extra), counters=counted,
             max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless, streams=streams,
-            stream_id=stream_id,
+            stream_id=stream_id, packet_presence=packet_presence or 0,
         )  # fmt: skip
 
     def __init__(self, *_: Any, **__: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ._settings import whole
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("spead2")
 
 
 def _bind(core: int) -> bool:

@@ -149,7 +149,7 @@ mod tests {
     use std::time::Instant;
 
     fn core(config: &StreamConfig) -> StreamState<ObjectStore<SpeadWire>> {
-        let store = ObjectStore::new(config.memory.cache(), Nanos(0));
+        let store = ObjectStore::new(config, Nanos(0));
         StreamState::new(config, Instant::now(), store, Arc::new(Ring::new(config.ring)))
     }
 

@@ -61,6 +61,9 @@ pub struct StreamConfig {
     pub start_at: Option<u64>,
     /// Deliver incomplete heaps too; missing ranges are listed, and zero.
     pub incomplete: bool,
+    /// Incomplete heaps keep their payload. Otherwise they are delivered without it, and its memory is free as soon as they
+    /// end, although the user may keep them.
+    pub incomplete_payload: bool,
     /// A balancer shares the senders' objects out to several receivers: gaps in their numbers are not losses.
     pub shared: bool,
     /// Maximum number of heaps queued for the user.
@@ -101,6 +104,7 @@ impl Default for StreamConfig {
             byte_limit: None,
             start_at: None,
             incomplete: false,
+            incomplete_payload: true,
             shared: false,
             ring: 4096,
             full: Full::default(),

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Maximum wait of a reader for memory, because heaps under construction may hold all of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Longest time between two attempts.
+const TURN: Duration = Duration::from_millis(1);
+
 /// Minimum time from an unsuccessful wait for the user to the next one, if too little is queued for the user.
 const VAIN: Nanos = Nanos(50_000_000);
 
@@ -122,15 +125,22 @@ impl<'a, S: Store> TableLock<'a, S> {
         patience: Duration,
     ) -> Result<usize, Refused> {
         let begin = Instant::now();
-        me.counts.blocked += 1;
+        let opening = self.core.opening.as_deref();
+        me.counts.blocked += u64::from(opening.is_none());
         let _waits = MemoryWait::new(self.core);
         loop {
             self.finish(me);
             self.core.hand_over(me);
-            std::thread::sleep(Duration::from_millis(1));
+            // Counted before the wait, which may be long.
+            me.publish();
+            match opening {
+                Some(opening) => opening.wait(TURN),
+                None => std::thread::sleep(TURN),
+            }
             self.core.tick(me);
             match self.table().run(head, at, run, sender, me.now, &mut me.counts) {
-                Err(refused) if refused.lacks_memory() && begin.elapsed() < patience => {}
+                Err(refused)
+                    if refused.lacks_memory() && (opening.is_some() || begin.elapsed() < patience) => {}
                 other => return other,
             }
         }

@@ -30,7 +30,8 @@ pub struct Object<W: Keyed> {
     /// Why it was delivered.
     pub cause: Cause,
     pub(crate) kept: W::Kept,
-    payload: HeapBytes,
+    /// `None`: not kept.
+    payload: Option<HeapBytes>,
 }
 
 impl<W: Keyed> std::fmt::Debug for Object<W> {
@@ -47,33 +48,39 @@ impl<W: Keyed> std::fmt::Debug for Object<W> {
 }
 
 impl<W: Keyed> Object<W> {
-    /// The payload: of the object's size, or up to the last byte received.
+    /// The payload: of the object's size, or up to the last byte received. Empty for an incomplete object of a stream that
+    /// does not [keep](super::StreamConfig::incomplete_payload) it.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        &self.payload
+        self.payload.as_deref().unwrap_or_default()
     }
 
-    /// The payload's memory, independent of the object.
+    /// The payload's memory, independent of the object, if the object has it.
     #[must_use]
-    pub fn into_payload(self) -> HeapBytes {
+    pub fn into_payload(self) -> Option<HeapBytes> {
         self.payload
     }
 
     /// Set missing bytes to zero: they may contain data of another object.
     pub(crate) fn blank(&mut self) {
+        let Some(payload) = &mut self.payload else { return };
         for hole in &self.missing {
             let (start, end) = (hole.start as usize, hole.end as usize);
-            if start <= end && end <= self.payload.len() {
-                self.payload.zero(start..end);
+            if start <= end && end <= payload.len() {
+                payload.zero(start..end);
             }
         }
     }
 
-    pub(crate) fn new(retired: Retired<Live<W>>, wall: Nanos) -> Self {
+    /// `keeps`: an incomplete object keeps its payload.
+    pub(crate) fn new(retired: Retired<Live<W>>, wall: Nanos, keeps: bool) -> Self {
         let (received, bytes) = (retired.received(), retired.range.end);
         let Retired { key, block, size, missing, first, last, cause, .. } = retired;
-        let Live { bytes: mut payload, kept, sender, .. } = block;
-        payload.set_len((bytes as usize).min(payload.capacity()));
+        let Live { bytes: memory, kept, sender, .. } = block;
+        let mut payload = Some(memory).filter(|_| keeps || missing.is_empty());
+        if let Some(payload) = &mut payload {
+            payload.set_len((bytes as usize).min(payload.capacity()));
+        }
         Self {
             number: key.number,
             source: own_source(key),

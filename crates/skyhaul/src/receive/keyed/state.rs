@@ -13,7 +13,7 @@ use super::own::{NAP, Reader, lock};
 use super::ring::Ring;
 use super::run::Sender;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
-use super::store::{Finished, Store};
+use super::store::{Finished, Opening, Store};
 use super::table::Table;
 use crate::awake::Awake;
 use crate::receive::reader::WAIT;
@@ -67,6 +67,8 @@ pub(crate) struct StreamState<S: Store> {
     taker: OnceLock<Taker<S::Out>>,
     /// Shared queue of finished objects of a group of streams, in order; otherwise each reader has its own.
     pub(crate) finished: Option<Finished<S::Out>>,
+    /// Signals memory that the user opens for readers; they wait for it until the stream ends.
+    pub(crate) opening: Option<Arc<Opening>>,
     started: (Mutex<bool>, Condvar),
     /// Reading has ended.
     over: AtomicBool,
@@ -87,9 +89,10 @@ pub(crate) struct StreamState<S: Store> {
 impl<S: Store> StreamState<S> {
     pub(crate) fn new(config: &StreamConfig, begun: Instant, store: S, ring: Arc<Ring<S::Out>>) -> Self {
         ring.join();
-        let finished = store.finished();
+        let (finished, opening) = (store.finished(), store.opening());
         Self {
             finished,
+            opening,
             name: config.name.clone(),
             full: config.full,
             overflow: config.overflow,

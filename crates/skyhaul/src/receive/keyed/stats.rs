@@ -81,6 +81,8 @@ counts! {
     paused_ms,
     /// Item pointers beyond the limit of a heap.
     pointers_refused,
+    /// Items that begin beyond the end of their heap: they are not delivered.
+    items_outside,
     /// Bytes outside packets, or of a packet that ended before any of it was used (TCP, bytes); not in `bytes`.
     skipped_bytes,
     /// Part of `bytes` that was not placed because the packet was rejected, or its heap given up: payload, and the head

@@ -1,6 +1,8 @@
 //! Stores: the memory of payloads (separate, or a place in a chunk), and the delivery of finished objects.
 
+use super::config::StreamConfig;
 use super::object::{Live, Object};
+use super::own::lock;
 use super::run::{Run, Sender};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::{Nanos, Reject};
@@ -9,10 +11,31 @@ use skyhaul_io::memory::heap::HeapCache;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// Finished objects of several streams that are not in the ring yet.
 pub(crate) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
+
+/// Wakes the readers that wait for memory which the user opens.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    waiting: Mutex<()>,
+    opened: Condvar,
+}
+
+impl Opening {
+    /// Memory was opened.
+    pub(crate) fn notify(&self) {
+        drop(lock(&self.waiting));
+        self.opened.notify_all();
+    }
+
+    /// Wait for that, or for `most`: it may have come before.
+    pub(crate) fn wait(&self, most: Duration) {
+        drop(self.opened.wait_timeout(lock(&self.waiting), most));
+    }
+}
 
 /// The head of a packet, as a store's family reads it.
 pub(crate) type HeadOf<'a, S> = <<S as Store>::Wire as Keyed>::Head<'a>;
@@ -107,6 +130,18 @@ pub(crate) trait Store: Send + Sized + 'static {
         0
     }
 
+    /// Items of a finished object that begin beyond its end.
+    fn items_outside(heap: &Retired<Self::Block>) -> u64 {
+        let _ = heap;
+        0
+    }
+
+    /// Signals that memory was opened for which [`room`](Self::room) had to wait, however long that takes. `None`: memory is
+    /// waited for as long as patience lasts.
+    fn opening(&self) -> Option<Arc<Opening>> {
+        None
+    }
+
     /// A heap is finished.
     fn retired(&mut self, heap: Retired<Self::Block>, out: &mut VecDeque<Self::Out>);
 
@@ -135,14 +170,16 @@ pub(crate) trait Store: Send + Sized + 'static {
 #[derive(Debug)]
 pub(crate) struct ObjectStore<W> {
     memory: HeapCache,
+    /// Incomplete objects keep their payload.
+    keeps: bool,
     /// Zero of the stream's clock, in nanoseconds since 1970.
     wall: Nanos,
     wire: PhantomData<W>,
 }
 
 impl<W: Keyed> ObjectStore<W> {
-    pub(crate) fn new(memory: HeapCache, wall: Nanos) -> Self {
-        Self { memory, wall, wire: PhantomData }
+    pub(crate) fn new(config: &StreamConfig, wall: Nanos) -> Self {
+        Self { memory: config.memory.cache(), keeps: config.incomplete_payload, wall, wire: PhantomData }
     }
 }
 
@@ -223,7 +260,14 @@ impl<W: Keyed> Store for ObjectStore<W> {
     }
 
     #[inline]
+    fn items_outside(object: &Retired<Live<W>>) -> u64 {
+        // The end of an incomplete object without a size is not known.
+        let is_known = object.size.is_some() || object.missing.is_empty();
+        if is_known { W::items_outside(&object.block.kept, object.range.end) } else { 0 }
+    }
+
+    #[inline]
     fn retired(&mut self, object: Retired<Live<W>>, out: &mut VecDeque<Object<W>>) {
-        out.push_back(Object::new(object, self.wall));
+        out.push_back(Object::new(object, self.wall, self.keeps));
     }
 }

@@ -54,7 +54,7 @@ impl<W: Keyed> ObjectStream<W> {
     /// If [`KeyedConfig::check`](skyhaul_core::assembly::KeyedConfig::check) rejects its limits.
     #[must_use]
     pub fn new(config: &StreamConfig) -> Self {
-        let store = ObjectStore::new(config.memory.cache(), wall());
+        let store = ObjectStore::new(config, wall());
         let ring = Arc::new(Ring::new(config.ring));
         Self { readers: Arc::new(Readers::new(StreamState::new(config, Instant::now(), store, ring))) }
     }

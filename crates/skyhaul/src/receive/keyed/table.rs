@@ -365,6 +365,7 @@ impl<S: Store> Table<S> {
         while let Some(heap) = self.heaps.poll_retired() {
             counts.retired[heap.cause as usize] += 1;
             let whole = heap.missing.is_empty();
+            counts.items_outside += S::items_outside(&heap);
             if !whole && !self.rules.incomplete {
                 counts.incomplete_dropped += 1;
                 self.store.dropped(heap);

@@ -23,7 +23,8 @@
 //!
 //! A heap is placed by its first packet to arrive, so where packets may be lost or reordered, every packet must repeat the
 //! items that the rule uses (`repeat_pointers`). Nothing is written before the whole place was checked against the chunk: a
-//! heap that does not fit is rejected and counted, whatever the rule says. A heap far beyond the window moves it only if
+//! heap that does not fit is rejected and counted, whatever the rule says, and moves nothing. So is a heap that only
+//! describes or controls the stream, which no rule is asked for. A heap far beyond the window moves it only if
 //! eight in a row agree, so a single damaged packet has no effect.
 //!
 //! The streams of a [`ChunkGroup`], each with its own readers, fill one sequence of chunks.
@@ -32,6 +33,7 @@
 
 mod config;
 mod expr;
+mod presence;
 mod rule;
 mod shared;
 mod store;
@@ -39,10 +41,11 @@ mod store;
 mod tests;
 mod window;
 
-pub use config::ChunkConfig;
+pub use config::{ChunkConfig, ChunkWindow, Eviction};
 pub use expr::{Expr, ExprError, Wrong};
-pub use rule::{ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
-pub use window::{Chunk, ChunkBytes, ChunkCounts, ChunkWindow, Eviction};
+pub use presence::Presence;
+pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
+pub use window::{Chunk, ChunkBytes, ChunkCounts};
 
 use crate::inproc::InprocQueue;
 use crate::receive::keyed::{
@@ -109,7 +112,7 @@ impl ChunkStream {
         config.incomplete = false;
         // The user provides the memory of chunks.
         config.ahead = 0;
-        let store = ChunkStore { shared: shared.clone(), number, ended: false };
+        let store = ChunkStore::new(shared.clone(), number);
         let core = StreamState::new(&config, Instant::now(), store, shared.ring.clone());
         ChunkStream { readers: Arc::new(Readers::new(core)), shared: shared.clone() }
     }

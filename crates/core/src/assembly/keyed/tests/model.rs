@@ -36,6 +36,8 @@ pub(super) struct Heap {
     pub(super) size: Option<u64>,
     /// Which heap of its source it was.
     pub(super) turn: usize,
+    /// Which heap of its substream it was.
+    pub(super) nth: u64,
     /// The end of the furthest part that came too early, where order is wanted.
     pub(super) missed: u64,
     pub(super) room: u64,
@@ -81,7 +83,9 @@ pub(super) struct Model {
     pub(super) bits: u8,
     /// Of each source, the counters of all heaps that it began.
     pub(super) begun: BTreeMap<u64, Vec<u64>>,
-    /// Of each, heaps refused whole since one began.
+    /// Heaps that began in each substream.
+    pub(super) opened: BTreeMap<u64, u64>,
+    /// Of each source, heaps refused whole since one began.
     pub(super) streak: BTreeMap<u64, u64>,
     /// Heaps that were refused whole.
     pub(super) repeated: u64,
@@ -147,23 +151,23 @@ impl Model {
 
     pub(super) fn oldest_beyond(&self, key: Key) -> Option<usize> {
         let like = |heap: &&Heap| self.substream(heap.key) == self.substream(key);
-        let full = self.live.iter().filter(like).count() >= self.config.window;
-        if full { self.live.iter().position(|heap| like(&heap)) } else { None }
+        let oldest = self.live.iter().position(|heap| like(&heap))?;
+        let window = self.config.window;
+        let full = match self.config.counting {
+            Counting::Incomplete => self.live.iter().filter(like).count() >= window,
+            Counting::Begun => self.opened[&self.substream(key)] - self.live[oldest].nth >= window as u64,
+        };
+        full.then_some(oldest)
     }
 
     pub(super) fn retire(&mut self, at: usize, cause: Cause) {
         let heap = self.live.remove(at);
         let bytes = heap.size.unwrap_or(heap.high().max(heap.missed));
         let (complete, turn) = (cause == Cause::Complete, heap.turn);
-        self.done.push(Done {
-            key: heap.key,
-            when: self.now,
-            complete,
-            turn,
-            gone: false,
-            bytes,
-            refused: 0,
-        });
+        if complete || self.config.counting == Counting::Incomplete {
+            let (key, when) = (heap.key, self.now);
+            self.done.push(Done { key, when, complete, turn, gone: false, bytes, refused: 0 });
+        }
         self.told.push_back(Told {
             key: heap.key,
             size: heap.size,
@@ -216,13 +220,17 @@ impl Model {
             if part.size.is_none() && !config.unsized_objects {
                 return Err(Reject::Unsized);
             }
+            let is_behind = config.in_order && part.offset > 0 && part.length > 0;
+            if is_behind && config.counting == Counting::Begun {
+                return Err(Reject::OutOfOrder);
+            }
             if fate == Fate::Full {
                 if part.size != Some(part.length) {
                     self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, Cause::Window));
                 }
                 return Err(Reject::NoBuffer);
             }
-            if config.in_order && part.offset > 0 && part.length > 0 {
+            if is_behind {
                 self.open(key, part);
                 return Err(Reject::OutOfOrder);
             }
@@ -243,9 +251,12 @@ impl Model {
 
     /// A heap with nothing in it.
     pub(super) fn open(&mut self, key: Key, part: Placement) -> usize {
-        if part.size != Some(part.length) {
+        if part.size != Some(part.length) || self.config.counting == Counting::Begun {
             self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, Cause::Window));
         }
+        let opened = self.opened.entry(self.substream(key)).or_default();
+        let nth = *opened;
+        *opened += 1;
         let (first, there, end) = (self.now, [false; LARGEST as usize], part.offset + part.length);
         let room = part.size.unwrap_or(end);
         // Where its first part is taken, nothing is missed.
@@ -253,7 +264,7 @@ impl Model {
         self.done.iter_mut().filter(|done| done.key == key).for_each(|done| done.gone = true);
         self.streak.remove(&key.source);
         let turn = self.begin(key);
-        self.live.push(Heap { key, size: part.size, turn, missed, room, there, first, last: first });
+        self.live.push(Heap { key, size: part.size, turn, nth, missed, room, there, first, last: first });
         self.live.len() - 1
     }
 

@@ -67,10 +67,11 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 fn limits() -> impl Strategy<Value = KeyedConfig> {
     let keep = prop_oneof![0u64..900, Just(u64::MAX)];
     let times = (proptest::option::weighted(0.8, prop_oneof![0u64..500, Just(1 << 40)]), 0usize..12, keep);
-    (1usize..5, 1u64..4, any::<(bool, bool, bool)>(), times, 1u32..5).prop_map(
-        |(window, substreams, (in_order, other, unsized_objects), (timeout, remember, keep), runs)| {
+    (1usize..5, 1u64..4, any::<(bool, bool, bool, bool)>(), times, 1u32..5).prop_map(
+        |(window, substreams, (in_order, other, unsized_objects, begun), (timeout, remember, keep), runs)| {
             KeyedConfig {
                 window,
+                counting: if begun { Counting::Begun } else { Counting::Incomplete },
                 substreams,
                 in_order: in_order && other,
                 unsized_objects,
@@ -139,6 +140,7 @@ fn play(config: KeyedConfig, bits: u8, ops: &[Op]) {
         done: Vec::new(),
         bits,
         begun: BTreeMap::new(),
+        opened: BTreeMap::new(),
         streak: BTreeMap::new(),
         repeated: 0,
         forgotten: BTreeMap::new(),

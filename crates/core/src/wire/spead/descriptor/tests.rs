@@ -95,8 +95,12 @@ fn what_is_odd_is_read_like_spead2_reads_it() {
     assert_eq!(read(48, &[(id::ID, Err(b"name"))]), Err(DescriptorError::NoId));
     let twice = read(48, &[ID, (id::NAME, Err(b"one")), (id::NAME, Err(b"two"))]).unwrap();
     assert_eq!(twice.name, "two");
-    let name = read(48, &[ID, (id::NAME, Err(b"n\xe9"))]);
-    assert_eq!(name, Err(DescriptorError::NotAscii { item: id::NAME, octets: b"n\xe9".to_vec() }));
+    for (octets, text) in [(&b"n\xe9"[..], "né"), ("delay, µs".as_bytes(), "delay, µs")] {
+        let read = read(48, &[ID, (id::NAME, Err(octets)), (id::DESCRIPTION, Err(octets))]).unwrap();
+        assert_eq!((&*read.name, &*read.description), (text, text));
+    }
+    let header = read(48, &[ID, (id::DTYPE, Err(b"{'\xe9': 1}"))]);
+    assert!(matches!(header, Err(DescriptorError::NotAscii { item: id::DTYPE, .. })));
     let format = read(48, &[ID, (id::TYPE, Err(b"\xe9\0\x01"))]);
     assert!(matches!(format, Err(DescriptorError::NotAscii { item: id::TYPE, .. })));
     let format = read(8, &[(id::ID, Ok(0x34)), (id::TYPE, Err(b"u\x01\0\0\0\0\0\0"))]);

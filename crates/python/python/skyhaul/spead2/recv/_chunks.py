@@ -1,13 +1,12 @@
 """Streams that put heaps into chunks of the user's memory.
 
-    free ring ─▶ window of chunks ◀─ heap ◀─ native stream          a thread takes heap after heap and asks where each
-                 │ oldest                                             belongs; the window moves to the newest chunk
-                 ▼
+    free ring ─▶ window of chunks ◀─ payload ◀─ native stream       its readers ask the callback at a heap's first packet
+                 │ oldest                                             where it belongs; a thread moves the window to the
+                 ▼                                                    newest chunk, while they wait
               data ring ─▶ user
 
-The thread works without the GIL: it calls the compiled callback, checks its results against the chunk's buffers, and
-copies. Python is needed for each chunk, not for each heap. A heap is placed when it is complete or given up; there is
-no packet then, so `packet` is null.
+The readers work without the GIL: they call the compiled callback, check its results against the chunk's buffers, and copy
+each packet's payload into its place. Python is needed for each chunk, not for each heap. `packet` is null.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from .._errors import Full, Stopped
 from .._pools import ThreadPool
 from .._settings import Setting, Settings, positive, setting, unsigned, whole
 from ._config import ChunkStreamGroupConfig, StreamConfig
+from ._rejections import PERIOD
 from ._rings import Chunk, ChunkRingbuffer, _ChunkRingbuffer
 from ._stats import StreamStatConfig, StreamStats
 from ._streams import _Stream
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("spead2")
 _TOO_OLD, _REJECTED = "too_old_heaps", "rejected_heaps"
-#: Heaps between the native stream and the thread that places them.
-_RING = 256
 
 
 def _checked(place: Any) -> Any:
@@ -174,27 +172,30 @@ class _Filling(_Stream):
             config.add_stat(name)
         if chunks.place is None:
             raise ValueError("a chunk stream needs a place callback")
-        largest = [stat.mode is StreamStatConfig.Mode.MAXIMUM for stat in config.stats]
-        payload = chunks.packet_presence_payload_size
-        function = _place.native(chunks.place, chunks.items)
-        self._placer = _native.Placer(function, largest, chunks.max_heap_extra, payload)
+        # spead2 calls whatever the signature says: a third argument that it leaves out is null here, not garbage.
+        self._chunks, self._function = chunks, _place.native(chunks.place, chunks.items, is_strict=False)
         self._window, self._group = window, group
         self._most = min(chunks.max_chunks, window.most)
-        self._open(thread_pool, config, ring=_RING, incomplete=True)
+        self._open(thread_pool, config)
         window.data.add_producer()
         # The thread references the native stream only, so an unreferenced stream ends.
         weakref.finalize(self, _end, self._native)
-        work = (weakref.ref(self), self._native, self._placer, window)
+        work = (weakref.ref(self), self._native, window)
         self._thread = threading.Thread(target=_place_heaps, args=work, name="spead2 chunks", daemon=True)
         _open.add(self)
         _threads.add(self._thread)
         self._thread.start()
 
+    def _made(self, settings: dict[str, Any]) -> _native.PlacedStream:
+        largest = [stat.mode is StreamStatConfig.Mode.MAXIMUM for stat in self._config.stats]
+        extra, payload = self._chunks.max_heap_extra, self._chunks.packet_presence_payload_size
+        return _native.PlacedStream(_native.ReceiveConfig(**settings), self._function, largest, extra, payload)
+
     @property
     def stats(self) -> StreamStats:
         """A sample of the statistics."""
         sample = super().stats
-        for at, (stat, counted) in enumerate(zip(sample.config, self._placer.counts())):
+        for at, (stat, counted) in enumerate(zip(sample.config, self._native.counts())):
             sample[at] = stat.combine(sample[at], counted)
         return sample
 
@@ -218,22 +219,23 @@ class _Filling(_Stream):
             self._thread.join()
 
 
-def _end(native: _native.ReceiveStream) -> None:
+def _end(native: _native.PlacedStream) -> None:
     if not native.forked:
         native.stop()
 
 
-def _place_heaps(
-    held: weakref.ref[_Filling], native: _native.ReceiveStream, placer: _native.Placer, window: _Window
-) -> None:
+def _place_heaps(held: weakref.ref[_Filling], native: _native.PlacedStream, window: _Window) -> None:
     """The loop of a stream's thread, until the stream or a ring ends."""
     try:
         while True:
-            wanted = placer.run(native)
+            wanted = native.run(PERIOD)
             stream = held()
             if stream is None:
                 break
-            placer.proceed(*stream._chunk(wanted))
+            if wanted is not None:
+                native.proceed(wanted, *stream._chunk(wanted))
+            if stream._log.is_due():
+                stream._log.look(native.stats())
             del stream
     except Stopped:
         pass

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from ... import _native
 from .. import _network
-from .._errors import Stopped
+from .._errors import Empty, Stopped
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import whole
 from ._config import RingStreamConfig, StreamConfig
 from ._heaps import Heap, IncompleteHeap
+from ._rejections import PERIOD, RejectionLog, rejections
 from ._stats import StreamStats
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_logger = logging.getLogger(__name__)
+_logger = logging.getLogger("spead2")
 #: Number of finished heaps whose duplicates are recognised.
 _REMEMBERED = 4096
 
@@ -47,8 +48,10 @@ class _Stream:
         self._pool = thread_pool
         self._config = config._copy()
         self._started = self._stopped = False
-        self._native = _native.ReceiveStream(
+        self._log = RejectionLog()
+        self._native = self._made(dict(
             window=config.max_heaps,
+            counting="begun",
             substreams=config.substreams,
             in_order=not config.allow_out_of_order,
             unsized_heaps=config.allow_unsized_heaps,
@@ -64,7 +67,11 @@ class _Stream:
             explicit_start=config.explicit_start,
             cpus=thread_pool._affinity,
             **settings,
-        )
+        ))  # fmt: skip
+
+    def _made(self, settings: dict[str, Any]) -> Any:
+        """The native stream."""
+        raise NotImplementedError
 
     @property
     def config(self) -> StreamConfig:
@@ -74,7 +81,15 @@ class _Stream:
     @property
     def stats(self) -> StreamStats:
         """A sample of the statistics."""
-        return StreamStats(self._config.stats, _statistics(self._native.stats(), self._config))
+        native = self._native.stats()
+        self._log.look(native)
+        return StreamStats(self._config.stats, _statistics(native, self._config))
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """Packets that were rejected, by reason, and items that begin beyond their heap (`items_outside`), whose heaps are
+        dropped. New ones are also logged, at most once a second."""
+        return rejections(self._native.stats())
 
     def start(self) -> None:
         """Begin to receive, with `explicit_start`. Readers cannot be added afterwards."""
@@ -85,6 +100,7 @@ class _Stream:
         """End the stream: readers stop, heaps in the ring can still be taken."""
         self._stopped = True
         self._native.stop()
+        self._log.look(self._native.stats())
 
     def _may_add(self) -> None:
         if self._stopped:
@@ -253,7 +269,12 @@ class _RingStream(_Stream):
         if not isinstance(ring_config, RingStreamConfig):
             raise TypeError(f"not a RingStreamConfig: {ring_config!r}")
         self._ring_config = ring_config._copy()
-        self._open(thread_pool, config, ring=ring_config.heaps, incomplete=not ring_config.contiguous_only)
+        # As in spead2, an incomplete heap has no payload: a program that keeps some holds no memory of the stream.
+        incomplete = not ring_config.contiguous_only
+        self._open(thread_pool, config, ring=ring_config.heaps, incomplete=incomplete, incomplete_payload=False)
+
+    def _made(self, settings: dict[str, Any]) -> _native.ReceiveStream:
+        return _native.ReceiveStream(**settings)
 
     @property
     def ring_config(self) -> RingStreamConfig:
@@ -268,17 +289,34 @@ class _RingStream(_Stream):
     @property
     def fd(self) -> int:
         """A file descriptor that is readable while a heap is queued, and when the stream has ended. Must not be read from."""
-        return self._native.fileno()
+        fd: int = self._native.fileno()
+        return fd
 
     def get_nowait(self) -> Heap:
         """The next heap. Empty if there is none now, Stopped after the end."""
-        heap: Heap = self._wrapped(self._native.get(0.0))
-        return heap
+        return self._next(0.0)
 
     def _get(self) -> Heap:
         """Wait for the next heap. Stopped after the end."""
-        heap: Heap = self._wrapped(self._native.get())
-        return heap
+        while True:
+            try:
+                return self._next(PERIOD)
+            except Empty:
+                self._log.look(self._native.stats())
+
+    def _next(self, timeout: float) -> Heap:
+        while True:
+            try:
+                native = self._native.get(timeout)
+            except Stopped:
+                self._log.look(self._native.stats())
+                raise
+            if self._log.is_due():
+                self._log.look(self._native.stats())
+            # As in spead2, a heap with an item beyond its end is dropped whole.
+            if not native.outside:
+                heap: Heap = self._wrapped(native)
+                return heap
 
     def _wrapped(self, native: _native.Heap) -> Any:
         # An `IncompleteHeap` comes only to who asked for it; as in spead2, a heap is a `Heap` to type checkers.
@@ -287,13 +325,27 @@ class _RingStream(_Stream):
         return IncompleteHeap(native, self._config.bug_compat, self._ring_config.incomplete_keep_payload_ranges)
 
     def __iter__(self) -> Iterator[Heap]:
-        bug_compat, wrapped = self._config.bug_compat, self._wrapped
-        for native in self._native:
-            yield Heap(native, bug_compat) if native.complete else wrapped(native)
+        # As `_get`, written out for speed.
+        get, log, bug_compat, wrapped = self._native.get, self._log, self._config.bug_compat, self._wrapped
+        while True:
+            try:
+                native = get(PERIOD)
+            except Empty:
+                log.look(self._native.stats())
+                continue
+            except Stopped:
+                log.look(self._native.stats())
+                return
+            if log.is_due():
+                log.look(self._native.stats())
+            if not native.outside:
+                yield Heap(native, bug_compat) if native.complete else wrapped(native)
 
     def __next__(self) -> Heap:
-        heap: Heap = self._wrapped(next(self._native))
-        return heap
+        try:
+            return self._get()
+        except Stopped:
+            raise StopIteration from None
 
 
 class Stream(_RingStream):

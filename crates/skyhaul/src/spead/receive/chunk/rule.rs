@@ -2,7 +2,7 @@
 
 use super::expr::{Expr, ExprError, IN_RULE, NAMES, Values};
 use skyhaul_core::placement::Reject;
-use skyhaul_core::wire::spead::{Flavour, Head};
+use skyhaul_core::wire::spead::{Flavour, Head, id};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -20,6 +20,14 @@ pub struct HeapHead<'a> {
 }
 
 impl HeapHead<'_> {
+    /// Whether that packet only describes or controls the stream: it has items, but none with data.
+    #[must_use]
+    pub fn has_no_data(&self) -> bool {
+        let flavour: Flavour = self.head.flavour;
+        self.head.has_items
+            && self.head.kept().map(|pointer| flavour.parts(pointer).id).all(|id| id <= id::DTYPE)
+    }
+
     /// The value of the last immediate item with this id in that packet.
     #[must_use]
     pub fn immediate(&self, id: u64) -> Option<u64> {
@@ -31,6 +39,8 @@ impl HeapHead<'_> {
 
 /// Maximum number of bytes that a heap can write to its chunk's `extra`.
 pub const EXTRA: usize = 64;
+/// Maximum number of counters that a function can add to.
+pub const BATCH: usize = 16;
 
 /// Where a heap is placed. It is checked against the chunk before a byte is written.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +57,22 @@ pub struct Place {
     pub extra_bytes: usize,
     /// The bytes to write.
     pub extra: [u8; EXTRA],
+    /// What a function counts, for the counters without an expression, in their order. Counted once for each heap.
+    pub batch: [u64; BATCH],
 }
 
 impl Default for Place {
     /// For a heap that is not wanted.
     fn default() -> Self {
-        Self { chunk: -1, index: 0, offset: 0, extra_at: 0, extra_bytes: 0, extra: [0; EXTRA] }
+        Self {
+            chunk: -1,
+            index: 0,
+            offset: 0,
+            extra_at: 0,
+            extra_bytes: 0,
+            extra: [0; EXTRA],
+            batch: [0; BATCH],
+        }
     }
 }
 
@@ -68,6 +88,15 @@ pub enum Tally {
     Max,
 }
 
+impl Tally {
+    fn add(self, counter: &mut u64, value: u64) {
+        match self {
+            Tally::Sum => *counter = counter.wrapping_add(value),
+            Tally::Max => *counter = (*counter).max(value),
+        }
+    }
+}
+
 /// Where heaps are placed. See [the module](super) for an example.
 #[derive(Clone)]
 pub struct ChunkRule {
@@ -75,7 +104,8 @@ pub struct ChunkRule {
     wanted: Option<Expr>,
     extra: Vec<Extra>,
     extra_at: Option<Expr>,
-    pub(super) counters: Vec<(String, Tally, Expr)>,
+    /// Without an expression, what the function counts.
+    pub(super) counters: Vec<(String, Tally, Option<Expr>)>,
 }
 
 #[derive(Clone)]
@@ -156,12 +186,23 @@ impl ChunkRule {
     /// # Errors
     /// The text is not an expression.
     pub fn with_counter(mut self, name: &str, tally: Tally, value: &str) -> Result<ChunkRule, ExprError> {
-        self.counters.push((name.to_owned(), tally, Expr::parse(value, NAMES.len())?));
+        self.counters.push((name.to_owned(), tally, Some(Expr::parse(value, NAMES.len())?)));
         Ok(self)
     }
 
+    /// A counter to which the function adds ([`Place::batch`]), also for heaps that are not placed. At most [`BATCH`] are
+    /// counted.
+    #[must_use]
+    pub fn with_batch_counter(mut self, name: &str, tally: Tally) -> ChunkRule {
+        self.counters.push((name.to_owned(), tally, None));
+        self
+    }
+
     /// Compute the place of a heap, and the values of all names for the counters.
-    pub(super) fn place(&self, heap: &HeapHead<'_>) -> Result<(Place, Values), Reject> {
+    pub(super) fn place(&self, heap: &HeapHead<'_>, place: &mut Place) -> Result<Values, Reject> {
+        if heap.has_no_data() {
+            return Err(Reject::BadField);
+        }
         let small = |value: u64| i64::try_from(value).map_err(|_| Reject::BadField);
         let mut names: Values = [small(heap.head.counter)?, small(heap.size)?, heap.stream as i64, 0, 0, 0];
         if let Some(wanted) = &self.wanted {
@@ -171,9 +212,8 @@ impl ChunkRule {
                 Some(_) => {}
             }
         }
-        let mut place = Place::default();
         match &self.decide {
-            Decide::Code(code) => code(heap, &mut place),
+            Decide::Code(code) => code(heap, place),
             Decide::Declared { chunk, index, offset } => {
                 let value = |expr: &Expr| expr.value(&names, |id| heap.immediate(id)).ok_or(Reject::BadField);
                 let positive = |value: i64| u64::try_from(value).map_err(|_| Reject::BadField);
@@ -200,19 +240,24 @@ impl ChunkRule {
             }
         }
         place.extra_bytes = place.extra_bytes.min(EXTRA);
-        Ok((place, names))
+        Ok(names)
     }
 
     /// Update the counters.
     pub(super) fn count(&self, heap: &HeapHead<'_>, names: &Values, counters: &mut [u64]) {
         for ((_, tally, expr), counter) in self.counters.iter().zip(counters) {
-            let value =
-                expr.value(names, |id| heap.immediate(id)).and_then(|value| u64::try_from(value).ok());
-            match (tally, value) {
-                (Tally::Sum, Some(value)) => *counter = counter.wrapping_add(value),
-                (Tally::Max, Some(value)) => *counter = (*counter).max(value),
-                (_, None) => {}
+            let value = expr.as_ref().and_then(|expr| expr.value(names, |id| heap.immediate(id)));
+            if let Some(value) = value.and_then(|value| u64::try_from(value).ok()) {
+                tally.add(counter, value);
             }
+        }
+    }
+
+    /// Update the counters of the function.
+    pub(super) fn count_batch(&self, batch: &[u64; BATCH], counters: &mut [u64]) {
+        let own = self.counters.iter().zip(counters).filter(|((.., expr), _)| expr.is_none());
+        for (((_, tally, _), counter), &value) in own.zip(batch) {
+            tally.add(counter, value);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(config: &StreamConfig, chunks: &ChunkConfig, streams: usize) -> Arc<Shared> {
-        let mut window = Window::new(chunks.window, chunks.eviction, streams, chunks.ahead, chunks.stream);
+        let mut window = Window::new(chunks, streams);
         window.user = vec![0; chunks.rule.counters.len()];
         let (rule, ring) = (chunks.rule.clone(), Arc::new(Ring::new(config.ring)));
         Arc::new(Shared { window: Mutex::new(window), rule, finished: Finished::default(), ring })

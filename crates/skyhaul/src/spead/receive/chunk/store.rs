@@ -1,30 +1,60 @@
 //! The store of a chunk stream: a heap under construction is a place in a chunk.
 
-use super::rule::HeapHead;
+use super::rule::{HeapHead, Place};
 use super::shared::Shared;
-use super::window::Chunk;
+use super::window::{Chunk, Spot};
 use crate::receive::keyed::{Finished, Sender, Store, lock};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::{Flavour, Head, SpeadWire};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Refused heaps whose other packets are recognised.
+const REFUSED: usize = 16;
 
 /// A stream of a group, or the only one.
 pub(crate) struct ChunkStore {
     pub(super) shared: Arc<Shared>,
     pub(super) number: usize,
     pub(super) ended: bool,
+    /// Heaps that were refused for good, the latest last. Their other packets may lack the items for which they were.
+    pub(super) refused: VecDeque<(SocketAddr, u64, Reject)>,
 }
 
 /// A place in a chunk.
 #[derive(Debug)]
 pub(crate) struct ChunkPlace {
-    serial: u64,
-    index: u64,
-    at: u64,
-    bytes: u64,
+    spot: Spot,
     flavour: Flavour,
+}
+
+impl ChunkStore {
+    /// A new store without heaps.
+    pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
+        Self { shared, number, ended: false, refused: VecDeque::with_capacity(REFUSED) }
+    }
+
+    /// Why an earlier packet of this heap was refused.
+    fn refused_before(&self, head: &Head<'_>, from: &Sender) -> Option<Reject> {
+        let heap = self
+            .refused
+            .iter()
+            .rfind(|(sender, counter, _)| (*sender, *counter) == (from.address, head.counter));
+        heap.filter(|_| head.offset > 0).map(|(.., why)| *why)
+    }
+
+    /// Remember why, if that will not change.
+    fn remember(&mut self, head: &Head<'_>, from: &Sender, why: Reject) {
+        if matches!(why, Reject::Late | Reject::Stray | Reject::NoBuffer) {
+            return;
+        }
+        if self.refused.len() == REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back((from.address, head.counter, why));
+    }
 }
 
 impl Store for ChunkStore {
@@ -46,24 +76,34 @@ impl Store for ChunkStore {
             // Sizes are known, so heaps do not grow.
             return Err((old, Reject::Outside));
         }
+        if let Some(why) = self.refused_before(head, from) {
+            return Err((None, why));
+        }
         let heap = HeapHead { head, size: bytes, sender: from.address, stream: self.number };
-        let placed = self.shared.rule.place(&heap);
+        let mut place = Place::default();
+        let placed = self.shared.rule.place(&heap, &mut place);
         let mut window = lock(&self.shared.window);
-        let opened = placed.and_then(|(place, names)| {
-            let serial = window.open(self.number, &place, bytes)?;
+        let opened = placed.and_then(|names| {
+            let spot = window.open(self.number, &place, bytes)?;
             self.shared.rule.count(&heap, &names, &mut window.user);
-            let (index, at) = (place.index, place.offset);
-            Ok(ChunkPlace { serial, index, at, bytes, flavour: head.flavour })
+            Ok(ChunkPlace { spot, flavour: head.flavour })
         });
+        // The packets of a refused heap are asked for again and again.
+        let first = u64::from(head.offset == 0);
+        match opened.as_ref().map_err(|why| *why) {
+            Ok(_) => {}
+            Err(Reject::Late) => window.counts.too_old_heaps += first,
+            Err(Reject::Stray) => window.counts.stray_heaps += first,
+            Err(Reject::NotAllowed) => window.counts.unwanted_heaps += first,
+            Err(Reject::NoBuffer) => {}
+            Err(_) => window.counts.rejected_heaps += first,
+        }
+        if opened.is_ok() || (first == 1 && !matches!(opened, Err(Reject::NoBuffer))) {
+            self.shared.rule.count_batch(&place.batch, &mut window.user);
+        }
+        drop(window);
         opened.map_err(|why| {
-            let first = u64::from(head.offset == 0);
-            match why {
-                Reject::Late => window.counts.too_old_heaps += first,
-                Reject::Stray => window.counts.stray_heaps += first,
-                Reject::NotAllowed => window.counts.unwanted_heaps += first,
-                Reject::NoBuffer => {}
-                _ => window.counts.rejected_heaps += first,
-            }
+            self.remember(head, from, why);
             (None, why)
         })
     }
@@ -79,16 +119,15 @@ impl Store for ChunkStore {
             return Err(Reject::BadVersion);
         }
         // The table has checked that it is within the heap, the window that the heap is within the chunk; both are checked again.
-        if offset.saturating_add(bytes.len() as u64) > block.bytes {
+        if offset.saturating_add(bytes.len() as u64) > block.spot.bytes {
             return Err(Reject::Outside);
         }
-        lock(&self.shared.window).write(block.serial, block.at.saturating_add(offset), bytes)?;
+        lock(&self.shared.window).write(&block.spot, offset, bytes)?;
         Ok(0)
     }
 
     fn retired(&mut self, heap: Retired<ChunkPlace>, _: &mut VecDeque<Chunk>) {
-        let ChunkPlace { serial, index, bytes, .. } = heap.block;
-        lock(&self.shared.window).complete(serial, index, bytes);
+        lock(&self.shared.window).complete(&heap.block.spot);
     }
 
     /// The memory is the user's: chunks that find no room are filled again, or soon none would be left.

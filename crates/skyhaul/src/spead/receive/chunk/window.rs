@@ -7,6 +7,8 @@
 //!   older: too old                   far beyond: stray, followed only if others agree
 //! ```
 
+use super::config::{ChunkConfig, ChunkWindow, Eviction};
+use super::presence::Presence;
 use super::rule::Place;
 use skyhaul_core::placement::Reject;
 use skyhaul_io::copy;
@@ -73,7 +75,8 @@ pub struct Chunk {
     pub id: u64,
     /// The heaps. Where one is not present, the previous content.
     pub data: Box<dyn ChunkBytes>,
-    /// A byte for each heap: 1 if it is complete.
+    /// A byte for each heap: 1 if it is complete. Or one for each packet: 1 if it arrived
+    /// ([`ChunkConfig::packet_presence`]).
     pub present: Vec<u8>,
     /// Data that the rule wrote for each heap.
     pub extra: Vec<u8>,
@@ -109,26 +112,6 @@ impl Chunk {
     }
 }
 
-/// Which streams of a group wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Eviction {
-    /// None: the stream that is ahead moves the window, and later heaps of other streams for older chunks are too old.
-    #[default]
-    Lossy,
-    /// The stream that is ahead waits until the others have passed the oldest chunk (at most 10 s for each heap, so that a
-    /// silent stream does not stop the others for ever).
-    Lossless,
-}
-
-/// Number of chunks filled at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChunkWindow {
-    /// This number.
-    Count(usize),
-    /// As many as fit into this number of bytes, at least one.
-    Bytes(u64),
-}
-
 /// Counters of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkCounts {
@@ -148,6 +131,16 @@ pub struct ChunkCounts {
     pub user: Vec<(String, u64)>,
 }
 
+/// The place of a heap in a chunk of the window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    serial: u64,
+    index: u64,
+    at: u64,
+    /// Size of the heap.
+    pub(super) bytes: u64,
+}
+
 /// See [the module](self).
 pub(super) struct Window {
     live: VecDeque<Live>,
@@ -162,6 +155,7 @@ pub(super) struct Window {
     strays: u32,
     next: u64,
     stream: u64,
+    presence: Presence,
     pub(super) counts: ChunkCounts,
     pub(super) user: Vec<u64>,
 }
@@ -183,13 +177,8 @@ enum Position {
 const CONFIRM: u32 = 8;
 
 impl Window {
-    pub(super) fn new(
-        size: ChunkWindow,
-        eviction: Eviction,
-        streams: usize,
-        ahead: u64,
-        stream: u64,
-    ) -> Self {
+    pub(super) fn new(config: &ChunkConfig, streams: usize) -> Self {
+        let &ChunkConfig { window: size, eviction, ahead, stream, packet_presence, .. } = config;
         Self {
             live: VecDeque::new(),
             free: Vec::new(),
@@ -202,6 +191,7 @@ impl Window {
             strays: 0,
             next: 0,
             stream,
+            presence: Presence::of_packets(packet_presence),
             counts: ChunkCounts::default(),
             user: Vec::new(),
         }
@@ -228,9 +218,18 @@ impl Window {
         }
     }
 
-    /// The chunk for a heap of `bytes`, opened if necessary; checks the whole place.
-    pub(super) fn open(&mut self, stream: usize, place: &Place, bytes: u64) -> Result<u64, Reject> {
+    /// The place of a heap of `bytes`; its chunk is opened if necessary. Checks the whole place.
+    pub(super) fn open(&mut self, stream: usize, place: &Place, bytes: u64) -> Result<Spot, Reject> {
         let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
+        let there = self.live.iter().position(|live| live.chunk.id == id);
+        // A heap that has no place moves nothing.
+        let like = there.map(|at| &self.live[at].chunk).or(self.free.last());
+        if like
+            .or(self.live.back().map(|live| &live.chunk))
+            .is_some_and(|like| !self.fits(like, place, bytes))
+        {
+            return Err(Reject::Outside);
+        }
         if let Some(newest) = self.newest {
             if id.saturating_add(self.most()) <= newest {
                 return Err(Reject::Late);
@@ -242,26 +241,33 @@ impl Window {
                 }
             }
         }
-        let at = match self.live.iter().position(|live| live.chunk.id == id) {
+        let at = match there {
             Some(at) => at,
             None => self.begin(stream, id)?,
         };
+        if !self.fits(&self.live[at].chunk, place, bytes) {
+            return Err(Reject::Outside);
+        }
         let live = &mut self.live[at];
-        let end = place.offset.checked_add(bytes).ok_or(Reject::Outside)?;
+        let serial = live.serial;
         let extra = usize::try_from(place.extra_at).ok();
         let extra = extra.and_then(|at| live.chunk.extra.get_mut(at..at.checked_add(place.extra_bytes)?));
-        let (Some(extra), true, true) =
-            (extra, end <= live.chunk.data.size() as u64, place.index < live.chunk.present.len() as u64)
-        else {
-            return Err(Reject::Outside);
-        };
-        extra.copy_from_slice(&place.extra[..place.extra_bytes]);
+        extra.ok_or(Reject::Outside)?.copy_from_slice(&place.extra[..place.extra_bytes]);
         self.strays = 0;
         self.positions[stream] = match self.positions[stream] {
             Position::At(before) => Position::At(before.max(id)),
             _ => Position::At(id),
         };
-        Ok(live.serial)
+        Ok(Spot { serial, index: place.index, at: place.offset, bytes })
+    }
+
+    /// Whether a heap of `bytes` has a place there.
+    fn fits(&self, chunk: &Chunk, place: &Place, bytes: u64) -> bool {
+        let marks = place.index.checked_add(self.presence.marks(bytes));
+        let extra = place.extra_at.checked_add(place.extra_bytes as u64);
+        place.offset.checked_add(bytes).is_some_and(|end| end <= chunk.data.size() as u64)
+            && marks.is_some_and(|end| end <= chunk.present.len() as u64)
+            && extra.is_some_and(|end| end <= chunk.extra.len() as u64)
     }
 
     /// Open a new chunk in the window; chunks that are then too old leave it.
@@ -310,22 +316,34 @@ impl Window {
         self.live.iter_mut().find(|live| live.serial == serial).map(|live| &mut live.chunk)
     }
 
-    /// Write to a chunk that is still in the window.
-    pub(super) fn write(&mut self, serial: u64, at: u64, bytes: &[u8]) -> Result<(), Reject> {
-        let chunk = self.find(serial).ok_or(Reject::Late)?;
-        let start = usize::try_from(at).map_err(|_| Reject::Outside)?;
-        if chunk.data.place(start, bytes) { Ok(()) } else { Err(Reject::Outside) }
+    /// Write to a chunk that is still in the window, at this offset in a heap.
+    pub(super) fn write(&mut self, heap: &Spot, offset: u64, bytes: &[u8]) -> Result<(), Reject> {
+        let presence = self.presence;
+        let chunk = self.find(heap.serial).ok_or(Reject::Late)?;
+        let start = usize::try_from(heap.at.saturating_add(offset)).map_err(|_| Reject::Outside)?;
+        if !chunk.data.place(start, bytes) {
+            return Err(Reject::Outside);
+        }
+        let marks = presence.packets(offset, bytes.len() as u64, heap.bytes);
+        let marks = heap.index + marks.start..heap.index + marks.end;
+        if let Some(present) = chunk.present.get_mut(marks.start as usize..marks.end as usize) {
+            present.fill(1);
+        }
+        Ok(())
     }
 
     /// A heap is complete.
-    pub(super) fn complete(&mut self, serial: u64, index: u64, bytes: u64) {
-        let Some(chunk) = self.find(serial) else { return };
-        let present = usize::try_from(index).ok().and_then(|index| chunk.present.get_mut(index));
-        if let Some(present @ 0) = present {
-            *present = 1;
-            chunk.heaps += 1;
-            chunk.bytes += bytes;
+    pub(super) fn complete(&mut self, heap: &Spot) {
+        let marks_heaps = self.presence.is_of_heaps();
+        let Some(chunk) = self.find(heap.serial) else { return };
+        let present = usize::try_from(heap.index).ok().and_then(|index| chunk.present.get_mut(index));
+        match present {
+            Some(present @ 0) if marks_heaps => *present = 1,
+            Some(_) if !marks_heaps => {}
+            _ => return,
         }
+        chunk.heaps += 1;
+        chunk.bytes += heap.bytes;
     }
 
     /// A stream has ended; with the last one, all chunks leave the window.

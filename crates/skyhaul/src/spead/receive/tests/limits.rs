@@ -64,3 +64,29 @@ fn limits_and_the_first_heap_wanted() {
     assert_eq!((stats.ended, stats.total.rejects.get(Reject::BeforeStart)), (Some(Ended::Limit), 20));
     assert_eq!(run(StreamConfig { byte_limit: Some(2500), ..config() }).0, [0, 1, 2]);
 }
+
+#[test]
+fn incomplete_heaps_that_the_user_keeps_hold_no_memory_without_their_payload() {
+    const LARGE: u64 = 16 << 20;
+    let claim = |counter| {
+        let own =
+            [(1, counter), (2, LARGE), (3, 0), (4, 8)].map(|(id, value)| flavour().immediate(id, value));
+        let head = [0x53, 4, 2, 6, 0, 0, 0, 4].into_iter().chain(own.into_iter().flat_map(u64::to_be_bytes));
+        head.chain([7; 8]).collect::<Vec<u8>>()
+    };
+    let mut config = StreamConfig { incomplete: true, incomplete_payload: false, ..config() };
+    (config.full, config.heaps.window, config.heaps.timeout) = (Full::Wait, 4, None);
+    config.heaps.counting = skyhaul_core::assembly::Counting::Begun;
+    // More than the memory has.
+    let mut sent: Vec<u8> = (1000..1004).flat_map(claim).collect();
+    sent.extend((0..40).flat_map(|n| packets(n, 3000, 1472).concat()));
+    let stream = Stream::new(&config);
+    stream.add_bytes(sent).unwrap();
+    let kept = all(&stream);
+    let complete = kept.values().filter(|heap| heap.complete);
+    assert!(complete.map(|heap| heap.number).eq(0..40), "{:?}", stream.stats().total);
+    for heap in kept.values().filter(|heap| !heap.complete) {
+        assert_eq!((heap.size, heap.received, heap.payload().len()), (Some(LARGE), 8, 0));
+    }
+    assert_eq!(kept.len(), 44);
+}
