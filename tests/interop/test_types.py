@@ -56,7 +56,8 @@ def program(page):
 
 
 def typed(text):
-    return "from typing import Any\n" + ast.unparse(Typed().visit(ast.parse(text)))
+    own = "" if "from typing import Any\n" in text else "from typing import Any\n"
+    return own + ast.unparse(Typed().visit(ast.parse(text)))
 
 
 @pytest.fixture(scope="module")
