@@ -32,7 +32,8 @@ class Stream(Reads):
         self, source: _native.Recording | Sequence[Path], at: int, options: Options, paths: Sequence[Path], identity: Identity
     ) -> None:
         self._source, self._at, self._options = source, at, options
-        self._paths, self.identity = paths, identity
+        self._paths = paths
+        self.identity: Identity = identity
         self._samples: Samples | None = None
         self._closed = False
         # By process and bug_compat.

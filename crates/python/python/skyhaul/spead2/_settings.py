@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -42,11 +42,13 @@ def setting(default: T, check: Callable[[Any], T]) -> Setting[T]:
 class Settings:
     """Base of a class with settings, which are the keywords of its constructor."""
 
+    __signature__: ClassVar[inspect.Signature]
+
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         named = [(name, one) for name, one in vars(cls).items() if isinstance(one, Setting)]
         keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default()) for name, one in named]
-        cls.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+        cls.__signature__ = inspect.Signature(keywords)
 
     def __init__(self, **given: Any) -> None:
         for name, one in vars(type(self)).items():
