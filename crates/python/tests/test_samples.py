@@ -428,7 +428,7 @@ class TestLazy:
             scan.samples(count=10)
         del scan
         for array in (old, pickle.loads(elsewhere)):
-            with pytest.raises(OSError, match="not the one that was opened any more; hint: open it again") as raised:
+            with pytest.raises(OSError, match="it was replaced after it was opened; hint: open it again") as raised:
                 array.compute()
             assert (raised.value.errno, raised.value.filename) == (errno.ESTALE, str(path))
 

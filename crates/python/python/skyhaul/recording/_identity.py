@@ -101,4 +101,4 @@ class Identity:
 
     @staticmethod
     def _changed(path: str) -> OSError:
-        return OSError(errno.ESTALE, "it is not the one that was opened any more; hint: open it again", path)
+        return OSError(errno.ESTALE, "it was replaced after it was opened; hint: open it again", path)
