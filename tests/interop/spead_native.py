@@ -45,6 +45,9 @@ class Recv:
         def add_tcp_reader(self, port, bind_hostname):
             self.add_tcp(_at(bind_hostname, port))
 
+        def add_buffer_reader(self, data):
+            self.add_bytes(data)
+
 
 class Send:
     """In the place of `spead2.send`."""

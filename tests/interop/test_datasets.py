@@ -12,7 +12,6 @@ import dask
 import numpy as np
 import pytest
 from skyhaul import recording, spead
-from skyhaul.recording import _lazy
 from skyhaul.spead import send
 
 HEAPS = 60
@@ -84,8 +83,6 @@ def recorded(request, record):
 
 
 def dataset(recorder, *given, **options):
-    # What was verified once is not verified again by the same process.
-    _lazy.opened.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return recording.open(recorder.disks, recorder.scan).to_dataset(*given, **options)
@@ -163,6 +160,76 @@ def test_an_item_tells_the_time(recorded):
     assert np.array_equal(data["time"].values[number], wanted[number])
     with pytest.raises(ValueError, match="tells the time"):
         dataset(recorded, time="counts")
+
+
+def test_rows_in_order_of_time_are_selected_and_resampled(recorded):
+    clock = recording.Clock("number", per_second=1000, epoch="2026-01-01")
+    arrival = dataset(recorded, time=clock, order="arrival").load()
+    assert "time" not in arrival.xindexes
+    data = dataset(recorded, time=clock)
+    times = data["time"].values
+    assert (np.diff(times) >= np.timedelta64(0)).all() and not np.isnat(times).any()
+    known = ~np.isnat(arrival["time"].values)
+    assert sorted(arrival["counter"].values[known]) == sorted(data["counter"].values)
+    assert data.attrs["without_time"] == int((~known).sum())
+    # Each row is the same heap as before, whatever its place.
+    rows = {counter: row for row, counter in enumerate(arrival["counter"].values)}
+    for name in ("counts", "gain", "fortran"):
+        assert np.array_equal(data[name].values, arrival[name].values[[rows[n] for n in data["counter"].values]], equal_nan=name == "gain")
+    # A heap's number is its time in milliseconds.
+    begin, end = (np.datetime64("2026-01-01", "ns") + np.timedelta64(ms, "ms") for ms in (10, 19))
+    part = data.sel(time=slice(begin, end))
+    assert part["number"].values.tolist() == [n for n in sorted(arrival["number"].values[known].tolist()) if 10 <= n <= 19]
+    mean = data[["gain"]].where(data["complete"]).resample(time="10ms").mean()
+    assert mean.sizes["time"] == HEAPS // 10 and mean["gain"].values[0].tolist() == [0] * 8
+    by_counter = dataset(recorded, order="counter")
+    assert by_counter.sel(counter=by_counter["counter"].values[7])["number"].values == by_counter["number"].values[7]
+    assert (np.diff(by_counter["counter"].values) > 0).all()
+    with pytest.raises(ValueError, match='order="time" without a time'):
+        dataset(recorded, order="time")
+
+
+def test_heaps_whose_time_is_not_known_are_said(record):
+    recorder = record("--stop-items", "never", form="spead", scan="heaps")
+    group = spead.ItemGroup()
+    group.add_item(name="x", shape=(4,), dtype="<u2")
+    group.add_item(name="ms", shape=(), dtype=">u4")
+    generator = spead.HeapGenerator(group)
+    with send.UdpStream(f"127.0.0.1:{recorder.port}", rate=60e6) as stream:
+        for number in (5, 3, None, 4):
+            group["x"].value = np.full(4, number or 0, np.uint16)
+            if number is not None:
+                group["ms"].value = number
+            stream.send(generator.heap())
+        stream.flush()
+    recorder.finish()
+    scan = recording.open(recorder.disks, recorder.scan)
+    with pytest.warns(UserWarning, match=r'heaps: left out 1 of 4 heaps, whose time is not known; hint: order="arrival"'):
+        data = scan.to_dataset(time=recording.Clock("ms", per_second=1000))
+    assert data["ms"].values.tolist() == [3, 4, 5] and data.attrs["without_time"] == 1
+    kept = scan.to_dataset(time=recording.Clock("ms", per_second=1000), order="arrival")
+    assert np.isnat(kept["time"].values).tolist() == [False, False, True, False]
+
+
+def test_items_may_be_called_as_coordinates(record):
+    recorder = record("--stop-items", "never", form="spead", scan="heaps")
+    names = ("time", "counter", "valid", "item", "complete")
+    group = spead.ItemGroup()
+    for name in names:
+        group.add_item(name=name, shape=(), dtype=">u4")
+    generator = spead.HeapGenerator(group)
+    with send.UdpStream(f"127.0.0.1:{recorder.port}", rate=60e6) as stream:
+        for second in range(3):
+            for place, name in enumerate(names):
+                group[name].value = 10 * place + second
+            stream.send(generator.heap())
+        stream.flush()
+    recorder.finish()
+    scan = recording.open(recorder.disks, recorder.scan)
+    for data in (scan.to_dataset(), scan.to_dataset(time="time")):
+        assert [data[f"{name}_"].values.tolist() for name in names] == [[10 * n, 10 * n + 1, 10 * n + 2] for n in range(5)]
+        assert data["counter"].values.tolist() == [1, 2, 3] and data["complete"].values.all()
+    assert data["time"].values.tolist() == [0, 10**9, 2 * 10**9]
 
 
 def test_blocks_are_small_to_send_and_computed_by_other_processes(recorded):

@@ -33,7 +33,7 @@ def test_it_has_all_that_was_promised(site):
     assert "xarray.DataArray" in book and book.count('alt="what the cell above draws"') == 2
     text = (site / "reference/python/skyhaul.spead.recv.html").read_text()
     # From the stubs of the compiled part, with its signature and what it says.
-    assert 'id="skyhaul.spead.recv.Stream.add_udp_reader"' in text and "join a multicast group" in text
+    assert 'id="skyhaul.spead.recv.Stream.add_udp"' in text and "join a multicast group" in text
     assert "reuse_port" in text and 'id="skyhaul.spead.recv.ReceiveConfig"' in text
 
 

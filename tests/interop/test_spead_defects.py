@@ -100,7 +100,7 @@ def test_d5_stray_bytes_between_packets(stray):
 
 def test_d6_what_is_thrown_away_is_counted():
     stream = spead.recv.Stream(in_order=True)
-    port = int(stream.add_udp_reader("127.0.0.1:0").rpartition(":")[2])
+    port = int(stream.add_udp("127.0.0.1:0").rpartition(":")[2])
     bad = [b"garbage", b"", heap(1)[:-1], heap(1) + b"x", packet([(1, 3), (2, 8), (3, 4), (4, 4)], b"late")]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         for one in [*bad, STOP]:

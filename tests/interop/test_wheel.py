@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,17 @@ def packed(wheel):
 def metadata(packed):
     metadata = pytest.importorskip("packaging.metadata", reason="packaging is not installed (make python)")
     return metadata.Metadata.from_email(packed["info/METADATA"], validate=True)
+
+
+def test_nothing_needs_a_newer_glibc_than_the_wheel_says(wheel, packed):
+    """Both the module and the command; package indexes look at the module only."""
+    said = re.search(r"manylinux_(\d+)_(\d+)_", wheel.name)
+    if said is None or (int(said[1]), int(said[2])) > (2, 28):
+        pytest.skip("the wheel is for the glibc of this machine (pip install ziglang, then make python)")
+    for name in ("skyhaul/_native.abi3.so", "data/scripts/skyhaul"):
+        assert packed[name].startswith(b"\x7fELF")
+        needed = {tuple(map(int, version)) for version in re.findall(rb"GLIBC_(\d+)\.(\d+)", packed[name])}
+        assert needed and max(needed) <= (2, 28), (name, max(needed))
 
 
 def test_metadata(metadata):

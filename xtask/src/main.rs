@@ -14,6 +14,7 @@
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask docs          the documentation site, target/site/index.html
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
+//! cargo xtask python --aarch64  the wheel for AArch64, in target/wheels-aarch64
 //! cargo xtask python --every    the tests of the wheel in target/wheels with each Python 3.11 to 3.14 that is here
 //! cargo xtask aarch64       tests of the code with instructions of AArch64, in an emulator
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
@@ -27,6 +28,7 @@ mod docs;
 mod families;
 mod fuzz;
 mod generated;
+mod manylinux;
 mod pure;
 mod python;
 mod pythons;
@@ -37,7 +39,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every | --aarch64] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Some("host") => generated::host(),
         Some("aarch64") => aarch64::run(),
         Some("python") if flag("--every") => python::every(),
+        Some("python") if flag("--aarch64") => python::aarch64(),
         Some("python") => python::run(flag("--debug")),
         Some("docs") => docs::run(),
         Some("suite") => suite::run(),

@@ -7,9 +7,13 @@
 //!   crates/python/{src,python} ──────────────── maturin build ──────────────┴▶ target/wheels/*.whl ─▶ .venv
 //! ```
 //!
+//! Both are linked for manylinux_2_28 where Zig is there ([`manylinux`]). `--aarch64` builds the wheel for the other architecture, in
+//! `target/wheels-aarch64`; it is not installed.
+//!
 //! The command gets into the wheel as a file, so that the Python crate need not depend on the command's crate. `--debug`
 //! builds both without optimisation, for work on the Python side. Nothing in the wheel tells where it was built.
 
+use crate::manylinux::{self, Tools};
 use crate::suite::prepare;
 use crate::{pythons, workspace};
 use anyhow::{Context, Result, bail};
@@ -39,11 +43,63 @@ pub(crate) fn run(debug: bool) -> Result<bool> {
         }
     };
     let mut build = workspace::cargo();
-    build.args(["build", "--locked", "--package", "skyhaul-cli"]);
-    if !debug {
-        build.arg("--release");
-    }
+    build.args(command(&python, debug)?);
     Ok(shown(&mut build)? && install(&python, debug)?)
+}
+
+/// The words for cargo that build the command of the wheel.
+pub(crate) fn command(python: &Path, debug: bool) -> Result<Vec<String>> {
+    let tools = manylinux::tools(python, std::env::consts::ARCH)?;
+    let mut words: Vec<String> = vec![if tools.is_some() { "rustc" } else { "build" }.to_owned()];
+    words.extend(["--locked", "--package", "skyhaul-cli", "--bin", "skyhaul"].map(str::to_owned));
+    if !debug {
+        words.push("--release".to_owned());
+    }
+    words.extend(tools.into_iter().flat_map(|tools| [vec!["--".to_owned()], tools.linking()].concat()));
+    Ok(words)
+}
+
+/// Build the wheel for AArch64 without installing it; true if all went well.
+pub(crate) fn aarch64() -> Result<bool> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    let python = match prepare::python() {
+        Ok(python) => python,
+        Err(why) => bail!("the Python package: {why}"),
+    };
+    let Some(tools) = manylinux::tools(&python, "aarch64")? else {
+        bail!("no Zig in .venv (pip install ziglang)");
+    };
+    let for_target = |command: &mut Command| {
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", &tools.cc);
+        command.env("CC_aarch64_unknown_linux_gnu", &tools.cc).env("AR_aarch64_unknown_linux_gnu", &tools.ar);
+    };
+    let mut build = workspace::cargo();
+    build.args(["rustc", "--locked", "--release", "--target", TARGET, "--package", "skyhaul-cli"]);
+    build.args(["--bin", "skyhaul", "--", "-C", "strip=symbols"]);
+    for_target(&mut build);
+    if !shown(&mut build).context("rustup target add aarch64-unknown-linux-gnu")? {
+        return Ok(false);
+    }
+    stage(&workspace::root().join("target").join(TARGET).join("release/skyhaul"))?;
+    let out = workspace::root().join(format!("{WHEELS}-aarch64"));
+    let mut maturin = Command::new(python.with_file_name("maturin"));
+    maturin.args(["build", "--quiet", "--locked", "--release", "--target", TARGET, "--out"]).arg(&out);
+    maturin.args(["--compatibility", manylinux::TAG]).current_dir(workspace::root().join(CRATE));
+    for_target(&mut maturin);
+    Ok(shown(&mut maturin)? && anonymous(&python, &found_in(&out)?)?)
+}
+
+/// Take the directory of the build out of wheels.
+fn anonymous(python: &Path, wheels: &[PathBuf]) -> Result<bool> {
+    let root = workspace::root();
+    for wheel in wheels {
+        let mut anonymous = Command::new(python);
+        anonymous.arg(root.join(SBOM)).arg(wheel).arg(&root);
+        if !shown(&mut anonymous)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Test the wheel that was built with every Python there is; true if all went well.
@@ -69,20 +125,23 @@ pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
     if !debug {
         maturin.arg("--release");
     }
-    if !shown(&mut maturin)? {
-        return Ok(false);
-    }
-    for wheel in wheels()? {
-        let mut anonymous = Command::new(python);
-        anonymous.arg(root.join(SBOM)).arg(&wheel).arg(&root);
-        if !shown(&mut anonymous)? {
-            return Ok(false);
+    match manylinux::tools(python, std::env::consts::ARCH)? {
+        Some(tools) => link_with(&mut maturin, &tools),
+        None => {
+            println!("   no Zig in .venv (pip install ziglang): the wheel needs the glibc of this machine");
         }
+    }
+    if !shown(&mut maturin)? || !anonymous(python, &wheels()?)? {
+        return Ok(false);
     }
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
     pip.arg("--force-reinstall").args(wheels()?);
     shown(&mut pip)
+}
+
+fn link_with(maturin: &mut Command, tools: &Tools) {
+    maturin.args(["--compatibility", manylinux::TAG, "--"]).args(tools.linking());
 }
 
 /// Put what is installed beside the package where maturin takes it from: the command without its debugging symbols if
@@ -121,10 +180,13 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn wheels() -> Result<Vec<PathBuf>> {
-    let directory = workspace::root().join(WHEELS);
-    std::fs::create_dir_all(&directory)?;
+    found_in(&workspace::root().join(WHEELS))
+}
+
+fn found_in(directory: &Path) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(directory)?;
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(&directory)? {
+    for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|end| end == "whl") {
             found.push(path);

@@ -26,9 +26,6 @@ use std::path::Path;
 use step::Step;
 use tally::Tally;
 
-/// The release binary, as `make build` has it.
-const RELEASE: [&str; 4] = ["--release", "--locked", "--package", "skyhaul-cli"];
-
 /// Run all; true if nothing failed.
 pub(crate) fn run() -> Result<bool> {
     let started = std::time::Instant::now();
@@ -38,17 +35,18 @@ pub(crate) fn run() -> Result<bool> {
     let capture_tool = prepare::tshark();
     prepare::iperf3();
 
-    rust(&mut tally)?;
+    let release =
+        python.as_ref().map_or(Ok(vec!["build".to_owned()]), |python| python::command(python, false))?;
+    rust(&release, &mut tally)?;
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
     generated_files(&mut tally);
-    let built =
-        Step::new("release binary", "cargo").args(["build"]).args(RELEASE).minutes(25).run(&mut tally)?;
+    let built = Step::new("release binary", "cargo").args(words(&release)).minutes(25).run(&mut tally)?;
     Step::new("rustdoc: the pages of the library, without warnings", "cargo")
         .args(docs::RUSTDOC)
         .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
         .run(&mut tally)?;
-    let attacks = Beside::start(&fuzz::DRIVER);
+    let attacks = Beside::start(&[&["build"][..], &fuzz::DRIVER].concat());
     match python {
         Ok(python) if built => {
             if let Err(why) = capture_tool {
@@ -75,8 +73,12 @@ pub(crate) fn run() -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
+fn words(given: &[String]) -> Vec<&str> {
+    given.iter().map(String::as_str).collect()
+}
+
 /// All Rust tests, of one set of features.
-fn rust(tally: &mut Tally) -> Result<()> {
+fn rust(release: &[String], tally: &mut Tally) -> Result<()> {
     let step = |name, which: &[&str]| {
         let step = Step::new(name, "cargo").args(["test", "--workspace", "--locked", "--no-fail-fast"]);
         step.args(which).args(["--", "--show-output"]).minutes(40)
@@ -84,7 +86,7 @@ fn rust(tally: &mut Tally) -> Result<()> {
     let unit = step("Rust: unit and property tests", &["--lib", "--bins"]);
     again::run(&unit, again::rust, tally)?;
     // The rest waits more than it computes.
-    let release = Beside::start(&RELEASE);
+    let release = Beside::start(release);
     // Two to a processor.
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let whole = step("Rust: whole programs, models, real sockets and disks", &["--test", "*"])

@@ -177,7 +177,7 @@ rejects! {
     PartialSet = "partial_set",
     /// From a sender beyond the number that this receiver may follow.
     TooManyStreams = "too_many_streams",
-    /// Its sender, or its station, is not allowed.
+    /// Its sender, its station or its heap is not allowed.
     NotAllowed = "not_allowed",
     /// Its sender sent too few packets to be recognised as a stream.
     Unproven = "unproven",

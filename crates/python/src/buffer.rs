@@ -37,7 +37,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
@@ -53,7 +53,20 @@ pub(crate) struct Payload {
     data: NonNull<u8>,
     len: usize,
     /// Never accessed again: the bytes belong to the views.
-    _owner: Option<HeapBytes>,
+    _owner: Owner,
+}
+
+/// What keeps the bytes in place.
+enum Owner {
+    Heap {
+        #[expect(dead_code, reason = "keeps the bytes")]
+        bytes: Option<HeapBytes>,
+    },
+    /// Memory of the program's, which it may use again when no view is left.
+    Lent {
+        #[expect(dead_code, reason = "keeps the bytes")]
+        memory: SharedMut,
+    },
 }
 
 // SAFETY: Rust does not touch the bytes any more; those who view them agree among themselves, as with any array.
@@ -67,7 +80,24 @@ impl Payload {
         let mut owner = owner.into();
         let bytes = owner.as_deref_mut().unwrap_or_default();
         let (data, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
-        Self { data, len, _owner: owner }
+        Self { data, len, _owner: Owner::Heap { bytes: owner } }
+    }
+
+    /// A copy in memory of the program's, which has to be long enough.
+    pub(crate) fn copied(py: Python<'_>, bytes: &[u8], to: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut memory = SharedMut::of(to)?;
+        memory.lend()?;
+        let fits = py.detach(|| {
+            let fits = memory.place(0, bytes);
+            copy::fence();
+            fits
+        });
+        if !fits {
+            let text = format!("the allocator returned {} bytes for a heap of {}", memory.len(), bytes.len());
+            return Err(PyValueError::new_err(text));
+        }
+        memory.give_back();
+        Ok(Self { data: memory.run.data, len: bytes.len(), _owner: Owner::Lent { memory } })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -110,6 +140,21 @@ impl Bytes {
         Ok(format!("<{} bytes of a heap>", self.__len__(py)?))
     }
 
+    /// For `from_dlpack` of other libraries: the bytes as an array.
+    #[pyo3(signature = (**how))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        how: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = slf.py().import("numpy")?.call_method1("frombuffer", (slf, "u1"))?;
+        array.call_method("__dlpack__", (), how)
+    }
+
+    /// The CPU.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
     /// # Safety
     /// Called by Python, with a view to fill.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
@@ -126,12 +171,13 @@ impl Bytes {
 /// A buffer of a Python object, as a separate object: any thread may drop the last reference, and pyo3 releases it on a
 /// thread attached to the interpreter, with the next call into this module.
 #[pyclass(frozen, module = "skyhaul._native")]
-struct Held(PyUntypedBuffer);
+struct Held(#[expect(dead_code, reason = "keeps the buffer")] PyUntypedBuffer);
 
 /// One run of bytes of a Python object, in C order, held in place until this is dropped.
 struct Run {
     data: NonNull<u8>,
     len: usize,
+    #[expect(dead_code, reason = "keeps the memory in place")]
     held: Hold<Held>,
 }
 
@@ -233,13 +279,15 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
 pub(crate) struct SharedMut {
     run: Run,
     lent: Option<Lent>,
+    /// The object whose memory it is, while a stream has it.
+    pub(crate) owner: Option<Hold<PyAny>>,
 }
 
 impl SharedMut {
     /// The bytes of a writable object that are one run in C order.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         const HINT: &str = "the memory is read-only or not one run in C order; hint: pass a new array, for example of numpy.empty";
-        Ok(Self { run: Run::of(object, true, HINT)?, lent: None })
+        Ok(Self { run: Run::of(object, true, HINT)?, lent: None, owner: None })
     }
 
     /// Lend the memory, exclusively to this object.
@@ -254,16 +302,9 @@ impl SharedMut {
         self.lent = None;
     }
 
-    /// The object.
-    pub(crate) fn object(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let object = self
-            .run
-            .held
-            .get()
-            .0
-            .obj(py)
-            .ok_or_else(|| PyBufferError::new_err("the memory has no object"))?;
-        Ok(object.clone().unbind())
+    /// Its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.run.len
     }
 
     /// Whether it contains `count` bytes from `at` on, and is lent.

@@ -1,136 +1,30 @@
 //! Chunk streams: heaps placed side by side into Python's arrays.
 //!
 //! ```text
-//!   Chunk(array) ─ add_free ─▶ stream: heaps are copied into the array, once ─ get ─▶ Chunk of the same array
+//!   Chunk(array) ─ add_free ─▶ stream: heaps are copied into the array, once ─ get ─▶ the same Chunk
 //! ```
-//!
-//! An array that is being filled belongs to one chunk only, from `add_free` until `get`. Python may read and write it
-//! meanwhile, but may see incomplete heaps.
 
-use crate::buffer::{Packets, SharedMut, duplicate};
+use crate::address::{endpoint, tcp_options, udp};
+use crate::buffer::{Packets, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
 use crate::errors::{Empty, not_adopted};
+use crate::filled::Chunk;
 use crate::inproc::InprocQueue;
-use crate::receive::{account, endpoint, not_added, stopped, tcp_options, udp};
+use crate::receive::{account, not_added, stopped};
 use crate::rule::{self, Counter, Note, Rule};
 use crate::wait::{self, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
 use skyhaul::spead::receive::chunk::{self, ChunkConfig, ChunkGroup, ChunkWindow, Eviction};
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of heaps and bytes of notes of a chunk, and of streams, because each allocates memory at once.
-const MOST_HEAPS: usize = 1 << 28;
-const MOST_NOTES: usize = 1 << 30;
+/// Maximum number of streams, because each has threads.
 const MOST_STREAMS: usize = 1024;
-
-/// Memory into which heaps are placed: an array to fill, or a filled one.
-#[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Chunk {
-    inner: Mutex<Option<chunk::Chunk>>,
-    /// The array it was made of.
-    #[pyo3(get)]
-    data: Py<PyAny>,
-    /// Its number.
-    #[pyo3(get)]
-    id: u64,
-    /// The number of its stream or group.
-    #[pyo3(get)]
-    stream_id: u64,
-    /// Number of heaps present.
-    #[pyo3(get)]
-    heaps: u64,
-    /// Their bytes.
-    #[pyo3(get)]
-    bytes: u64,
-    /// One byte per heap: 1 if it is complete.
-    #[pyo3(get)]
-    present: Py<PyBytes>,
-    /// The notes of each heap.
-    #[pyo3(get)]
-    extra: Py<PyBytes>,
-}
-
-#[pymethods]
-impl Chunk {
-    /// A chunk with the writable array `data`, for `heaps` heaps, with `extra` bytes of notes.
-    #[new]
-    #[pyo3(signature = (data, heaps, extra = 0))]
-    fn new(
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = whole)] heaps: usize,
-        #[pyo3(from_py_with = whole)] extra: usize,
-    ) -> PyResult<Self> {
-        if heaps > MOST_HEAPS || extra > MOST_NOTES {
-            let text = format!(
-                "a chunk for {heaps} heaps and {extra} bytes of notes; hint: at most {MOST_HEAPS} and {MOST_NOTES}"
-            );
-            return Err(PyValueError::new_err(text));
-        }
-        let chunk = chunk::Chunk::new(SharedMut::of(data)?, heaps, extra);
-        Ok(Self::around(py, chunk, data.clone().unbind()))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<chunk {}: {} heaps, {} bytes>", self.id, self.heaps, self.bytes)
-    }
-}
-
-impl Chunk {
-    fn around(py: Python<'_>, chunk: chunk::Chunk, data: Py<PyAny>) -> Self {
-        Self {
-            data,
-            id: chunk.id,
-            stream_id: chunk.stream,
-            heaps: chunk.heaps,
-            bytes: chunk.bytes,
-            present: PyBytes::new(py, &chunk.present).unbind(),
-            extra: PyBytes::new(py, &chunk.extra).unbind(),
-            inner: Mutex::new(Some(chunk)),
-        }
-    }
-
-    /// A chunk from a stream; its loan ends.
-    fn filled(py: Python<'_>, mut chunk: chunk::Chunk) -> PyResult<Self> {
-        let mut memory = memory_of(&mut chunk)?;
-        memory.give_back();
-        let data = memory.object(py)?;
-        chunk.data = memory;
-        Ok(Self::around(py, chunk, data))
-    }
-
-    /// Lend its memory, for a stream. On an error the chunk keeps it.
-    fn lend(&self) -> PyResult<chunk::Chunk> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut chunk = inner.take().ok_or_else(|| {
-            PyValueError::new_err(
-                "this chunk was already given to a stream; hint: pass the one that get() returned",
-            )
-        })?;
-        let mut memory = memory_of(&mut chunk)?;
-        let lent = memory.lend();
-        chunk.data = memory;
-        if let Err(error) = lent {
-            *inner = Some(chunk);
-            return Err(error);
-        }
-        Ok(chunk)
-    }
-}
-
-/// Take its memory out.
-fn memory_of(chunk: &mut chunk::Chunk) -> PyResult<Box<SharedMut>> {
-    let empty: Box<dyn chunk::ChunkBytes> = Box::new(Vec::new());
-    let memory = std::mem::replace(&mut chunk.data, empty).into_any();
-    memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("the chunk has foreign memory"))
-}
 
 /// One or several streams whose heaps go into one sequence of chunks.
 #[pyclass(frozen, subclass, module = "skyhaul._native")]
@@ -146,12 +40,13 @@ impl ChunkStream {
     /// `rule` places a heap: three expressions (chunk, index, offset), or a compiled function.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (config, rule, *, extra_at = None, extra = Vec::new(), counters = Vec::new(),
+    #[pyo3(signature = (config, rule, *, wanted = None, extra_at = None, extra = Vec::new(), counters = Vec::new(),
         max_chunks = 2, max_bytes = None, ahead = 1024, lossless = false, streams = 1, stream_id = 0,
         packet_presence = 0))]
     fn new(
         config: &ReceiveConfig,
         rule: Rule,
+        wanted: Option<&str>,
         extra_at: Option<&str>,
         extra: Vec<Note>,
         counters: Vec<Counter>,
@@ -171,7 +66,7 @@ impl ChunkStream {
                 format!("{streams} streams in a group; hint: at most {MOST_STREAMS}, each has a thread");
             return Err(PyValueError::new_err(text));
         }
-        let rule = rule::of(rule, extra_at, &extra, &counters)?;
+        let rule = rule::of(rule, wanted, extra_at, &extra, &counters)?;
         let chunks = ChunkConfig {
             window: max_bytes.map_or(ChunkWindow::Count(max_chunks), ChunkWindow::Bytes),
             ahead,
@@ -268,17 +163,17 @@ impl ChunkStream {
     }
 
     /// Add a chunk to be filled: a new one, or one from `get` that is no longer used.
-    fn add_free(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<()> {
+    fn add_free(&self, py: Python<'_>, chunk: &Bound<'_, Chunk>) -> PyResult<()> {
         // In a forked process the chunk stays its own.
         let group = self.group.get()?;
-        let inner = chunk.lend()?;
+        let inner = Chunk::lend(chunk)?;
         py.detach(|| group.add_free(inner));
         Ok(())
     }
 
     /// The next chunk. Raises Empty after `timeout` seconds, Stopped when all streams have ended and no chunk is left.
     #[pyo3(signature = (timeout = None))]
-    fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Chunk> {
+    fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Chunk>> {
         let group = self.group.get()?;
         let step = |wait: Duration| match group.get(Some(wait)) {
             Err(GetError::Empty) => None,
@@ -328,6 +223,7 @@ impl ChunkStream {
         all.set_item("chunks", counts.chunks)?;
         all.set_item("too_old_heaps", counts.too_old_heaps)?;
         all.set_item("rejected_heaps", counts.rejected_heaps)?;
+        all.set_item("unwanted_heaps", counts.unwanted_heaps)?;
         all.set_item("stray_heaps", counts.stray_heaps)?;
         all.set_item("waits", counts.waits)?;
         let own = PyDict::new(py);

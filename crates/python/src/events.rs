@@ -8,11 +8,12 @@
 //! Leaving takes some seconds, in which events still arrive: it runs on a thread of its own, and the stream ends after it.
 //! No thread here calls Python.
 
+use crate::address::endpoint;
 use crate::balancer::{failed, plane};
 use crate::buffer::{Bytes, Payload};
 use crate::ending::{self, Threaded};
 use crate::errors::{Empty, Stopped};
-use crate::receive::{account, endpoint};
+use crate::receive::account;
 use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

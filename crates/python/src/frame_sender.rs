@@ -1,12 +1,13 @@
 //! Frames that Python makes, sent by a thread at an exact rate.
 
+use crate::address::endpoint;
 use crate::buffer::Packets;
+use crate::errors::system;
 use crate::process::Here;
 use crate::recording::json;
 use crate::wait;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::send::{Frames, Pacing, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop};
 use skyhaul::wire::Order;
@@ -41,7 +42,7 @@ impl FrameSender {
     /// in byte order `sequence` ("little", "big", None: without one).
     #[new]
     fn new(to: &str, frame_bytes: usize, rate: u64, sequence: Option<&str>, name: String) -> PyResult<Self> {
-        let to: Endpoint = to.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        let to = endpoint(if to.starts_with("tcp:") { "tcp" } else { "udp" }, to)?;
         let order = match sequence {
             None => None,
             Some("little") => Some(Order::Little),
@@ -61,7 +62,7 @@ impl FrameSender {
             cpu: None,
         };
         let (frames, supply) = RecordingSupply::given(frame_bytes, Sequence { order, first: 0 }, name);
-        let (sender, stop) = (Sender::open(options, Box::new(supply))?, Stop::default());
+        let (sender, stop) = (Sender::open(options, Box::new(supply)).map_err(system)?, Stop::default());
         let seen = stop.clone();
         let sender =
             std::thread::Builder::new().name("send-frames".into()).spawn(move || sender.run(&seen))?;
@@ -126,7 +127,7 @@ impl FrameSender {
         });
         match ended.and_then(|sender| sender.join().ok()?.error) {
             Some(why) => PyOSError::new_err(why),
-            None => error.into(),
+            None => system(error),
         }
     }
 }

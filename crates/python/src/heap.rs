@@ -3,6 +3,8 @@
 use crate::buffer::{Bytes, Payload};
 use crate::descriptor::{self, RawDescriptor};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use skyhaul::spead::receive;
 use skyhaul::wire::spead::descriptor::{Descriptor, DescriptorError};
 use skyhaul::wire::spead::{Flavour, id, items};
@@ -23,15 +25,8 @@ pub(crate) struct Heap {
     /// Size of the payload in bytes, if a packet stated it.
     #[pyo3(get)]
     size: Option<u64>,
-    /// Missing bytes of the payload (they are zero), as pairs of start and end.
-    #[pyo3(get)]
     missing: Vec<(u64, u64)>,
-    /// Arrival of its first packet: nanoseconds since 1970.
-    #[pyo3(get)]
-    first: u64,
-    /// Arrival of its last packet.
-    #[pyo3(get)]
-    last: u64,
+    arrived: (u64, u64),
     /// Why it was delivered: complete, window, timeout or finish.
     #[pyo3(get)]
     cause: &'static str,
@@ -41,6 +36,9 @@ pub(crate) struct Heap {
     /// Whether an item begins beyond its end.
     #[pyo3(get)]
     outside: bool,
+    /// The object of the stream's allocator that holds the payload, if it has one.
+    #[pyo3(get)]
+    memory: Option<Py<PyAny>>,
     payload: Payload,
     pointers: Box<[u64]>,
     flavour: Flavour,
@@ -52,26 +50,44 @@ type RawItem = (u64, bool, u64, u64, u64);
 
 impl Heap {
     pub(crate) fn new(heap: receive::Heap) -> Self {
-        let missing: u64 = heap.missing.iter().map(|hole| hole.end - hole.start).sum();
-        let length = heap.received + missing;
+        let about = Self::about(&heap);
+        about(Payload::new(heap.into_payload()), None)
+    }
+
+    /// The same in memory that `allocator` returns for so many bytes.
+    pub(crate) fn allocated(py: Python<'_>, heap: receive::Heap, allocator: &Py<PyAny>) -> PyResult<Self> {
+        let about = Self::about(&heap);
+        let bytes = heap.into_payload();
+        let bytes = bytes.as_deref().unwrap_or_default();
+        let memory = allocator.bind(py).call1((bytes.len(),))?;
+        Ok(about(Payload::copied(py, bytes, &memory)?, Some(memory.unbind())))
+    }
+
+    /// Everything but the payload.
+    fn about(heap: &receive::Heap) -> impl FnOnce(Payload, Option<Py<PyAny>>) -> Self + use<> {
+        let (pointers, flavour, sender) = (heap.pointers().into(), heap.flavour(), heap.sender);
+        let missing: Vec<_> = heap.missing.iter().map(|hole| (hole.start, hole.end)).collect();
+        let length = heap.received + missing.iter().map(|(start, end)| end - start).sum::<u64>();
         // The end of an incomplete heap without a size is not known.
         let is_known = heap.size.is_some() || heap.complete;
         let outside = is_known && items::outside(heap.flavour(), heap.pointers(), length).next().is_some();
-        Self {
+        let (counter, complete, received) = (heap.number, heap.complete, heap.received);
+        let (size, arrived, cause) = (heap.size, (heap.first.0, heap.last.0), heap.cause.name());
+        move |payload, memory| Self {
+            counter,
+            complete,
+            received,
+            size,
+            missing,
+            arrived,
+            cause,
             length,
             outside,
-            counter: heap.number,
-            complete: heap.complete,
-            received: heap.received,
-            size: heap.size,
-            missing: heap.missing.iter().map(|hole| (hole.start, hole.end)).collect(),
-            first: heap.first.0,
-            last: heap.last.0,
-            cause: heap.cause.name(),
-            pointers: heap.pointers().into(),
-            flavour: heap.flavour(),
-            sender: heap.sender,
-            payload: Payload::new(heap.into_payload()),
+            memory,
+            payload,
+            pointers,
+            flavour,
+            sender,
         }
     }
 
@@ -97,8 +113,27 @@ impl Heap {
     }
 }
 
+/// A time as NumPy has it: nanoseconds since 1970.
+fn datetime64(py: Python<'_>, nanoseconds: u64) -> PyResult<Bound<'_, PyAny>> {
+    static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let since = i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+    TYPE.import(py, "numpy", "datetime64")?.call1((since, "ns"))
+}
+
 #[pymethods]
 impl Heap {
+    /// Arrival of its first packet.
+    #[getter]
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        datetime64(py, self.arrived.0)
+    }
+
+    /// Arrival of its last packet.
+    #[getter]
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        datetime64(py, self.arrived.1)
+    }
+
     /// Bits of an immediate value or address: 48 for SPEAD-64-48.
     #[getter]
     fn address_bits(&self) -> u8 {
@@ -118,8 +153,23 @@ impl Heap {
         self.sender.to_string()
     }
 
-    /// Its items: (id, immediate, value, start, stop); the last two are the place of addressed items in the payload.
-    fn items(&self) -> Vec<RawItem> {
+    /// Missing bytes of the payload, which are zero.
+    #[getter]
+    fn missing<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let span = TYPE.import(py, "skyhaul._named", "Span")?;
+        self.missing.iter().map(|hole| span.call1(*hole)).collect()
+    }
+
+    /// Its items, with their places in the payload.
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        let item = TYPE.import(py, "skyhaul._named", "RawItem")?;
+        self.raw_items().into_iter().map(|raw| item.call1(raw)).collect()
+    }
+
+    /// The same as plain tuples, for item groups.
+    fn raw_items(&self) -> Vec<RawItem> {
         self.items_of()
             .into_iter()
             .map(|i| (i.id, i.immediate, i.value, i.range.start, i.range.end))

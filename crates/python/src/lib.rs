@@ -12,13 +12,14 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `address` | addresses, and names of hosts |
 //! | `arrays` | memory for arrays, used again |
 //! | `balancer`, `events` | EJFAT's control plane; workers of a balancer, and the events that they receive |
 //! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
 //! | `lent` | memory of Python's that streams are filling |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
-//! | `chunk`, `rule` | heaps placed into arrays, and the rule for it |
+//! | `chunk`, `filled`, `rule` | heaps placed into arrays, the chunks that own these, and the rule for it |
 //! | `place` | compiled functions that place heaps |
 //! | `placed`, `placer` | streams that fill chunks which Python opens |
 //! | `config` | settings of receiving streams |
@@ -40,6 +41,7 @@
     reason = "what Python gives is made anew for each call, and handed over"
 )]
 
+mod address;
 mod arrays;
 mod balancer;
 mod buffer;
@@ -50,6 +52,7 @@ mod ending;
 mod errors;
 mod event_sender;
 mod events;
+mod filled;
 mod frame_sender;
 mod heap;
 mod hold;
@@ -83,7 +86,7 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::ChunkMemory;
     #[pymodule_export]
-    use crate::chunk::{Chunk, ChunkStream};
+    use crate::chunk::ChunkStream;
     #[pymodule_export]
     use crate::config::ReceiveConfig;
     #[pymodule_export]
@@ -94,6 +97,8 @@ mod _native {
     use crate::event_sender::EventSender;
     #[pymodule_export]
     use crate::events::{EventPayload, EventStream};
+    #[pymodule_export]
+    use crate::filled::Chunk;
     #[pymodule_export]
     use crate::frame_sender::FrameSender;
     #[pymodule_export]

@@ -8,6 +8,7 @@
 //!
 //! Limits: those of [`place`](crate::place). A function is asked once for each heap, whatever it answers.
 
+use crate::address::{endpoint, tcp_options, udp};
 use crate::buffer::{Packets, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
@@ -16,7 +17,7 @@ use crate::inproc::InprocQueue;
 use crate::place::{OpenChunk, PlaceFunction};
 use crate::placer::{Desk, Placer, Wanted};
 use crate::process::Here;
-use crate::receive::{account, endpoint, not_added, stopped, tcp_options, udp};
+use crate::receive::{account, not_added, stopped};
 use crate::wait::whole;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

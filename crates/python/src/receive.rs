@@ -1,20 +1,19 @@
 //! Receiving streams.
 
+use crate::address::{endpoint, tcp_options, udp};
 use crate::buffer::{Packets, duplicate};
-use crate::config::{ReceiveConfig, unknown};
+use crate::config::ReceiveConfig;
 use crate::ending::{self, Threaded};
-use crate::errors::{Empty, Stopped, not_adopted};
+use crate::errors::{Empty, Stopped, about_file, not_adopted, system};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
 use crate::recording::{Gaps, Recording};
 use crate::wait::{self, whole};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
-use skyhaul::spead::receive::{Counts, Ended, GetError, Stats, Stream, TcpReaderOptions};
+use skyhaul::spead::receive::{self, Counts, Ended, GetError, Stats, Stream};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -23,6 +22,8 @@ use std::time::Duration;
 #[pyclass(frozen, subclass, module = "skyhaul._native")]
 pub(crate) struct ReceiveStream {
     stream: Threaded<Stream>,
+    /// Returns memory for a payload of so many bytes.
+    allocator: Option<Py<PyAny>>,
     /// Maximum number of queued heaps.
     #[pyo3(get)]
     capacity: usize,
@@ -35,12 +36,16 @@ pub(crate) struct ReceiveStream {
 impl ReceiveStream {
     /// The arguments are those of `ReceiveConfig`.
     #[new]
-    #[pyo3(signature = (**config))]
-    fn new(py: Python<'_>, config: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (*, allocator = None, **config))]
+    fn new(
+        py: Python<'_>,
+        allocator: Option<Py<PyAny>>,
+        config: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
         let config = py.get_type::<ReceiveConfig>().call((), config)?.cast_into::<ReceiveConfig>()?;
         let config = &config.get().0;
         let stream = Threaded::new(Stream::new(config))?;
-        Ok(Self { stream, capacity: config.ring, name: config.name.clone() })
+        Ok(Self { stream, allocator, capacity: config.ring, name: config.name.clone() })
     }
 
     /// Listen on a UDP address, or join a multicast group. Returns the address, with the port chosen by the system if
@@ -136,7 +141,11 @@ impl ReceiveStream {
         #[pyo3(from_py_with = whole)] port: Option<u16>,
     ) -> PyResult<()> {
         let stream = self.stream.get()?;
-        added(stream, py.detach(|| stream.add_pcap(&path, port)))
+        let done = py.detach(|| stream.add_pcap(&path, port));
+        match done {
+            Err(error) if stream.ended().is_none() => Err(about_file(&path, error)),
+            done => added(stream, done),
+        }
     }
 
     /// Read a datastream of a recording, by its index in `streams`. Missing parts are in the returned `Gaps`.
@@ -215,7 +224,7 @@ impl ReceiveStream {
             let mut more = Vec::new();
             self.stream.get()?.get_many(&mut more, fit - 1);
             for heap in more {
-                heaps.push(Py::new(py, Heap::new(heap))?);
+                heaps.push(Py::new(py, self.object(py, heap)?)?);
             }
         }
         Ok(heaps)
@@ -254,14 +263,25 @@ impl ReceiveStream {
         let stream = self.stream.get()?;
         let found = stream.try_get();
         if !matches!(found, Err(GetError::Empty)) || timeout == Some(0.0) {
-            return Ok(found.map(Heap::new));
+            return found.map_or_else(|why| Ok(Err(why)), |heap| self.object(py, heap).map(Ok));
         }
         let step = |wait: Duration| match stream.get(Some(wait)) {
             Err(GetError::Empty) => None,
             other => Some(other),
         };
         let found = wait::in_slices(py, wait::seconds(timeout)?, step)?;
-        Ok(found.unwrap_or(Err(GetError::Empty)).map(Heap::new))
+        match found.unwrap_or(Err(GetError::Empty)) {
+            Ok(heap) => self.object(py, heap).map(Ok),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    /// A heap as Python has it.
+    fn object(&self, py: Python<'_>, heap: receive::Heap) -> PyResult<Heap> {
+        match &self.allocator {
+            None => Ok(Heap::new(heap)),
+            Some(allocator) => Heap::allocated(py, heap, allocator),
+        }
     }
 }
 
@@ -277,71 +297,13 @@ pub(crate) fn not_added(ended: Option<Ended>, error: io::Error) -> PyErr {
             ending::linger();
             Stopped::new_err(format!("{error} (it ended: {})", why.name()))
         }
-        _ => error.into(),
+        _ => system(error),
     }
 }
 
 pub(crate) fn stopped() -> PyErr {
     ending::linger();
     Stopped::new_err("the stream has ended, and no heap is left")
-}
-
-/// An address: `10.0.0.1:7148`, or with transport and options, `udp://239.1.2.3:7148?iface=eth1`.
-pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
-    let text = if address.contains("://") { address.to_owned() } else { format!("{transport}://{address}") };
-    let wrong = |error: NotAnEndpoint| PyValueError::new_err(error.to_string());
-    let at: Endpoint = text.parse().map_err(wrong)?;
-    if at.transport.scheme() != transport {
-        return Err(unknown("address", address, &format!("{transport}://…")));
-    }
-    Ok(at)
-}
-
-/// The settings of `add_udp` of any stream.
-pub(crate) fn udp(
-    address: &str,
-    interface: Option<String>,
-    source: Option<&str>,
-    buffer: Option<u64>,
-    reuse_port: bool,
-    feedback: bool,
-) -> PyResult<(Endpoint, UdpOptions)> {
-    let mut at = endpoint("udp", address)?;
-    route(&mut at, interface, source)?;
-    at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
-    if feedback {
-        one_receiver(&at, "leave out feedback")?;
-    }
-    Ok((at, UdpOptions { reuse_port, ..UdpOptions::default() }))
-}
-
-pub(crate) fn route(at: &mut Endpoint, interface: Option<String>, source: Option<&str>) -> PyResult<()> {
-    at.iface = interface.or(at.iface.take());
-    if let Some(source) = source {
-        at.source = Some(source.parse().map_err(|_| unknown("source", source, "an address without a port"))?);
-    }
-    Ok(())
-}
-
-/// Feedback is between one sender and one receiver, so not for a group.
-pub(crate) fn one_receiver(at: &Endpoint, instead: &str) -> PyResult<()> {
-    if !at.address.ip().is_multicast() {
-        return Ok(());
-    }
-    let why = "has many receivers, which cannot all control the rate; hint: send to one, or";
-    Err(PyValueError::new_err(format!("{} {why} {instead}", at.address)))
-}
-
-pub(crate) fn tcp_options(
-    connections: Option<u64>,
-    end_with_last: bool,
-    keepalive: f64,
-) -> PyResult<TcpReaderOptions> {
-    if connections == Some(0) {
-        return Err(PyValueError::new_err("connections is 0; hint: connections=1 or more, or None"));
-    }
-    let keepalive = wait::duration(Some(keepalive))?.unwrap_or(Duration::MAX);
-    Ok(TcpReaderOptions { connections, end_with_last, keepalive, ..TcpReaderOptions::default() })
 }
 
 /// Every counter by name.

@@ -5,16 +5,18 @@
 //! ends it.
 
 use crate::buffer::{ChunkMemory, LentChunks};
-use crate::errors::Damaged;
+use crate::errors::{Damaged, about_file, system};
 use crate::process::Here;
 use crate::wait;
-use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use skyhaul::frames::FramesOf;
 use skyhaul::recording::{
     self, Account, CheckOptions, Gap, Missing, Next, OpenError, Piece, PieceBytes, ReadOptions, Reader,
 };
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ pub(crate) type RawGap = (String, u32, u32, &'static str, Time, Time, Option<u64
 /// A datastream: name, bytes of a frame, frames per second, format.
 type RawStream = (String, u32, Option<u32>, String);
 /// A finding: verdict, path, text.
-type RawFinding = (&'static str, Option<std::path::PathBuf>, String);
+type RawFinding = (&'static str, Option<PathBuf>, String);
 /// A chunk: number, filled, bytes, times of its first and last frame.
 type RawChunk = (u32, bool, ChunkMemory, Time, Time);
 /// The longest chunk that is read as one piece, in bytes.
@@ -38,15 +40,18 @@ pub(crate) struct Recording(pub(crate) recording::Recording);
 #[pymethods]
 impl Recording {
     #[new]
-    fn new(py: Python<'_>, disks: Vec<std::path::PathBuf>, name: &str) -> PyResult<Self> {
-        if disks.is_empty() {
+    fn new(py: Python<'_>, disks: Vec<PathBuf>, name: &str) -> PyResult<Self> {
+        let Some(first) = disks.first().cloned() else {
             return Err(PyValueError::new_err("no disks; hint: give the directories that hold the scan"));
-        }
+        };
         match py.detach(|| recording::Recording::open(disks, name)) {
             Ok(recording) => Ok(Self(recording)),
             Err(OpenError::Label(error)) => Err(PyValueError::new_err(error.to_string())),
-            Err(error @ OpenError::NotFound(_)) => Err(PyFileNotFoundError::new_err(error.to_string())),
-            Err(OpenError::NoDisk { error, .. }) => Err(error.into()),
+            Err(error @ OpenError::NotFound(_)) => {
+                let not_found = io::Error::new(io::ErrorKind::NotFound, error.to_string());
+                Err(about_file(&first.join(name), not_found))
+            }
+            Err(OpenError::NoDisk { error, .. }) => Err(system(error)),
         }
     }
 
@@ -64,8 +69,27 @@ impl Recording {
 
     /// Disks of the recording that were not given.
     #[getter]
-    fn missing_disks(&self) -> Vec<std::path::PathBuf> {
+    fn missing_disks(&self) -> Vec<PathBuf> {
         self.0.missing_disks.clone()
+    }
+
+    /// What tells it from another scan of this name: its sessions; without an index, the first chunk of each datastream.
+    #[getter]
+    fn sessions(&self) -> Vec<String> {
+        let mut sessions: Vec<String> = self.0.sessions.iter().map(|one| one.session.clone()).collect();
+        if sessions.is_empty() {
+            sessions = self.first_chunks().filter_map(stamp).collect();
+        }
+        sessions.sort();
+        sessions.dedup();
+        sessions
+    }
+
+    /// Files that change when another scan takes its name: its indexes; without one, the first chunk of each datastream.
+    #[getter]
+    fn watched(&self) -> Vec<PathBuf> {
+        let indexes: Vec<PathBuf> = self.0.indexes.iter().map(|(path, _)| path.clone()).collect();
+        if indexes.is_empty() { self.first_chunks().map(Path::to_owned).collect() } else { indexes }
     }
 
     /// Its datastreams.
@@ -112,12 +136,18 @@ impl Recording {
 
 /// All scans on these disks, as JSON.
 #[pyfunction]
-pub(crate) fn list_scans(py: Python<'_>, disks: Vec<std::path::PathBuf>) -> PyResult<String> {
+pub(crate) fn list_scans(py: Python<'_>, disks: Vec<PathBuf>) -> PyResult<String> {
     for disk in &disks {
-        std::fs::read_dir(disk)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", disk.display())))?;
+        std::fs::read_dir(disk).map_err(|error| about_file(disk, error))?;
     }
     json(&py.detach(|| recording::ls(&disks)))
+}
+
+/// A file by its name, length and time of change.
+fn stamp(path: &Path) -> Option<String> {
+    let about = std::fs::metadata(path).ok()?;
+    let name = path.file_name()?.to_string_lossy();
+    Some(format!("{name} {} {}.{:09}", about.len(), about.mtime(), about.mtime_nsec()))
 }
 
 pub(crate) fn json(value: &impl serde::Serialize) -> PyResult<String> {
@@ -130,11 +160,15 @@ impl Recording {
         self.read(stream, &options(missing, verify, follow)?)
     }
 
+    fn first_chunks(&self) -> impl Iterator<Item = &Path> {
+        self.0.datastreams.iter().filter_map(|one| one.chunks.values().next().map(|chunk| &*chunk.path))
+    }
+
     fn read(&self, stream: usize, options: &ReadOptions) -> PyResult<Reader> {
         if stream >= self.0.datastreams.len() {
             return Err(PyIndexError::new_err("no stream with this index"));
         }
-        Ok(self.0.reader(stream, options)?)
+        self.0.reader(stream, options).map_err(system)
     }
 
     /// The name of a datastream.
@@ -281,7 +315,7 @@ impl ChunkReader {
             Err(error) if error.get_ref().is_some_and(|inner| inner.is::<recording::Damaged>()) => {
                 return Err(Damaged::new_err(error.to_string()));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(system(error)),
         };
         let raw = |chunk: Gathered| {
             let (first, last) = chunk.times;

@@ -20,6 +20,7 @@ pub(crate) type Counter = (String, String, Option<String>);
 /// The whole rule.
 pub(crate) fn of(
     rule: Rule,
+    wanted: Option<&str>,
     extra_at: Option<&str>,
     extra: &[Note],
     counters: &[Counter],
@@ -40,6 +41,9 @@ pub(crate) fn of(
         }
         Rule::Compiled(function) => ChunkRule::code(function.get().rule()),
     };
+    if let Some(wanted) = wanted {
+        placed = placed.with_filter(wanted).map_err(wrong)?;
+    }
     if let Some(at) = extra_at {
         let values: Vec<(&str, usize)> = extra.iter().map(|(value, bytes)| (&**value, *bytes)).collect();
         placed = placed.with_extra(at, &values).map_err(wrong)?;

@@ -7,12 +7,10 @@
 
 use crate::arrays::memory;
 use crate::buffer::{Bytes, Packets, Payload, Plain, SharedMut};
-use crate::errors::Damaged;
+use crate::errors::{Damaged, about_file};
 use crate::process::Here;
 use crate::recording::{RawGap, Recording, json, raw_gap};
-use pyo3::exceptions::{
-    PyFileExistsError, PyFileNotFoundError, PyIndexError, PyMemoryError, PyOSError, PyValueError,
-};
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use skyhaul::recording::mark6;
@@ -20,6 +18,7 @@ use skyhaul::samples::export::{ExportError, ExportOptions, FileFormat};
 use skyhaul::samples::survey::SurveyOptions;
 use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
 use skyhaul::wire::{Format, UnknownFormat};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -36,10 +35,8 @@ impl Samples {
 }
 
 fn raised(error: SamplesError) -> PyErr {
-    match &error {
-        SamplesError::File { error: system, .. } if system.kind() == std::io::ErrorKind::NotFound => {
-            PyFileNotFoundError::new_err(error.to_string())
-        }
+    match error {
+        SamplesError::File { path, error } if error.raw_os_error().is_some() => about_file(&path, error),
         SamplesError::File { .. } => Damaged::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     }
@@ -228,8 +225,11 @@ impl Samples {
         signal?;
         json(&done.map_err(|error| match error {
             ExportError::Samples(error) => raised(error),
-            ExportError::Exists(_) => PyFileExistsError::new_err(error.to_string()),
-            ExportError::Write { .. } => PyOSError::new_err(error.to_string()),
+            ExportError::Exists(ref path) => {
+                let exists = io::Error::new(io::ErrorKind::AlreadyExists, error.to_string());
+                about_file(path, exists)
+            }
+            ExportError::Write { path, error } => about_file(&path, error),
             _ => PyValueError::new_err(error.to_string()),
         })?)
     }

@@ -10,13 +10,13 @@ pub(crate) use interruptible::interruptibly;
 pub(crate) use settings::Settings;
 pub(crate) use ticket::{Ticket, Wake};
 
+use crate::address::{endpoint, one_receiver, route};
 use crate::buffer::duplicate;
 use crate::ending::Threaded;
-use crate::errors::{failed, not_adopted};
+use crate::errors::{failed, not_adopted, system};
 use crate::inproc::InprocQueue;
 use crate::own_socket::Datagrams;
 use crate::process::Here;
-use crate::receive::{endpoint, one_receiver, route};
 use crate::wait::{self, whole};
 use heap::{fits, options};
 use pyo3::exceptions::PyValueError;
@@ -89,7 +89,7 @@ impl SendStream {
             }
             to.push(at);
         }
-        let outlet = py.detach(|| Outlet::udp(&to, &SendOptions::default()))?;
+        let outlet = py.detach(|| Outlet::udp(&to, &SendOptions::default())).map_err(system)?;
         Self::open(outlet, None, config, false)
     }
 
@@ -110,7 +110,7 @@ impl SendStream {
         at.sndbuf = buffer.map(Size::from_bytes).or(at.sndbuf);
         let mut how = TcpSendOptions::default();
         how.patience = wait::duration(Some(timeout))?.unwrap_or(how.patience);
-        let outlet = py.detach(|| Outlet::tcp(&at, &how))?;
+        let outlet = py.detach(|| Outlet::tcp(&at, &how)).map_err(system)?;
         Self::open(outlet, None, config, true)
     }
 

@@ -133,7 +133,7 @@ def test_a_compiled_function_says_where(kind):
     made.add_bytes(packets([heap(n, channel) for n in range(10) for channel in (3, 1, 0, 2)], packet=200))
     for n in range(10):
         chunk = made.get(SOON)
-        assert (chunk.id, chunk.extra) == (n, bytes([1, 2, 0, 4]))
+        assert (chunk.id, bytes(chunk.extra)) == (n, bytes([1, 2, 0, 4]))
         check(chunk, absent=(2,))
         chunk.data[:] = 0
         made.add_free(chunk)
@@ -172,7 +172,7 @@ def test_what_a_compiled_function_answers_is_checked(hostile):
     made.add_bytes(packets([heap(0, 3), heap(0, 1)], packet=0))
     [chunk] = made
     assert asked == [3, 1]
-    assert (list(chunk.present), chunk.extra) == ([1, 0, 0, 0], bytes(4))
+    assert (list(chunk.present), bytes(chunk.extra)) == ([1, 0, 0, 0], bytes(4))
     assert chunk.data[0].tolist() == [1] * 1000
     assert not chunk.data[1:].any()
     assert made.stats()["rejected_heaps"] == 1

@@ -24,7 +24,7 @@ heap.add_item(0x1000, np.ones(1000, "u1"))
 group = spead2.send.ItemGroup()
 group.add_item(0x1000, "x", "", (1000,), dtype="u1", value=np.ones(1000, "u1"))
 sink = recv.Stream(stop=None)
-port = int(sink.add_udp_reader("127.0.0.1:0").rpartition(":")[2])
+port = int(sink.add_udp("127.0.0.1:0").rpartition(":")[2])
 def sender(**how):
     config = spead2.send.StreamConfig(max_heaps=1000, **how)
     return spead2.send.asyncio.UdpStream(spead2.ThreadPool(), [("127.0.0.1", port)], config)
@@ -161,7 +161,7 @@ else:
 import multiprocessing
 def work():
     mine = recv.Stream()
-    mine.add_udp_reader("127.0.0.1:0")
+    mine.add_udp("127.0.0.1:0")
     mine.stop()
 stream = sender()
 stream._native.queue(spead2.send._heaps._native.Batch([(group.get_heap(data="all")._heap, None, 0, None)] * 100))
@@ -174,7 +174,7 @@ assert child.exitcode == 0, child.exitcode
 collected = send.BytesStream()
 collected.send_heaps([heap] * 2000)
 stream = recv.Stream(ring=4)
-stream.add_buffer_reader(collected.getvalue())
+stream.add_bytes(collected.getvalue())
 stream.get()
 """,
 }
@@ -240,6 +240,6 @@ stream.queue([heap] * 40)
     from skyhaul.spead import recv
 
     receiver = recv.Stream(idle_timeout=20.0, heap_limit=40)
-    address = receiver.add_udp_reader("127.0.0.1:0")
+    address = receiver.add_udp("127.0.0.1:0")
     subprocess.run([sys.executable, "-c", program, address], timeout=SOON, check=True)
     assert len(list(receiver)) == 40

@@ -64,13 +64,13 @@ THINGS = {
         """
 stream = recv.Stream()
 queue = InprocQueue()
-port = stream.add_udp_reader("127.0.0.1:0")
+port = stream.add_udp("127.0.0.1:0")
 sender = send.UdpStream(port)
 calls = [stream.get, lambda: stream.get(0.0), stream.get_nowait, lambda: next(stream), lambda: list(stream),
          lambda: stream.get_many(4), stream.stats, stream.stop, stream.start, stream.waiting, stream.fileno,
-         lambda: stream.add_udp_reader("127.0.0.1:0"), lambda: stream.add_tcp_reader("127.0.0.1:0"),
-         lambda: stream.add_buffer_reader(b"x" * 100), lambda: stream.add_inproc_reader(InprocQueue()),
-         lambda: stream.add_pcap_reader("none.pcap"), lambda: recv.Stream().add_inproc_reader(queue)]
+         lambda: stream.add_udp("127.0.0.1:0"), lambda: stream.add_tcp("127.0.0.1:0"),
+         lambda: stream.add_bytes(b"x" * 100), lambda: stream.add_inproc(InprocQueue()),
+         lambda: stream.add_pcap("none.pcap"), lambda: recv.Stream().add_inproc(queue)]
 """,
         "sender.send(heap()); stream.get(); stream.stop()",
     ),
@@ -90,7 +90,7 @@ calls = [stream.get, lambda: stream.get(0.0), lambda: next(stream), stream.stats
     "a send stream": (
         """
 receiver = recv.Stream()
-stream = send.UdpStream(receiver.add_udp_reader("127.0.0.1:0"), max_heaps=100, rate=1e5, linger=0.1)
+stream = send.UdpStream(receiver.add_udp("127.0.0.1:0"), max_heaps=100, rate=1e5, linger=0.1)
 ticket = stream.queue([heap()] * 20)
 calls = [lambda: stream.send(heap()), lambda: stream.send_heaps([heap()]), lambda: stream.queue(heap()),
          stream.flush, lambda: stream.flush(0.0), stream.cancel, stream.close, stream.stats, lambda: stream.rate,
@@ -160,7 +160,7 @@ BUSY = """
 # Readers that are at work hold the stream's locks at most moments.
 queue = InprocQueue()
 stream = recv.Stream(full="refuse")
-stream.add_inproc_reader(queue)
+stream.add_inproc(queue)
 feeder = send.InprocStream(queue, max_heaps=1000)
 one = heap()
 over = threading.Event()
@@ -186,7 +186,7 @@ def test_no_lock_of_a_thread_at_work_is_waited_for():
 DROPPED = """
 import atexit
 stream = recv.Stream()
-address = stream.add_udp_reader("127.0.0.1:0")
+address = stream.add_udp("127.0.0.1:0")
 sender = send.UdpStream(address, max_heaps=100, rate=1e5, linger=600.0)
 ticket = sender.queue([heap()] * 100)
 queue = InprocQueue()
@@ -273,7 +273,7 @@ def lending():
 def works():
     lend()
     stream = recv.Stream()
-    send.UdpStream(stream.add_udp_reader("127.0.0.1:0")).send(heap())
+    send.UdpStream(stream.add_udp("127.0.0.1:0")).send(heap())
     stream.get()
     stream.stop()
 threads = [threading.Thread(target=lending) for _ in range(2)]
@@ -315,7 +315,7 @@ def work():
     chunks.add_free(recv.Chunk(np.zeros(4000, "u1"), 4))
     chunks.stop()
     stream = recv.Stream()
-    send.UdpStream(stream.add_udp_reader("127.0.0.1:0")).close()
+    send.UdpStream(stream.add_udp("127.0.0.1:0")).close()
     stream.stop()
 threading.Thread(target=worker, daemon=True).start()
 faulthandler.dump_traceback_later(50, exit=True)

@@ -34,7 +34,7 @@ def send_until_reported(sender, receivers, give_back=lambda heap: None):
 
 def test_a_receiver_answers():
     receiver = recv.Stream()
-    at = receiver.add_udp_reader("127.0.0.1:0", feedback=True)
+    at = receiver.add_udp("127.0.0.1:0", feedback=True)
     with send.UdpStream(at, rate="auto") as sender:
         assert (sender.rate, sender.progress) == (100_000_000, [])  # where it starts
         send_until_reported(sender, [receiver])
@@ -49,7 +49,7 @@ def test_a_receiver_answers():
 
 def test_each_of_several_receivers_answers():
     receivers = [recv.Stream(), recv.Stream()]
-    to = [receiver.add_udp_reader("127.0.0.1:0", feedback=True) for receiver in receivers]
+    to = [receiver.add_udp("127.0.0.1:0", feedback=True) for receiver in receivers]
     with send.UdpStream(to, rate="auto") as sender:
         send_until_reported(sender, receivers)
         assert len(sender.progress) == 2
@@ -57,7 +57,7 @@ def test_each_of_several_receivers_answers():
 
 async def test_a_receiver_answers_while_tasks_run():
     receiver = recv.Stream()
-    at = receiver.add_udp_reader("127.0.0.1:0", feedback=True)
+    at = receiver.add_udp("127.0.0.1:0", feedback=True)
     with send.UdpStream(at, rate="auto") as sender:
         for _ in range(3):
             await sender.asend(heap())
@@ -91,7 +91,7 @@ def test_a_socket_of_the_programs_own_answers(stream):
 
 def test_the_rate_begins_and_stays_where_it_is_told():
     receiver = recv.Stream()
-    at = receiver.add_udp_reader("127.0.0.1:0", feedback=True)
+    at = receiver.add_udp("127.0.0.1:0", feedback=True)
     with send.UdpStream(at, rate="auto", rate_start=3e6, rate_bounds=(2e6, 4e6)) as sender:
         assert sender.rate == 3_000_000
         send_until_reported(sender, [receiver])
@@ -115,7 +115,7 @@ def test_the_rate_begins_and_stays_where_it_is_told():
 
 def test_nobody_answers():
     receiver = recv.Stream()
-    at = receiver.add_udp_reader("127.0.0.1:0")
+    at = receiver.add_udp("127.0.0.1:0")
     with send.UdpStream(at, rate="auto") as sender:
         sender.send(heap(1000))
         assert receiver.get(SOON).complete  # marks among the packets hurt no receiver
@@ -142,7 +142,7 @@ def test_what_receivers_cannot_steer():
     with pytest.raises(ValueError, match="many receivers.*hint:"):
         send.UdpStream("239.255.90.18:9", rate="auto")
     with pytest.raises(ValueError, match="many receivers.*hint:"):
-        recv.Stream().add_udp_reader("239.255.90.18:0", feedback=True)
+        recv.Stream().add_udp("239.255.90.18:0", feedback=True)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as group, pytest.raises(OSError, match="group.*hint:"):
         group.bind(("239.255.90.18", 0))
         recv.Stream().add_udp_fd(group.fileno(), feedback=True)

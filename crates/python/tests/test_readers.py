@@ -80,8 +80,8 @@ def test_a_capture(tmp_path):
         for n, frame in enumerate(frames):
             out.write(struct.pack("<IIII", n, 0, len(frame), len(frame)) + frame)
     everything, one_port = recv.Stream(), recv.Stream()
-    everything.add_pcap_reader(file)
-    one_port.add_pcap_reader(str(file), port=7148)
+    everything.add_pcap(file)
+    one_port.add_pcap(str(file), port=7148)
     assert sorted(heap.counter for heap in everything) == [1, 2, 3]
     assert [heap.counter for heap in one_port] == [1, 3]
 
@@ -89,7 +89,7 @@ def test_a_capture(tmp_path):
 def test_multicast():
     receiver = recv.Stream()
     try:
-        at = receiver.add_udp_reader("239.255.90.17:0", interface="127.0.0.1")
+        at = receiver.add_udp("239.255.90.17:0", interface="127.0.0.1")
         sender = send.UdpStream(at, interface="127.0.0.1", ttl=0)
         sender.send(heap())
         assert receiver.get(5.0).counter == 1
@@ -101,7 +101,7 @@ def test_senders_with_the_same_counters():
     """Keyed by sender, two heaps 1 are two heaps; keyed by counter, the second is a copy of the first."""
     for key, wanted in (("sender", [1, 1]), ("counter", [1])):
         receiver, queue = recv.Stream(key=key, stop="never"), InprocQueue()
-        receiver.add_inproc_reader(queue)
+        receiver.add_inproc(queue)
         for number in (1, 2):
             send.InprocStream(queue.as_sender(number)).send(heap(number))
         queue.close()
@@ -111,7 +111,7 @@ def test_senders_with_the_same_counters():
 
 def test_a_stream_ends_when_so_many_senders_have_ended():
     receiver, queue = recv.Stream(key="sender", stop=2), InprocQueue()
-    receiver.add_inproc_reader(queue)
+    receiver.add_inproc(queue)
     first, second = (send.InprocStream(queue.as_sender(number)) for number in (1, 2))
     first.send_heaps([heap(), end()])
     second.send_heaps([heap(), heap(), end()])
@@ -122,7 +122,7 @@ def test_a_stream_ends_when_so_many_senders_have_ended():
 @pytest.mark.parametrize("limit", [{"heap_limit": 3}, {"byte_limit": 2500}])
 def test_a_stream_ends_at_its_limit(limit):
     receiver, queue = recv.Stream(**limit), InprocQueue()
-    receiver.add_inproc_reader(queue)
+    receiver.add_inproc(queue)
     send.InprocStream(queue).send_heaps([heap() for _ in range(10)])
     assert [heap.counter for heap in receiver] == [1, 2, 3]
     assert receiver.stats()["ended"] == "limit"
@@ -130,7 +130,7 @@ def test_a_stream_ends_at_its_limit(limit):
 
 def test_heaps_before_the_first_that_is_wanted():
     receiver, queue = recv.Stream(start_at=3), InprocQueue()
-    receiver.add_inproc_reader(queue)
+    receiver.add_inproc(queue)
     with send.InprocStream(queue) as sender:
         sender.send_heaps([heap() for _ in range(5)])
     queue.close()
@@ -150,8 +150,8 @@ def test_settings_that_cannot_be(wrong):
 def test_addresses_that_cannot_be():
     for wrong in ("nowhere", "127.0.0.1", "tcp://127.0.0.1:0", "127.0.0.1:99999"):
         with pytest.raises(ValueError, match="hint:"):
-            recv.Stream().add_udp_reader(wrong)
+            recv.Stream().add_udp(wrong)
         with pytest.raises(ValueError, match="hint:"):
             send.UdpStream(wrong)
     with pytest.raises(OSError, match="hint:"):
-        recv.Stream().add_udp_reader("203.0.113.1:0")
+        recv.Stream().add_udp("203.0.113.1:0")

@@ -1,7 +1,9 @@
 """Samples of recordings and files as arrays: ranges, what is missing, memory, and files that are not what they say."""
 
 import asyncio
+import contextlib
 import datetime
+import errno
 import gc
 import os
 import pathlib
@@ -10,6 +12,8 @@ import random
 import re
 import resource
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -224,6 +228,19 @@ def test_hostile_files(tmp_path, seed):
         assert frames.sum() <= 30
 
 
+@pytest.mark.parametrize(("given", "text"), [
+    (900, "900 frames/s are too few: the data have frame number 999 in a second"),
+    (2000, "2000 frames/s are too many: the seconds of the data end with frame number 999"),
+])  # fmt: skip
+def test_a_sample_rate_that_the_data_disprove(tmp_path, given, text):
+    """Wherever the frame is that shows it, and whatever is read: no sample has a wrong time, none is missing for it."""
+    path = tmp_path / "x.vdif"
+    samples = write(path, 3500, threads=1, fps=1000, payload=800)
+    with pytest.raises(ValueError, match=text):
+        recording.open(path, sample_rate=given * 3200)
+    assert same(recording.open(path, sample_rate=1000 * 3200).samples()[:, :, 0], samples)
+
+
 def test_what_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         recording.open(tmp_path / "x.vdif")
@@ -243,31 +260,53 @@ def command():
     return found
 
 
+def send_to(recorder, path):
+    subprocess.run([command(), "send", "--input", path, "--frame-rate", "50", "--to", recorder.address], check=True,
+                   capture_output=True, timeout=60)  # fmt: skip
+
+
+@contextlib.contextmanager
+def recorder(disks, *options):
+    """A recorder of the scan `trial` in small chunks, with the address that it listens at."""
+    words = [command(), "record", "--scan", "trial", "--memory", "64MiB", "--chunk", "256KiB", "--frame-rate", "50",
+             "--listen", "tcp://127.0.0.1:0", *options]  # fmt: skip
+    for disk in disks:
+        disk.mkdir(exist_ok=True)
+        words += ["--disk", str(disk)]
+    log = disks[0].parent / "said"
+    with log.open("w") as said:
+        process = subprocess.Popen(words, stderr=said, stdout=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while not (found := re.search(r" from (\S+)", log.read_text())):
+            assert process.poll() is None and time.monotonic() < until, log.read_text()
+            time.sleep(0.01)
+        process.address = found[1]
+        yield process
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ports_of(address):
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return host, int(port)
+
+
+def record(disks, path):
+    """Record a file."""
+    with recorder(disks, "--idle", "1s") as process:
+        send_to(process, path)
+
+
 @pytest.fixture
 def recorded(tmp_path):
     """A scan on two disks in small chunks, and its samples."""
     path = tmp_path / "x.vdif"
     samples = write(path, 200)
     disks = [tmp_path / "d0", tmp_path / "d1"]
-    words = [command(), "record", "--scan", "trial", "--memory", "64MiB", "--chunk", "256KiB", "--frame-rate", "50",
-             "--listen", "tcp://127.0.0.1:0", "--idle", "1s"]  # fmt: skip
-    for disk in disks:
-        disk.mkdir()
-        words += ["--disk", str(disk)]
-    log = tmp_path / "said"
-    with log.open("w") as said:
-        recorder = subprocess.Popen(words, stderr=said, stdout=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 60
-        while not (found := re.search(r" from (\S+)", log.read_text())):
-            assert recorder.poll() is None and time.monotonic() < until, log.read_text()
-            time.sleep(0.01)
-        subprocess.run([command(), "send", "--input", path, "--frame-rate", "50", "--to", found[1]], check=True,
-                       capture_output=True, timeout=60)  # fmt: skip
-        assert recorder.wait(60) == 0, log.read_text()
-    finally:
-        recorder.kill()
-        recorder.wait()
+    record(disks, path)
     return disks, samples
 
 
@@ -371,6 +410,64 @@ class TestLazy:
         assert int(decoded) > 500
         assert float(power) == pytest.approx(2100 * 64000 * (1 + 3.316505**2) / 2, rel=0.01)
         assert int(grown) < 200
+
+    def test_a_file_that_was_replaced(self, tmp_path):
+        path = tmp_path / "x.vdif"
+        before = write(path, 20, seed=1)
+        scan = recording.open(path, sample_rate=RATE)
+        old = scan.to_xarray(block_bytes=1 << 20)
+        elsewhere = pickle.dumps(old)
+        assert same(old.values[:, :, 0], before)
+        after = write(tmp_path / "y.vdif", 20, seed=2)
+        os.replace(tmp_path / "y.vdif", path)
+        new = recording.open(path, sample_rate=RATE).to_xarray(block_bytes=1 << 20)
+        assert same(new.values[:, :, 0], after) and not same(before, after)
+        assert new.data.name != old.data.name
+        # An array of the file that was there before has no samples any more: here, and in another process.
+        del scan
+        for array in (old, pickle.loads(elsewhere)):
+            with pytest.raises(OSError, match="not the one that was opened any more; hint: open it again") as raised:
+                array.compute()
+            assert (raised.value.errno, raised.value.filename) == (errno.ESTALE, str(path))
+
+    def test_a_name_that_was_recorded_again(self, recorded, tmp_path):
+        disks, before = recorded
+        old = recording.open(disks, "trial").to_xarray()
+        assert same(old.values[:, :, 0], before)
+        for disk in disks:
+            shutil.rmtree(disk)
+        after = write(tmp_path / "x.vdif", 200, seed=2)
+        record(disks, tmp_path / "x.vdif")
+        new = recording.open(disks, "trial").to_xarray()
+        assert same(new.values[:, :, 0], after)
+        with pytest.raises(OSError, match="hint: open it again"):
+            old.compute()
+
+    def test_a_live_scan_that_grew(self, tmp_path):
+        path = tmp_path / "x.vdif"
+        samples = write(path, 400)
+        raw, half = path.read_bytes(), 200 * 2 * 8032
+        disks = [tmp_path / "d0", tmp_path / "d1"]
+        with recorder(disks) as process, socket.create_connection(ports_of(process.address)) as sender:
+            rows = []
+            for part in (raw[:half], raw[half:]):
+                sender.sendall(part)
+                until = time.monotonic() + 60
+                while True:
+                    scan = recording.open(disks, "trial")
+                    if scan.streams and scan.about.samples > (rows[-1] if rows else 0) + 100 * 32000:
+                        break
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+                lazy = scan.to_xarray()
+                rows.append(len(lazy))
+                assert same(lazy.values[:, :, 0], samples[: len(lazy)])
+                kept = lazy if len(rows) == 1 else kept
+            # The scan is longer by now, and what was there before is still the same.
+            assert rows[1] > rows[0]
+            assert same(kept.compute().values[:, :, 0], samples[: rows[0]])
+            process.send_signal(signal.SIGINT)
+        assert same(recording.open(disks, "trial").to_xarray().values[:, :, 0], samples)
 
     def test_several_processes(self, recorded):
         distributed = pytest.importorskip("distributed", reason="distributed is not installed (pip install 'skyhaul[distributed]')")

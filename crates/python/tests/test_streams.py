@@ -40,7 +40,7 @@ def as_bytes(*heaps, **config):
 
 def from_bytes(data, **config):
     stream = recv.Stream(**config)
-    stream.add_buffer_reader(data)
+    stream.add_bytes(data)
     return stream
 
 
@@ -68,7 +68,7 @@ def test_udp(address):
         pytest.skip("no IPv6 here (sysctl net.ipv6.conf.all.disable_ipv6=0)")
     stream = recv.Stream()
     try:
-        at = stream.add_udp_reader(f"{address}:0")
+        at = stream.add_udp(f"{address}:0")
     except OSError as error:
         if ":" in address:
             pytest.skip(f"no IPv6 here: {error} (sysctl net.ipv6.conf.all.disable_ipv6=0)")
@@ -81,7 +81,7 @@ def test_udp(address):
 @pytest.mark.parametrize("packet", [None, 1472, 65536])
 def test_tcp(packet):
     stream = recv.Stream()
-    at = stream.add_tcp_reader("127.0.0.1:0")
+    at = stream.add_tcp("127.0.0.1:0")
     with send.TcpStream(at, **({} if packet is None else {"packet": packet})) as sender:
         send_all(sender, a_group(100_000))
     receive_all(stream, a_group(100_000))
@@ -90,7 +90,7 @@ def test_tcp(packet):
 def test_inproc():
     queue = InprocQueue()
     stream = recv.Stream()
-    stream.add_inproc_reader(queue)
+    stream.add_inproc(queue)
     with send.InprocStream(queue) as sender:
         send_all(sender, a_group())
     receive_all(stream, a_group())
@@ -191,7 +191,7 @@ def test_nothing_is_lost_between_ways_of_taking():
 
 def test_get_ends_in_time():
     stream = recv.Stream()
-    stream.add_udp_reader("127.0.0.1:0")
+    stream.add_udp("127.0.0.1:0")
     with pytest.raises(Empty):
         stream.get_nowait()
     with pytest.raises(Empty):
@@ -204,14 +204,14 @@ def test_get_ends_in_time():
 def test_an_idle_stream_ends():
     """The time counts from the last packet, and begins with the first."""
     stream = recv.Stream(idle_timeout=0.05)
-    send.UdpStream(stream.add_udp_reader("127.0.0.1:0")).send(HeapGenerator(a_group()).heap())
+    send.UdpStream(stream.add_udp("127.0.0.1:0")).send(HeapGenerator(a_group()).heap())
     assert [heap.counter for heap in stream] == [1]
     assert stream.stats()["ended"] == "idle"
 
 
 def test_a_stream_ends_at_its_deadline():
     stream = recv.Stream(deadline=0.05)
-    stream.add_udp_reader("127.0.0.1:0")
+    stream.add_udp("127.0.0.1:0")
     assert list(stream) == []
     assert stream.stats()["ended"] == "deadline"
 
@@ -220,7 +220,7 @@ def test_a_heap_with_a_lost_packet_ends_by_time():
     sent = a_group()
     packets = HeapGenerator(sent).heap().packets(9, 600)
     stream = recv.Stream(heap_timeout=0.05, incomplete=True)
-    host, port = stream.add_udp_reader("127.0.0.1:0").rsplit(":", 1)
+    host, port = stream.add_udp("127.0.0.1:0").rsplit(":", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for n, packet in enumerate(packets):
             if n != 2:
@@ -233,7 +233,7 @@ def test_a_heap_with_a_lost_packet_ends_by_time():
 
 def test_stop_wakes_who_waits():
     stream = recv.Stream()
-    stream.add_udp_reader("127.0.0.1:0")
+    stream.add_udp("127.0.0.1:0")
     timer = threading.Timer(0.05, stream.stop)
     timer.start()
     assert list(stream) == []
@@ -242,7 +242,7 @@ def test_stop_wakes_who_waits():
 
 def test_waiting_lets_other_threads_run():
     stream = recv.Stream()
-    stream.add_udp_reader("127.0.0.1:0")
+    stream.add_udp("127.0.0.1:0")
     taker = threading.Thread(target=lambda: list(stream))
     taker.start()
     deadline = time.monotonic() + SOON
@@ -255,7 +255,7 @@ def test_waiting_lets_other_threads_run():
 
 def test_every_discard_is_counted():
     stream = recv.Stream()
-    host, port = stream.add_udp_reader("127.0.0.1:0").rsplit(":", 1)
+    host, port = stream.add_udp("127.0.0.1:0").rsplit(":", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"no SPEAD at all", (host, int(port)))
         for packet in HeapGenerator(a_group()).heap().packets(1, 1472):
@@ -269,7 +269,7 @@ def test_every_discard_is_counted():
 async def test_async_receiving():
     queue = InprocQueue()
     stream = recv.Stream()
-    stream.add_inproc_reader(queue)
+    stream.add_inproc(queue)
     with pytest.raises(Empty):
         await stream.aget(0.01)
 
@@ -291,7 +291,7 @@ async def test_async_receiving():
 async def test_a_cancelled_wait_takes_nothing():
     queue = InprocQueue()
     stream = recv.Stream()
-    stream.add_inproc_reader(queue)
+    stream.add_inproc(queue)
     waiting = asyncio.create_task(stream.aget())
     await asyncio.sleep(0.01)
     waiting.cancel()
@@ -341,7 +341,7 @@ def test_an_array_with_holes_is_refused():
 
 def test_a_cancelled_batch_says_so():
     stream = recv.Stream()
-    at = stream.add_udp_reader("127.0.0.1:0")
+    at = stream.add_udp("127.0.0.1:0")
     sender = send.UdpStream(at, rate=1000)
     ticket = sender.queue([HeapGenerator(a_group()).heap() for _ in range(2)])
     sender.cancel()

@@ -46,7 +46,7 @@ def test_several_threads_take_from_one_stream():
     stream = send.BytesStream()
     stream.send_heaps([a_heap() for _ in range(500)])
     receiver = recv.Stream(explicit_start=True)
-    receiver.add_buffer_reader(stream.getvalue())
+    receiver.add_bytes(stream.getvalue())
     receiver.start()
     taken = in_threads(4, lambda n: [heap.counter for heap in receiver])
     assert sorted(counter for part in taken for counter in part) == list(range(1, 501))
@@ -56,7 +56,7 @@ def test_several_threads_send_on_one_stream():
     stream = send.BytesStream()
     in_threads(4, lambda n: [stream.send(a_heap()) for _ in range(100)])
     receiver = recv.Stream()
-    receiver.add_buffer_reader(stream.getvalue())
+    receiver.add_bytes(stream.getvalue())
     assert [heap.counter for heap in receiver] == list(range(1, 401))
 
 
@@ -67,7 +67,7 @@ def test_streams_that_are_dropped_give_their_buffers_back():
     data = bytearray(stream.getvalue())
     for n in range(50):
         receiver = recv.Stream()
-        receiver.add_buffer_reader(data)
+        receiver.add_bytes(data)
         if n % 2:
             receiver.get(SOON)
         del receiver
@@ -90,7 +90,7 @@ def test_values_outlive_everything():
     stream = send.BytesStream()
     stream.send_heaps([a_heap(1 << 16) for _ in range(100)])
     receiver = recv.Stream(memory=16 << 20)
-    receiver.add_buffer_reader(stream.getvalue())
+    receiver.add_bytes(stream.getvalue())
     views = [np.frombuffer(heap.payload, "u1") for heap in receiver]
     del receiver
     gc.collect()
@@ -103,7 +103,7 @@ def test_memory_that_the_program_keeps_is_counted():
     receiver = recv.Stream(memory=1 << 20, heap_timeout=0.05, full="refuse")
     stream = send.BytesStream()
     stream.send_heaps([a_heap(1 << 17) for _ in range(100)])
-    receiver.add_buffer_reader(stream.getvalue())
+    receiver.add_bytes(stream.getvalue())
     kept = list(receiver)
     stats = receiver.stats()
     assert 0 < len(kept) < 100
@@ -117,7 +117,7 @@ from skyhaul.spead import InprocQueue, recv, send
 heap = send.Heap()
 heap.add_item(0x1000, np.zeros(100_000, "u1"))
 receiver = recv.Stream()
-address = receiver.add_udp_reader("127.0.0.1:0")
+address = receiver.add_udp("127.0.0.1:0")
 queue = InprocQueue(limit=1000)
 def ready():
     print("ready", flush=True)
@@ -157,7 +157,7 @@ def test_ctrl_c_ends(wait):
     "end",
     [
         "",
-        "receiver.add_buffer_reader(bytearray(10_000_000))",
+        "receiver.add_bytes(bytearray(10_000_000))",
         "import threading; threading.Thread(target=lambda: list(receiver), daemon=True).start()",
         "kept = send.UdpStream(address, rate=1e5, linger=0.1); t = kept.queue([heap, heap])",
         "s = send.InprocStream(queue, linger=0.1); t = s.queue(heap)",
@@ -198,7 +198,7 @@ def test_a_forked_process_may_end(child):
 
 def test_waiting_is_as_long_as_was_said():
     receiver = recv.Stream()
-    receiver.add_udp_reader("127.0.0.1:0")
+    receiver.add_udp("127.0.0.1:0")
     began = time.monotonic()
     with pytest.raises(Empty):
         receiver.get(0.25)

@@ -32,6 +32,7 @@
 //! the samples cannot be noticed.
 
 mod decode;
+mod ends;
 mod error;
 pub mod export;
 mod frames;

@@ -23,7 +23,7 @@ def sender(address: str, group: ItemGroup) -> int:
 
 
 def receiver(stream: recv.Stream, group: ItemGroup) -> list[tuple[int, str]]:
-    address: str = stream.add_udp_reader("127.0.0.1:0")
+    address: str = stream.add_udp("127.0.0.1:0")
     found = [(0, address)]
     for heap in stream:
         assert_type(heap, recv.Heap)
@@ -42,7 +42,7 @@ def chunks() -> list[int | None]:
 
 async def tasks(queue: InprocQueue) -> list[int]:
     stream = recv.Stream()
-    stream.add_inproc_reader(queue)
+    stream.add_inproc(queue)
     first = await stream.aget(timeout=1.0)
     return [first.counter] + [heap.counter async for heap in stream]
 

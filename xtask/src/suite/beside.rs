@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 pub(super) struct Beside(Option<Child>);
 
 impl Beside {
-    /// `cargo build` with these words, only where nobody else wants to compute; nothing where there is no `chrt` (util-linux).
-    pub(super) fn start(words: &[&str]) -> Self {
+    /// `cargo` with these words, only where nobody else wants to compute; nothing where there is no `chrt` (util-linux).
+    pub(super) fn start(words: &[impl AsRef<std::ffi::OsStr>]) -> Self {
         let mut command = Command::new("chrt");
-        command.args(["--idle", "0", "nice", "-n", "19", "cargo", "build"]).args(words);
+        command.args(["--idle", "0", "nice", "-n", "19", "cargo"]).args(words);
         command.current_dir(workspace::root());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         workspace::forget_cargo(&mut command);

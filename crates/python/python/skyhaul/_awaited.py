@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from ._native import Empty, Stopped
@@ -19,6 +20,9 @@ class Awaited(Generic[T]):
 
         def get(self, timeout: float | None = None) -> T: ...
         def fileno(self) -> int: ...
+        def __exit__(
+            self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
+        ) -> None: ...
 
     async def aget(self, timeout: float | None = None) -> T:
         """As `get`, while other tasks run."""
@@ -64,3 +68,12 @@ class Awaited(Generic[T]):
             return await self.aget()
         except Stopped:
             raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Its threads end meanwhile, and other tasks run.
+        await asyncio.to_thread(self.__exit__, kind, value, trace)

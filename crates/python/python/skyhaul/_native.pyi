@@ -3,11 +3,14 @@
 import builtins
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias, final
 
+import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer, disjoint_base
+
+from ._named import RawItem, Span
 
 # Objects with the buffer protocol; before Python 3.12 type checkers do not know that arrays have it.
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
@@ -61,6 +64,10 @@ class Bytes(Buffer):
     """The payload of a heap: any number of arrays may view it, and it lives as long as the last."""
 
     def __len__(self) -> int: ...
+    def __dlpack__(self, **how: Any) -> Any:
+        """For `from_dlpack` of other libraries: the bytes as an array."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU."""
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
 
@@ -86,25 +93,30 @@ class Heap:
     def length(self) -> int:
         """Length of the payload in bytes: its size, or up to the last byte received."""
     @property
-    def missing(self) -> list[tuple[int, int]]:
-        """Missing bytes of the payload (they are zero), as pairs of start and end."""
+    def missing(self) -> list[Span]:
+        """Missing bytes of the payload, which are zero."""
     @property
     def sender(self) -> str:
         """Address and port of the sender of its first packet."""
     @property
-    def first(self) -> int:
-        """Arrival of its first packet: nanoseconds since 1970."""
+    def first(self) -> np.datetime64:
+        """Arrival of its first packet, to the nanosecond."""
     @property
-    def last(self) -> int:
+    def last(self) -> np.datetime64:
         """Arrival of its last packet."""
     @property
     def cause(self) -> str:
         """Why it was delivered: complete, window, timeout or finish."""
     @property
     def payload(self) -> Bytes:
-        """The payload: an object with the buffer protocol."""
-    def items(self) -> list[_RawItem]:
-        """Its items: (id, immediate, value, start, stop); the last two are the place of addressed items in the payload."""
+        """The payload: an object with the buffer protocol, and `__dlpack__`."""
+    @property
+    def memory(self) -> Any:
+        """What the stream's allocator returned for the payload; None if the stream has none."""
+    def items(self) -> list[RawItem]:
+        """Its items, with their places in the payload."""
+    def raw_items(self) -> list[_RawItem]:
+        """The same as plain tuples, for item groups."""
     def pointers(self) -> list[int]:
         """Its item pointers, each once, in order of arrival."""
     def descriptors(self, bug_compat: int = 0) -> list[_RawDescriptor]:
@@ -153,6 +165,12 @@ class Recording:
     @property
     def missing_disks(self) -> list[Any]:
         """Disks of the recording that were not given."""
+    @property
+    def sessions(self) -> list[str]:
+        """What tells it from another scan of this name: its sessions; without an index, the first chunk of each datastream."""
+    @property
+    def watched(self) -> list[Any]:
+        """Files that change when another scan takes its name: its indexes, or the first chunk of each datastream."""
     @property
     def streams(self) -> list[tuple[str, int, int | None, str]]:
         """Its datastreams: name, bytes of a frame, frames per second, format."""
@@ -356,7 +374,7 @@ class ReceiveConfig:
 class ReceiveStream:
     """A stream of heaps, from any number of readers. The arguments are those of `ReceiveConfig`."""
 
-    def __new__(cls, **config: Any) -> Self: ...
+    def __new__(cls, *, allocator: Callable[[int], Any] | None = None, **config: Any) -> Self: ...
     def add_udp(
         self,
         address: str,
@@ -433,32 +451,26 @@ class ReceiveStream:
     @property
     def name(self) -> str: ...
 
-@final
+@disjoint_base
 class Chunk:
-    """Memory into which heaps are placed: a writable array to fill, or a filled one."""
+    """Memory into which heaps are placed; `skyhaul.spead.recv.Chunk` is for programs."""
 
-    def __new__(cls, data: _Buffer, heaps: int, extra: int = 0) -> Self:
-        """A chunk with the array `data`, for `heaps` heaps, with `extra` bytes of notes."""
-    @property
-    def data(self) -> Any:
-        """Its array. The place of a missing heap has its previous content."""
+    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+        """A chunk without memory."""
+    def hold(self, data: _Buffer, present: _Buffer, extra: _Buffer) -> None:
+        """Give it memory: the array to fill, a byte for each heap, and notes."""
     @property
     def id(self) -> int:
         """Its number."""
     @property
-    def stream_id(self) -> int: ...
+    def stream_id(self) -> int:
+        """The number of its stream or group."""
     @property
     def heaps(self) -> int:
         """Number of heaps present."""
     @property
     def bytes(self) -> int:
         """Their bytes."""
-    @property
-    def present(self) -> builtins.bytes:
-        """One byte per heap: 1 if it is complete."""
-    @property
-    def extra(self) -> builtins.bytes:
-        """The notes of each heap."""
 
 @final
 class PlaceFunction:
@@ -521,6 +533,7 @@ class ChunkStream:
         config: ReceiveConfig,
         rule: tuple[str, str, str] | PlaceFunction,
         *,
+        wanted: str | None = None,
         extra_at: str | None = None,
         extra: list[tuple[str, int]] = ...,
         counters: list[tuple[str, str, str | None]] = ...,

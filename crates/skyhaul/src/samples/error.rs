@@ -51,6 +51,16 @@ pub enum SamplesError {
         /// The rate was given, and is not that of headers or index.
         given: bool,
     },
+    /// The ends of seconds show that the rate that was given is too high.
+    #[error(
+        "{fps} frames/s are too many: the seconds of the data end with frame number {last}\nhint: correct the sample rate, or omit it"
+    )]
+    TooFast {
+        /// Frames per second.
+        fps: u32,
+        /// The last frame number of a second.
+        last: u32,
+    },
     /// A frame with the rate would have a part of a sample, or a second a part of a frame.
     #[error("{rate} samples/s are no whole number of frames of {frame} samples per second")]
     Uneven {

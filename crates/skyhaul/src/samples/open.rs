@@ -1,5 +1,6 @@
 //! Finds out what the samples of a recording or of files are.
 
+use super::ends::{Ends, ends_of_seconds};
 use super::frames::FrameReader;
 use super::scratch::Kept;
 use super::timing::measured_rate;
@@ -97,18 +98,9 @@ impl Samples {
         }
         let mut notes: Vec<String> = format.quirks.iter().map(ToString::to_string).collect();
         let given = options.sample_rate.map(|rate| frames_of(rate, frame_rows)).transpose()?;
-        let stated = given.or(fps).or(format.frames_per_second);
-        let asked = stated.or_else(|| measured_rate(&pieces, &format));
-        let frames_per_second = asked.filter(|&fps| fps > 0).ok_or(SamplesError::Rate)?;
-        let frames_per_second = match highest.filter(|&frame| frame >= frames_per_second) {
-            None => frames_per_second,
-            Some(frame) => {
-                let proven = if given.is_some() { None } else { measured_rate(&pieces, &format) };
-                let (rate, note) = instead(frames_per_second, frame, given.is_some(), proven)?;
-                notes.push(note);
-                rate
-            }
-        };
+        let known = Known { given, stated: fps.or(format.frames_per_second), highest };
+        let (frames_per_second, note) = known.rate(&pieces, &format)?;
+        notes.extend(note);
         format.frames_per_second = Some(frames_per_second);
         let frames = FrameReader::new(&format, coded, frames_per_second, &threads)
             .ok_or_else(|| SamplesError::NotDecoded(format.family.to_string()))?;
@@ -134,6 +126,40 @@ impl Samples {
         };
         samples.ordered = samples.find_order();
         samples.find_extent().map(|extent| Self { extent, ..samples }).ok_or(SamplesError::Empty)
+    }
+}
+
+/// What is known of the rate.
+struct Known {
+    given: Option<u32>,
+    stated: Option<u32>,
+    /// The highest frame number among the first frames.
+    highest: Option<u32>,
+}
+
+impl Known {
+    /// Frames per second that no frame number disproves, and a note if they are not those that were stated.
+    fn rate(
+        &self,
+        pieces: &Pieces<First>,
+        format: &StreamFormat,
+    ) -> Result<(u32, Option<String>), SamplesError> {
+        let (fps, ends) = match self.given.or(self.stated).filter(|&fps| fps > 0) {
+            Some(fps) => (fps, ends_of_seconds(pieces, format)),
+            None => (measured_rate(pieces, format).ok_or(SamplesError::Rate)?, Ends::default()),
+        };
+        // Headers that agree with it may be of a stream with pauses.
+        if let (Some(last), true) = (ends.last, self.given.is_some() && self.stated != self.given)
+            && last.saturating_add(1) < fps
+        {
+            return Err(SamplesError::TooFast { fps, last });
+        }
+        let Some(frame) = self.highest.max(ends.highest).filter(|&frame| frame >= fps) else {
+            return Ok((fps, None));
+        };
+        let proven = if self.given.is_some() { None } else { measured_rate(pieces, format) };
+        let (rate, note) = instead(fps, frame, self.given.is_some(), proven)?;
+        Ok((rate, Some(note)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 mod order;
 mod parts;
+mod rates;
 
 /// A file of VDIF, and what must be read from it.
 struct Model {

@@ -155,3 +155,12 @@ class Sender:
         if kind is not None:
             self.cancel()
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Other tasks run while queued events are sent.
+        await asyncio.to_thread(self.__exit__, kind, value, trace)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from .._awaited import Awaited
 from .._native import Empty, EventStream, Stopped, TickBuilder
+from .._signature import with_keywords_of
 
 __all__ = ["Built", "Empty", "Event", "Stopped", "Worker"]
 
@@ -105,6 +106,7 @@ class Worker(Awaited[E], Generic[E]):
         build_window: int = 1024,
         **options: Unpack[Options],
     ) -> None: ...
+    @with_keywords_of(EventStream)
     def __init__(
         self,
         uri: str | None = None,

@@ -22,6 +22,8 @@ if chunks.gaps:
     print(*chunks.gaps, sep="\\n")
 ```
 
+`with recording.open(…) as scan:` closes it at the end, and with it its files; so does `scan.close()`.
+
 `scan.follow()` gives chunks while they are recorded, `recording.ls(disks)` lists scans, and `scan.check()` verifies one.
 
 A stream that ends without an exception and without gaps is complete, to its last byte.
@@ -40,21 +42,20 @@ for heap in recording.open(["/data/d1", "/data/d2"], "heaps_no0001").streams[0].
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from .. import _native
-from ._chunks import Chunk, Chunks, Damaged, Finding, Gap, Heaps
+from ._chunks import Chunk, Chunks, Damaged, Finding, FrameTime, Gap, Heaps
 from ._columns import Clock
 from ._reads import Exported
 from ._samples import About, Options
 from ._scan import Check, Path, Paths, Recording, Stream, Summary, scans
 from ._survey import Survey
-from ._time import Start
+from ._time import Quantity, Start
 from ._write import Writer, create
 
 __all__ = [
-    "About", "Check", "Chunk", "Chunks", "Clock", "Damaged", "Exported", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream",
-    "Summary", "Survey", "Writer", "create", "ls", "open",
+    "About", "Check", "Chunk", "Chunks", "Clock", "Damaged", "Exported", "Finding", "FrameTime", "Gap", "Heaps", "Options", "Recording",
+    "Stream", "Summary", "Survey", "Writer", "create", "ls", "open",
 ]  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def open(
     paths: Paths,
     name: str | None = None,
     *,
-    sample_rate: Any = None,
+    sample_rate: float | Quantity | None = None,
     threads: list[int] | None = None,
     bits: int | None = None,
     channels: int | None = None,
@@ -84,7 +85,7 @@ def open(
 
     | argument | is |
     |---|---|
-    | `sample_rate` | complete samples per second, if the headers do not state it |
+    | `sample_rate` | complete samples per second, also a `Quantity` of astropy, if the headers do not state it |
     | `threads` | threads of VDIF, in the order of their columns; otherwise all, ascending |
     | `bits`, `channels` | Mark 5B: bits of a sample (2), and channels, whose bitstreams are in order |
     | `mask`, `tracks` | Mark 5B: the recorded bitstreams, and those to decode, numbered as in the mask |

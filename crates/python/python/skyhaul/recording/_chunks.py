@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,28 @@ import numpy.typing as npt
 from .. import _native
 from ..spead import recv
 
-# Unix second and frame number.
-Time: TypeAlias = tuple[int, int]
+
+class FrameTime(NamedTuple):
+    """The time of a frame as its header states it."""
+
+    second: int
+    """Unix second."""
+    frame: int
+    """Number of the frame in that second."""
+
+    def datetime64(self, frames_per_second: int) -> np.datetime64:
+        """The time, to the nanosecond before."""
+        return np.datetime64(self.second * 10**9 + self.frame * 10**9 // frames_per_second, "ns")
+
+
+def _time(raw: tuple[int, int] | None) -> FrameTime | None:
+    return None if raw is None else FrameTime(*raw)
+
+
+def gap_of(raw: Any) -> Gap:
+    """A gap from what the compiled part says of it."""
+    stream, first, end, lack, start, last, length, instead, text = raw
+    return Gap(stream, first, end, lack, _time(start), _time(last), length, instead, text)
 
 
 @dataclass(frozen=True)
@@ -29,10 +50,10 @@ class Gap:
     """One past its last chunk; equal to `first` if no chunk of it is known."""
     lack: str
     """Why: missing, lost, unfinished, damaged, unproven, headers_only, open_end or ambiguous."""
-    start_time: Time | None
-    """Unix second and frame number of its first frame, or of the last one before it."""
-    end_time: Time | None
-    """Unix second and frame number of its last frame, or of the first one after it."""
+    start_time: FrameTime | None
+    """Its first frame, or the last one before it."""
+    end_time: FrameTime | None
+    """Its last frame, or the first one after it."""
     length: int | None
     """Its length in bytes, if known."""
     instead: str
@@ -77,12 +98,35 @@ class Chunk:
     """Whether it fills a gap: frames marked invalid, in pieces of at most 4 MiB."""
     data: memoryview
     """The frames, with their headers, where they were read: for reading only. `bytes(chunk.data)` is a copy."""
-    start_time: Time | None
-    """Unix second and frame number of its first frame."""
-    end_time: Time | None
-    """Unix second and frame number of its last frame."""
+    start_time: FrameTime | None
+    """Its first frame."""
+    end_time: FrameTime | None
+    """Its last frame."""
     frame_bytes: int
     """Bytes of a frame; 0 if they differ."""
+    frames_per_second: int | None = None
+    """Frames of a thread per second, if that is known."""
+
+    @property
+    def start(self) -> np.datetime64 | None:
+        """The time of its first frame, if the rate is known."""
+        return self._at(self.start_time)
+
+    @property
+    def end(self) -> np.datetime64 | None:
+        """The time at which its last frame begins, if the rate is known."""
+        return self._at(self.end_time)
+
+    def _at(self, time: FrameTime | None) -> np.datetime64 | None:
+        return None if time is None or not self.frames_per_second else time.datetime64(self.frames_per_second)
+
+    def __dlpack__(self, **how: Any) -> Any:
+        """For `from_dlpack` of other libraries: the bytes, for reading only."""
+        return np.frombuffer(self.data, np.uint8).__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU."""
+        return 1, 0
 
     @property
     def frames(self) -> npt.NDArray[np.uint8]:
@@ -93,21 +137,38 @@ class Chunk:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For other processes: a copy.
-        return _chunk, (self.number, self.filled, bytes(self.data), self.start_time, self.end_time, self.frame_bytes)
+        times = self.start_time, self.end_time
+        return _chunk, (self.number, self.filled, bytes(self.data), *times, self.frame_bytes, self.frames_per_second)
 
 
-def _chunk(number: int, filled: bool, data: bytes, start_time: Time | None, end_time: Time | None, frame_bytes: int) -> Chunk:
-    return Chunk(number, filled, memoryview(data), start_time, end_time, frame_bytes)
+def _chunk(number: int, filled: bool, data: bytes, *rest: Any) -> Chunk:
+    return Chunk(number, filled, memoryview(data), *rest)
 
 
 class Chunks(Iterator[Chunk]):
     """The chunks of a stream, in order, for `for` and `async for`."""
 
-    def __init__(self, reader: _native.ChunkReader, frame_bytes: int = 0) -> None:
-        self._reader, self._frame_bytes = reader, frame_bytes
+    def __init__(self, reader: _native.ChunkReader, frame_bytes: int = 0, frames_per_second: int | None = None) -> None:
+        self._frame_bytes, self._frames_per_second = frame_bytes, frames_per_second
+        self._reader: _native.ChunkReader | None = reader
         self._gaps: list[Gap] = []
 
+    def close(self) -> None:
+        """End reading, and let go of its buffers. Chunks that were given stay."""
+        self._gaps = self.gaps
+        self._reader = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def __next__(self) -> Chunk:
+        if self._reader is None:
+            raise ValueError("reading was closed; hint: call chunks() again")
         try:
             found = self._reader.next()
         except _native.Damaged as error:
@@ -115,7 +176,8 @@ class Chunks(Iterator[Chunk]):
         if found is None:
             raise StopIteration
         number, filled, memory, start_time, end_time = found
-        return Chunk(number, filled, memoryview(memory), start_time, end_time, self._frame_bytes)
+        times = _time(start_time), _time(end_time)
+        return Chunk(number, filled, memoryview(memory), *times, self._frame_bytes, self._frames_per_second)
 
     def __aiter__(self) -> Self:
         return self
@@ -130,7 +192,8 @@ class Chunks(Iterator[Chunk]):
     @property
     def gaps(self) -> list[Gap]:
         """The gaps so far; after the end, all of them."""
-        self._gaps += [Gap(*raw) for raw in self._reader.gaps(len(self._gaps))]
+        if self._reader is not None:
+            self._gaps += [gap_of(raw) for raw in self._reader.gaps(len(self._gaps))]
         return list(self._gaps)
 
 
@@ -158,5 +221,5 @@ class Heaps(Iterator[recv.Heap]):
     @property
     def gaps(self) -> list[Gap]:
         """The gaps so far, which may be ahead of the heaps; after the end, all of them."""
-        self._gaps += [Gap(*raw) for raw in self._met.since(len(self._gaps))]
+        self._gaps += [gap_of(raw) for raw in self._met.since(len(self._gaps))]
         return list(self._gaps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ import numpy.typing as npt
 from .. import _native
 from ..spead._flavour import BugCompat
 from ..spead._items import Descriptor
-from . import _lazy
-from ._chunks import Gap
+from . import _lazy, _time
+from ._chunks import Gap, gap_of
 
 if TYPE_CHECKING:
     import xarray
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 # What the compiled part says of an item in a heap.
 _VALID, _ABSENT = 1, 2
+# Heaps whose times are read at a time.
+_SLICE = 1 << 16
+
+# Names of coordinates.
+_COORDINATES = {"counter", "complete", "item", "valid", "time"}
+
+Order = Literal["arrival", "counter", "time"]
 
 
 class Column:
@@ -103,6 +110,11 @@ def load_valid(spec: _lazy.Spec, first: int, count: int, raw: _Raw, hold: bool) 
     return Column(*raw).read(_lazy.opened(spec).recorded(raw[1]), first, count, hold)[1][:, np.newaxis]
 
 
+def load_times(spec: _lazy.Spec, first: int, count: int, raw: _Raw, clock: Clock) -> Any:
+    """The times of a block of heaps."""
+    return _times(Column(*raw), clock, _lazy.opened(spec).recorded(raw[1]), first, first + count)
+
+
 def load_counters(spec: _lazy.Spec, first: int, count: int, bug_compat: int) -> Any:
     """The counters of a block of heaps."""
     return np.frombuffer(_lazy.opened(spec).recorded(bug_compat).counters(first, first + count), np.int64)
@@ -119,14 +131,18 @@ class Clock:
 
     item: str
     """Its name."""
-    per_second: float = 1.0
+    per_second: float | _time.Quantity = 1.0
     """Its ticks in a second."""
-    epoch: np.datetime64 | str = "1970-01-01"
-    """The time of tick 0, UTC."""
+    epoch: np.datetime64 | str | _time.Time = "1970-01-01"
+    """The time of tick 0, UTC; also a `Time` of astropy."""
+
+    def _since(self) -> Any:
+        epoch = _time.absolute(self.epoch) if isinstance(self.epoch, _time.Time) else None
+        return np.array(self.epoch if epoch is None else int(epoch * 10**9), "M8[ns]")
 
     def times(self, ticks: Any) -> Any:
         """Times to the nanosecond."""
-        per_second, since = self.per_second, np.array(self.epoch, "M8[ns]")
+        per_second, since = float(_time.per_second(self.per_second)), self._since()
         if np.issubdtype(ticks.dtype, np.integer) and per_second == int(per_second):
             # Exact: ticks may have more digits than a float.
             whole, rest = ticks.astype(np.int64) // int(per_second), ticks.astype(np.int64) % int(per_second)
@@ -165,10 +181,16 @@ def to_dataset(
     items: list[str] | None,
     hold: bool,
     clock: Clock | None,
+    order: Order | None,
     block_bytes: int,
     bug_compat: int,
 ) -> xarray.Dataset:
     """See `Stream.to_dataset`."""
+    order = order or ("arrival" if clock is None else "time")
+    if order not in ("arrival", "counter", "time"):
+        raise ValueError(f'order={order!r}; hint: "arrival", "counter" or "time"')
+    if order == "time" and clock is None:
+        raise ValueError('order="time" without a time; hint: time= names the item that tells it')
     _, xr, tokenize = _lazy.libraries()
     heaps, spec = stream.recorded(bug_compat), stream.heaps_spec()
     end = heaps.rows if end is None else end
@@ -187,7 +209,8 @@ def to_dataset(
         raw = (column.raw, bug_compat)
         values = _lazy.lazy(f"{name}-{token}", load_values, spec, blocks, column.dtype, column.shape, raw, hold)
         attributes = {"id": column.item.id, "description": column.item.description}
-        variables[name] = (dims, values, attributes)
+        # An item may be called as a coordinate.
+        variables[f"{name}_" if name in _COORDINATES else name] = (dims, values, attributes)
     coordinates: dict[str, Any] = {
         "counter": ("heap", _lazy.lazy(f"counter-{token}", load_counters, spec, blocks, np.int64, (), bug_compat)),
         "complete": ("heap", _lazy.lazy(f"complete-{token}", load_complete, spec, blocks, np.bool_, (), bug_compat)),
@@ -203,15 +226,46 @@ def to_dataset(
     if clock is not None:
         if clock.item not in columns or columns[clock.item].shape:
             raise ValueError(f"no item {clock.item!r} with a single value in each heap tells the time")
-        coordinates["time"] = ("heap", variables[clock.item][1].map_blocks(clock.times, dtype="datetime64[ns]"))
+        if order == "time":
+            coordinates["time"] = ("heap", _times(columns[clock.item], clock, heaps, first, end))
+        else:
+            told = columns[clock.item].raw, bug_compat
+            times = _lazy.lazy(f"time-{token}", load_times, spec, blocks, "datetime64[ns]", (), told, clock)
+            coordinates["time"] = ("heap", times)
+    if order == "counter":
+        coordinates["counter"] = ("heap", np.frombuffer(heaps.counters(first, end), np.int64))
     dataset: xarray.Dataset = xr.Dataset(
         variables,
         coords=xr.Coordinates(coordinates, indexes={}),
         attrs={"stream": stream.name, "left_out": [f"{name}: {why}" for name, why in left_out.items()]},
     )
-    return dataset
+    return dataset if order == "arrival" else _ordered(dataset, order)
+
+
+def _times(column: Column, clock: Clock, heaps: _native.RecordedHeaps, first: int, end: int) -> Any:
+    """The times of heaps; NaT for those whose own item is missing. Never held: another heap's time is not theirs."""
+    times = np.empty(end - first, "M8[ns]")
+    for at in range(first, end, _SLICE):
+        ticks, valid = column.read(heaps, at, min(_SLICE, end - at), hold=False)
+        times[at - first : at - first + len(valid)] = np.where(valid, clock.times(ticks), np.datetime64("NaT", "ns"))
+    return times
+
+
+def _ordered(dataset: xarray.Dataset, order: Order) -> xarray.Dataset:
+    """The rows in ascending order of a coordinate, which is an index then. Rows without a value of it are left out, and said."""
+    keys = dataset[order].values
+    known = np.flatnonzero(~np.isnat(keys) if order == "time" else keys >= 0)
+    rows = known[np.argsort(keys[known], kind="stable")]
+    missing = len(keys) - len(rows)
+    if missing:
+        text = f"{dataset.attrs['stream']}: left out {missing} of {len(keys)} heaps, whose {order} is not known"
+        warnings.warn(f'{text}; hint: order="arrival" keeps them', stacklevel=5)
+    dataset.attrs[f"without_{order}"] = missing
+    if not np.array_equal(rows, np.arange(len(keys))):
+        dataset = dataset.isel(heap=rows)
+    return dataset.set_xindex(order)
 
 
 def gaps_of(heaps: _native.RecordedHeaps) -> list[Gap]:
     """What is missing, as far as it is known by now."""
-    return [Gap(*raw) for raw in heaps.gaps()]
+    return [gap_of(raw) for raw in heaps.gaps()]

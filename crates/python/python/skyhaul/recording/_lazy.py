@@ -1,36 +1,65 @@
 """Recordings as `xarray` and Dask arrays: nothing is read before it is needed, and any process that sees the disks can read it.
 
 A block is a part of a chunk of the recording, of at most `block_bytes`. It is described by names and numbers, so it is pickled
-in a few hundred bytes; who computes it opens the scan once, and the chunks of its own blocks.
+in a few hundred bytes; who computes it opens the scan once, and the chunks of its own blocks. The description says which files
+it is about, too: a block of files that have been replaced raises OSError.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from ._identity import Key
 
 if TYPE_CHECKING:
     import xarray
 
     from ._scan import Stream
 
-# What opens a stream again elsewhere: paths, name of the scan, number of the stream, options.
-Spec = tuple[tuple[str, ...], str | None, int, tuple[tuple[str, Any], ...]]
+
+class Spec(NamedTuple):
+    """What opens a stream again elsewhere."""
+
+    paths: tuple[str, ...]
+    name: str | None
+    at: int
+    options: tuple[tuple[str, Any], ...]
+    key: Key
+    """Which files these were."""
+    opening: str
+    """Which opening of them: another one may show more."""
+
+
+# Streams of this process, by opening and number.
+_here: weakref.WeakValueDictionary[tuple[str, int], Stream] = weakref.WeakValueDictionary()
 # First row and number of rows of each block.
 Blocks = list[tuple[int, int]]
 
 
-@functools.lru_cache(maxsize=8)
 def opened(spec: Spec) -> Stream:
-    """The stream, in this process."""
+    """The stream, in this process, of the same files."""
+    stream = _here.get((spec.opening, spec.at)) or _reopened(spec)
+    stream.identity.check(spec.key)
+    return stream
+
+
+@functools.lru_cache(maxsize=8)
+def _reopened(spec: Spec) -> Stream:
     from . import _scan
 
-    paths, name, at, options = spec
-    given: Any = {key: list(value) if isinstance(value, tuple) else value for key, value in options}
-    return _scan.reopened(paths, name, given).streams[at]
+    given: Any = {key: list(value) if isinstance(value, tuple) else value for key, value in spec.options}
+    return _scan.reopened(spec.paths, spec.name, given).streams[spec.at]
+
+
+def known_here(stream: Stream, spec: Spec) -> Spec:
+    """The same; this process finds the stream by it, as long as it lives."""
+    _here[spec.opening, spec.at] = stream
+    return spec
 
 
 def load_samples(spec: Spec, first: int, count: int, raw: bool) -> npt.NDArray[Any]:

@@ -250,11 +250,12 @@ class Reads:
         items: list[str] | None = None,
         hold: bool = True,
         time: _columns.Clock | str | None = None,
+        order: _columns.Order | None = None,
         block_bytes: int = 64 << 20,
         bug_compat: int = 0,
     ) -> xarray.Dataset:
         """The heaps of a recording of SPEAD as a lazy dataset over Dask blocks, as with `to_xarray`: a variable for each item
-        (or those of `items`), a row for each heap in order of arrival, from number `first` to before `end`.
+        (or those of `items`), a row for each heap, of the heaps that arrived from number `first` to before `end`.
 
         A heap without an item has the value of the last heap that brought one, as in an item group; with `hold=False` it is
         missing there. What is missing (in an incomplete heap, a damaged chunk, or before the first value) is NaN, or 0 in
@@ -262,11 +263,18 @@ class Reads:
         known), `complete`, and `time` if an item with one number in each heap tells it: its name (seconds since 1970), or a
         `Clock`.
 
+        With `time`, rows are in order of time, and `time` is an index: `sel(time=…)` and `resample(time=…)` work. Its item is
+        read for that. `order="counter"` does the same for `counter`, and `order="arrival"` (the default without `time`) leaves
+        the rows as they arrived, without an index. Heaps whose time or counter is not known have no place in such an order:
+        they are left out, with a warning and in `attrs["without_time"]`.
+
+        An item that is called as a coordinate is the variable with an underscore behind its name, such as `time_`.
+
         Items of variable shape or without descriptor are left out, with a warning and in `attrs["left_out"]`. An item whose
         descriptor changes within the range raises ValueError when it is computed, with the number of the heap.
         """
         clock = _columns.Clock(time) if isinstance(time, str) else time
-        return _columns.to_dataset(self._stream(), first, end, items, hold, clock, block_bytes, bug_compat)
+        return _columns.to_dataset(self._stream(), first, end, items, hold, clock, order, block_bytes, bug_compat)
 
     def follow(self, missing: Literal["raise", "skip", "fill"] = "skip") -> Chunks:
         """The chunks in order while they are recorded, each as soon as it is safe: from the recorder's memory, if it is still

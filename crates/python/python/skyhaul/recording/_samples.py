@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .. import _native
 from . import _time
-from ._chunks import Damaged, Gap
+from ._chunks import Damaged, Gap, gap_of
 
 Missing = Literal["nan", "mask", "raise"]
 _Numbers = npt.NDArray[Any]
@@ -23,7 +23,7 @@ Frames = tuple[int, int]
 class Options(TypedDict, total=False):
     """How to read the samples of a stream; all are optional."""
 
-    sample_rate: int | None
+    sample_rate: float | _time.Quantity | None
     """Complete samples per second, if the headers do not state it."""
     threads: list[int] | None
     """Threads, in the order of their columns; otherwise all, ascending."""
@@ -59,7 +59,7 @@ def native_options(options: Options) -> dict[str, Any]:
 
 def whole_rate(rate: Any) -> int:
     """Samples per second, also from a Quantity of astropy."""
-    value = rate.to_value("Hz") if hasattr(rate, "to_value") else rate
+    value = _time.per_second(rate)
     if value != int(value):
         raise ValueError(f"sample_rate={rate!r}: a whole number of samples per second is needed")
     return int(value)
@@ -138,7 +138,7 @@ class Samples:
     @property
     def gaps(self) -> list[Gap]:
         """Chunks that are missing or damaged, as far as that is known by now."""
-        return [Gap(*raw) for raw in self.native.gaps()]
+        return [gap_of(raw) for raw in self.native.gaps()]
 
     @property
     def repaired(self) -> int:

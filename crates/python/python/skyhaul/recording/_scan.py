@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from html import escape
-from typing import Any, Literal, TypeAlias
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from .. import _native
 from . import _lazy, _time
 from ._chunks import Chunks, Finding, Gap, Heaps
 from ._columns import gaps_of
+from ._identity import Identity
 from ._reads import Reads
 from ._samples import Options, Samples, native_options
 
@@ -27,11 +29,12 @@ class Stream(Reads):
     """A datastream of a scan."""
 
     def __init__(
-        self, source: _native.Recording | Sequence[Path], at: int, options: Options, paths: Sequence[Path] = ()
+        self, source: _native.Recording | Sequence[Path], at: int, options: Options, paths: Sequence[Path], identity: Identity
     ) -> None:
         self._source, self._at, self._options = source, at, options
-        self._paths = paths
+        self._paths, self.identity = paths, identity
         self._samples: Samples | None = None
+        self._closed = False
         # By process and bug_compat.
         self._recorded: dict[tuple[int, int], _native.RecordedHeaps] = {}
         self._process = 0
@@ -50,12 +53,24 @@ class Stream(Reads):
     def __repr__(self) -> str:
         return f"<Stream {self.name!r}, {self.format or 'unknown format'}, {self.frame_bytes} bytes per frame>"
 
+    def close(self) -> None:
+        """Let go of its files. It reads nothing any more."""
+        self._closed = True
+        self._samples = None
+        self._recorded.clear()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.name} is closed; hint: open the scan again")
+
     def _recording(self) -> _native.Recording:
+        self._open()
         if not isinstance(self._source, _native.Recording):
             raise ValueError(f"{self.name} is a plain file without chunks; hint: use samples()")
         return self._source
 
     def decoded(self) -> Samples:
+        self._open()
         # A forked process opens its own.
         if self._samples is None or self._process != os.getpid():
             options = native_options(self._options)
@@ -68,6 +83,7 @@ class Stream(Reads):
 
     def recorded(self, bug_compat: int = 0) -> _native.RecordedHeaps:
         """Its heaps by number, if it was recorded from SPEAD."""
+        self._open()
         # A forked process opens its own.
         key = os.getpid(), bug_compat
         if key not in self._recorded:
@@ -85,16 +101,18 @@ class Stream(Reads):
 
     def heaps_spec(self) -> _lazy.Spec:
         """What opens it again in another process, for heaps."""
-        paths = tuple(os.path.abspath(path) for path in self._paths)
-        return paths, self._recording().name, self._at, (("verify", self._options.get("verify", True)),)
+        return self._spec(self._recording().name, {"verify": self._options.get("verify", True)})
 
     def spec(self) -> _lazy.Spec:
         """What opens it again in another process."""
-        paths = tuple(os.path.abspath(path) for path in self._paths)
         name = self._source.name if isinstance(self._source, _native.Recording) else None
-        given = {**self._options, "sample_rate": self.about.sample_rate, "threads": self.about.threads}
+        return self._spec(name, {**self._options, "sample_rate": self.about.sample_rate, "threads": self.about.threads})
+
+    def _spec(self, name: str | None, given: dict[str, Any]) -> _lazy.Spec:
+        paths = tuple(os.path.abspath(path) for path in self._paths)
         options = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in given.items())
-        return paths, name, self._at, options
+        spec = _lazy.Spec(paths, name, self._at, options, self.identity.key, self.identity.opening)
+        return _lazy.known_here(self, spec)
 
     def chunks(
         self, missing: Literal["raise", "skip", "fill"] = "raise", *, verify: bool = True, follow: bool = False
@@ -104,7 +122,7 @@ class Stream(Reads):
         `missing`: what to do for a missing, damaged or unproven chunk. `verify=False` returns damaged and unproven
         chunks as they are (they are still gaps). `follow` waits for data that are still being recorded.
         """
-        return Chunks(self._recording().reader(self._at, missing, verify, follow), self.frame_bytes)
+        return Chunks(self._recording().reader(self._at, missing, verify, follow), self.frame_bytes, self.frames_per_second)
 
     def heaps(
         self, missing: Literal["raise", "skip"] = "raise", *, verify: bool = True, follow: bool = False
@@ -151,7 +169,7 @@ class Summary:
     """Its label."""
     state: str
     """State of its recorder: live, ended, interrupted or unindexed."""
-    started: str | None
+    started: np.datetime64 | None
     """When it began, if an index says so."""
     streams: tuple[str, ...]
     """Its datastreams' names."""
@@ -169,13 +187,18 @@ class Summary:
     """What became of its frames, by names, lengths and indexes; the names are those of `Check.ledger`."""
 
 
+def _started(said: str | None) -> np.datetime64 | None:
+    since = None if said is None else _time.absolute(said)
+    return None if since is None else np.datetime64(int(since * 10**9), "ns")
+
+
 def scans(disks: Sequence[Path]) -> list[Summary]:
     """All scans on these disks."""
     return [
         Summary(
             name=raw["scan"],
             state=raw["state"],
-            started=raw["started"],
+            started=_started(raw["started"]),
             streams=tuple(raw["datastreams"]),
             chunks=raw["chunks"],
             bytes=raw["bytes"],
@@ -189,7 +212,8 @@ def scans(disks: Sequence[Path]) -> list[Summary]:
 
 
 class Recording(Reads):
-    """A scan: a recording on its disks, or plain files. If it has one stream, it has that stream's methods."""
+    """A scan: a recording on its disks, or plain files. If it has one stream, it has that stream's methods. For `with`, which
+    closes it."""
 
     streams: list[Stream]
     """Its datastreams, in order of their names."""
@@ -197,11 +221,25 @@ class Recording(Reads):
     def __init__(self, paths: Sequence[Path], name: str | None, options: Options) -> None:
         self._native = None if name is None else _native.Recording(list(paths), name)
         self._paths = [os.fspath(path) for path in paths]
+        identity = Identity(self._native or self._paths, self._paths)
         count = 1 if self._native is None else len(self._native.streams)
-        self.streams = [Stream(self._native or self._paths, at, options, self._paths) for at in range(count)]
+        self.streams = [Stream(self._native or self._paths, at, options, self._paths, identity) for at in range(count)]
 
     def __repr__(self) -> str:
         return f"<Recording {self.name!r}, {self.state}, {len(self.streams)} streams>"
+
+    def close(self) -> None:
+        """Let go of its files. Arrays and chunks that were given stay; its streams read nothing any more."""
+        for stream in self.streams:
+            stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def name(self) -> str:

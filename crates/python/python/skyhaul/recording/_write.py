@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
@@ -94,13 +95,22 @@ class Writer:
     ) -> None:
         self.close(drop=kind is not None)
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Other tasks run while the rest is sent.
+        await asyncio.to_thread(self.close, drop=kind is not None)
+
 
 def create(
     path: str | os.PathLike[str],
     *,
-    sample_rate: Any,
+    sample_rate: float | _time.Quantity,
     start: _time.Start,
-    format: str = "vdif",
+    format: Literal["vdif", "mark5b"] = "vdif",
     bits: int = 2,
     channels: int = 1,
     threads: int | list[int] = 1,
@@ -108,7 +118,7 @@ def create(
     edv: int | str | None = None,
     station: str = "Sk",
     payload: int | None = None,
-    rate: float | None = None,
+    rate: float | _time.Quantity | None = None,
     sequence: Literal["little", "big", "auto"] | None = "auto",
 ) -> Writer:
     """Create a file of VDIF or Mark 5B to write samples to: for `with`. Or send them: `path` is an address then, like
@@ -117,14 +127,14 @@ def create(
     | argument | is |
     |---|---|
     | `sample_rate` | complete samples per second, a number or a `Quantity` of astropy |
-    | `start` | time of the first sample; a frame has to begin then |
+    | `start` | time of the first sample, also a `Time` of astropy; a frame has to begin then |
     | `format` | "vdif" or "mark5b" |
     | `bits` | of an elementary sample: 1, 2, 4, 8, 16 or 32; Mark 5B 1 or 2 |
     | `channels`, `complex` | of each thread |
     | `threads` | their number, or a list of their numbers |
     | `edv` | of VDIF: "legacy", 0 (default), 1, 2, 3, 4 or 0xAB |
     | `payload` | bytes of samples in a frame of VDIF: 8000, for EDV 3 5000, if not given |
-    | `rate` | of sending, bits per second; 0 is as fast as possible; that of the samples, if not given |
+    | `rate` | of sending, bits per second, a number or a `Quantity`; 0 is as fast as possible; that of the samples, if not given |
     | `sequence` | byte order of the sequence number before each frame; None: no number; "auto": little-endian on UDP, none on TCP |
     """
     since = _time.absolute(start)
@@ -157,6 +167,7 @@ def create(
     packet = maker.frame_bytes + (8 if sequence else 0)
     if rate is None:
         rate = packet * 8 * len(ids) * samples / maker.frame_rows
+    rate = float(_time.per_second(rate, "bit/s"))
     if not 0 <= rate < 1e15:
         raise ValueError(f"rate={rate}: bits per second, 0 for as fast as possible")
     return Writer(_Sending(path, maker.frame_bytes, math.ceil(rate), sequence), maker, shape, complex, samples)

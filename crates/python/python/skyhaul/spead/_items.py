@@ -260,7 +260,7 @@ class ItemGroup(Mapping[str | int, Item]):
                 f"item {id:#x} of heap {heap.counter} begins at byte {at}, beyond its end at {heap.length}"
                 for id, at in heap.items_outside()
             ]
-        items = heap.items()
+        items = heap.raw_items()
         if any(item[0] == 5 for item in items):
             self._describe(heap, bug_compat, problems)
         updated: dict[str, Item] = {}

@@ -3,7 +3,7 @@
     from skyhaul.spead import ItemGroup, recv
 
     stream = recv.Stream(heap_timeout=0.5)
-    stream.add_udp_reader("239.1.2.3:7148", interface="10.0.0.5")
+    stream.add_udp("239.1.2.3:7148", interface="10.0.0.5")
     for heap in stream:                      # or: async for heap in stream
         ...
 
@@ -14,63 +14,126 @@ passes it, or by `heap_timeout`; a stream ends by a stop item, when all its read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from .. import _native, _place
 from .._awaited import Awaited
-from .._native import Chunk, Empty, Heap, ReceiveConfig, ReceiveStream, Stopped
+from .._named import RawItem, Span
+from .._native import Empty, Heap, ReceiveConfig, ReceiveStream, Stopped
 from .._place import PlaceData
+from ._stats import ChunkStats, Counts, ReaderStats, Stats
 
-__all__ = ["Chunk", "ChunkStream", "Empty", "Heap", "PlaceData", "Stopped", "Stream"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
+__all__ = [
+    "Chunk", "ChunkStats", "ChunkStream", "Counts", "Empty", "Heap", "PlaceData", "RawItem", "ReaderStats", "Span", "Stats", "Stopped", "Stream",
+]  # fmt: skip
 
-class Options(TypedDict, total=False):
-    """Keywords of a stream, described in `ReceiveConfig`."""
+Key: TypeAlias = Literal["counter", "sender"]
+Full: TypeAlias = Literal["auto", "wait", "refuse"]
+Stop: TypeAlias = Literal["first", "never"] | int
+# How many of the largest heap of a packet, and the name of threads, if they are not given: as in the compiled part.
+_LARGEST, _NAME = 1 << 30, "spead"
 
-    window: int
-    substreams: int
-    in_order: bool
-    unsized_heaps: bool
-    largest: int
-    heap_timeout: float | None
-    key: str
-    stop: str | int | None
-    idle_timeout: float | None
-    deadline: float | None
-    heap_limit: int | None
-    byte_limit: int | None
-    start_at: int | None
-    incomplete: bool
-    incomplete_payload: bool
-    ring: int
-    full: str
-    overflow: int
-    memory: int | None
-    remember: int
-    remember_for: float
-    runs: int
-    senders: int
-    cpus: list[int]
-    name: str
-    explicit_start: bool
-    counting: str
+# Former names of methods.
+_FORMER = {
+    "add_udp_reader": "add_udp",
+    "add_tcp_reader": "add_tcp",
+    "add_pcap_reader": "add_pcap",
+    "add_buffer_reader": "add_bytes",
+    "add_inproc_reader": "add_inproc",
+}
 
 
 class Stream(ReceiveStream, Awaited[Heap]):
-    """A stream of heaps. The arguments are those of `ReceiveConfig`: keywords, all optional."""
+    """A stream of heaps. All arguments are optional.
 
-    def __init__(self, **config: Unpack[Options]) -> None:
+    | argument | is |
+    |---|---|
+    | `window` | heaps under construction in each substream; if one more begins, the oldest ends |
+    | `substreams` | heaps are divided by counter modulo this (by sender, with `key="sender"`) |
+    | `in_order` | reject a packet that is not the next of its heap, as spead2 does by default |
+    | `unsized_heaps` | accept heaps that do not state their size |
+    | `largest` | maximum size of a heap in bytes |
+    | `heap_timeout` | maximum time in seconds from a heap's first packet to its end; None: no limit |
+    | `key` | "counter"; or "sender": heaps of different senders may have the same counter |
+    | `stop` | the stream ends at the "first" stop item, "never" by one, or after this number of senders have sent one |
+    | `idle_timeout`, `deadline` | the stream ends after this many seconds without a packet (once one arrived), or after its start |
+    | `heap_limit`, `byte_limit` | the stream ends after it has delivered this many heaps or bytes |
+    | `start_at` | heaps with a smaller counter are rejected |
+    | `incomplete` | deliver incomplete heaps too |
+    | `ring` | maximum number of queued heaps |
+    | `full` | if the ring is full: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
+    | `overflow` | bytes of finished heaps that a UDP reader holds with "wait" before it stops reading (at most 1024 heaps) |
+    | `memory` | bytes for heaps, including those that the program still holds |
+    | `remember`, `remember_for` | number of finished heaps whose late packets are recognised, and for how many seconds |
+    | `runs` | maximum number of separate ranges tracked in one heap |
+    | `senders` | maximum number of senders distinguished |
+    | `cpus` | CPUs for the readers' threads |
+    | `name` | name of threads and in statistics |
+    | `explicit_start` | readers wait for `start()` |
+    | `allocator` | returns writable memory for a payload of so many bytes; see below |
+
+    With `allocator`, payloads are in memory of your own (shared, pinned, of a pool): it is called with a number of bytes when a
+    heap is taken, in the thread that takes it, and returns an object with the buffer protocol, which is `heap.memory` then. That
+    costs a copy; a `ChunkStream` writes into your arrays without one. If it raises, the heap is lost, and `get` raises the same.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int = 16,
+        substreams: int = 1,
+        in_order: bool = False,
+        unsized_heaps: bool = True,
+        largest: int = _LARGEST,
+        heap_timeout: float | None = 1.0,
+        key: Key = "counter",
+        stop: Stop | None = None,
+        idle_timeout: float | None = None,
+        deadline: float | None = None,
+        heap_limit: int | None = None,
+        byte_limit: int | None = None,
+        start_at: int | None = None,
+        incomplete: bool = False,
+        ring: int = 4096,
+        full: Full = "auto",
+        overflow: int = 0,
+        memory: int | None = None,
+        remember: int = 4096,
+        remember_for: float = 1.0,
+        runs: int = 1024,
+        senders: int = 65536,
+        cpus: Sequence[int] = (),
+        name: str = _NAME,
+        explicit_start: bool = False,
+        allocator: Callable[[int], Any] | None = None,
+    ) -> None:
+        # The compiled part has taken the arguments in `__new__`.
         self._waiting = []
 
-    # ---- readers, under their usual names
+    if TYPE_CHECKING:
 
-    add_udp_reader: Final = ReceiveStream.add_udp
-    add_tcp_reader: Final = ReceiveStream.add_tcp
-    add_pcap_reader: Final = ReceiveStream.add_pcap
-    add_buffer_reader: Final = ReceiveStream.add_bytes
-    add_inproc_reader: Final = ReceiveStream.add_inproc
+        def stats(self) -> Stats:  # type: ignore[override]
+            """Every counter of the stream; in `readers`, those of each reader."""
+            ...
+
+    # ---- readers
+
+    add_udp: Final = ReceiveStream.add_udp
+    add_udp_fd: Final = ReceiveStream.add_udp_fd
+    add_tcp: Final = ReceiveStream.add_tcp
+    add_tcp_fd: Final = ReceiveStream.add_tcp_fd
+    add_pcap: Final = ReceiveStream.add_pcap
+    add_bytes: Final = ReceiveStream.add_bytes
+    add_inproc: Final = ReceiveStream.add_inproc
 
     # ---- taking heaps: `get` and iteration are native
 
@@ -88,6 +151,71 @@ class Stream(ReceiveStream, Awaited[Heap]):
         if not self.forked:
             self.stop()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _FORMER:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn(f"{name} is now {_FORMER[name]}", DeprecationWarning, stacklevel=2)
+            return getattr(self, _FORMER[name])
+
+
+class Chunk(_native.Chunk):
+    """Memory into which heaps are placed: an array to fill, or a filled one. A stream returns the object that it was given, so a
+    subclass may carry anything, and a plain one has its `tag`.
+
+    | argument | is |
+    |---|---|
+    | `data` | the array to fill: writable, in one run |
+    | `heaps` | number of heaps that it has room for, if `present` is not given |
+    | `extra` | bytes of notes, or an array for them |
+    | `present` | an array of your own with a byte for each heap (bool or uint8) |
+    | `tag` | anything |
+
+    `present` and `extra` are written by `ChunkStream.get`. Where a heap is missing, `data` has its previous content.
+    """
+
+    def __init__(
+        self, data: Buffer | npt.NDArray[Any], heaps: int | None = None, extra: int | Buffer | npt.NDArray[Any] = 0,
+        *, present: Buffer | npt.NDArray[Any] | None = None, tag: Any = None,
+    ) -> None:  # fmt: skip
+        if present is None:
+            if heaps is None:
+                raise TypeError("a chunk for an unknown number of heaps; hint: pass heaps or present")
+            _bounded(heaps, "heaps", 1 << 28)
+            present = np.zeros(heaps, np.bool_)
+        else:
+            given = np.asarray(present)
+            if given.itemsize != 1:
+                raise ValueError("present has more than a byte for each heap; hint: an array of bool or uint8")
+            if heaps not in (None, given.size):
+                raise ValueError(f"present is for {given.size} heaps, not {heaps}; hint: leave out heaps")
+        if isinstance(extra, (int, np.integer)):
+            _bounded(int(extra), "extra", 1 << 30)
+            extra = np.zeros(int(extra), np.uint8)
+        self.data: Any = data
+        """The array that is filled."""
+        self.present: Any = present
+        """One byte for each heap: 1 if it is complete. An array of bool, if none was given."""
+        self.extra: Any = extra
+        """The notes of each heap."""
+        self.tag: Any = tag
+        """Anything."""
+        self.hold(data, present, extra)
+
+    def __dlpack__(self, **how: Any) -> Any:
+        """For `from_dlpack` of other libraries: its data."""
+        return np.asarray(self.data).__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU."""
+        return 1, 0
+
+
+def _bounded(number: int, name: str, most: int) -> None:
+    if not 0 <= number <= most:
+        raise ValueError(f"{name} is {number}; hint: 0 or more, at most {most}")
+
 
 class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     """Heaps placed side by side into your own arrays, with one copy from the network; several arrays are filled at a time.
@@ -100,12 +228,13 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
             stream.add_free(chunk)
 
     The three expressions give for each heap the number of its chunk, its index in the chunk, and its first byte there.
-    They consist of integers, `+ - * / % & | << >>` and parentheses, `item(ID)` for an immediate item, `counter`,
-    `size`, and `stream`, the number of the receiving stream. A heap without a value, or that does not fit, is rejected
-    and counted.
+    They consist of integers, `+ - * / % & | << >>`, comparisons, `and`, `or` and parentheses, `item(ID)` for an immediate item,
+    `counter`, `size`, and `stream`, the number of the receiving stream. A heap without a value, or that does not fit, is
+    rejected and counted.
 
     | argument | meaning |
     |---|---|
+    | `where` | place only heaps for which this expression is not 0, such as `"item(0x4101) == 3"`; others are counted as unwanted |
     | `place`, `items` | instead of the expressions: a compiled function (see below), and the ids of its items |
     | `extra_at`, `extra` | notes: their place in `Chunk.extra` (an expression), and their values, as (expression, bytes) |
     | `counters` | user-defined counters: (name, "sum" or "max", expression); without an expression, the place function adds
@@ -118,8 +247,11 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     | `lossless` | the streams wait for each other instead of moving the window past the slowest |
     | `stream_id` | stored in every chunk |
 
+    The other arguments are those of `Stream`.
+
     `place` is a `scipy.LowLevelCallable`, a `numba.cfunc`, or a function of a ctypes library: `void (PlaceData *,
-    size_t)`; `skyhaul.spead.numba.place_data` is its type for numba. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
+    size_t)`; `skyhaul.spead.numba.place_data` is its type for numba. It reads `items` (an `int64_t *`, -1 for a missing
+    item; ids 1 and 2 are counter and size), and sets
     `chunk_id`, `heap_index` and `heap_offset`, and, for up to 64 bytes of notes in `extra`, `extra_offset` and
     `extra_size`. The readers call it without the GIL at each heap's first packet, concurrently if there are several
     streams; it must not block. Its results are checked like those of expressions.
@@ -131,11 +263,12 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         index: str | None = None,
         offset: str | None = None,
         *,
+        where: str | None = None,
         place: Any = None,
         items: Sequence[int] = (),
         extra_at: str | None = None,
-        extra: list[tuple[str, int]] | None = None,
-        counters: Sequence[tuple[str, str, str] | tuple[str, str]] | None = None,
+        extra: Sequence[tuple[str, int]] = (),
+        counters: Sequence[tuple[str, str, str] | tuple[str, str]] = (),
         max_chunks: int = 2,
         max_bytes: int | None = None,
         ahead: int = 1024,
@@ -143,11 +276,35 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         streams: int = 1,
         stream_id: int = 0,
         packet_presence: int | None = None,
-        **config: Unpack[Options],
+        window: int = 16,
+        substreams: int = 1,
+        in_order: bool = False,
+        unsized_heaps: bool = True,
+        largest: int = _LARGEST,
+        heap_timeout: float | None = 1.0,
+        key: Key = "counter",
+        stop: Stop | None = None,
+        idle_timeout: float | None = None,
+        deadline: float | None = None,
+        heap_limit: int | None = None,
+        byte_limit: int | None = None,
+        start_at: int | None = None,
+        incomplete: bool = False,
+        ring: int = 4096,
+        full: Full = "auto",
+        overflow: int = 0,
+        memory: int | None = None,
+        remember: int = 4096,
+        remember_for: float = 1.0,
+        runs: int = 1024,
+        senders: int = 65536,
+        cpus: Sequence[int] = (),
+        name: str = _NAME,
+        explicit_start: bool = False,
     ) -> Self:
         if packet_presence is not None and packet_presence < 1:
             raise ValueError(f"packet_presence is {packet_presence}; hint: the payload bytes of a packet, or None")
-        counted = [(name, tally, value[0] if value else None) for name, tally, *value in counters or ()]
+        counted = [(name, tally, value[0] if value else None) for name, tally, *value in counters]
         if place is None and any(value is None for _, _, value in counted):
             raise ValueError("a counter without an expression is counted by a place function; hint: pass place")
         rule: tuple[str, str, str] | _native.PlaceFunction
@@ -157,14 +314,31 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
             rule = chunk, index, offset
         else:
             raise TypeError("a chunk stream needs a rule; hint: pass chunk, index and offset, or place")
+        config = ReceiveConfig(
+            window=window, substreams=substreams, in_order=in_order, unsized_heaps=unsized_heaps, largest=largest,
+            heap_timeout=heap_timeout, key=key, stop=stop, idle_timeout=idle_timeout, deadline=deadline,
+            heap_limit=heap_limit, byte_limit=byte_limit, start_at=start_at, incomplete=incomplete, ring=ring, full=full,
+            overflow=overflow, memory=memory, remember=remember, remember_for=remember_for, runs=runs, senders=senders,
+            cpus=list(cpus), name=name, explicit_start=explicit_start,
+        )  # fmt: skip
         return super().__new__(
-            cls, ReceiveConfig(**config), rule, extra_at=extra_at, extra=extra or [],
-            counters=counted, max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless,
-            streams=streams, stream_id=stream_id, packet_presence=packet_presence or 0,
+            cls, config, rule, wanted=where, extra_at=extra_at, extra=list(extra), counters=counted,
+            max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless, streams=streams,
+            stream_id=stream_id, packet_presence=packet_presence or 0,
         )  # fmt: skip
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._waiting = []
+
+    if TYPE_CHECKING:
+
+        def get(self, timeout: float | None = None) -> Chunk:
+            """The next chunk. Raises `Empty` after `timeout` seconds, `Stopped` when all streams have ended."""
+            ...
+
+        def stats(self) -> ChunkStats:  # type: ignore[override]
+            """Counters of the chunks; in `streams`, those of each stream."""
+            ...
 
     def get_nowait(self) -> Chunk:
         """The next chunk if one is queued, else `Empty` (or `Stopped`)."""

@@ -29,33 +29,23 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Self
 
 from .. import _native
 from .._native import Batch, Cancelled, Full, InprocQueue, SendConfig, SendHeap, SendStream, Ticket
 from .._sent import Watches
+from ._stats import SendStats
 
 __all__ = [
-    "Batch", "BytesStream", "Cancelled", "Full", "Heap", "InprocStream", "Progress", "Send", "Stream", "TcpStream",
-    "Ticket", "UdpStream", "batch",
+    "Batch", "BytesStream", "Cancelled", "Full", "Heap", "InprocStream", "Progress", "Send", "SendStats", "Stream",
+    "TcpStream", "Ticket", "UdpStream", "batch",
 ]  # fmt: skip
 
 Heap = SendHeap
 
 
-class Options(TypedDict, total=False):
-    """Keywords of every stream."""
-
-    packet: int
-    payload: int | None
-    rate: float | Literal["auto"]
-    rate_start: float | None
-    rate_bounds: tuple[float, float] | None
-    burst: int
-    max_heaps: int
-    split: str
-    linger: float
-    cpu: int | None
+Rate = float | Literal["auto"]
+Split = Literal["even", "full"]
 
 
 class Send(NamedTuple):
@@ -162,9 +152,11 @@ class Stream:
         """Cancel all heaps that are queued or being sent; they raise `Cancelled`."""
         self.native.cancel()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> SendStats:
         """What was sent so far."""
-        return self.native.stats()
+        stats: Any = self.native.stats()
+        counts: SendStats = stats
+        return counts
 
     @property
     def substreams(self) -> int:
@@ -188,9 +180,19 @@ class Stream:
             self.cancel()
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Other tasks run while queued heaps are sent.
+        await asyncio.to_thread(self.__exit__, kind, value, trace)
+
 
 class UdpStream(Stream):
-    """Sends over UDP, to one target ("10.0.0.7:7148") or to several, selected for each heap by `substream`."""
+    """Sends over UDP, to one target ("10.0.0.7:7148", "correlator:7148") or to several, selected for each heap by
+    `substream`."""
 
     def __init__(
         self,
@@ -200,10 +202,22 @@ class UdpStream(Stream):
         source: str | None = None,
         ttl: int | None = None,
         buffer: int | None = None,
-        **options: Unpack[Options],
+        packet: int = 1472,
+        payload: int | None = None,
+        rate: Rate = 0.0,
+        rate_start: float | None = None,
+        rate_bounds: tuple[float, float] | None = None,
+        burst: int = 65536,
+        max_heaps: int = 4,
+        split: Split = "even",
+        linger: float = 10.0,
+        cpu: int | None = None,
     ) -> None:
         to = [targets] if isinstance(targets, str) else list(targets)
-        config = SendConfig(**options)
+        config = SendConfig(
+            packet=packet, payload=payload, rate=rate, rate_start=rate_start, rate_bounds=rate_bounds, burst=burst, max_heaps=max_heaps,
+            split=split, linger=linger, cpu=cpu,
+        )  # fmt: skip
         super().__init__(SendStream.udp(to, config, interface=interface, source=source, ttl=ttl, buffer=buffer))
 
 
@@ -218,10 +232,19 @@ class TcpStream(Stream):
         interface: str | None = None,
         source: str | None = None,
         buffer: int | None = None,
-        **options: Unpack[Options],
+        packet: int = 0,
+        payload: int | None = None,
+        rate: float = 0.0,
+        burst: int = 65536,
+        max_heaps: int = 4,
+        split: Split = "even",
+        linger: float = 10.0,
+        cpu: int | None = None,
     ) -> None:
-        options.setdefault("packet", 0)
-        config = SendConfig(**options)
+        config = SendConfig(
+            packet=packet, payload=payload, rate=rate, burst=burst, max_heaps=max_heaps,
+            split=split, linger=linger, cpu=cpu,
+        )  # fmt: skip
         super().__init__(
             SendStream.tcp(target, config, timeout=timeout, interface=interface, source=source, buffer=buffer)
         )
@@ -230,17 +253,47 @@ class TcpStream(Stream):
 class InprocStream(Stream):
     """Sends to queues of this process; each heap as one packet unless `packet` says otherwise."""
 
-    def __init__(self, queues: InprocQueue | Sequence[InprocQueue], **options: Unpack[Options]) -> None:
-        options.setdefault("packet", 0)
+    def __init__(
+        self,
+        queues: InprocQueue | Sequence[InprocQueue],
+        *,
+        packet: int = 0,
+        payload: int | None = None,
+        rate: float = 0.0,
+        burst: int = 65536,
+        max_heaps: int = 4,
+        split: Split = "even",
+        linger: float = 10.0,
+        cpu: int | None = None,
+    ) -> None:
         to = [queues] if isinstance(queues, InprocQueue) else list(queues)
-        super().__init__(SendStream.inproc(to, SendConfig(**options)))
+        config = SendConfig(
+            packet=packet, payload=payload, rate=rate, burst=burst, max_heaps=max_heaps,
+            split=split, linger=linger, cpu=cpu,
+        )  # fmt: skip
+        super().__init__(SendStream.inproc(to, config))
 
 
 class BytesStream(Stream):
     """Collects the packets in memory, as in a TCP stream or a file."""
 
-    def __init__(self, **options: Unpack[Options]) -> None:
-        super().__init__(SendStream.bytes(SendConfig(**options)))
+    def __init__(
+        self,
+        *,
+        packet: int = 1472,
+        payload: int | None = None,
+        rate: float = 0.0,
+        burst: int = 65536,
+        max_heaps: int = 4,
+        split: Split = "even",
+        linger: float = 10.0,
+        cpu: int | None = None,
+    ) -> None:
+        config = SendConfig(
+            packet=packet, payload=payload, rate=rate, burst=burst, max_heaps=max_heaps,
+            split=split, linger=linger, cpu=cpu,
+        )  # fmt: skip
+        super().__init__(SendStream.bytes(config))
 
     def getvalue(self) -> bytes:
         """All bytes sent so far."""

@@ -255,7 +255,7 @@ class ItemGroup:
 
         ValueError for an invalid descriptor or value; the items before it in the heap are updated.
         """
-        items = heap._native.items()
+        items = heap._native.raw_items()
         for described in heap._described(items):
             self._put(Item.from_raw(described, heap.flavour))
         updated = {}

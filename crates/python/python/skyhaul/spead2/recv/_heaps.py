@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ... import _native
 from .. import _flavour as spead
@@ -16,7 +15,8 @@ from .._codec import Octets
 from .._descriptor import RawDescriptor, read_packet
 
 
-class RawItem(npt.NDArray[np.uint8]):
+# Not `npt.NDArray`: an alias of types that from NumPy 2.5 on is no class.
+class RawItem(np.ndarray[tuple[Any, ...], np.dtype[np.uint8]]):
     """The bytes of an item: an array of uint8 with `id`, `is_immediate` and `immediate_value`.
 
     An immediate item has the bytes of its pointer's value, big-endian.
@@ -65,7 +65,7 @@ class _HeapBase:
         return [raw for raw in self._raw_items() if raw.id != spead.DESCRIPTOR_ID]
 
     def _raw_items(self) -> list[RawItem]:
-        items = self._native.items()
+        items = self._native.raw_items()
         return [self._raw_item(*item) for item in items if item[1] or self._has_payload]
 
     def _raw_item(self, id: int, immediate: bool, value: int, start: int, stop: int) -> RawItem:
@@ -90,7 +90,7 @@ class Heap(_HeapBase):
 
     def get_descriptors(self) -> list[RawDescriptor]:
         """A list of `RawDescriptor`. ValueError if one is malformed."""
-        return self._described(self._native.items())
+        return self._described(self._native.raw_items())
 
     def _described(self, items: list[tuple[int, bool, int, int, int]]) -> list[RawDescriptor]:
         """The descriptors among these items."""

@@ -101,6 +101,7 @@ impl Tally {
 #[derive(Clone)]
 pub struct ChunkRule {
     decide: Decide,
+    wanted: Option<Expr>,
     extra: Vec<Extra>,
     extra_at: Option<Expr>,
     /// Without an expression, what the function counts.
@@ -138,12 +139,26 @@ impl ChunkRule {
     pub fn declared(chunk: &str, index: &str, offset: &str) -> Result<ChunkRule, ExprError> {
         let [chunk, index, offset] = [chunk, index, offset].map(|text| Expr::parse(text, IN_RULE));
         let decide = Decide::Declared { chunk: chunk?, index: index?, offset: offset? };
-        Ok(ChunkRule { decide, extra: Vec::new(), extra_at: None, counters: Vec::new() })
+        Ok(ChunkRule::new(decide))
     }
 
     /// Computed by a function.
     pub fn code(place: PlaceFn) -> ChunkRule {
-        ChunkRule { decide: Decide::Code(place), extra: Vec::new(), extra_at: None, counters: Vec::new() }
+        ChunkRule::new(Decide::Code(place))
+    }
+
+    fn new(decide: Decide) -> ChunkRule {
+        ChunkRule { decide, wanted: None, extra: Vec::new(), extra_at: None, counters: Vec::new() }
+    }
+
+    /// Place only heaps for which this has a value other than 0: an expression as for [`declared`](Self::declared). The others
+    /// are [not allowed](Reject::NotAllowed) and do not move the window.
+    ///
+    /// # Errors
+    /// The text is not an expression.
+    pub fn with_filter(mut self, wanted: &str) -> Result<ChunkRule, ExprError> {
+        self.wanted = Some(Expr::parse(wanted, IN_RULE)?);
+        Ok(self)
     }
 
     /// Write these values, each in the given number of bytes (1 to 8, native byte order), contiguously from offset `at` of
@@ -190,6 +205,13 @@ impl ChunkRule {
         }
         let small = |value: u64| i64::try_from(value).map_err(|_| Reject::BadField);
         let mut names: Values = [small(heap.head.counter)?, small(heap.size)?, heap.stream as i64, 0, 0, 0];
+        if let Some(wanted) = &self.wanted {
+            match wanted.value(&names, |id| heap.immediate(id)) {
+                None => return Err(Reject::BadField),
+                Some(0) => return Err(Reject::NotAllowed),
+                Some(_) => {}
+            }
+        }
         match &self.decide {
             Decide::Code(code) => code(heap, place),
             Decide::Declared { chunk, index, offset } => {

@@ -94,6 +94,7 @@ impl Store for ChunkStore {
             Ok(_) => {}
             Err(Reject::Late) => window.counts.too_old_heaps += first,
             Err(Reject::Stray) => window.counts.stray_heaps += first,
+            Err(Reject::NotAllowed) => window.counts.unwanted_heaps += first,
             Err(Reject::NoBuffer) => {}
             Err(_) => window.counts.rejected_heaps += first,
         }

@@ -121,6 +121,8 @@ pub struct ChunkCounts {
     pub too_old_heaps: u64,
     /// Heaps that the rule rejected, or that do not fit into their place; counted likewise.
     pub rejected_heaps: u64,
+    /// Heaps that the rule's filter excludes; counted likewise.
+    pub unwanted_heaps: u64,
     /// Heaps far beyond the window that did not move it.
     pub stray_heaps: u64,
     /// Times a heap found no free chunk, or had to wait for another stream.

@@ -15,6 +15,8 @@ pub enum Wrong {
     Number,
     /// A name that has no value here.
     Name,
+    /// A comparison of a comparison.
+    Chained,
     /// Too many levels.
     TooDeep,
     /// Too long.
@@ -38,13 +40,16 @@ impl fmt::Display for ExprError {
             Wrong::NoValue => {
                 ("a value should begin here", "a number, item(0x1600), counter, size or stream")
             }
-            Wrong::NoOperator => ("an operator should stand here", "one of + - * / % & | << >>"),
+            Wrong::NoOperator => {
+                ("an operator should stand here", "one of + - * / % & | << >> == != < <= > >= and or")
+            }
             Wrong::NotClosed => ("a parenthesis is not closed", "add )"),
             Wrong::Number => ("this is no number of 64 bits", "write 4096 or 0x1000"),
             Wrong::Name => (
                 "this name has no value here",
                 "counter, size, stream; behind the rule also chunk, index, offset",
             ),
+            Wrong::Chained => ("comparisons are not chained", "write 0 <= counter and counter < 4"),
             Wrong::TooDeep => {
                 ("too many levels", "at most 32 of parentheses, and 16 values that wait for an operator")
             }

@@ -1,0 +1,57 @@
+//! Programs and modules that run with every glibc from 2.28 on (RHEL 8 and 9, Debian 10, Ubuntu 20.04), whatever this machine has.
+//!
+//! ```text
+//!   cargo rustc … -- -C linker=target/python/cc-x86_64 ─▶ maturin zig cc -target x86_64-linux-gnu.2.28 ─▶ symbols of glibc 2.28
+//! ```
+//!
+//! Zig knows the symbols of each glibc. Only the last step is another one: what is compiled is the same as without it. Zig and
+//! maturin are Python packages of `tests/requirements.txt`; without Zig, the linker of this machine is used, and the wheel is for
+//! machines with its glibc or a later one.
+
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The tag of such a wheel.
+pub(crate) const TAG: &str = "manylinux_2_28";
+const GLIBC: &str = "2.28";
+const TOOLS: &str = "target/python";
+
+/// Zig's tools for an architecture.
+pub(crate) struct Tools {
+    /// The linker, and the compiler of C.
+    pub(crate) cc: PathBuf,
+    /// The archiver.
+    pub(crate) ar: PathBuf,
+}
+
+impl Tools {
+    /// The words for rustc that link with it.
+    pub(crate) fn linking(&self) -> Vec<String> {
+        vec!["-C".to_owned(), format!("linker={}", self.cc.display())]
+    }
+}
+
+/// The tools, if Zig is in the environment of this Python. `arch` is "x86_64" or "aarch64".
+pub(crate) fn tools(python: &Path, arch: &str) -> Result<Option<Tools>> {
+    let mut zig = Command::new(python);
+    zig.args(["-m", "ziglang", "version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if !zig.status().is_ok_and(|status| status.success()) {
+        return Ok(None);
+    }
+    let programs = python.parent().context("the directory of Python")?.display().to_string();
+    let script = |what: &str, with: &str| {
+        let text = format!(
+            "#!/bin/sh\nPATH=\"{programs}:$PATH\" exec \"{programs}/maturin\" zig {what} -- {with}\"$@\"\n"
+        );
+        let path = workspace::root().join(TOOLS).join(format!("{what}-{arch}"));
+        std::fs::create_dir_all(workspace::root().join(TOOLS))?;
+        std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        Ok::<PathBuf, anyhow::Error>(path)
+    };
+    let cc = script("cc", &format!("-g -target {arch}-linux-gnu.{GLIBC} "))?;
+    Ok(Some(Tools { cc, ar: script("ar", "")? }))
+}
