@@ -146,9 +146,10 @@ def chunks(module, packets, presence, **config):
 
 
 @pytest.mark.parametrize("presence", [False, True])
+@pytest.mark.parametrize("out_of_order", [False, True])
 @pytest.mark.parametrize("max_heaps", [1, 4, 64])
 @pytest.mark.parametrize("seed", range(3))
-def test_chunks_have_the_same_packets_and_marks(presence, max_heaps, seed):
+def test_chunks_have_the_same_packets_and_marks(presence, max_heaps, out_of_order, seed):
     random = np.random.default_rng(seed)
     more = ((0x1700, int(presence)), (0x2000, 0, "address"))
     sent = [one for counter in range(120) for one in heap(counter, PACKETS, LENGTH, more)]
@@ -157,11 +158,11 @@ def test_chunks_have_the_same_packets_and_marks(presence, max_heaps, seed):
         sent[at:at] = heap((1 << 47) + at, 3, LENGTH, more)
     kept = [one for one in sent if random.random() > 0.08]
     theirs, ours = (
-        chunks(module, kept, presence, max_heaps=max_heaps, allow_out_of_order=True) for module in BOTH
+        chunks(module, kept, presence, max_heaps=max_heaps, allow_out_of_order=out_of_order) for module in BOTH
     )
     assert ours == theirs
-    assert theirs[1]["rejected_heaps"] == 3
-    if presence:
+    assert theirs[1]["rejected_heaps"] >= 2
+    if presence and out_of_order:
         marked = sum(sum(present) for _, present, _ in theirs[0])
         assert marked >= len(kept) - 3 * 3
 

@@ -103,7 +103,8 @@ fn newer_heaps_push_one_out_although_they_are_complete() {
     assert_eq!(h.live(), 1);
     put(&mut h, 4, 0, 40, 40).unwrap();
     let (counter, cause, missing) = next(&mut h);
-    assert_eq!((counter, cause, &missing[..]), (1, Cause::Window, &[10..40][..]));
+    assert_eq!((counter, cause, missing.len()), (1, Cause::Window, 1));
+    assert_eq!(missing[0], 10..40);
     assert_eq!((next(&mut h).0, h.live()), (4, 0));
 }
 
