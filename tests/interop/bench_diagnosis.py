@@ -140,6 +140,7 @@ def limits(draw, seed):
         "bit-errors": lambda: Run(
             f"{line(draw, seed)},{draw.choice([f'loss={10 ** mbps(-2.4, -1.5):.4f}', f'ber={10 ** mbps(-6.3, -5.7):.2e}'])}"
         ),
+        "burst-loss": lambda: Run(f"{line(draw, seed)},burst={draw.randint(8, 300)}@{10 ** mbps(-3.7, -3.2):.2e}"),
         "mtu": lambda: Run(f"{line(draw, seed)}; fwd: mtu-blackhole={draw.randint(500, 1400)}"),
         "firewall": lambda: Run(f"{line(draw, seed)}; at={mbps(1.3, 3.5):.2f}s: fwd: flow=udp: loss=1"),
     }

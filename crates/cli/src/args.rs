@@ -5,6 +5,8 @@
 //!     └────▶ config, misplaced
 //! ```
 
+#[cfg(test)]
+mod advised;
 mod allow;
 mod balance;
 mod balancer;
@@ -58,6 +60,7 @@ pub(crate) use host::HostArgs;
 pub(crate) use inspect::InspectArgs;
 pub(crate) use join::JoinArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
+pub(crate) use output::OutputArgs;
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,

@@ -1,6 +1,6 @@
 //! The `skyhaul` command: arguments become library objects, reports become text or JSON.
 //!
-//! Text for people goes to standard error, data for programs to standard output. Exit status: 0 success; 1 a check failed,
+//! Results go to standard output, as text or JSON; progress, notes, hints and errors to standard error. Exit status: 0 success; 1 a check failed,
 //! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -17,6 +17,16 @@ macro_rules! say {
 /// Writes text for people that has its own line ends, likewise.
 macro_rules! say_text {
     ($($text:tt)*) => { skyhaul::io::say::text(format_args!($($text)*)) };
+}
+
+/// Prints a line of a result on standard output.
+macro_rules! tell {
+    ($($text:tt)*) => { $crate::print::tell(&format!("{}\n", format_args!($($text)*))) };
+}
+
+/// Prints text of a result that has its own line ends, likewise.
+macro_rules! tell_text {
+    ($($text:tt)*) => { $crate::print::tell(&format!($($text)*)) };
 }
 
 mod args;

@@ -1,4 +1,4 @@
-//! Text and numbers for people, on standard error; pages and reports that were asked for, on standard output.
+//! Text and numbers for people: results on standard output, progress, notes and errors on standard error.
 
 pub(crate) mod host;
 pub(crate) mod objects;
@@ -6,7 +6,7 @@ mod output;
 mod words;
 mod worker;
 
-pub(crate) use output::{finish, is_closed, json, output, page};
+pub(crate) use output::{finish, is_closed, json, output, page, tell};
 pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
 
 use skyhaul::io::say::{clear_status, escaped_name, status};

@@ -30,7 +30,9 @@
 //! Limits: thresholds were chosen on simulated paths, by who wrote the simulation. One cause that hides another (all packets lost
 //! at the sender) is found first; the other when it is gone.
 
+mod bursts;
 mod case;
+mod clusters;
 mod hosts;
 mod network;
 mod order;

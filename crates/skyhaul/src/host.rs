@@ -36,6 +36,7 @@ mod view;
 
 pub use apply::{
     Change, Done, HostSettings, Journal, Settings, Undone, apply, parse_journal, planned, read_journal, undo,
+    would_undo,
 };
 pub use check::{Check, Gain, Kernels, SOURCES, Severity};
 pub use diff::{CheckChange, Difference, FactChange, load, read as read_snapshot, save};

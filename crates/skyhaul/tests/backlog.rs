@@ -94,7 +94,7 @@ fn what_a_full_backlog_drops_is_in_the_account_of_a_probe() {
         )
     };
     let server = lab.far().inside(serve).unwrap().unwrap();
-    let open = || UdpClient::open(server.local(), &token(), ClientOptions::default(), &mut |_| true);
+    let open = || UdpClient::open(&[server.local()], &token(), ClientOptions::default(), &mut |_| true);
     let mut client = lab.near().inside(open).unwrap().unwrap();
     let stop = AtomicBool::new(false);
     let found = std::thread::scope(|scope| {

@@ -115,7 +115,13 @@ fn a_server_that_goes_and_comes_back_is_counted_and_ends_nothing() {
     let period = Period { every: 50_000_000, jitter: 5_000_000 };
     let udp = What::Udp(Point::even(200, 1_000_000_000, Duration::from_millis(10)), Direction::Both, 1);
     let tcp = What::Tcp(TcpPoint { seconds: 0.05, ..TcpPoint::default() });
-    let test = |name: &str, what| Test { name: name.to_owned(), server: "dtn2".to_owned(), period, what };
+    let test = |name: &str, what| Test {
+        name: name.to_owned(),
+        server: "dtn2".to_owned(),
+        period,
+        what,
+        fit: false,
+    };
     let options = MonitorOptions {
         tests: vec![test("u \"1\"", udp), test("t", tcp)],
         token: token.clone(),
@@ -123,7 +129,7 @@ fn a_server_that_goes_and_comes_back_is_counted_and_ends_nothing() {
         keep: Keep { bytes: 1 << 30, ..KEEP },
         metrics: Some(directory.path().join("m.prom")),
         seed: 1,
-        find: Box::new(move |host| if host == "dtn2" { Ok(at) } else { Err("who?".into()) }),
+        find: Box::new(move |host| if host == "dtn2" { Ok(vec![at]) } else { Err("who?".into()) }),
     };
     let mut monitor = Monitor::new(options).unwrap();
     let (stop, mut server, mut seen, mut back) = (AtomicBool::new(false), Some(server), Vec::new(), 0);

@@ -100,9 +100,9 @@ pub(crate) struct OneWaySendArgs {
     /// Where to send: IP:PORT
     #[arg(value_name = "IP:PORT")]
     pub(crate) to: SocketAddr,
-    /// Bytes of a datagram
-    #[arg(long, value_name = "BYTES", default_value_t = 1472, value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
-    pub(crate) size: u32,
+    /// Bytes of a datagram (default: 1472, or less where that would be cut into fragments, as with IPv6)
+    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
+    pub(crate) size: Option<u32>,
     /// From the start of one packet to that of the next, down to picoseconds; 0us is as fast as possible
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = picoseconds)]
     pub(crate) spacing: u64,

@@ -168,18 +168,8 @@ pub(crate) fn changed<'a>(
     out
 }
 
-/// What would be taken back.
-pub(crate) fn backwards(changes: &[Change]) -> String {
-    let mut out = String::new();
-    for change in changes {
-        let _ = writeln!(out, "  {}: {} -> {}", change.name, change.new, change.old.trim_end());
-    }
-    let _ = writeln!(out, "{} settings to take back", changes.len());
-    out
-}
-
-/// What was taken back.
-pub(crate) fn undone(all: &[(Change, Undone)]) -> String {
+/// What was taken back, or would be.
+pub(crate) fn undone(all: &[(Change, Undone)], dry_run: bool) -> String {
     let mut out = String::new();
     for (change, how) in all {
         let text = match how {
@@ -190,6 +180,13 @@ pub(crate) fn undone(all: &[(Change, Undone)]) -> String {
         };
         let _ = writeln!(out, "  {}: {text}", change.name);
     }
+    let restored = all.iter().filter(|(_, how)| *how == Undone::Restored).count();
+    let _ = match dry_run {
+        true => {
+            writeln!(out, "{restored} of {} settings to take back (dry run: nothing was written)", all.len())
+        }
+        false => writeln!(out, "{restored} of {} settings taken back", all.len()),
+    };
     out
 }
 

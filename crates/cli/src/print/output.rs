@@ -5,9 +5,10 @@
 //! and of a report the exit status remains.
 
 use anyhow::Result;
-use skyhaul::io::say::escaped;
+use skyhaul::io::say::{clear_status, escaped};
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -69,7 +70,21 @@ pub(crate) fn json(report: &impl serde::Serialize) -> Result<()> {
     whole(&text)
 }
 
+/// The first error of a line of a result: it is told at the end.
+static FAILED: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+
+/// Print a part of a result for people: a line of a table, while more is measured. The line of progress makes room for it.
+pub(crate) fn tell(text: &str) {
+    clear_status();
+    if let Err(error) = page(text) {
+        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
 /// What is still in a buffer is written before the end, where an error is still heard.
 pub(crate) fn finish() -> Result<()> {
+    if let Some(error) = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(error);
+    }
     whole(&[])
 }

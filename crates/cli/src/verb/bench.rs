@@ -40,7 +40,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&told)?;
     } else {
-        say_text!("{}", table(&told));
+        tell_text!("{}", table(&told));
     }
     let waits = options.load == Load::Closed;
     let lost = told.report.rows.iter().any(|row| waits && row.candidate == "skyhaul" && row.lost > 0);

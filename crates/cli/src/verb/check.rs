@@ -42,7 +42,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&report)?;
     } else {
-        say_text!("{}", summary(&report));
+        tell_text!("{}", summary(&report));
     }
     let illegal = args.verify && report.datastreams.iter().any(|d| d.illegal_frames > 0);
     Ok(if report.exit_code() == 0 && !illegal { Outcome::Done } else { Outcome::Failed })

@@ -141,7 +141,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&Told { command: command_line(), report: &report })?;
     } else {
-        say_text!("{}", summary(&report));
+        tell_text!("{}", summary(&report));
     }
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
 }

@@ -72,8 +72,10 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
     std::fs::write(&file, page::page(&report)).map_err(|error| failed("write", &file, &error))?;
     if args.output.json {
         receiving::print_json(&report)?;
+        say_text!("{}", summary(&report));
+    } else {
+        tell_text!("{}", summary(&report));
     }
-    say_text!("{}", summary(&report));
     if !args.keep {
         disks.iter().for_each(|disk| place::clear(disk, SCAN));
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &DiskMeasureArgs) -> Result<Outcome> {
     } else if args.output.json {
         print_json(&told)?;
     } else {
-        say_text!("{}", table(&told));
+        tell_text!("{}", table(&told));
     }
     Ok(if told.report.is_whole() { Outcome::Done } else { Outcome::Failed })
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome> {
         receiving::print_json(&done)?;
     } else if !args.output.quiet {
         let shape: Vec<String> = done.shape.iter().map(ToString::to_string).collect();
-        say!(
+        tell!(
             "{}: {} {} of {}, {} in {:.1} s; {} of {} frames are missing",
             done.path.display(),
             done.dtype,

@@ -1,9 +1,11 @@
 //! `skyhaul probe`: what a path carries, loses and delays.
 
 mod campaign;
+mod datagrams;
 mod diagnose;
 mod further;
 mod iperf3;
+mod live;
 mod monitor;
 mod oneway;
 mod others;

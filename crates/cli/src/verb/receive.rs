@@ -84,7 +84,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.output.json && !to_stdout {
         receiving::print_json(&report)?;
     } else {
-        say_text!("{}", print::receive_summary(&report));
+        tell_text!("{}", print::receive_summary(&report));
         receiving::advise(&report);
     }
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     if args.common.output.json {
         receiving::print_json(&report)?;
     } else {
-        say_text!("{}", summary(&report));
+        tell_text!("{}", summary(&report));
         receiving::advise(&report.receive);
     }
     let whole = report.is_whole() && report.receive.is_whole() && !report.is_empty();

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             all => receiving::print_json(&all)?,
         }
     } else {
-        reports.iter().for_each(|report| say_text!("{}", print::sent(report)));
+        reports.iter().for_each(|report| tell_text!("{}", print::sent(report)));
     }
     let failed = reports.iter().any(|report| report.error.is_some());
     Ok(if failed { Outcome::Failed } else { Outcome::Done })

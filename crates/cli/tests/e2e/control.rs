@@ -188,7 +188,7 @@ fn pipes() {
     let done = receiver.stop();
     let seen = see(&done.stdout, 2032);
     assert!(
-        seen.good > 0 && done.stderr.contains("4 000 frames placed") == (seen.good == 4000),
+        seen.good > 0 && done.told().contains("4 000 frames placed") == (seen.good == 4000),
         "{}",
         done.stderr
     );

@@ -147,6 +147,8 @@ fn causes_of_loss_order_and_delay_are_named() {
         ("rate=40Mbps,buffer=300KiB,delay=15ms,seed=7", &[], &["full-queue"]),
         ("rate=400Mbps,delay=15ms,reorder=5@0.02,duplicate=0.01,seed=7", &[], &["duplication", "spraying"]),
         ("rate=400Mbps,delay=15ms,seed=7; fwd: mtu-blackhole=1300", &[], &["mtu"]),
+        ("rate=400Mbps,delay=15ms,seed=7; mtu-blackhole=1300", &[], &["mtu"]),
+        ("rate=400Mbps,delay=15ms,seed=7,burst=80@0.0003", &[], &["burst-loss"]),
         ("rate=400Mbps,delay=15ms,seed=7", tbf, &["sender"]),
     ] {
         names(path, causes, || of_udp(path, lab, SERVE));
@@ -177,6 +179,9 @@ fn what_bounds_a_connection_is_named_and_a_page_shows_it() {
         (path, small.as_str(), "receiver-window"),
         (path, stops.as_str(), "slow-application"),
         (lossy, SERVE, "loss"),
+        ("rate=400Mbps,delay=10ms,paths=3/spray/1ms,seed=7", SERVE, "spraying"),
+        ("rate=400Mbps,delay=10ms,seed=7; mtu-blackhole=1300", SERVE, "mtu"),
+        ("rate=400Mbps,delay=10ms,seed=7; rev: mtu-blackhole=1300", SERVE, "mtu"),
     ] {
         names(path, &[cause], || of_tcp(path, far));
     }

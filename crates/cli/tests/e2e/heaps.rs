@@ -43,10 +43,10 @@ fn two_runs(remember: &str) -> Done {
 #[test]
 fn a_sender_that_begins_anew_unsaid_is_no_clean_success() {
     let done = two_runs("60s").expect(1);
-    assert!(done.stderr.contains("10 heaps refused: their counters were received again"), "{}", done.stderr);
-    assert!(done.stderr.contains("  10 heaps complete"), "{}", done.stderr);
+    assert!(done.told().contains("10 heaps refused: their counters were received again"), "{}", done.told());
+    assert!(done.told().contains("  10 heaps complete"), "{}", done.told());
     let done = two_runs("0").expect(0);
-    assert!(done.stderr.contains("  20 heaps complete"), "{}", done.stderr);
+    assert!(done.told().contains("  20 heaps complete"), "{}", done.told());
 }
 
 /// A packet that is a whole heap.

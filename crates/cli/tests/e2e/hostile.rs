@@ -274,6 +274,6 @@ fn the_text_of_a_report_stays_short() {
     let done = receiver.stop();
     let lines = done.stderr.lines().count();
     assert!(lines < 50, "{lines} lines: {}", done.stderr);
-    assert!(done.stderr.contains("3 000 frames placed"), "{}", done.stderr);
+    assert!(done.told().contains("3 000 frames placed"), "{}", done.told());
     assert!(done.stderr.contains("more streams with "), "{}", done.stderr);
 }

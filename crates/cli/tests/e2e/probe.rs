@@ -163,3 +163,75 @@ fn one_way_needs_no_control_connection() {
     assert!(sent["packets"].as_u64().unwrap() > 0);
     assert!(got["packets"].as_u64().unwrap() > 0 && got["lost"] == 0, "{got}");
 }
+
+/// What is measured is the result: a pipe gets it. What is said meanwhile is not.
+#[test]
+fn results_go_to_standard_output_and_the_rest_to_standard_error() {
+    let server = Server::start("");
+    let text = |line: &str| {
+        run(&format!("probe {} --token-file {} {line}", server.at, server.token.display())).expect(0)
+    };
+    for (line, heading) in [
+        (SLOW, "user rate"),
+        ("--tcp --time 300ms", "most cwnd"),
+        ("--latency --sizes 64 --packets 20", "round trip mean"),
+        ("--mtu", "pass whole"),
+        ("--tcp --diagnose --time 300ms", "point 1, flow 1:"),
+    ] {
+        let done = text(line);
+        assert!(done.told().contains(heading), "{line}: {}\n{}", done.told(), done.stderr);
+        assert!(!done.stderr.contains(heading), "{line}: {}", done.stderr);
+    }
+    let done = text(SLOW);
+    assert!(
+        done.stderr.contains("measuring the path") && !done.told().contains("measuring"),
+        "{}",
+        done.stderr
+    );
+    // A line each second, of what is not over before.
+    let done = text("--spacing 1ms --time 3s");
+    assert!(done.stderr.lines().filter(|line| line.contains(" s  sent ")).count() >= 2, "{}", done.stderr);
+    assert!(!done.told().contains(" s  sent "), "{}", done.told());
+}
+
+#[test]
+fn every_address_of_a_name_is_tried() {
+    use std::net::ToSocketAddrs as _;
+    let addresses: Vec<_> = ("localhost", 1).to_socket_addrs().unwrap().collect();
+    if addresses.len() < 2 {
+        println!("SKIPPED: localhost has one address (lines for 127.0.0.1 and ::1 in /etc/hosts)");
+        return;
+    }
+    // The server is at one of them, whichever comes first.
+    for listen in addresses.iter().map(|at| at.ip()) {
+        let directory = tempfile::tempdir().unwrap();
+        let token = directory.path().join("token");
+        let line = format!("probe serve --listen {listen} --port 0 --token-file {}", token.display());
+        let server = Job::start(&words(&line));
+        let at = wait_for("the server to serve", || {
+            server.stderr().lines().find_map(|line| line.strip_prefix("serving on ")).map(str::to_owned)
+        });
+        let port = at.rsplit_once(':').unwrap().1;
+        for more in [SLOW, "--tcp --time 200ms"] {
+            let done = run(&format!("probe localhost:{port} --token-file {} --json {more}", token.display()));
+            let report = done.expect(0).json();
+            assert!(report["server"].as_str().unwrap().contains(&listen.to_string()), "{report}");
+        }
+        server.signal(rustix::process::Signal::INT);
+        server.finish().expect(0);
+    }
+}
+
+#[test]
+fn what_is_sent_without_a_size_is_not_cut_whatever_the_version_of_ip() {
+    let Ok(socket) = std::net::UdpSocket::bind("[::1]:0") else {
+        println!("SKIPPED: no IPv6 here (a kernel with IPv6)");
+        return;
+    };
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (to, size) in [(socket.local_addr().unwrap(), 1452), (other.local_addr().unwrap(), 1472)] {
+        let report = run(&format!("probe send {to} --spacing 1ms --time 100ms --json")).expect(0).json();
+        let [packets, bytes] = ["packets", "bytes"].map(|name| report[name].as_u64().unwrap());
+        assert_eq!(bytes, packets * size, "{to}");
+    }
+}

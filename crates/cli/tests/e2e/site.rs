@@ -41,6 +41,11 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// Its result as text.
+    pub(crate) fn told(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
     /// Its report; standard output must hold nothing else.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {

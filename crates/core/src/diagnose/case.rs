@@ -23,6 +23,8 @@ pub enum Cause {
     Sender,
     /// Single packets are damaged on the way.
     BitErrors,
+    /// Packets are lost many in a row, at any rate: outages, or a link that fails for moments.
+    BurstLoss,
     /// Packets above a size do not pass.
     Mtu,
     /// A firewall or address translation forgets the flow.
@@ -63,7 +65,7 @@ pub enum Cause {
 
 impl Cause {
     /// All, in the order of tables.
-    pub const ALL: [Cause; 27] = [
+    pub const ALL: [Cause; 28] = [
         Cause::Policer,
         Cause::FullQueue,
         Cause::Microburst,
@@ -73,6 +75,7 @@ impl Cause {
         Cause::Backlog,
         Cause::Sender,
         Cause::BitErrors,
+        Cause::BurstLoss,
         Cause::Mtu,
         Cause::Firewall,
         Cause::PacketRate,
@@ -106,6 +109,7 @@ impl Cause {
             Cause::Backlog => "backlog",
             Cause::Sender => "sender",
             Cause::BitErrors => "bit-errors",
+            Cause::BurstLoss => "burst-loss",
             Cause::Mtu => "mtu",
             Cause::Firewall => "firewall",
             Cause::PacketRate => "packet-rate",

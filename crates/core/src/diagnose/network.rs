@@ -1,16 +1,24 @@
 //! Patterns of what happens between the interfaces.
 
 use super::{
+    bursts,
     case::{Case, Cause, Finding, Shares},
+    clusters::together,
     point::Point,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts of the fastest rate at which a limit of it is seen less, and hardly.
-const SLOW: f64 = 0.6;
+pub(super) const SLOW: f64 = 0.6;
 const CALM: f64 = 0.35;
 
+/// Part of the bursts that a queue which is too short for them drops something of, at the least.
+const MOST_BURSTS: f64 = 0.6;
+/// Part of a point's loss that is seen in most of its parts, where it is more than a limit allows.
+const STEADY: f64 = 0.3;
+
 /// A point whose loss is worth a thought.
-fn lossy(point: &&Point) -> bool {
+pub(super) fn lossy(point: &&Point) -> bool {
     point.loss() > 0.001 && point.lost() > 3
 }
 
@@ -21,7 +29,7 @@ pub(super) fn plain<'a>(case: &'a Case, more: impl Fn(&&'a Point) -> bool) -> Ve
 
 /// Causes of loss in the network: each is looked for in what those before it do not explain.
 pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
-    let rules = [mtu, firewall, route_change, polarisation, damage, microburst, ceiling];
+    let rules = [mtu, firewall, route_change, bursts::find, polarisation, damage, microburst, ceiling];
     let network = shares.network as f64 / shares.lost().max(1) as f64;
     let mut left = case.clone();
     // As if the hosts had lost nothing.
@@ -43,6 +51,7 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
                 left.points.iter_mut().filter(|p| cut(p) || ends(p)).for_each(Point::without_end);
                 left.points.retain(|p| p.received > 0);
             }
+            Cause::BurstLoss => bursts::without(&mut left),
             Cause::BitErrors => undamaged(&mut left),
             Cause::Polarisation => left.points.retain(|p| p.flow == 0),
             Cause::Microburst => left.points.retain(|p| p.burst <= 1),
@@ -50,7 +59,7 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
         }
         found.confidence *= weight;
         // What is found in a part of the points is less sure.
-        weight *= if found.cause == Cause::BitErrors { 1.0 } else { 0.85 };
+        weight *= if matches!(found.cause, Cause::BitErrors | Cause::BurstLoss) { 1.0 } else { 0.85 };
         findings.push(found);
     }
     // A limit whose bucket holds less than a burst drops the burst's end too: it explains more.
@@ -87,7 +96,7 @@ fn mtu(case: &Case) -> Option<Finding> {
 /// A gap, and another delay or another number of hops behind it.
 fn route_change(case: &Case) -> Option<Finding> {
     let changed = |p: &&Point| {
-        let shifted = p.shift.abs() > (6.0 * p.noise).max(5_000.0);
+        let shifted = p.shift.abs() > (6.0 * p.noise).max(5_000.0) + case.wakes;
         // A gap that a host made is none of the route.
         let elsewhere = p.in_hosts < p.longest_run;
         (p.ttl_changed || shifted && case.clock_steps.is_empty()) && p.loss() < 0.5 && elsewhere
@@ -129,11 +138,14 @@ fn firewall(case: &Case) -> Option<Finding> {
     let points: Vec<&Point> = case.points.iter().filter(|p| cut(p)).collect();
     let idle = points.iter().filter(|p| p.idle > 0.0).count();
     let first = points.first()?;
-    // Whatever else is lost: all of what follows a silence, or the end of every point.
+    // Whatever else is lost: all of what follows a silence, the end of every point, or all from a time on.
     let silent = idle == points.len() && points.iter().all(|p| p.loss() > 0.999);
-    let lasting = silent
-        || case.points.iter().filter(|p| p.loss() > 0.001).all(cut)
-        || case.points.iter().filter(|p| ends(p)).count() * 10 >= case.points.len() * 9;
+    let for_good = || {
+        let mut behind = case.points.iter().skip_while(|p| !cut(p)).skip(1);
+        case.points.iter().filter(|p| p.loss() > 0.001).all(cut) && behind.all(|p| p.loss() > 0.999)
+    };
+    let lasting =
+        silent || for_good() || case.points.iter().filter(|p| ends(p)).count() * 10 >= case.points.len() * 9;
     let counted = case.counters.conntrack_drops > 0;
     // One gap behind which all was well again is none that forgot the flow.
     let once = points.len() == 1 && idle == 0 && case.points.last().is_some_and(|last| last != *first);
@@ -148,21 +160,26 @@ fn firewall(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Some flows lose, others of the same kind do not.
+/// Some flows lose, others of the same kind do not, and the same ones when they are measured again.
 fn polarisation(case: &Case) -> Option<Finding> {
     // One that was sent much more slowly shows nothing.
     let flows = || case.points.iter().filter(|p| p.flow > 0);
     let fastest = flows().map(Point::pps).fold(0.0, f64::max);
-    let flows: Vec<&Point> = flows().filter(|p| p.pps() > 0.8 * fastest).collect();
-    let worst = flows.iter().map(|p| p.loss()).fold(0.0, f64::max);
+    let points: Vec<&Point> = flows().filter(|p| p.pps() > 0.8 * fastest).collect();
+    let mut flows: BTreeMap<u16, Vec<&Point>> = BTreeMap::new();
+    points.iter().for_each(|p| flows.entry(p.flow).or_default().push(p));
+    let worst = points.iter().map(|p| p.loss()).fold(0.0, f64::max);
     // What shares a link for a moment loses a little: that says neither. If many do, it is chance.
-    let bad: Vec<&Point> = flows.iter().copied().filter(|p| p.loss() > 0.005).collect();
-    let good: Vec<&Point> =
-        flows.iter().copied().filter(|p| p.loss() <= 0.005 && p.loss() < worst / 10.0).collect();
-    let between = flows.len() - bad.len() - good.len();
+    let all = |is: &dyn Fn(&Point) -> bool| -> Vec<&Point> {
+        let flows = flows.values().filter(|of| of.iter().all(|p| is(p)));
+        flows.flatten().copied().collect()
+    };
+    let bad = all(&|p| p.loss() > 0.005);
+    let good = all(&|p| p.loss() <= 0.005 && p.loss() < worst / 10.0);
+    let between = points.len() - bad.len() - good.len();
     // As likely for all, so few losses of the good ones would be no chance.
     let sums = |all: &[&Point]| all.iter().fold((0, 0), |(l, s), p| (l + p.lost(), s + p.sent));
-    let ((all_lost, all_sent), (lost, sent)) = (sums(&flows), sums(&good));
+    let ((all_lost, all_sent), (lost, sent)) = (sums(&points), sums(&good));
     let expected = all_lost as f64 * sent as f64 / all_sent.max(1) as f64;
     let unlike = expected > 3.5 && (lost as f64) < 0.25 * expected;
     // Were all that lose faster than those that do not, it would be the rate.
@@ -171,19 +188,23 @@ fn polarisation(case: &Case) -> Option<Finding> {
     let mixed = rate(&good, f64::max) > 0.999 * rate(&bad, f64::min);
     (flows.len() >= 4
         && !bad.is_empty()
-        && good.len() * 6 >= flows.len()
+        && good.len() * 6 >= points.len()
         && between * 3 <= bad.len()
         && mixed
         && worst > 0.01
         && unlike)
         .then(|| {
+            let again = flows.values().all(|of| of.len() > 1);
+            let ports = |all: &[&Point]| all.iter().map(|p| p.flow).collect::<BTreeSet<_>>().len();
             let text = format!(
-                "{} of {} ports lose up to {:.1} %, the others nothing",
-                bad.len(),
+                "{} of {} ports lose up to {:.1} %, the others nothing{}",
+                ports(&bad),
                 flows.len(),
-                worst * 100.0
+                worst * 100.0,
+                if again { "; a second time, they are the same ports" } else { "" }
             );
-            Finding::new(Cause::Polarisation, 0.92, text)
+            // Seen once, any loss that comes and goes may look so.
+            Finding::new(Cause::Polarisation, if again { 0.92 } else { 0.5 }, text)
         })
 }
 
@@ -209,6 +230,18 @@ fn undamaged(case: &mut Case) {
     }
 }
 
+/// Losses at a time, by how many chance makes, from which on they are no single ones.
+const GROUPS: f64 = 1.35;
+
+/// Whether losses come near each other more often than by chance, beside bursts and limits.
+fn in_groups(points: &[&Point]) -> bool {
+    let at_times = || points.iter().filter(|p| p.steady < 0.1);
+    let sum = |of: fn(&Point) -> u64| at_times().map(|p| of(p)).sum::<u64>();
+    let (lost, times) = (sum(|p| p.lost().min(p.single())), sum(|p| p.times));
+    let part = lost as f64 / sum(|p| p.sent).max(1) as f64;
+    times > 0 && lost > 20 && together(lost, times, part) > GROUPS
+}
+
 /// Single losses that do not care for the rate.
 fn damage(case: &Case) -> Option<Finding> {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
@@ -216,7 +249,7 @@ fn damage(case: &Case) -> Option<Finding> {
     let slow: Vec<&&Point> = smooth.iter().filter(|p| p.bps() < SLOW * fastest).collect();
     let (lost, sent) = below(case, SLOW);
     let rate = lost as f64 / sent.max(1.0);
-    let single = slow.iter().filter(|p| p.lost() > 5).all(|p| p.burstiness < 2.0);
+    let single = slow.iter().filter(|p| p.lost() > 5).all(|p| p.burstiness < 2.0) && !in_groups(&smooth);
     // Congestion leaves slow points alone, and the slowest most of all.
     let (seen, offered) = below(case, CALM);
     let spared = rate * offered > 6.0 && (seen as f64) < 0.3 * rate * offered;
@@ -238,7 +271,8 @@ fn damage(case: &Case) -> Option<Finding> {
 /// Loss in bursts only, or more of it than a limit of the rate explains, which lets its own burst pass.
 fn microburst(case: &Case) -> Option<Finding> {
     let bursts = plain(case, |p| p.burst > 1);
-    let bad: Vec<&&Point> = bursts.iter().filter(|p| p.loss() > 0.002).collect();
+    // A short queue drops the end of most bursts; other losses hit some of them.
+    let bad: Vec<&&Point> = bursts.iter().filter(|p| p.loss() > 0.002 && p.hit > MOST_BURSTS).collect();
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let smooth = plain(case, |p| p.burst <= 1 && p.bps() >= worst.bps() * 0.9);
     let spared = |p: &&Point| p.loss() < 0.2 * worst.loss();
@@ -269,11 +303,16 @@ fn passes(smooth: &[&Point], burst: &Point) -> f64 {
 /// A rate that is not exceeded: in bits or in packets, with a queue or without.
 fn ceiling(case: &Case) -> Option<Finding> {
     let bad = plain(case, |p| {
-        p.burst <= 1 && p.loss() > 0.01 && p.loss() < 0.999 && !(one_gap(p) && p.lost() > 20)
+        let steady = p.steady > STEADY * p.loss();
+        p.burst <= 1 && p.loss() > 0.01 && p.loss() < 0.999 && steady && !(one_gap(p) && p.lost() > 20)
     });
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let slow_clean = plain(case, |p| p.burst <= 1 && p.pps() < 0.6 * worst.pps() && p.loss() < 0.005);
-    if slow_clean.is_empty() {
+    // Below a limit, nearly all pass: what loses there as well is no limit.
+    let (pps, bps) = (0.85 * worst.delivered_pps, 0.85 * worst.delivered_pps * worst.wire_bits());
+    let below = plain(case, |p| p.burst <= 1 && p.pps() < pps && p.bps() < bps && p.loss() < 0.95);
+    let sum = |of: fn(&Point) -> u64| below.iter().map(|p| of(p)).sum::<u64>() as f64;
+    if slow_clean.is_empty() || sum(Point::lost) > 0.15 * worst.loss() * sum(|p| p.sent) {
         return None;
     }
     let spread = |of: &dyn Fn(&Point) -> f64| {

@@ -1,5 +1,6 @@
 //! One point of a measurement in a few numbers, from its packets.
 
+use super::clusters::Clusters;
 use crate::{measure::loss::Gilbert, placement::Nanos};
 use std::ops::Range;
 
@@ -66,6 +67,22 @@ pub struct Point {
     pub burstiness: f64,
     /// The longest run.
     pub longest_run: u64,
+    /// Losses of many in a row, each of which began and ended in the middle of an even stream,
+    pub bursts: u64,
+    /// those in which nothing at all arrived for long,
+    pub solid: u64,
+    /// the packets lost in them,
+    pub burst_lost: u64,
+    /// the time that they took, ns,
+    pub burst_time: f64,
+    /// and what would be seen without them: how much longer runs are than chance makes them, and the longest.
+    pub calm: (f64, u64),
+    /// Times at which something was lost besides, of which several are near each other.
+    pub times: u64,
+    /// Part that is lost in most tenths of the run, from the first loss on: a limit loses all the time, an accident at times.
+    pub steady: f64,
+    /// Part of the bursts that were sent of which something was lost.
+    pub hit: f64,
     /// Packets that arrived before any was lost.
     pub passed_first: u64,
     /// Packets lost at the front and at the end of the run, in one piece.
@@ -130,6 +147,11 @@ impl Point {
         self.sent.saturating_sub(self.received)
     }
 
+    /// Packets that were lost, but for those in bursts.
+    pub(super) fn single(&self) -> u64 {
+        self.sent.saturating_sub(self.received + self.burst_lost)
+    }
+
     /// Packets per second that were offered.
     #[must_use]
     pub fn pps(&self) -> f64 {
@@ -170,6 +192,7 @@ impl Point {
         }
         let lost = runs(&by_number);
         point.losses(&lost);
+        point.clusters(&lost, &by_number);
         let here: Vec<&Arrived> = by_number.iter().flatten().copied().collect();
         let delay = |packet: &Arrived| packet.kernel.0.wrapping_sub(packet.sent.0) as i64;
         let Some(least) = here.iter().map(|packet| delay(packet)).min() else { return point };
@@ -206,6 +229,26 @@ impl Point {
         self.passed_first = lost.first().map_or(self.sent, |run| run.start);
         self.front_lost = lost.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
         self.end_lost = lost.last().filter(ends).map_or(0, |run| run.end - run.start);
+    }
+
+    /// Losses that belong together, and how steady the rest is.
+    fn clusters(&mut self, lost: &[Range<u64>], by_number: &[Option<&Arrived>]) {
+        let sent_at = |number: u64| by_number.get(number as usize)?.map(|packet| packet.sent.0 as f64);
+        let found = Clusters::of(lost, self.sent, self.spacing, &sent_at);
+        let rest = found.rest(lost);
+        let factor = Gilbert::fit(&rest, self.sent).map_or(0.0, |model| model.burstiness());
+        let longest = rest.iter().map(|run| run.end - run.start).max().unwrap_or(0);
+        (self.bursts, self.solid) = (found.all.len() as u64, found.solid);
+        (self.burst_lost, self.burst_time) = (found.lost, found.time);
+        self.calm = (factor, longest);
+        self.times = super::clusters::times(&rest);
+        self.steady = steady(lost, self.sent);
+        if self.burst > 1 {
+            let of = |number: u64| number / u64::from(self.burst);
+            let mut hit: Vec<u64> = lost.iter().flat_map(|run| of(run.start)..=of(run.end - 1)).collect();
+            hit.dedup();
+            self.hit = hit.len() as f64 / self.sent.div_ceil(u64::from(self.burst)).max(1) as f64;
+        }
     }
 
     fn delays(&mut self, delays: &[f64]) {
@@ -291,6 +334,22 @@ impl Point {
         let least = by_number.chunks_exact(half).map(arrived).min().unwrap_or(0);
         self.delivered_pps = self.pps() * least as f64 / half as f64;
     }
+}
+
+/// Parts of a point, from its first loss on, of which the median tells whether loss is lasting.
+const PARTS: u64 = 10;
+
+/// What most parts of the point lost, from the first loss on.
+fn steady(lost: &[Range<u64>], sent: u64) -> f64 {
+    let first = lost.first().map_or(sent, |run| run.start);
+    let part = (sent - first).div_ceil(PARTS).max(1);
+    let of = |from: u64| {
+        let to = (from + part).min(sent);
+        let cut = |run: &Range<u64>| run.end.min(to).saturating_sub(run.start.max(from));
+        lost.iter().map(cut).sum::<u64>() as f64 / (to - from).max(1) as f64
+    };
+    let mut parts: Vec<f64> = (first..sent).step_by(part as usize).map(of).collect();
+    median(&mut parts)
 }
 
 /// The runs of numbers that did not arrive.

@@ -2,8 +2,12 @@
 
 use super::case::{Cause, Finding};
 
+mod losses;
+
+pub use losses::{Pattern, Round};
+
 /// One flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Duration, s.
     pub seconds: f64,
@@ -19,45 +23,72 @@ pub struct Flow {
     pub reader_away: f64,
     /// Segments sent,
     pub segments: u64,
-    /// and sent again.
+    /// sent again,
     pub retransmitted: u64,
+    /// that the peer got twice,
+    pub doubled: u64,
+    /// and times that one was seen to arrive behind a later one.
+    pub reordered: u64,
+    /// Bytes that the receiver got; none if it does not say.
+    pub received: Option<u64>,
     /// Least round trip, s.
     pub min_rtt: f64,
-    /// Median round trip just before retransmissions, s.
-    pub rtt_at_loss: f64,
-    /// Windows at which segments were lost: their deviation by their mean. The same again and again is a buffer's end.
-    pub window_variation: f64,
-    /// Times at which anything was lost, behind the end of slow start.
-    pub times: u64,
-    /// Segments lost each time, in the mean. One is an accident of the path, many are what a full buffer had no room for.
-    pub lost_together: f64,
-    /// Rate reached by the best tenth of the intervals, by the mean rate.
-    pub peak_to_mean: f64,
+    /// The sender keeps a rate, whatever is lost (bbr): its window says nothing of losses.
+    pub paced: bool,
+    /// What it did, round trip by round trip.
+    pub rounds: Vec<Round>,
 }
 
-/// Times of losses of which a pattern is made,
-pub const FEWEST: u64 = 3;
-/// and from which on windows that are the same are no chance.
-pub const TIMES: u64 = 6;
-/// Segments lost each time, from which on it is no accident: a path that damages packets takes one or two at a time, a buffer that is
-/// too short all of a burst that it has no room for.
-pub const TOGETHER: f64 = 4.0;
-/// Windows before losses that vary less are the same,
-const SAME: f64 = 0.12;
-/// and those that vary less may be, behind a queue.
-const ALIKE: f64 = 0.25;
-/// A queue, by the round trip, that was filled. CUBIC needs 0.43.
-const FULL: f64 = 0.35;
+/// Part of the segments that are seen out of order, from which on the path sprays, and how many they are at the least.
+const SPRAYED: (f64, u64) = (2e-3, 50);
+
+/// Segments of a flow that arrived nowhere, from which on that is no chance.
+const VANISHED: u64 = 4;
 
 /// Name what bounds this flow, the most important first; empty if nothing but the path does.
 #[must_use]
 pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     let mut findings = Vec::new();
+    if flow.received == Some(0) && flow.segments >= VANISHED {
+        // Small ones passed: those that opened the connection.
+        let text = format!("none of {} full segments arrived, though the connection was made", flow.segments);
+        return vec![Finding::new(Cause::Mtu, 0.7, text)];
+    }
     let of = |time: f64| time / flow.seconds.max(1e-9);
+    let (rwnd, sndbuf, idle) = (of(flow.rwnd_limited), of(flow.sndbuf_limited), 1.0 - of(flow.busy).min(1.0));
+    waits(flow, [rwnd, sndbuf, idle], &mut findings);
+    let limited = rwnd + sndbuf + idle;
+    let share = (1.0 - limited) * 0.8;
+    if flow.is_sprayed() {
+        let text = format!(
+            "{} times a segment arrived behind a later one, of {}; {} of {} retransmissions were not needed",
+            flow.reordered, flow.segments, flow.doubled, flow.retransmitted
+        );
+        findings.push(Finding::new(Cause::Spraying, 0.9, text));
+    }
+    if limited < 0.6 {
+        let causes = Pattern::of(flow).causes();
+        findings.extend(causes.into_iter().map(|(cause, sure, text)| {
+            Finding::new(cause, if sure { 0.5 + share / 2.0 } else { 0.5 }, text)
+        }));
+    }
+    findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    findings
+}
+
+impl Flow {
+    /// Whether segments take several paths: far more are out of order than what is sent again brings about.
+    #[must_use]
+    pub fn is_sprayed(&self) -> bool {
+        self.reordered >= SPRAYED.1 && self.reordered as f64 > SPRAYED.0 * self.segments as f64
+    }
+}
+
+/// What is waited for at the ends: parts of the time for the receiver's window, the send buffer, and data.
+fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding>) {
     let mut name =
         |cause, share: f64, text: String| findings.push(Finding::new(cause, 0.5 + share / 2.0, text));
     let percent = |share: f64| share * 100.0;
-    let (rwnd, sndbuf, idle) = (of(flow.rwnd_limited), of(flow.sndbuf_limited), 1.0 - of(flow.busy).min(1.0));
     if rwnd > 0.2 {
         // A window closes because it is small, or because nobody empties the buffer.
         match (flow.disk_wait > 0.4, flow.reader_away > 0.4) {
@@ -98,25 +129,4 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
             format!("there was nothing to send {:.0} % of the time: the sender's {what}", percent(idle)),
         );
     }
-    let limited = rwnd + sndbuf + idle;
-    let lost = flow.retransmitted as f64 / flow.segments.max(1) as f64;
-    if flow.times >= FEWEST && lost > 1e-7 && limited < 0.6 {
-        let queue = (flow.rtt_at_loss - flow.min_rtt) / flow.min_rtt.max(1e-9);
-        let share = (1.0 - limited) * 0.8;
-        let many = flow.lost_together >= TOGETHER;
-        if queue >= FULL && (many || flow.window_variation < ALIKE) {
-            // The end of every path that is full.
-        } else if many || (flow.times >= TIMES && flow.window_variation < SAME) {
-            let how = match many {
-                true => format!("{:.0} segments are lost each time", flow.lost_together),
-                false => "segments are lost at the same window each time".to_owned(),
-            };
-            let text = format!("{how}, with a queue of {:.0} % of the round trip", percent(queue));
-            name(Cause::ShallowBuffer, share, text);
-        } else {
-            name(Cause::Loss, share, format!("{lost:.1e} of the segments are lost, at any window"));
-        }
-    }
-    findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    findings
 }

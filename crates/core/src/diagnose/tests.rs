@@ -89,6 +89,7 @@ fn lossy(pps: f64, lost: u64) -> Point {
         received: 1000 - lost,
         floor: 1e6,
         noise: 2e3,
+        steady: lost as f64 / 1000.0,
         ..Point::default()
     }
 }
@@ -104,7 +105,7 @@ fn of_network(points: Vec<Point>) -> Vec<Cause> {
 #[test]
 fn what_one_cause_does_not_explain_is_another_ones() {
     let long = Point { size: 8972, ..lossy(1000.0, 1000) };
-    let burst = Point { burst: 64, ..lossy(1000.0, 300) };
+    let burst = Point { burst: 64, hit: 1.0, ..lossy(1000.0, 300) };
     let points = vec![lossy(4000.0, 0), lossy(2000.0, 0), burst, long];
     assert_eq!(of_network(points), [Cause::Mtu, Cause::Microburst]);
 }
@@ -126,6 +127,77 @@ fn ports_that_lose_by_chance_are_no_polarisation() {
     };
     assert_eq!(of_network(ports([0, 80, 0, 0, 90, 0, 0, 0])), [Cause::Polarisation]);
     assert_eq!(of_network(ports([2, 6, 4, 3, 7, 2, 4, 5])), []);
+}
+
+#[test]
+fn ports_are_accused_only_if_the_same_ones_lose_again() {
+    let found = |second: [u64; 8]| {
+        let first = [0, 80, 0, 0, 90, 0, 0, 0];
+        let of = |lost: [u64; 8]| {
+            (0u16..)
+                .zip(lost)
+                .map(|(n, lost)| Point { flow: n + 1, ..lossy(4000.0, lost) })
+                .collect::<Vec<_>>()
+        };
+        let points = [of(first), of(second)].concat();
+        let (sent, received) = points.iter().fold((0, 0), |(s, r), p| (s + p.sent, r + p.received));
+        let account =
+            Account { sent, nic_out: Some(sent), nic_in: Some(received), received, ..Account::default() };
+        let found = diagnose(&Case { points, account, ..Case::default() });
+        found.findings.iter().map(|f| (f.cause, f.confidence > 0.5)).collect::<Vec<_>>()
+    };
+    assert_eq!(found([0, 70, 0, 0, 85, 0, 0, 0]), [(Cause::Polarisation, true)]);
+    assert_eq!(found([60, 0, 0, 0, 0, 0, 90, 0]), []);
+}
+
+/// An even stream of 4000 packets, 100 µs apart, without those in these ranges; it takes 10 ms.
+fn stream(pps: f64, lost: &[std::ops::Range<u64>]) -> Point {
+    let setting = Setting { size: 1472, spacing: 1e9 / pps, burst: 1, sent: 4000, ..Setting::default() };
+    let kept = (0..4000u64).filter(|n| !lost.iter().any(|run| run.contains(n)));
+    let at = |n: u64| (n as f64 * 1e9 / pps) as u64;
+    Point::of(
+        &setting,
+        &kept.map(|n| arrived(n, at(n), at(n) + 10_000_000 + n % 3 * 500)).collect::<Vec<_>>(),
+    )
+}
+
+#[test]
+fn bursts_at_any_rate_are_named_and_what_only_a_high_rate_loses_is_not() {
+    let some = [500..540, 1900..1940, 3000..3050];
+    let anywhere = vec![stream(8000.0, &some), stream(4000.0, &some[..2]), stream(1000.0, &some[1..])];
+    assert_eq!(of_network(anywhere), [Cause::BurstLoss]);
+    let many: Vec<_> = (1..20).map(|n| n * 200..n * 200 + 30).collect();
+    let fast = vec![stream(8000.0, &many), stream(2000.0, &[]), stream(1000.0, &[])];
+    assert!(!of_network(fast).contains(&Cause::BurstLoss));
+    // One is an accident.
+    assert_eq!(of_network(vec![stream(8000.0, &some[..1]), stream(4000.0, &[]), stream(1000.0, &[])]), []);
+}
+
+#[test]
+fn bursts_do_not_hide_a_limit_and_are_no_limit() {
+    // Beyond a limit, three of eight are lost all the time.
+    let over: Vec<_> = (100..499).map(|n| n * 8..n * 8 + 3).collect();
+    let some = [500..540, 1900..1940, 3000..3050];
+    let points =
+        vec![stream(8000.0, &over), stream(4000.0, &some), stream(2000.0, &some), stream(1000.0, &some)];
+    assert_eq!(of_network(points), [Cause::BurstLoss, Cause::Policer]);
+    // All that two outages take of a fast point, and nothing of slower ones, is no policer.
+    let outages = [500..900, 2500..2900];
+    let points =
+        vec![stream(8000.0, &outages), stream(4000.0, &[]), stream(2000.0, &[]), stream(1000.0, &[])];
+    assert!(of_network(points).iter().all(|cause| *cause == Cause::BurstLoss));
+}
+
+#[test]
+fn an_outage_at_the_end_of_a_point_is_no_firewall() {
+    let points = vec![
+        stream(8000.0, &[3000..4000]),
+        stream(8000.0, &[0..300]),
+        stream(4000.0, &[]),
+        stream(2000.0, &[1000..2000]),
+        stream(1000.0, &[]),
+    ];
+    assert_eq!(of_network(points), []);
 }
 
 #[test]
@@ -172,7 +244,7 @@ fn a_limit_is_seen_through_damage_and_through_a_cut() {
 #[test]
 fn a_limit_whose_bucket_is_smaller_than_a_burst_comes_before_the_burst() {
     let mut points = vec![damaged(4000.0, 130), damaged(2000.0, 0), damaged(1000.0, 0), damaged(500.0, 0)];
-    points.push(Point { burst: 64, ..lossy(500.0, 700) });
+    points.push(Point { burst: 64, hit: 1.0, ..lossy(500.0, 700) });
     assert_eq!(of_network(points), [Cause::Policer, Cause::Microburst]);
 }
 

@@ -115,6 +115,19 @@ impl Setup {
     }
 }
 
+/// Connect for messages that must arrive whatever the path does to long packets: no segment of either end, in either direction, has
+/// more than `segment` bytes of data and options. A kernel that refuses so small a segment connects as usual.
+///
+/// # Errors
+/// As [`TcpStream::connect_timeout`].
+pub fn connect_in_small_segments(to: SocketAddr, segment: u32, patience: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    // Announced to the peer, too, so that it obeys.
+    let _ = set_largest_segment(&socket, segment);
+    socket.connect_timeout(&SockAddr::from(to), patience)?;
+    Ok(TcpStream::from(socket))
+}
+
 /// Have a silent peer noticed by the kernel within about twice `silence`, at least two seconds.
 ///
 /// # Errors
@@ -165,6 +178,18 @@ mod tests {
             assert!(end.nodelay().unwrap());
             assert_eq!(SockRef::from(end).tos_v4().unwrap(), 0x28);
             assert!(crate::tcp::tune::largest_segment(end).unwrap() <= 1000);
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_in_small_segments_keep_to_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let stream = connect_in_small_segments(to, 400, Duration::from_secs(5)).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        for end in [&stream, &accepted] {
+            let segment = crate::tcp::tune::largest_segment(end).unwrap();
+            assert!((300..=400).contains(&segment), "{segment}");
         }
     }
 

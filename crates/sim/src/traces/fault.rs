@@ -1,6 +1,7 @@
 //! Faults, with severities drawn from the seed.
 
-use super::path::{Bucket, Change, Cut, Path, Pauses, Queue};
+use super::parts::{Bucket, Change, Cut, Failing, Pauses, Queue};
+use super::path::Path;
 use crate::random::Random;
 use skyhaul_core::diagnose::Cause;
 
@@ -15,6 +16,7 @@ pub(super) fn set(cause: Cause, path: &mut Path, random: &mut Random) {
         | Cause::Microburst
         | Cause::Sender
         | Cause::BitErrors
+        | Cause::BurstLoss
         | Cause::Mtu
         | Cause::Firewall => limit(cause, path, spacing, random),
         Cause::Spraying
@@ -62,6 +64,16 @@ fn limit(cause: Cause, path: &mut Path, spacing: f64, random: &mut Random) {
         Cause::BitErrors => {
             path.bit_errors = 10f64.powf(random.uniform(-6.7, -5.3));
             path.damage_counted = random.chance(0.5);
+        }
+        Cause::BurstLoss => {
+            let packets = 10f64.powf(random.uniform(0.9, 2.0));
+            let part = random.uniform(0.006, 0.05);
+            path.failing = Some(Failing {
+                begins: part / packets,
+                ends: 1.0 / packets,
+                arrives: random.uniform(0.0, 0.35),
+                bad: false,
+            });
         }
         Cause::Mtu => path.mtu = random.pick(&[1500, 1600, 2048, 4096, 8000]),
         Cause::Firewall => {

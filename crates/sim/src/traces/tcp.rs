@@ -1,7 +1,10 @@
 //! TCP flows round trip by round trip, with a known limit.
 
 use crate::random::Random;
-use skyhaul_core::diagnose::{Cause, tcp::Flow};
+use skyhaul_core::diagnose::{
+    Cause,
+    tcp::{Flow, Round},
+};
 
 /// The six limits.
 pub const LIMITS: [Cause; 6] = [
@@ -58,17 +61,17 @@ pub fn play(cause: Option<Cause>, seed: u64) -> Flow {
 fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow {
     let mut flow = Flow { min_rtt: rtt, ..Flow::default() };
     let (mut window, mut top, mut since, mut starting) = (10.0f64, 0.0f64, 0.0, true);
-    let (mut windows, mut waits, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let (mut away, mut disk) = (0.0, 0.0);
     // Segments that the sender's system hands down as one, and how many are lost each time.
-    let (burst, mut lost) = (random.uniform(1.0, 44.0).min(segments / 8.0), Vec::new());
+    let burst = random.uniform(1.0, 44.0).min(segments / 8.0);
     for _ in 0..1500 {
         let read =
             if bounds.reader < 1.0 { bounds.receiver.min(segments * bounds.reader) } else { bounds.receiver };
         let given = segments * bounds.application * random.uniform(0.9, 1.1);
         let sent = window.min(read).min(bounds.sender).min(given).min(segments * (1.0 + bounds.buffer));
         let queue = ((sent - segments) / segments).max(0.0);
-        let time = rtt * (1.0 + queue) * random.uniform(1.0, 1.03);
+        let time = rtt * (1.0 + queue) + random.uniform(0.0, 3e-4);
+        let at = flow.seconds;
         flow.seconds += time;
         flow.segments += sent as u64;
         let idle = if given <= sent * 1.001 { (1.0 - given / segments).max(0.0) } else { 0.0 };
@@ -79,14 +82,12 @@ fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow
         let slow = if bounds.reader < 1.0 { 1.0 - bounds.reader * 0.3 } else { 0.02 };
         away += time * slow;
         disk += if bounds.disk { time * random.uniform(0.5, 0.95) } else { time * random.uniform(0.0, 0.1) };
-        rates.push(sent / time);
+        let (mut lost, before) = (0, window);
         let overflow = sent >= segments * (1.0 + bounds.buffer) * 0.999 - burst * random.uniform(0.0, 1.0);
         let hit = random.chance(1.0 - (1.0 - bounds.loss).powf(sent));
         if overflow || hit {
             // All of a burst that finds no room, or one by chance and now and then another.
-            lost.push(1 + random.below(if overflow { burst as u64 } else { 2 }));
-            windows.push(sent);
-            waits.push(time);
+            lost = 1 + random.below(if overflow { burst as u64 } else { 2 }) as u32;
             (top, window, since, starting) = (sent, sent * 0.7, 0.0, false);
         } else if starting {
             window = (window * 2.0).min(segments * 20.0);
@@ -95,20 +96,10 @@ fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow
             let k = (top * 0.3 / 0.4f64).cbrt();
             window = (0.4 * (since - k).powi(3) + top).max(window + 0.5);
         }
+        let (sent, rate) = (sent as u32, sent / time);
+        flow.rounds.push(Round { at, rtt: time, window: before, lost, sent, rate });
     }
     (flow.reader_away, flow.disk_wait) = (away / flow.seconds, disk / flow.seconds);
-    flow.retransmitted = lost.iter().sum();
-    // The first is the end of slow start.
-    flow.times = (lost.len().max(1) - 1) as u64;
-    flow.lost_together = lost.iter().skip(1).sum::<u64>() as f64 / (lost.len().max(2) - 1) as f64;
-    let later = windows.get(1..).unwrap_or_default();
-    let mean = later.iter().sum::<f64>() / later.len().max(1) as f64;
-    let squares = later.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / later.len().max(1) as f64;
-    flow.window_variation = squares.sqrt() / mean.max(1.0);
-    waits.sort_by(f64::total_cmp);
-    flow.rtt_at_loss = waits.get(waits.len() / 2).copied().unwrap_or(rtt);
-    rates.sort_by(f64::total_cmp);
-    let all = rates.iter().sum::<f64>() / rates.len() as f64;
-    flow.peak_to_mean = rates[rates.len() * 9 / 10] / all.max(1e-9);
+    flow.retransmitted = flow.rounds.iter().map(|round| u64::from(round.lost)).sum();
     flow
 }

@@ -344,32 +344,50 @@ pub fn parse_journal(octets: &[u8]) -> Result<Vec<Change>, String> {
 
 /// Take changes back, the last first, queueing disciplines at the end.
 pub fn undo(changes: &[Change], settings: &dyn Settings) -> Vec<(Change, Undone)> {
-    let (last, first): (Vec<_>, Vec<_>) =
-        changes.iter().rev().partition(|change| change.name.starts_with(QDISC));
-    first.into_iter().chain(last).map(|change| (change.clone(), undo_one(change, settings))).collect()
+    in_order(changes).map(|change| (change.clone(), undo_one(change, settings))).collect()
 }
 
-fn undo_one(change: &Change, settings: &dyn Settings) -> Undone {
-    let failed = |error: io::Error| Undone::Failed(said(&error));
-    let now = match settings.read(&change.name) {
-        Ok(now) => now,
-        Err(error) => return failed(error),
+/// What [`undo`] would do, in the same order; nothing is written.
+#[must_use]
+pub fn would_undo(changes: &[Change], settings: &dyn Settings) -> Vec<(Change, Undone)> {
+    let one = |change: &Change| match old_text(change, settings) {
+        Ok(_) => Undone::Restored,
+        Err(how) => how,
     };
+    in_order(changes).map(|change| (change.clone(), one(change))).collect()
+}
+
+fn in_order(changes: &[Change]) -> impl Iterator<Item = &Change> {
+    let (last, first): (Vec<_>, Vec<_>) =
+        changes.iter().rev().partition(|change| change.name.starts_with(QDISC));
+    first.into_iter().chain(last)
+}
+
+/// What is to be written to take a change back, or why nothing is.
+fn old_text(change: &Change, settings: &dyn Settings) -> Result<String, Undone> {
+    let now = settings.read(&change.name).map_err(|error| Undone::Failed(said(&error)))?;
     if now == change.old {
-        return Undone::Unchanged;
+        return Err(Undone::Unchanged);
     }
     if change.shown.as_ref().is_some_and(|shown| *shown != now) {
-        return Undone::ChangedSince(written(&now));
+        return Err(Undone::ChangedSince(written(&now)));
     }
     // Of a choice, only what was chosen is written; anything else goes back octet for octet.
     let choice = super::view::chosen(&change.old).len() < change.old.len();
-    let old = if choice { written(&change.old) } else { change.old.clone() };
+    Ok(if choice { written(&change.old) } else { change.old.clone() })
+}
+
+fn undo_one(change: &Change, settings: &dyn Settings) -> Undone {
+    let old = match old_text(change, settings) {
+        Ok(old) => old,
+        Err(how) => return how,
+    };
     if let Err(error) = settings.write(&change.name, &old) {
-        return failed(error);
+        return Undone::Failed(said(&error));
     }
     match settings.read(&change.name) {
         Ok(now) if now == change.old => Undone::Restored,
         Ok(now) => Undone::Failed(format!("it shows '{}' after that", now.trim_end())),
-        Err(error) => failed(error),
+        Err(error) => Undone::Failed(said(&error)),
     }
 }

@@ -7,15 +7,12 @@ use super::{GREETING, MESSAGE, PeerError, REQUEST, VERSION};
 use ring::hmac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use skyhaul_io::address::system_text;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Time to take a message; a peer that takes nothing for so long is gone.
 const TAKE: Duration = Duration::from_secs(10);
-/// How long one address of several may take.
-const NEXT: Duration = Duration::from_secs(3);
 /// How often a server tells those who wait that it is there, at the least.
 pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// After so long without it, it is taken for gone.
@@ -49,61 +46,6 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Connect to the server at `to`, and prove the token to each other.
-///
-/// # Errors
-/// It cannot be reached, is no server of skyhaul, has another version or another token, or is full.
-pub fn connect(to: SocketAddr, token: &Token, within: Duration) -> Result<Connection, PeerError> {
-    let end = Instant::now() + within;
-    let failed = |error: io::Error| {
-        let hint = match error.kind() {
-            ErrorKind::ConnectionRefused => {
-                "\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or name its port"
-            }
-            ErrorKind::TimedOut => "\nhint: see whether the host is up, and whether a firewall is between",
-            _ => "",
-        };
-        io::Error::new(error.kind(), format!("connect to {to}: {}{hint}", system_text(&error)))
-    };
-    let stream = TcpStream::connect_timeout(&to, within.max(Duration::from_millis(1))).map_err(failed)?;
-    let mut connection = Connection::new(stream)?;
-    connection.greet(token, end)?;
-    Ok(connection)
-}
-
-/// Connect to the first of the addresses of one server that answers.
-///
-/// # Errors
-/// None does: what the last one said, or all of them if there are several.
-pub fn connect_any(to: &[SocketAddr], token: &Token, within: Duration) -> Result<Connection, PeerError> {
-    let mut said: Vec<String> = Vec::new();
-    for (at, address) in to.iter().enumerate() {
-        // Another address is tried soon.
-        let wait = if at + 1 < to.len() { within.min(NEXT) } else { within };
-        match connect(*address, token, wait) {
-            Err(PeerError::Io(error)) if to.len() > 1 => said.push(error.to_string()),
-            Err(error @ PeerError::Late { .. }) if at + 1 < to.len() => said.push(error.to_string()),
-            other => return other,
-        }
-    }
-    let error = if said.is_empty() { "the server has no address".to_owned() } else { said.join("\n") };
-    Err(PeerError::Io(io::Error::other(error)))
-}
-
-/// Connect once more, as a further connection of a service that gave out `cookie`. The stream is the caller's own.
-///
-/// # Errors
-/// As [`connect`], or the cookie is unknown.
-pub fn attach(to: SocketAddr, token: &Token, cookie: &str, within: Duration) -> Result<TcpStream, PeerError> {
-    let mut connection = connect(to, token, within)?;
-    connection.send(&Ask::Attach { cookie: cookie.to_owned() })?;
-    match connection.receive::<Answer>(within)? {
-        Answer::Go => connection.into_stream(),
-        Answer::Refused { why } => Err(PeerError::Refused { peer: to, why }),
-        Answer::Queued(_) => Err(connection.unexpected("a place in the line")),
-    }
-}
-
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Result<Self, PeerError> {
         stream.set_nodelay(true)?;
@@ -134,7 +76,7 @@ impl Connection {
     }
 
     /// The client's side of the handshake.
-    fn greet(&mut self, token: &Token, end: Instant) -> Result<(), PeerError> {
+    pub(super) fn greet(&mut self, token: &Token, end: Instant) -> Result<(), PeerError> {
         let challenge: Challenge = self.greeting(end)?;
         if challenge.skyhaul != VERSION {
             return Err(PeerError::Version { peer: self.peer, theirs: challenge.skyhaul, ours: VERSION });
@@ -276,6 +218,27 @@ impl Connection {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.is_late() => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The next message, as long as bytes of it keep coming: `silence` without any, or `most` in all, are too long. For long reports
+    /// over a path that loses.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_slowly<T: DeserializeOwned>(
+        &mut self,
+        silence: Duration,
+        most: Duration,
+    ) -> Result<T, PeerError> {
+        let end = Instant::now() + most;
+        loop {
+            let held = self.frames.held();
+            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match self.message(silence.min(left), "answer") {
+                Err(error) if error.is_late() && self.frames.held() > held && Instant::now() < end => {}
+                other => return other,
+            }
         }
     }
 

@@ -27,11 +27,13 @@
 //!
 //! Limits: 128 flows. The trace is bounded: a longer measurement keeps fewer samples per second, never more memory.
 
+mod agree;
 mod bound;
 mod client;
 mod diagnose;
 mod expected;
 mod flow;
+mod holes;
 mod losses;
 mod options;
 mod point;
@@ -43,6 +45,7 @@ mod service;
 mod tests;
 mod verdict;
 
+pub use agree::{agree, is_lossy, load};
 pub use bound::{Bound, Verdict};
 pub use client::{PointReport, TcpClient};
 pub use diagnose::{TcpDiagnosed, diagnose};

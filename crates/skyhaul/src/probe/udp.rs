@@ -15,8 +15,8 @@
 //! use skyhaul::probe::udp::{ClientOptions, Direction, Point, UdpClient};
 //! use std::{sync::atomic::AtomicBool, time::Duration};
 //! let token = Token::new("the-token-of-both-hosts")?;
-//! let server = "192.0.2.9:14300".parse().unwrap();
-//! let mut client = UdpClient::open(server, &token, ClientOptions::default(), &mut |_| true)?;
+//! let server = ["192.0.2.9:14300".parse().unwrap()];
+//! let mut client = UdpClient::open(&server, &token, ClientOptions::default(), &mut |_| true)?;
 //! let point = Point::even(1472, 10_000_000, Duration::from_secs(1));
 //! let report = client.point(&point, Direction::Forward, &AtomicBool::new(false))?;
 //! println!("{} lost", report.forward.unwrap_or_default().lost);
@@ -37,6 +37,7 @@ pub mod meeting;
 mod message;
 mod meter;
 pub mod oneway;
+mod packed;
 mod plan;
 mod receiving;
 mod report;

@@ -10,6 +10,9 @@
 //! differs by more than the tolerance. Elements of lists belong together by what they have in common (a rate, a size, a name),
 //! wherever they stand in the list; without such fields, by their place.
 //!
+//! A figure of a single run has no spread. Of those that one late packet or another program changes (the longest delay, jitter, CPU
+//! time), a factor of two is noise, and so is a millisecond; what the host's processors did for others is never better or worse.
+//!
 //! ```
 //! use skyhaul::report::compare::{Options, Verdict, compare};
 //! let (a, b) = (serde_json::json!({"lost": 0, "seconds": 10.0}), serde_json::json!({"lost": 3, "seconds": 10.1}));
@@ -18,7 +21,7 @@
 //! # Ok::<(), skyhaul::report::compare::CompareError>(())
 //! ```
 //!
-//! Limits: lists of numbers (timelines, histograms, maps of losses) are not compared. Which way is better is known of rates,
+//! Limits: lists of numbers (timelines, histograms, maps of losses) and of moments (the trace of a flow) are not compared. Which way is better is known of rates,
 //! losses, times and their like, by their names; other figures are only said to differ. Reports nest at most 32 deep and have
 //! at most 100 000 leaves.
 
@@ -26,7 +29,7 @@ mod leaves;
 mod meaning;
 
 use leaves::{Leaf, TooLarge, leaves};
-use meaning::Better;
+use meaning::{Better, Noise};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,7 +225,12 @@ fn judge(path: &str, (a, of_a): Ranged, (b, of_b): Ranged, tolerance: f64) -> Ve
         (Some(x), Some(y)) => x.0 <= y.1 && y.0 <= x.1,
         _ => false,
     };
-    if meet || (b - a).abs() <= tolerance * a.abs() {
+    let Noise { factor, floor } = meaning::noise(path);
+    let (low, high) = (a.abs().min(b.abs()), a.abs().max(b.abs()));
+    // A spread says by itself how noisy a figure is.
+    let alone = of_a.is_none() && of_b.is_none();
+    let noisy = alone && ((b - a).abs() <= floor || factor > 1.0 && a * b > 0.0 && high <= factor * low);
+    if meet || noisy || (b - a).abs() <= tolerance * a.abs() {
         return Verdict::Within;
     }
     match (meaning::better(path), b > a) {

@@ -103,11 +103,15 @@ fn what_was_applied_is_taken_back_octet_for_octet() {
     world.tree().write("/sys/block/nvme0n1/queue/scheduler", "[none] mq-deadline\n").unwrap();
     let mut noted = read_journal(&path).unwrap();
     noted.retain(|change| !change.name.contains("scheduler"));
+    let (applied, told) = (contents(&world), would_undo(&noted, &settings));
+    assert_eq!(contents(&world), applied, "a dry run writes nothing");
     let undone = undo(&noted, &settings);
     assert!(undone.iter().all(|(_, how)| *how == Undone::Restored), "{undone:?}");
+    assert_eq!(told, undone, "and says what is done, in the same order");
     world.tree().write("/sys/block/nvme0n1/queue/scheduler", "none [mq-deadline]\n").unwrap();
     assert_eq!(contents(&world), before);
     assert!(undo(&noted, &settings).iter().all(|(_, how)| *how == Undone::Unchanged), "twice does no harm");
+    assert_eq!(would_undo(&noted, &settings), undo(&noted, &settings));
 }
 
 #[test]

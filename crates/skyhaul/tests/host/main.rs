@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod advised;
 mod applied;
 mod cases;
 mod lists;
@@ -208,6 +209,21 @@ fn what_a_warning_sets_makes_it_pass() {
         mended += 1;
     }
     assert!(mended > 40, "{mended}");
+}
+
+#[test]
+fn a_machine_that_was_made_of_a_containers_image_is_no_container() {
+    let mut world = container();
+    let found = |world: &World| world.facts().text("host/container").map(str::to_owned);
+    assert_eq!(found(&world).as_deref(), Some("docker"));
+    let first =
+        [("pid", "4026531836"), ("ipc", "4026531839"), ("uts", "4026531838"), ("cgroup", "4026531835")];
+    for (kind, number) in first {
+        world.link(&format!("/proc/self/ns/{kind}"), &format!("{kind}:[{number}]"));
+    }
+    assert_eq!(found(&world), None, "all of its namespaces are those that the kernel begins with");
+    world.link("/proc/self/ns/pid", "pid:[4026532444]");
+    assert_eq!(found(&world).as_deref(), Some("docker"));
 }
 
 #[test]

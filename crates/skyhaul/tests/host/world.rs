@@ -56,6 +56,14 @@ impl World {
         self.root.path().join(path.trim_start_matches('/'))
     }
 
+    /// A symbolic link.
+    pub(super) fn link(&self, path: &str, to: &str) {
+        let path = self.at(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink(to, path).unwrap();
+    }
+
     pub(super) fn tree(&self) -> Tree {
         Tree::new(self.root.path())
     }

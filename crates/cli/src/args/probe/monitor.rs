@@ -85,9 +85,9 @@ pub(crate) struct HowArgs {
     /// Flows at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<u16>(FLOWS as u64, "such as 1"))]
     pub(crate) flows: u16,
-    /// Bytes of a datagram (udp)
-    #[arg(long, value_name = "BYTES", default_value_t = 1472, value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
-    pub(crate) size: u32,
+    /// Bytes of a datagram (udp; default: 1472, or less where that would be cut into fragments, as with IPv6)
+    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
+    pub(crate) size: Option<u32>,
     /// Rate of each flow's payload (udp)
     #[arg(long, value_name = "RATE", default_value = "10Mbps", value_parser = some::<Rate>("such as 10Mbps"))]
     pub(crate) rate: Rate,

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&told)?;
     } else {
-        say_text!("{page}");
+        tell_text!("{page}");
         say!("wrote README.md, figures.json and {} plots to {}", plots.len(), directory.display());
     }
     Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })

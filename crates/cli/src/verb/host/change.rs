@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::args::HostArgs;
 use crate::print;
 use anyhow::{Result, bail};
-use skyhaul::host::{HostReport, HostSettings, Journal, Undone, planned, read_journal};
+use skyhaul::host::{HostReport, HostSettings, Journal, Undone, planned, read_journal, would_undo};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
 use std::io::IsTerminal as _;
@@ -41,12 +41,16 @@ fn confirmed(text: &str) -> Result<bool> {
 
 pub(super) fn undo(args: &HostArgs) -> Result<Outcome> {
     let changes = read_journal(&args.journal)?;
+    let settings = HostSettings(Tree::new("/"));
+    let undone = match args.dry_run {
+        true => would_undo(&changes, &settings),
+        false => skyhaul::host::undo(&changes, &settings),
+    };
+    written(args, &undone, &print::host::undone(&undone, args.dry_run))?;
     if args.dry_run {
-        let back: Vec<_> = changes.iter().rev().cloned().collect();
-        return written(args, &back, &print::host::backwards(&back));
+        let fails = undone.iter().any(|(_, how)| matches!(how, Undone::Failed(_)));
+        return Ok(if fails { Outcome::Failed } else { Outcome::Done });
     }
-    let undone = skyhaul::host::undo(&changes, &HostSettings(Tree::new("/")));
-    written(args, &undone, &print::host::undone(&undone))?;
     if undone.iter().any(|(_, how)| matches!(how, Undone::Failed(_))) {
         say!("{} is kept: --undo again takes back the rest", args.journal.display());
         return Ok(Outcome::Failed);

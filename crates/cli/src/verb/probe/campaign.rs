@@ -105,7 +105,10 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
         if interrupt.is_set() {
             break;
         }
-        say_text!("{}", shown::text(&made));
+        match args.output.json {
+            true => say_text!("{}", shown::text(&made)),
+            false => tell_text!("{}", shown::text(&made)),
+        }
         if args.report.is_some() {
             page::keep(directory, &made)?;
         }
@@ -124,7 +127,14 @@ fn conclude(args: &CampaignArgs, told: &Told) -> Result<Outcome> {
         print_json(told)?;
     }
     let Told { made, skipped, failed, claims, broken, .. } = told;
-    say!("{made} done, {skipped} skipped, {failed} failed; {} of {claims} predictions held", claims - broken);
+    let held = claims - broken;
+    let text =
+        format!("{made} done, {skipped} skipped, {failed} failed; {held} of {claims} predictions held");
+    if args.output.json {
+        say!("{text}");
+    } else {
+        tell!("{text}");
+    }
     if told.interrupted {
         say!("{INTERRUPTED}");
     }

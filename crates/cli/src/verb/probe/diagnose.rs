@@ -51,7 +51,7 @@ pub(super) fn udp(
     found.advise(&hosts(args, &told, size, direction));
     thin(&mut told);
     if !args.output.json {
-        say_text!("{}", text(&found));
+        tell_text!("{}", text(&found));
     }
     let short = found.cut_short.is_some();
     told.diagnosis = Some(found);

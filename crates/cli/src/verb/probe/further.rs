@@ -83,7 +83,7 @@ struct Test<'a> {
 impl Test<'_> {
     fn say(&self, line: &str) {
         if !self.args.output.json {
-            say!("{line}");
+            tell!("{line}");
         }
     }
 
@@ -163,6 +163,9 @@ impl Test<'_> {
                 rate(found as f64)
             )),
             None => self.say(&format!("packets are lost even at the lowest rate ({trials} trials)")),
+        }
+        if report.bounded_by_sender {
+            self.say("the path may carry more: this host sends no faster (--mode trains sends more)");
         }
         self.told.search = Some(report);
         Ok(())

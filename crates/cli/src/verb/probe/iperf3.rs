@@ -8,7 +8,9 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::quantity::Size;
-use skyhaul::probe::iperf3::{ClientOptions, Params, Way, json, lines, run as measure};
+use skyhaul::probe::iperf3::{
+    ClientOptions, Iperf3Error, Params, Progress as Progressed, Way, json, lines, run as measure,
+};
 use std::time::Duration;
 
 /// Time of a test, as with iperf3.
@@ -19,32 +21,55 @@ pub(super) fn run(args: &PathArgs, port: u16) -> Result<Outcome> {
     let host = args.host.as_ref().context("a host")?;
     let params = params(args)?;
     let by_path = params.udp && args.tcp.write.is_none();
-    let options =
-        ClientOptions { params, datagrams_by_path: by_path, ..ClientOptions::new(resolve_port(host, port)?) };
+    let addresses = resolve_port(host, port)?;
     let mut shown = Progress::new(args.output.quiet);
     let mut before = (Duration::ZERO, 0);
-    let report = measure(&options, &interrupt.flag(), &mut |progress| {
+    let mut each = |progress: Progressed| {
         let moved = progress.sent + progress.received;
         let seconds = (progress.elapsed - before.0).as_secs_f64().max(1e-9);
         let rate = (moved - before.1) as f64 * 8.0 / seconds;
         shown.show(&format!("{:.0} s, {}", progress.elapsed.as_secs_f64(), print::rate(rate)));
         before = (progress.elapsed, moved);
-    });
+    };
+    let mut addresses = addresses.iter();
+    let (to, report) = loop {
+        let &to = addresses.next().context("no address")?;
+        let options =
+            ClientOptions { params: params.clone(), datagrams_by_path: by_path, ..ClientOptions::new(to) };
+        match measure(&options, &interrupt.flag(), &mut each) {
+            // Nobody is there: another address of the same name is tried.
+            Err(Iperf3Error::Control(error)) if addresses.len() > 0 && is_away(&error) => {
+                say!("{to}: {error}");
+            }
+            other => break (to, other),
+        }
+    };
     shown.clear();
-    let report = report.with_context(|| format!("iperf3 with {}", options.to))?;
+    let report = report.with_context(|| format!("iperf3 with {to}"))?;
     if args.output.json {
         // Beside iperf3's own names, all that skyhaul knows.
         let mut json = json(&report);
         json["skyhaul"] = serde_json::to_value(&report)?;
         print_json(&json)?;
     } else {
-        say_text!("{}", lines(&report));
+        tell_text!("{}", lines(&report));
     }
     if interrupt.is_set() {
         say!("{INTERRUPTED}");
     }
     let failed = interrupt.is_set() || report.error.is_some();
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
+}
+
+/// Whether nothing listens at an address, or no way leads there.
+fn is_away(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{
+        AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        AddrNotAvailable | ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut
+    )
 }
 
 /// The only value of an option that other measurements sweep.

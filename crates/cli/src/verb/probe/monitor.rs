@@ -6,7 +6,7 @@ use super::super::receiving::print_json;
 use super::super::token_file;
 use super::path::resolve_port;
 use crate::Outcome;
-use crate::args::MonitorArgs;
+use crate::args::{MonitorArgs, OutputArgs};
 use crate::interrupt::Interrupt;
 #[cfg(not(feature = "services"))]
 use crate::verb::unbuilt::Metrics as Server;
@@ -57,10 +57,9 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
         say!("metrics at http://{}/metrics", http.address());
     }
     say!("monitoring; lines go to {}", args.lines.display());
-    let quiet = args.output.quiet;
     let (stop, mut served) = (interrupt.flag(), true);
     monitor.run(&stop, args.length.map(|span| span.duration()), &mut |told| {
-        tell(&told, quiet);
+        show(&told, &args.output);
         if http.as_ref().is_some_and(|http| !http.is_running()) {
             served = false;
             stop.store(true, Ordering::Relaxed);
@@ -97,16 +96,17 @@ fn any_seed() -> u64 {
     now.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)
 }
 
-fn tell(told: &Told<'_>, quiet: bool) {
-    let text = match told {
-        Told::Ran(_) if quiet => return,
-        Told::Ran(line) => shown(line),
+fn show(told: &Told<'_>, output: &OutputArgs) {
+    match told {
+        Told::Ran(_) if output.quiet => {}
+        // Standard output is for the report.
+        Told::Ran(line) if output.json => say!("{}", shown(line)),
+        Told::Ran(line) => tell!("{}", shown(line)),
         Told::Full(error) => {
-            format!("note: {error}\nnote: tests go on; what waits is written when there is room")
+            say!("note: {error}\nnote: tests go on; what waits is written when there is room");
         }
-        Told::Room => "note: it can be written again".to_owned(),
-    };
-    say!("{text}");
+        Told::Room => say!("note: it can be written again"),
+    }
 }
 
 /// A line for the terminal.
@@ -140,8 +140,8 @@ fn conclude(report: &MonitorReport) {
         let runs = test.runs.iter().filter(|(_, n)| **n > 0);
         let runs: Vec<String> = runs.map(|(outcome, n)| format!("{n} {}", outcome.name())).collect();
         let runs = if runs.is_empty() { "none ran".to_owned() } else { runs.join(", ") };
-        say!("{}: {runs}; {} missed", test.test, test.missed);
+        tell!("{}: {runs}; {} missed", test.test, test.missed);
     }
     let lines = &report.totals.lines;
-    say!("{} lines written, {} lost", lines.written, lines.lost + lines.waiting);
+    tell!("{} lines written, {} lost", lines.written, lines.lost + lines.waiting);
 }

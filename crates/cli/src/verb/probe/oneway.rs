@@ -1,12 +1,17 @@
 //! `skyhaul probe send` and `probe receive`: a path in one direction, without a control connection.
 
 use super::super::receiving::print_json;
+use super::live::Live;
 use crate::Outcome;
 use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::print::{Progress, count};
+use crate::print::count;
 use anyhow::{Result, anyhow};
-use skyhaul::probe::udp::{Mode, Point, oneway};
+use skyhaul::io::address::Endpoint;
+use skyhaul::io::udp::largest_datagram;
+use skyhaul::probe::udp::{Mode, Point, SHORTEST, oneway};
+use std::net::SocketAddr;
+use std::time::Instant;
 
 /// Packets reported one by one.
 const SAMPLES: usize = 4096;
@@ -18,20 +23,23 @@ pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
         SendingArg::Trains => (Mode::Trains, args.train),
         SendingArg::Kernel => (Mode::Kernel, 1),
     };
-    let point = Point { mode, train, ..Point::even(args.size, args.spacing, args.time.duration()) };
+    let size = args.size.unwrap_or_else(|| whole(args.to));
+    let point = Point { mode, train, ..Point::even(size, args.spacing, args.time.duration()) };
     point.check().map_err(|why| anyhow!(why))?;
-    let sent = oneway::send(args.to, &point, &interrupt.flag())?;
+    let (mut live, begun) = (Live::new(args.output.quiet), Instant::now());
+    let mut each = |packets| live.show(begun.elapsed(), packets * u64::from(size), "sent");
+    let sent = oneway::send(args.to, &point, &interrupt.flag(), &mut each)?;
     if args.output.json {
         print_json(&sent)?;
     } else {
-        say!(
+        tell!(
             "sent {} packets, {} bytes in {:.3} s: {}",
             count(sent.packets),
             count(sent.bytes),
             sent.seconds,
             sent.how
         );
-        say!(
+        tell!(
             "gaps: mean {:.3} us, 99 % {:.3} us; {:.2} % within a fifth; {} refused, {} unreachable",
             sent.gaps_ns.mean / 1e3,
             sent.gaps_ns.p99 as f64 / 1e3,
@@ -46,14 +54,25 @@ pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
     }
 }
 
+/// Bytes of a datagram that is not cut on its way to an address: its header of IP is longer with IPv6.
+fn whole(to: SocketAddr) -> u32 {
+    let usual = if to.ip().to_canonical().is_ipv4() { 1472 } else { 1452 };
+    let longest = largest_datagram(&Endpoint::udp(to)).ok().and_then(|bytes| u32::try_from(bytes).ok());
+    longest.map_or(usual, |longest| longest.clamp(SHORTEST, usual))
+}
+
 pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let mut progress = Progress::new(args.output.quiet);
     let longest = args.time.map(|time| time.duration());
-    let mut each = |packets| progress.show(&format!("{} packets", count(packets)));
+    let quiet = args.output.quiet;
+    // Each second, from the first packet on.
+    let mut each = |packets| {
+        if !quiet && packets > 0 {
+            say!("{} packets", count(packets));
+        }
+    };
     let flag = interrupt.flag();
     let got = oneway::receive(&args.at, args.join, args.idle.duration(), longest, SAMPLES, &flag, &mut each)?;
-    progress.clear();
     if args.output.json {
         print_json(&got)?;
     }
@@ -62,7 +81,7 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
         return Ok(Outcome::Failed);
     };
     if !args.output.json {
-        say!(
+        tell!(
             "received {} packets, {} bytes; lost {}, reordered {}, doubled {}",
             count(got.packets),
             count(got.bytes),
@@ -71,7 +90,7 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
             count(got.duplicates)
         );
         let stamped = got.kernel.as_ref().unwrap_or(&got.user);
-        say!(
+        tell!(
             "gaps: mean {:.3} us, 99 % {:.3} us; jitter {:.3} us",
             stamped.gaps_ns.mean / 1e3,
             stamped.gaps_ns.p99 as f64 / 1e3,

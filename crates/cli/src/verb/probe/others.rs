@@ -3,7 +3,7 @@
 use super::super::doors::Door;
 use super::super::receiving::print_json;
 use super::super::written::command_line;
-use super::path::{points, resolve_port};
+use super::path::{answering, points, resolve_port};
 use crate::Outcome;
 use crate::args::{PathArgs, ServeArgs};
 use crate::interrupt::{INTERRUPTED, Interrupt};
@@ -58,9 +58,9 @@ fn sweep<R: Serialize>(
         if let Some(report) = report {
             if !args.output.json {
                 if n == 0 {
-                    say!("{heading}");
+                    tell!("{heading}");
                 }
-                say!("{}", line(&report));
+                tell!("{}", line(&report));
             }
             told.points.push(report);
         }
@@ -81,8 +81,12 @@ fn sweep<R: Serialize>(
 /// A sender of STAMP.
 pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let to = resolve_port(args.host.as_ref().context("a host")?, port)?;
     let settle = args.settle.duration().max(Duration::from_secs(1));
+    let trial = Point { packets: 3, ..Point::even(64, 1_000_000_000, Duration::from_secs(1)) };
+    let to = answering(&resolve_port(args.host.as_ref().context("a host")?, port)?, |to| {
+        let options = StampOptions { to, point: trial, settle };
+        measure(&options, &interrupt.flag()).is_ok_and(|report| report.received > 0)
+    })?;
     let one = |point| Ok(Some(measure(&StampOptions { to, point, settle }, &interrupt.flag())?));
     let told = sweep(args, &format!("test packets of STAMP to {to}"), &interrupt, one, reflections)?;
     let received: u64 = told.points.iter().map(|report| report.received).sum();
@@ -97,7 +101,10 @@ pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
 /// A requester of udpmon.
 pub(super) fn udpmon(args: &PathArgs, port: u16) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let to = resolve_port(args.host.as_ref().context("a host")?, port)?;
+    let trial = Point { packets: 1, ..Point::even(64, 1_000_000_000, Duration::from_secs(1)) };
+    let to = answering(&resolve_port(args.host.as_ref().context("a host")?, port)?, |to| {
+        latency(&RequestOptions::new(to, trial), &interrupt.flag()).is_ok_and(|report| report.answered > 0)
+    })?;
     let settle = args.settle.duration().max(SETTLE);
     if args.latency {
         let one = |point| {

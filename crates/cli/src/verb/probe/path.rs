@@ -5,6 +5,7 @@ use super::super::token_file;
 use super::super::written::command_line;
 use super::diagnose;
 use super::further;
+use super::live::Live;
 use super::page;
 use super::table::Table;
 use super::told::{Told, spacing};
@@ -12,7 +13,7 @@ use crate::Outcome;
 use crate::args::{PathArgs, SendingArg, Several};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
 use skyhaul::io::udp::largest_datagram;
@@ -37,8 +38,10 @@ const TRACED: u32 = 65_536;
 
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let (server, token) = server(args)?;
-    let largest = largest_datagram(&Endpoint::udp(server)).map_or(LONGEST_DATAGRAM, |bytes| bytes as u32);
+    let (servers, token) = server(args)?;
+    // Which of them answers is not known yet.
+    let largest = servers.iter().filter_map(|&at| largest_datagram(&Endpoint::udp(at)).ok()).min();
+    let largest = largest.map_or(LONGEST_DATAGRAM, |bytes| bytes as u32);
     let args = &args.fitted(largest);
     if let Some(size) = args.sizes.values().iter().find(|&&size| size > largest) {
         say!(
@@ -58,8 +61,9 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
     let options = options(args, flows, &points);
-    let mut client = UdpClient::open(server, &token, options, &mut waiting(&mut progress, &interrupt))?;
+    let mut client = UdpClient::open(&servers, &token, options, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
+    let server = client.server();
     say!("measuring the path to {server}");
     let mut told = Told {
         version: skyhaul::report::VERSION,
@@ -83,9 +87,13 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         return outcome;
     }
     let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
+    let mut live = Live::new(args.output.quiet);
     for (n, point) in points.iter().enumerate() {
         progress.show(&format!("point {} of {}", n + 1, points.len()));
-        let report = match client.point(point, direction, &interrupt.flag()) {
+        live.restart();
+        let (size, what) = (u64::from(point.size), if direction.forward() { "sent" } else { "received" });
+        let mut each = |elapsed, packets| live.show(elapsed, packets * size, what);
+        let report = match client.point_live(point, direction, &interrupt.flag(), &mut each) {
             Ok(report) => report,
             Err(PeerError::Stopped) if interrupt.is_set() => break,
             Err(error) => return Err(error.into()),
@@ -147,8 +155,8 @@ fn trace(path: &Path, points: &[PointReport]) -> Result<()> {
     Ok(written().map_err(|error| failed("write", path, &error))?)
 }
 
-/// The server of skyhaul that is named, and its token.
-pub(super) fn server(args: &PathArgs) -> Result<(SocketAddr, Token)> {
+/// The addresses of the server of skyhaul that is named, and its token.
+pub(super) fn server(args: &PathArgs) -> Result<(Vec<SocketAddr>, Token)> {
     let (host, token_file) =
         args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
     Ok((resolve_port(host, PORT)?, Token::new(&token_file::read(token_file)?)?))
@@ -162,20 +170,34 @@ pub(super) fn waiting(progress: &mut Progress, interrupt: &Interrupt) -> impl Fn
     }
 }
 
-/// The address of `HOST`, at its usual port, or of `HOST:PORT`.
-pub(super) fn resolve_port(host: &str, port: u16) -> Result<SocketAddr> {
+/// The addresses of `HOST`, at its usual port, or of `HOST:PORT`; there is at least one.
+pub(super) fn resolve_port(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let with_port = match bare.parse::<std::net::IpAddr>() {
-        Ok(ip) => return Ok(SocketAddr::new(ip, port)),
+        Ok(ip) => return Ok(vec![SocketAddr::new(ip, port)]),
         Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
             host.to_owned()
         }
         Err(_) => format!("{host}:{port}"),
     };
-    let mut found = with_port.to_socket_addrs().map_err(|error| {
+    let found = with_port.to_socket_addrs().map_err(|error| {
         anyhow!("find {host}: {error}\nhint: write its name or address, like dtn2, 192.0.2.9 or [2001:db8::9]:{port}")
     })?;
-    found.next().with_context(|| format!("find {host}: it has no address"))
+    let found: Vec<SocketAddr> = found.collect();
+    ensure!(!found.is_empty(), "find {host}: it has no address");
+    Ok(found)
+}
+
+/// Of several addresses the first at which something answers; if nothing does, or there is one, the first.
+pub(super) fn answering(
+    addresses: &[SocketAddr],
+    mut answers: impl FnMut(SocketAddr) -> bool,
+) -> Result<SocketAddr> {
+    let first = addresses.first().copied().context("no address")?;
+    if addresses.len() == 1 {
+        return Ok(first);
+    }
+    Ok(addresses.iter().copied().find(|&at| answers(at)).unwrap_or(first))
 }
 
 fn direction(args: &PathArgs) -> Direction {
@@ -220,7 +242,7 @@ pub(super) fn points(args: &PathArgs) -> Result<Vec<Point>> {
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// Seconds that a diagnosis takes at most.
-const DIAGNOSIS: f64 = 60.0;
+pub(super) const DIAGNOSIS: f64 = 60.0;
 
 fn options(args: &PathArgs, flows: u16, points: &[Point]) -> ClientOptions {
     let seconds: f64 = match args.diagnose {
@@ -256,9 +278,9 @@ mod tests {
             ("[::1]", format!("[::1]:{PORT}")),
             ("[::1]:99", "[::1]:99".to_owned()),
         ] {
-            assert_eq!(resolve_port(text, PORT).unwrap().to_string(), wanted);
+            assert_eq!(resolve_port(text, PORT).unwrap()[0].to_string(), wanted);
         }
-        assert_eq!(resolve_port("localhost:99", PORT).unwrap().port(), 99);
+        assert_eq!(resolve_port("localhost:99", PORT).unwrap()[0].port(), 99);
         assert!(resolve_port("no such host", PORT).unwrap_err().to_string().contains("hint: "));
     }
 }

@@ -1,4 +1,4 @@
-//! Points as lines of a table, on standard error.
+//! Points as lines of a table, on standard output.
 
 use crate::print::{count, rate};
 use skyhaul::probe::udp::{Direction, EndReport, HostNote, PointReport, Stage, Way};
@@ -17,7 +17,7 @@ impl Table {
         for (name, note) in [("here", here), ("there", there)] {
             let on =
                 if note.interface.is_empty() { String::new() } else { format!(" on {}", note.interface) };
-            say!("{name}{on}: {}; largest datagram {} bytes", note.machine, note.largest_datagram);
+            tell!("{name}{on}: {}; largest datagram {} bytes", note.machine, note.largest_datagram);
         }
         Self { rows: 0 }
     }
@@ -25,7 +25,7 @@ impl Table {
     /// One line for each way.
     pub(super) fn row(&mut self, report: &PointReport) {
         if self.rows.is_multiple_of(PAGE) {
-            say!("{}", heading());
+            tell!("{}", heading());
         }
         self.rows += 1;
         let ways = [
@@ -34,7 +34,7 @@ impl Table {
         ];
         for (arrow, way, sender, receiver) in ways {
             if let Some(way) = way {
-                say!("{}", line(report, arrow, way, sender, receiver));
+                tell!("{}", line(report, arrow, way, sender, receiver));
             }
         }
     }
@@ -43,10 +43,10 @@ impl Table {
     pub(super) fn end(self, points: &[PointReport]) {
         let [report] = points else { return };
         if report.direction != Direction::Reverse {
-            say_text!("{}", details(&report.forward, &report.client, &report.server));
+            tell_text!("{}", details(&report.forward, &report.client, &report.server));
         }
         if report.direction != Direction::Forward {
-            say_text!("{}", details(&report.reverse, &report.server, &report.client));
+            tell_text!("{}", details(&report.reverse, &report.server, &report.client));
         }
     }
 }

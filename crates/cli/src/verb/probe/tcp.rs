@@ -2,6 +2,8 @@
 
 use super::super::receiving::print_json;
 use super::super::written::command_line;
+use super::datagrams;
+use super::live::Live;
 use super::page;
 use super::path::{server, waiting};
 use super::told::TcpTold;
@@ -23,28 +25,34 @@ const EACH: Duration = Duration::from_secs(5);
 
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let (server, token) = server(args)?;
+    let (servers, token) = server(args)?;
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
-    let mut client = TcpClient::open(server, &token, &points, &mut waiting(&mut progress, &interrupt))?;
+    let mut client = TcpClient::open(&servers, &token, &points, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
     let version = skyhaul::report::VERSION;
-    let (command, server) = (command_line(), server.to_string());
+    let (command, server) = (command_line(), client.server().to_string());
     let mut told =
         TcpTold { version, command, server, interrupted: false, points: Vec::new(), diagnosis: None };
     if !args.output.json {
-        say!("path to {}\n{}", told.server, heading());
+        tell!("path to {}\n{}", told.server, heading());
     }
+    let mut live = Live::new(args.output.quiet);
     for (n, point) in points.iter().enumerate() {
         progress.show(&format!("point {} of {}", n + 1, points.len()));
-        let report = match client.point(point, &interrupt.flag()) {
+        live.restart();
+        let mut each = |elapsed, (sent, received): (u64, u64)| match (sent, received) {
+            (0, received) => live.show(elapsed, received, "received"),
+            (sent, _) => live.show(elapsed, sent, "sent"),
+        };
+        let report = match client.point_live(point, &interrupt.flag(), &mut each) {
             Ok(report) => report,
             Err(PeerError::Stopped) if interrupt.is_set() => break,
             Err(error) => return Err(error.into()),
         };
         progress.clear();
         if !args.output.json {
-            say_text!("{}", lines(&report));
+            tell_text!("{}", lines(&report));
         }
         told.points.push(report);
         if interrupt.is_set() {
@@ -52,15 +60,25 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         }
     }
     told.interrupted = interrupt.is_set();
-    // The server may be gone, which changes nothing of what was measured.
-    let _ = client.end();
     if args.diagnose {
         let probe = super::diagnose::command(args);
-        let found: Vec<Vec<TcpDiagnosed>> = told.points.iter().map(|point| diagnose(point, &probe)).collect();
+        let mut found: Vec<Vec<TcpDiagnosed>> =
+            told.points.iter().map(|point| diagnose(point, &probe)).collect();
+        progress.show("the other direction");
+        // What was measured is told, whatever becomes of this.
+        if let Err(error) = client.look_for_holes(&told.points, &mut found, &interrupt.flag()) {
+            say!("note: the other direction was not measured: {error}");
+        }
+        let at = client.server();
+        let _ = client.end();
+        datagrams::ask(at, &token, &told.points, &mut found, &interrupt, &mut progress);
         if !args.output.json {
-            say_text!("{}", causes(&found));
+            tell_text!("{}", causes(&found));
         }
         told.diagnosis = Some(found);
+    } else {
+        // The server may be gone, which changes nothing of what was measured.
+        let _ = client.end();
     }
     if let Some(directory) = &args.report {
         page::tcp(directory, &told)?;

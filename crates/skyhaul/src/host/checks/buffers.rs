@@ -41,9 +41,19 @@ fn round(bytes: u64) -> u64 {
     bytes.checked_next_power_of_two().unwrap_or(u64::MAX).min(BUFFER_MOST)
 }
 
+/// The largest receive buffer that a program of this host should be able to ask for. Every check that speaks of it wants the same.
+pub(super) fn receive_wanted(h: &View<'_>) -> u64 {
+    if h.target.receives() { h.target.window().max(h.target.udp_buffer()) } else { 0 }
+}
+
+/// As a setting: never less than what there is.
+pub(super) fn receive_limit(h: &View<'_>) -> u64 {
+    round(receive_wanted(h)).max(h.sysctl("net.core.rmem_max").unwrap_or(0))
+}
+
 fn largest(h: &View<'_>) -> Examined {
     let (receive, send) = (h.sysctl("net.core.rmem_max")?, h.sysctl("net.core.wmem_max")?);
-    let receive_wanted = if h.target.receives() { h.target.window().max(h.target.udp_buffer()) } else { 0 };
+    let receive_wanted = receive_wanted(h);
     let send_wanted = if h.target.sends() { h.target.window() } else { 0 };
     let mut found = Found::rule(
         receive >= receive_wanted && send >= send_wanted,
@@ -98,29 +108,32 @@ fn tcp_send(h: &View<'_>) -> Examined {
 }
 
 fn together(h: &View<'_>) -> Examined {
-    let most = |name: &str| -> Result<u64, Gap> {
-        Ok(h.numbers(&sysctl(name))?.last().copied().unwrap_or(0).saturating_mul(PAGE))
+    let pages = |name: &str| -> Result<[u64; 3], Gap> {
+        let all = h.numbers(&sysctl(name))?;
+        all[..].try_into().map_err(|_| Gap::Unknown(format!("{name} has {} numbers", all.len())))
     };
-    let (tcp, udp) = (most("net.ipv4.tcp_mem")?, most("net.ipv4.udp_mem")?);
-    let tcp_wanted = h.target.flows.saturating_mul(h.target.window()).saturating_mul(3) / 2;
-    let udp_wanted = if h.target.receives() { h.target.udp_buffer() } else { 0 };
+    let (tcp, udp) = (pages("net.ipv4.tcp_mem")?, pages("net.ipv4.udp_mem")?);
+    let bytes = |all: [u64; 3]| all[2].saturating_mul(PAGE);
+    let needs = h.target.flows.saturating_mul(h.target.window()).saturating_mul(3) / 2;
+    // More than half of the memory is for nobody's buffers.
+    let memory = h.facts.number("host/memory").unwrap_or(u64::MAX);
+    let tcp_wanted = needs.min(memory / 2);
+    let udp_wanted = if h.target.receives() { h.target.udp_buffer().min(memory / 2) } else { 0 };
     let mut found = Found::rule(
-        tcp >= tcp_wanted && udp >= udp_wanted,
-        format!("TCP {}, UDP {}", size(tcp), size(udp)),
+        bytes(tcp) >= tcp_wanted && bytes(udp) >= udp_wanted,
+        format!("TCP {}, UDP {}", size(bytes(tcp)), size(bytes(udp))),
         format!("TCP {}, UDP {}", size(tcp_wanted), size(udp_wanted)),
     );
     for (name, now, wanted) in [("net.ipv4.tcp_mem", tcp, tcp_wanted), ("net.ipv4.udp_mem", udp, udp_wanted)]
     {
-        if now < wanted {
+        if bytes(now) < wanted {
             let pages = wanted.div_ceil(PAGE);
-            found = found.set(sysctl(name), format!("{} {} {pages}", pages / 2, pages / 4 * 3));
+            let (least, usual) = ((pages / 2).max(now[0]), (pages / 4 * 3).max(now[1]));
+            found = found.set(sysctl(name), format!("{least} {usual} {pages}"));
         }
     }
-    let memory = h.facts.number("host/memory").unwrap_or(u64::MAX);
-    Ok(found.shows_if(
-        tcp_wanted > memory / 2,
-        format!("this host has {} of memory: fewer flows fit", size(memory)),
-    ))
+    Ok(found
+        .shows_if(needs > memory / 2, format!("this host has {} of memory: fewer flows fit", size(memory))))
 }
 
 fn automatic(h: &View<'_>) -> Examined {

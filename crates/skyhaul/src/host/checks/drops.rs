@@ -1,5 +1,6 @@
 //! C26 to C32: what sockets and protocols lost, and who else handles packets.
 
+use super::buffers::{receive_limit, receive_wanted};
 use crate::host::check::{ALL, table};
 use crate::host::found::{Examined, Found, not_applicable};
 use crate::host::target::{Role, size};
@@ -59,11 +60,8 @@ fn granted(h: &View<'_>) -> Examined {
     let found =
         Found::rule_if(h.target.receives(), now >= wanted, size(now), format!("at least {}", size(wanted)));
     let most = h.sysctl("net.core.rmem_max").unwrap_or(0);
-    let found = if most < wanted {
-        found.set(sysctl("net.core.rmem_max"), wanted.next_power_of_two())
-    } else {
-        found
-    };
+    // As C1 has it.
+    let found = if most < wanted { found.set(sysctl("net.core.rmem_max"), receive_limit(h)) } else { found };
     Ok(found.advise(
         "setcap cap_net_admin+ep \"$(command -v skyhaul)\" gives what --socket-buffer says, whatever the limit",
         "",
@@ -89,9 +87,8 @@ fn udp_drops(h: &View<'_>) -> Examined {
         .shows_if(has("InCsumErrors"), "packets were damaged on the way")
         .shows_if(has("SndbufErrors"), "a sender's buffer or the interface's queue was full (B24)");
     let most = h.sysctl("net.core.rmem_max").unwrap_or(0);
-    Ok(if has("RcvbufErrors") && most < h.target.udp_buffer() {
-        let wanted = h.target.udp_buffer().next_power_of_two().min(crate::host::target::BUFFER_MOST);
-        found.set(sysctl("net.core.rmem_max"), wanted)
+    Ok(if has("RcvbufErrors") && most < receive_wanted(h) {
+        found.set(sysctl("net.core.rmem_max"), receive_limit(h))
     } else {
         found
     })

@@ -186,10 +186,16 @@ fn card_drops(h: &View<'_>) -> Examined {
     }
     let found = h.counters(&card_dropped(h), "packets dropped by the card");
     let name = h.interface();
-    Ok(found.advise(
-        format!("ethtool -G {name} rx 8192; spread interrupts (A7) and flows (B13)"),
-        format!("RxBufferSize=8192 in /etc/systemd/network/10-{name}.link"),
-    ))
+    let found = found.advise("spread interrupts (A7) and flows (B13)", "");
+    let ring = |what: &str| h.facts.number(&h.card(what));
+    // A ring that is as large as it can be stays.
+    Ok(match (ring("ring/rx"), ring("ring/rx-max")) {
+        (Some(now), Some(most)) if now < most => found.advise(
+            format!("ethtool -G {name} rx {most}"),
+            format!("RxBufferSize={most} in /etc/systemd/network/10-{name}.link"),
+        ),
+        _ => found,
+    })
 }
 
 fn adaptive(h: &View<'_>) -> Examined {

@@ -231,9 +231,24 @@ fn limits(h: &View<'_>) -> Examined {
         format!("locked memory {shown}, files {files}"),
         format!("locked memory {}, files {files_wanted}", size(LOCKED)),
     );
+    // What is enough stays as it is: prlimit would lower it.
+    let (few, short) = (number(files) < files_wanted, !enough);
+    let now = [
+        short.then(|| format!("--memlock={LOCKED}:{LOCKED}")),
+        few.then(|| format!("--nofile={files_wanted}:{files_wanted}")),
+    ];
+    let always = [
+        short.then(|| "LimitMEMLOCK=infinity".to_owned()),
+        few.then(|| format!("LimitNOFILE={}", files_wanted.max(65_536))),
+    ];
+    let joined = |all: [Option<String>; 2], by: &str| all.into_iter().flatten().collect::<Vec<_>>().join(by);
+    let (now, always) = (joined(now, " "), joined(always, " and "));
+    if now.is_empty() {
+        return Ok(found);
+    }
     Ok(found.advise(
-        format!("prlimit --pid $$ --memlock={LOCKED}:{LOCKED} --nofile={files_wanted}:{files_wanted}"),
-        "LimitMEMLOCK=infinity and LimitNOFILE=65536 in the unit of the service, or the same in /etc/security/limits.d",
+        format!("prlimit --pid $$ {now}"),
+        format!("{always} in the unit of the service, or the same in /etc/security/limits.d"),
     ))
 }
 

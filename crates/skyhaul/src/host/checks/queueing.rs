@@ -217,11 +217,17 @@ fn pace(h: &View<'_>) -> Examined {
     // Bytes per second; the largest number is no limit.
     let most = h.facts.number("qdisc/fq/maxrate").filter(|rate| *rate < u64::from(u32::MAX));
     let long = h.target.rtt >= 20_000_000;
-    let now = format!(
-        "tc qdisc replace dev {} root fq maxrate {:.0}mbit, or SO_MAX_PACING_RATE",
-        h.interface(),
-        0.85 * each / 1e6
-    );
+    // One fq before all queues is what B24 takes away.
+    let queues = h.facts.facts.keys().filter(|name| name.ends_with("/xps_cpus")).count();
+    let now = if queues > 1 {
+        format!(
+            "programs pace themselves: SO_MAX_PACING_RATE of {:.0} bytes/s for each flow",
+            0.85 * each / 8.0
+        )
+    } else {
+        let (name, megabits) = (h.interface(), 0.85 * each / 1e6);
+        format!("tc qdisc replace dev {name} root fq maxrate {megabits:.0}mbit, or SO_MAX_PACING_RATE")
+    };
     Ok(match most {
         None if long => Found::info("not limited", wanted).advise(now, ""),
         None => Found::pass("not limited", "not limited on short paths"),

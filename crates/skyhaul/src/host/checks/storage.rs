@@ -293,15 +293,25 @@ fn discard(h: &View<'_>) -> Examined {
 }
 
 fn bandwidth(h: &View<'_>) -> Examined {
-    let Ok(bytes) = h.number("memory/bandwidth") else {
+    let Some(bytes) = h.facts.number("memory/bandwidth").filter(|bytes| *bytes > 0) else {
         return unknown("the bandwidth of memory was not measured");
     };
     let need = h.target.rate as f64 / 8.0 * (COPIES + 1.0) * 2.0;
     let most = 0.6 * bytes as f64;
     Ok(Found::rule(
         need <= most,
-        format!("{:.0} GB/s for the rate, of {:.0} GB/s measured", need / 1e9, bytes as f64 / 1e9),
+        format!("{} for the rate, of {} measured", per_second(need), per_second(bytes as f64)),
         "up to 60 %",
     )
     .advise("", "all channels of memory filled; fewer copies"))
+}
+
+/// Bytes per second, with two digits at the least: a slow rate is not 0 GB/s.
+fn per_second(bytes: f64) -> String {
+    match bytes {
+        b if b >= 1e10 => format!("{:.0} GB/s", b / 1e9),
+        b if b >= 1e9 => format!("{:.1} GB/s", b / 1e9),
+        b if b >= 1e7 => format!("{:.0} MB/s", b / 1e6),
+        b => format!("{:.2} MB/s", b / 1e6),
+    }
 }

@@ -63,9 +63,21 @@ fn container(tree: &Tree, facts: &mut Facts) {
     let groups = tree.read("/proc/1/cgroup").unwrap_or_default();
     let group = ["docker", "kubepods", "lxc", "containerd"].into_iter().find(|name| groups.contains(name));
     let mark = marks.iter().find(|(path, _)| tree.has(path)).map(|(_, name)| *name);
-    if let Some(kind) = mark.or(group) {
+    // The image of a container may have become a machine: what it leaves behind is no container.
+    if let Some(kind) = mark.or(group).filter(|_| !is_first(tree)) {
         facts.note("host/container", kind);
     }
+}
+
+/// Namespaces that the kernel begins with, and their numbers (`include/linux/proc_ns.h`): a container has others.
+const FIRST: [(&str, u32); 4] =
+    [("pid", 0xEFFF_FFFC), ("ipc", 0xEFFF_FFFF), ("uts", 0xEFFF_FFFE), ("cgroup", 0xEFFF_FFFB)];
+
+/// Whether this process is in all of them.
+fn is_first(tree: &Tree) -> bool {
+    FIRST.iter().all(|(kind, number)| {
+        tree.link(&format!("/proc/self/ns/{kind}")).is_some_and(|is| is == format!("{kind}:[{number}]"))
+    })
 }
 
 /// This process, and programs that matter.

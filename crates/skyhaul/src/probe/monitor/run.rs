@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How often waiting looks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The address of a server as the user wrote it, or why there is none.
-pub type Find = dyn Fn(&str) -> Result<SocketAddr, String>;
+/// The addresses of a server as the user wrote it, or why there is none.
+pub type Find = dyn Fn(&str) -> Result<Vec<SocketAddr>, String>;
 
 /// Settings of a monitor.
 pub struct MonitorOptions {
@@ -37,7 +37,7 @@ pub struct MonitorOptions {
     pub metrics: Option<PathBuf>,
     /// Spreads the tests within their jitter.
     pub seed: u64,
-    /// How the address of a server is found, each time anew.
+    /// How the addresses of a server are found, each time anew.
     pub find: Box<Find>,
 }
 
@@ -159,7 +159,7 @@ impl Monitor {
         };
         let patience = Duration::from_nanos(test.period.every);
         match (self.options.find)(&test.server) {
-            Ok(server) => test.run(server, &self.options.token, patience, stop, &mut line),
+            Ok(server) => test.run(&server, &self.options.token, patience, stop, &mut line),
             Err(why) => line.why = Some(why),
         }
         line.seconds = began.elapsed().as_secs_f64();

@@ -3,7 +3,7 @@
 use super::line::{Kind, Line, Outcome, TcpFlow, UdpWay};
 use crate::peer::{PeerError, Token, Waiting};
 use crate::probe::tcp::{TcpClient, TcpPoint};
-use crate::probe::udp::{ClientOptions, Direction, Mode, Point, UdpClient};
+use crate::probe::udp::{ClientOptions, Direction, LONGEST, Mode, Point, SHORTEST, UdpClient};
 use skyhaul_core::schedule::Period;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -30,6 +30,8 @@ pub struct Test {
     pub period: Period,
     /// What.
     pub what: What,
+    /// Datagrams that would be cut into fragments are sent shorter, at the same rate: a lost fragment loses them all.
+    pub fit: bool,
 }
 
 /// Packets of a test whose delay is told.
@@ -59,7 +61,7 @@ impl Test {
     /// Run it once; what comes of it is put into `line`. A server that lets it wait longer than `patience` has refused it.
     pub(super) fn run(
         &self,
-        server: SocketAddr,
+        server: &[SocketAddr],
         token: &Token,
         patience: Duration,
         stop: &AtomicBool,
@@ -72,9 +74,9 @@ impl Test {
             !too_long && !stop.load(Ordering::Relaxed)
         };
         let done = match &self.what {
-            What::Udp(point, direction, flows) => {
-                udp(server, token, point, *direction, *flows, stop, &mut wait).map(|udp| line.udp = udp)
-            }
+            What::Udp(point, direction, flows) => self
+                .udp(server, token, (point, *direction, *flows), stop, &mut wait)
+                .map(|udp| line.udp = udp),
             What::Tcp(point) => tcp(server, token, point, stop, &mut wait).map(|tcp| line.tcp = tcp),
         };
         (line.outcome, line.why) = match done {
@@ -89,38 +91,40 @@ impl Test {
             Err(error) => (outcome(&error), Some(error.to_string())),
         };
     }
-}
 
-fn udp(
-    server: SocketAddr,
-    token: &Token,
-    point: &Point,
-    direction: Direction,
-    flows: u16,
-    stop: &AtomicBool,
-    wait: &mut dyn FnMut(Waiting) -> bool,
-) -> Result<Vec<UdpWay>, PeerError> {
-    let options = ClientOptions {
-        flows,
-        seconds: point.takes().as_secs_f64() + 1.0,
-        rate: point.rate().map(|rate| rate * f64::from(flows)),
-        join: point.mode == Mode::Trains,
-        samples: SAMPLES / u32::from(flows.max(1)),
-        settle: SETTLE,
-    };
-    let mut client = UdpClient::open(server, token, options, wait)?;
-    let mut reports = vec![client.point(point, direction, stop)?];
-    client.exchange_times();
-    let round_trip = client.round_trip();
-    // Where clocks cannot be compared, no delay is told.
-    let _ = client.compare_clocks(&mut reports);
-    // The server may be gone, which changes nothing of what was measured.
-    let _ = client.end();
-    Ok(reports.iter().flat_map(|report| UdpWay::of(report, round_trip)).collect())
+    fn udp(
+        &self,
+        server: &[SocketAddr],
+        token: &Token,
+        (point, direction, flows): (&Point, Direction, u16),
+        stop: &AtomicBool,
+        wait: &mut dyn FnMut(Waiting) -> bool,
+    ) -> Result<Vec<UdpWay>, PeerError> {
+        let options = ClientOptions {
+            flows,
+            seconds: point.takes().as_secs_f64() + 1.0,
+            rate: point.rate().map(|rate| rate * f64::from(flows)),
+            join: point.mode == Mode::Trains,
+            samples: SAMPLES / u32::from(flows.max(1)),
+            settle: SETTLE,
+        };
+        let mut client = UdpClient::open(server, token, options, wait)?;
+        let whole = client.here.largest_datagram.min(client.there.largest_datagram);
+        let whole = u32::try_from(whole).unwrap_or(LONGEST).max(SHORTEST);
+        let point = if self.fit && point.size > whole { point.resized(whole) } else { *point };
+        let mut reports = vec![client.point(&point, direction, stop)?];
+        client.exchange_times();
+        let round_trip = client.round_trip();
+        // Where clocks cannot be compared, no delay is told.
+        let _ = client.compare_clocks(&mut reports);
+        // The server may be gone, which changes nothing of what was measured.
+        let _ = client.end();
+        Ok(reports.iter().flat_map(|report| UdpWay::of(report, round_trip)).collect())
+    }
 }
 
 fn tcp(
-    server: SocketAddr,
+    server: &[SocketAddr],
     token: &Token,
     point: &TcpPoint,
     stop: &AtomicBool,

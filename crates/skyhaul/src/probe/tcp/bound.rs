@@ -20,6 +20,12 @@ pub enum Bound {
     Loss,
     /// Losses whenever the same amount is under way.
     ShallowBuffer,
+    /// Losses at the same rate each time, without a queue.
+    Policer,
+    /// Losses of many segments at a time, whatever the rate.
+    BurstLoss,
+    /// Segments that arrive out of order are sent again, or slow the sender down.
+    Spraying,
     /// It ended before the window was open.
     SlowStart,
     /// A limit of the rate that was set on this end.

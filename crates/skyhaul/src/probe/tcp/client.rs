@@ -5,7 +5,7 @@ use super::flow::Direction;
 use super::point::{Order, Reply, Request, TcpPoint};
 use super::report::TcpReport;
 use super::service::{COOKIE, NAME};
-use crate::peer::{Connection, PeerError, Token, Waiting, connect};
+use crate::peer::{Connection, PeerError, Token, Waiting, connect_any};
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Time to connect, and for short answers.
 const SOON: Duration = Duration::from_secs(10);
 /// For the server's report, which waits until nothing is under way.
-const REPORT: Duration = Duration::from_secs(30);
+const REPORT: Duration = Duration::from_secs(60);
 /// How often a measurement looks whether to end.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -39,22 +39,30 @@ pub struct TcpClient {
 }
 
 impl TcpClient {
-    /// Connect to a server, and wait for a turn (`wait` is told the place in the line, and returns whether to go on).
+    /// Connect to a server, at the first of its addresses that answers, and wait for a turn (`wait` is told the place in the line, and returns whether to go on).
     ///
     /// # Errors
     /// The server cannot be reached or refuses, or `wait` did not want to wait.
     pub fn open(
-        to: SocketAddr,
+        to: &[SocketAddr],
         token: &Token,
         points: &[TcpPoint],
         wait: &mut dyn FnMut(Waiting) -> bool,
     ) -> Result<Self, PeerError> {
-        let mut connection = connect(to, token, SOON)?;
-        let seconds = points.iter().map(|point| point.takes() + 1.0).sum();
+        let mut connection = connect_any(to, token, SOON)?;
+        // What a diagnosis measures besides is short.
+        let more = super::holes::MOST as f64 * 2.0;
+        let seconds = points.iter().map(|point| point.takes() + 1.0).sum::<f64>() + more;
         let rates: Option<Vec<f64>> = points.iter().map(TcpPoint::rate).collect();
         let rate = rates.map(|rates| rates.into_iter().fold(0.0, f64::max));
         connection.ask(NAME, &Request { seconds, rate }, wait)?;
         Ok(Self { connection })
+    }
+
+    /// The server, at the address that answered.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.connection.peer()
     }
 
     /// Measure a point; once `stop` is set, it ends early with what was measured until then.
@@ -62,6 +70,19 @@ impl TcpClient {
     /// # Errors
     /// The server is gone, refuses it, or a socket failed.
     pub fn point(&mut self, point: &TcpPoint, stop: &AtomicBool) -> Result<PointReport, PeerError> {
+        self.point_live(point, stop, &mut |_, _| {})
+    }
+
+    /// The same; `live` is told many times a second for how long it has been measured, and how many bytes this end has sent and received.
+    ///
+    /// # Errors
+    /// As [`point`](Self::point).
+    pub fn point_live(
+        &mut self,
+        point: &TcpPoint,
+        stop: &AtomicBool,
+        live: &mut dyn FnMut(Duration, (u64, u64)),
+    ) -> Result<PointReport, PeerError> {
         self.connection.send(&Order::Point(Box::new(point.clone())))?;
         let (port, cookie) = match self.connection.receive(SOON)? {
             Reply::Open { port, cookie } if cookie.len() == COOKIE => (port, cookie),
@@ -77,6 +98,7 @@ impl TcpClient {
         let run = point.start(streams, true)?;
         while !run.is_done() && !stop.load(Relaxed) {
             std::thread::sleep(LOOK);
+            live(run.elapsed(), run.moved());
             if self.connection.is_gone() {
                 return Err(PeerError::Stopped);
             }
@@ -86,7 +108,7 @@ impl TcpClient {
         }
         // Flows that only receive end with those of the server, which it tells to stop.
         self.connection.send(&Order::Stop)?;
-        let there = match self.connection.receive(REPORT)? {
+        let there = match self.connection.receive_slowly(SOON, REPORT)? {
             Reply::Report(report) => *report,
             other => return Err(self.refused(other)),
         };

@@ -1,12 +1,12 @@
 //! What bounds a flow, as a cause with its evidence: the accounts of the sender's kernel, judged by [`skyhaul_core::diagnose::tcp`].
 //!
 //! Limits: whether the receiving application is slow is seen in the window that its kernel announces, and a disk is not seen at
-//! all. Loss is named only of three times or more, behind the first: slow start ends in a loss on any path.
+//! all. Losses are judged by their pattern behind the first ones: slow start ends in losses on any path.
 
 use super::bound::Bound;
 use super::client::PointReport;
 use super::flow::Direction;
-use super::losses::{Loss, losses, median, together};
+use super::losses::lossy;
 use super::report::FlowReport;
 use crate::probe::udp::Named;
 use serde::{Deserialize, Serialize};
@@ -23,47 +23,36 @@ pub struct TcpDiagnosed {
     pub unknown: Option<String>,
 }
 
-/// A round trip so many times the least has waited in a queue that was filled: the loss that follows is the end of every full path.
-const FULL: f64 = 1.35;
-
 /// Name what bounds each flow of a point; `probe` is the command of a probe to the server, without a test.
 #[must_use]
 pub fn diagnose(report: &PointReport, probe: &str) -> Vec<TcpDiagnosed> {
     let pairs = report.here.flows.iter().zip(&report.there.flows);
     let of = |(n, (here, there)): (usize, (&FlowReport, &FlowReport))| {
-        let sender = if here.direction == Direction::Send { here } else { there };
-        TcpDiagnosed { flow: n, ..of_flow(sender, probe) }
+        let (sender, receiver) =
+            if here.direction == Direction::Send { (here, there) } else { (there, here) };
+        let received = receiver.bytes + receiver.omitted_bytes;
+        TcpDiagnosed { flow: n, ..of_flow(sender, Some(received), probe) }
     };
     pairs.enumerate().map(of).collect()
 }
 
-fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
+fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosed {
     let Some((waited, verdict)) = flow.waited.zip(flow.verdict.as_ref()) else {
         let unknown = Some("the sender's kernel does not say what the flow waited for".to_owned());
         return TcpDiagnosed { unknown, ..TcpDiagnosed::default() };
     };
-    let seconds = (flow.end - flow.begin).max(1e-9);
+    let known = lossy(flow);
+    let seconds = known.seconds;
     // Data were under way, but the application had no more to send, or the send buffer took no more.
     let most = |bound: Bound, part: f64| if verdict.bound == bound { verdict.share.max(part) } else { part };
     let idle = most(Bound::Application, waited.application);
-    let losses = losses(flow);
-    // The first is the end of slow start.
-    let losses = losses.get(1..).unwrap_or_default();
     let seen = tcp::Flow {
-        seconds,
         busy: (1.0 - idle) * seconds,
         rwnd_limited: waited.receive_window * seconds,
         sndbuf_limited: most(Bound::SendBuffer, waited.send_buffer) * seconds,
-        disk_wait: 0.0,
         reader_away: if verdict.bound == Bound::SlowReceiver { waited.receive_window } else { 0.0 },
-        segments: flow.counts.segments.into(),
-        retransmitted: flow.counts.retransmits.into(),
-        min_rtt: flow.counts.rtt_least,
-        rtt_at_loss: median(losses.iter().map(|loss| loss.before.rtt)),
-        window_variation: variation(losses.iter().map(|loss| loss.before.congestion_window as f64)),
-        times: losses.len() as u64,
-        lost_together: together(losses),
-        peak_to_mean: 1.0,
+        received,
+        ..known
     };
     let mut causes: Vec<Named> = tcp::diagnose(&seen)
         .into_iter()
@@ -79,36 +68,44 @@ fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
         Bound::SlowReceiver | Bound::Application => cause == "slow-application",
         Bound::ShallowBuffer => cause == "shallow-buffer",
         Bound::Loss => cause == "loss",
+        Bound::Policer => cause == "policer",
+        Bound::BurstLoss => cause == "burst-loss",
         _ => false,
     };
     if let Some(first) = causes.first_mut().filter(|first| agree(&first.cause)) {
         first.evidence.push(verdict.text.clone());
     }
-    let unknown = if causes.is_empty() { too_few(losses, flow) } else { None };
+    let unknown = if causes.is_empty() { unknown(&seen, flow) } else { None };
     TcpDiagnosed { causes, unknown, ..TcpDiagnosed::default() }
 }
 
-/// What there is to say of losses that are no pattern yet, if the bottleneck's queue does not explain them: CUBIC takes as long as its
-/// window is large from one to the next (RFC 9438, 4.1).
-fn too_few(losses: &[Loss], flow: &FlowReport) -> Option<String> {
-    let full = |loss: &Loss| loss.before.rtt > FULL * flow.counts.rtt_least;
-    if losses.is_empty() || losses.len() as u64 >= tcp::FEWEST || losses.iter().any(full) {
-        return None;
-    }
-    let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
-    let times = if losses.len() == 1 { "once" } else { "twice" };
-    Some(format!(
-        "segments were lost {times} after slow start, with no full queue: too few to tell why; measure for longer: --time {seconds:.0}s"
-    ))
-}
+/// Part of the segments from which on what a full queue drops hides anything else.
+const HIDES: f64 = 0.01;
 
-/// Deviation by the mean.
-fn variation(values: impl Iterator<Item = f64>) -> f64 {
-    let values: Vec<f64> = values.collect();
-    let number = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / number;
-    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    (squares / number).sqrt() / mean.max(1e-9)
+/// What there is to say of losses that no cause explains. From one to the next, CUBIC takes as long as its window is large (RFC 9438, 4.1).
+fn unknown(seen: &tcp::Flow, flow: &FlowReport) -> Option<String> {
+    let times = |n: usize| match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    };
+    match tcp::Pattern::of(seen) {
+        tcp::Pattern::Few(n) => {
+            let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
+            Some(format!(
+                "segments were lost {} after slow start, with no full queue: too few to tell why; measure for longer: --time {seconds:.0}s",
+                times(n)
+            ))
+        }
+        tcp::Pattern::Unknown => {
+            Some("segments are lost in no pattern that tells why; look closer: --udp --diagnose".to_owned())
+        }
+        tcp::Pattern::Full { lost } if lost > HIDES => Some(format!(
+            "{:.0} % of the segments overran the queue of the bottleneck, which hides any other loss; look closer: --udp --diagnose, or --cc cubic",
+            lost * 100.0
+        )),
+        _ => None,
+    }
 }
 
 /// What to type next.
@@ -118,7 +115,7 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
         Cause::ReceiverWindow => {
             let wants = wanted(flow.counts.peer_window_most);
             format!(
-                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {wants}\"   # on the receiver; or --windows there and here"
+                "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {wants}\"   # on the receiver; or --windows here"
             )
         }
         Cause::SendBuffer => {
@@ -131,7 +128,11 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
             "skyhaul host   # at both ends; then look at what the application waits for".to_owned()
         }
         Cause::SlowDisk => "skyhaul disk   # of the end that waits".to_owned(),
-        Cause::Loss => format!("{probe} --udp --diagnose   # what is lost, and where"),
+        Cause::Loss | Cause::BurstLoss | Cause::Spraying => {
+            format!("{probe} --udp --diagnose   # what is lost, and where")
+        }
+        Cause::Policer => format!("{probe} --udp --limit   # its rate and bucket; then --pacing below it"),
+        Cause::Mtu => format!("{probe} --udp --mtu"),
         Cause::ShallowBuffer => {
             format!("{probe} --tcp --cc bbr   # needs no deep buffer; or --pacing below the line")
         }
@@ -143,21 +144,14 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::bound::Verdict;
-    use super::super::report::{Counts, Sample, Waited};
+    use super::super::losses::tests::trace;
+    use super::super::report::{Counts, Waited};
     use super::*;
     use std::net::SocketAddr;
 
-    /// Ten seconds with losses before these windows, of two segments each time.
-    fn flow(waited: Waited, bound: Bound, windows: &[u64]) -> FlowReport {
-        let mut trace = vec![Sample { rtt: 0.02, ..Sample::default() }];
-        for (n, &congestion_window) in windows.iter().enumerate() {
-            let at = n as f64 + 0.5;
-            let before =
-                Sample { at, congestion_window, rtt: 0.021, retransmits: n as u32 * 2, ..Sample::default() };
-            trace.push(before);
-            trace.push(Sample { at: at + 0.01, retransmits: n as u32 * 2 + 2, ..before });
-        }
-        let retransmits = windows.len() as u32 * 2;
+    /// A flow with losses before these windows (segments), of so many segments each, on a path of 20 ms without a queue.
+    fn flow(waited: Waited, bound: Bound, windows: &[u32], each: u32) -> FlowReport {
+        let losses: Vec<(f64, f64, u32)> = windows.iter().map(|&w| (f64::from(w), 0.02, each)).collect();
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let verdict = Verdict { bound, share: 0.9, text: "said".into(), hint: None };
         FlowReport {
@@ -178,10 +172,10 @@ mod tests {
             cpu_seconds_per_gb: 0.0,
             calls: 0,
             intervals: Vec::new(),
-            trace,
+            trace: if losses.is_empty() { Vec::new() } else { trace(&losses, 0.02) },
             counts: Counts {
                 segments: 70_000,
-                retransmits,
+                retransmits: windows.len() as u32 * each,
                 rtt_least: 0.02,
                 rtt_mean: 0.021,
                 ..Counts::default()
@@ -192,12 +186,13 @@ mod tests {
         }
     }
 
-    fn named(waited: Waited, bound: Bound, windows: &[u64]) -> Vec<String> {
-        of_flow(&flow(waited, bound, windows), "probe").causes.into_iter().map(|cause| cause.cause).collect()
+    fn found(flow: &FlowReport, received: u64) -> Vec<String> {
+        of_flow(flow, Some(received), "probe").causes.into_iter().map(|cause| cause.cause).collect()
     }
 
     #[test]
     fn times_of_the_kernel_name_windows_buffers_and_applications() {
+        let named = |waited, bound| found(&flow(waited, bound, &[], 0), 1);
         let path = Waited { path: 1.0, ..Waited::default() };
         let part = |receive_window, send_buffer, application| Waited {
             receive_window,
@@ -205,46 +200,53 @@ mod tests {
             application,
             path: 0.1,
         };
-        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::ReceiveWindow, &[]), ["receiver-window"]);
-        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::SlowReceiver, &[]), ["slow-application"]);
-        assert_eq!(named(part(0.0, 0.9, 0.0), Bound::SendBuffer, &[]), ["send-buffer"]);
-        assert_eq!(named(part(0.0, 0.0, 0.9), Bound::Application, &[]), ["slow-application"]);
-        assert_eq!(named(path, Bound::Application, &[]), ["slow-application"]);
-        assert_eq!(named(path, Bound::Path, &[]), [""; 0]);
+        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::ReceiveWindow), ["receiver-window"]);
+        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::SlowReceiver), ["slow-application"]);
+        assert_eq!(named(part(0.0, 0.9, 0.0), Bound::SendBuffer), ["send-buffer"]);
+        assert_eq!(named(part(0.0, 0.0, 0.9), Bound::Application), ["slow-application"]);
+        assert_eq!(named(path, Bound::Application), ["slow-application"]);
+        assert_eq!(named(path, Bound::Path), [""; 0]);
+    }
+
+    const PATH: Waited = Waited { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 };
+
+    #[test]
+    fn losses_are_named_by_their_pattern() {
+        let named = |windows: &[u32], each| found(&flow(PATH, Bound::Loss, windows, each), 1);
+        let same = [900, 300, 301, 299, 300, 300, 301];
+        assert_eq!(named(&same, 8), ["shallow-buffer", "policer"], "one of both, and no more is known");
+        let any = [900, 20, 90, 300, 40];
+        assert_eq!(
+            (named(&any, 1), named(&any, 60)),
+            (vec!["loss".to_owned()], vec!["burst-loss".to_owned()])
+        );
+        assert_eq!(named(&any[..3], 1), [""; 0], "two times are no pattern");
     }
 
     #[test]
-    fn losses_at_one_window_or_in_bursts_are_a_buffer_and_others_are_loss() {
-        let path = Waited { path: 1.0, ..Waited::default() };
-        let shallow = [900_000, 300_000, 310_000, 290_000, 305_000, 300_000, 310_000];
-        assert_eq!(named(path, Bound::ShallowBuffer, &shallow), ["shallow-buffer"]);
-        assert_eq!(named(path, Bound::Loss, &shallow[..5]), ["loss"], "four may be alike by chance");
-        assert_eq!(named(path, Bound::Loss, &[900_000, 20_000, 90_000, 300_000, 40_000]), ["loss"]);
-        assert_eq!(named(path, Bound::Loss, &[900_000, 20_000, 90_000]), [""; 0], "two times are no pattern");
-        // Many together are a burst that overran a buffer, at any window.
-        let mut bursts = flow(path, Bound::ShallowBuffer, &[900_000, 20_000, 90_000, 300_000, 40_000]);
-        bursts.trace.iter_mut().for_each(|sample| sample.retransmits *= 10);
-        let causes = of_flow(&bursts, "probe").causes;
-        assert_eq!(causes[0].cause, "shallow-buffer");
-        assert!(causes[0].evidence[0].starts_with("20 segments are lost each time"), "{causes:?}");
-    }
-
-    #[test]
-    fn losses_too_few_for_a_pattern_are_told_unless_the_path_was_full() {
-        let path = Waited { path: 1.0, ..Waited::default() };
-        let told = |flow: &FlowReport| of_flow(flow, "probe").unknown;
-        let mut few = flow(path, Bound::Loss, &[900_000, 20_000, 90_000]);
+    fn losses_that_are_too_few_or_of_no_pattern_are_told() {
+        let told = |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown;
+        let few = flow(PATH, Bound::Loss, &[900, 20, 90], 2);
         assert!(told(&few).unwrap().contains("lost twice after slow start"));
         assert!(told(&few).unwrap().ends_with("--time 40s"));
-        assert!(told(&flow(path, Bound::Loss, &[900_000, 20_000])).unwrap().contains("lost once"));
-        assert_eq!(told(&flow(path, Bound::Path, &[900_000])), None, "slow start ends in a loss");
-        few.trace.iter_mut().for_each(|sample| sample.rtt = 0.03);
-        assert_eq!(told(&few), None, "behind a full queue");
+        assert!(told(&flow(PATH, Bound::Loss, &[900, 20], 2)).unwrap().contains("lost once"));
+        assert_eq!(told(&flow(PATH, Bound::Path, &[900], 2)), None, "slow start ends in a loss");
+        // Three at a time, at windows that are neither the same nor unlike.
+        let between = flow(PATH, Bound::Loss, &[900, 300, 360, 250, 300, 380], 3);
+        assert!(told(&between).unwrap().contains("no pattern"), "{:?}", told(&between));
+    }
+
+    #[test]
+    fn what_arrives_out_of_order_is_no_loss_and_what_never_arrives_is_a_hole() {
+        let mut sprayed = flow(PATH, Bound::Loss, &[900, 300, 301, 299, 300], 1);
+        sprayed.counts.reordered = 900;
+        assert_eq!(found(&sprayed, 1)[0], "spraying");
+        assert_eq!(found(&flow(PATH, Bound::Loss, &[900], 4), 0), ["mtu"]);
     }
 
     #[test]
     fn a_kernel_that_says_nothing_is_unknown() {
-        let silent = FlowReport { waited: None, ..flow(Waited::default(), Bound::Unknown, &[]) };
-        assert!(of_flow(&silent, "probe").unknown.unwrap().contains("does not say"));
+        let silent = FlowReport { waited: None, ..flow(Waited::default(), Bound::Unknown, &[], 0) };
+        assert!(of_flow(&silent, None, "probe").unknown.unwrap().contains("does not say"));
     }
 }

@@ -1,45 +1,104 @@
-//! Times at which a flow lost segments, as its trace tells.
+//! A flow round trip by round trip, as its trace tells, for what judges its losses.
 //!
 //! ```text
-//!   window   ╱╲      ╱╲      ╱╲
-//!          ╱    ╲  ╱    ╲  ╱    ╲
-//!               ▼       ▼       ▼     what is sent again within three round trips belongs to one time
+//!   samples  ··|·····|·····|··r··|··r··|·····     each 10 ms; r: more was sent again
+//!   rounds     └─ 1 ─┴─ 2 ─┴─ 3 ─┴─ 4 ─┴─ 5
 //! ```
 
 use super::report::{FlowReport, Sample};
+use skyhaul_core::diagnose::tcp::{Flow, Pattern, Round};
 
-/// A time at which segments were lost.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Loss {
-    /// The sample just before.
-    pub(super) before: Sample,
-    /// Segments sent again for it.
-    pub(super) segments: u32,
-}
+/// Shortest round, s: a few samples.
+const SHORTEST: f64 = 0.02;
+/// A round trip that varies by more than this part of itself stood still for a moment: it says nothing of a queue.
+const DISTURBED: f64 = 0.15;
 
-/// All of them, in order.
-pub(super) fn losses(flow: &FlowReport) -> Vec<Loss> {
-    let mut found: Vec<Loss> = Vec::new();
-    let mut last = f64::NEG_INFINITY;
-    for pair in flow.trace.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits) {
-        let again = pair[1].retransmits - pair[0].retransmits;
-        match found.last_mut() {
-            Some(loss) if pair[1].at - last <= (3.0 * pair[0].rtt).max(0.03) => loss.segments += again,
-            _ => found.push(Loss { before: pair[0], segments: again }),
+/// The rounds of a flow.
+pub(super) fn rounds(flow: &FlowReport) -> Vec<Round> {
+    let length = flow.counts.rtt_least.max(SHORTEST);
+    let mut all: Vec<Round> = Vec::new();
+    let mut number = None;
+    for (n, sample) in flow.trace.iter().enumerate() {
+        let here = (sample.at / length) as u64;
+        if number != Some(here) {
+            number = Some(here);
+            all.push(Round { at: sample.at, ..Round::default() });
         }
-        last = pair[1].at;
+        let before = n.checked_sub(1).map_or(sample, |before| &flow.trace[before]);
+        if let Some(round) = all.last_mut() {
+            add(round, before, sample);
+        }
     }
-    found
+    // In a round that begins with what is sent again, the queue is that of the one before.
+    for n in 1..all.len() {
+        if all[n].lost > 0 && all[n].rtt <= 0.0 {
+            all[n].rtt = all[n - 1].rtt;
+        }
+    }
+    all
 }
 
-/// Segments lost each of these times, in the mean.
-pub(super) fn together(losses: &[Loss]) -> f64 {
-    losses.iter().map(|loss| f64::from(loss.segments)).sum::<f64>() / losses.len().max(1) as f64
+fn add(round: &mut Round, before: &Sample, sample: &Sample) {
+    let again = sample.retransmits.wrapping_sub(before.retransmits);
+    if again == 0 && round.lost == 0 && sample.rttvar < DISTURBED * sample.rtt {
+        round.rtt = sample.rtt;
+    }
+    round.lost += again;
+    round.sent += sample.segments.wrapping_sub(before.segments);
+    (round.window, round.rate) = (sample.congestion_window as f64, sample.delivery_bits_per_second);
 }
 
-/// The median; 0 of nothing.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+/// What its losses are judged by.
+pub(super) fn lossy(flow: &FlowReport) -> Flow {
+    Flow {
+        seconds: (flow.end - flow.begin).max(1e-9),
+        segments: flow.counts.segments.into(),
+        retransmitted: flow.counts.retransmits.into(),
+        doubled: flow.counts.doubled.into(),
+        reordered: flow.counts.reordered.into(),
+        min_rtt: flow.counts.rtt_least,
+        paced: flow.congestion.starts_with("bbr"),
+        rounds: rounds(flow),
+        ..Flow::default()
+    }
+}
+
+/// Of which kind its losses are.
+pub(super) fn pattern(flow: &FlowReport) -> Pattern {
+    Pattern::of(&lossy(flow))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A trace with losses at these windows (in segments), round trips (in s) and so many segments each, two seconds apart, on a path of
+    /// `least` seconds: between two of them, the window grows.
+    pub(in crate::probe::tcp) fn trace(losses: &[(f64, f64, u32)], least: f64) -> Vec<Sample> {
+        let mut all = Vec::new();
+        let mut retransmits = 0;
+        for (n, &(window, trip, lost)) in losses.iter().enumerate() {
+            for step in 0..200 {
+                let part = f64::from(step) / 199.0;
+                let at = n as f64 * 2.0 + f64::from(step) / 100.0;
+                // The queue is empty until the window is what the path holds.
+                let rtt = if part > 0.6 { trip } else { least };
+                let congestion_window = (window * (0.7 + 0.3 * part) * 1448.0) as u64;
+                let segments = (at * 10_000.0) as u32;
+                all.push(Sample {
+                    at,
+                    congestion_window,
+                    rtt,
+                    retransmits,
+                    segments,
+                    delivery_bits_per_second: congestion_window as f64 * 8.0 / rtt,
+                    ..Sample::default()
+                });
+            }
+            retransmits += lost;
+        }
+        let last = Sample { at: losses.len() as f64 * 2.0, retransmits, rtt: least, ..all[all.len() - 1] };
+        all.extend((0..100).map(|n| Sample { at: last.at + f64::from(n) / 100.0, ..last }));
+        all
+    }
 }

@@ -171,7 +171,7 @@ fn two_hosts_measure_points_in_every_direction() {
         TcpPoint { way: Way::Reverse, congestion: Some("reno".into()), ..timed.clone() },
         TcpPoint { way: Way::Both, flows: 1, ..timed },
     ];
-    let mut client = TcpClient::open(server.local(), &token, &points, &mut |_| true).unwrap();
+    let mut client = TcpClient::open(&[server.local()], &token, &points, &mut |_| true).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     for point in points {
         let report = client.point(&point, &stop).unwrap();

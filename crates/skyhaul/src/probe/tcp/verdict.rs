@@ -4,29 +4,23 @@
 //!   time ─┬─ nothing to send ─────────── the application (or its CPU)
 //!         ├─ the peer's window full ──── its buffer, or its application if the window shrinks
 //!         ├─ send buffer too small ───── this end's buffer
-//!         └─ the rest ─┬─ losses, all at one window or of many segments ─── a shallow buffer, or a policer
-//!                      ├─ losses at any window, of one or two ───────────── loss
-//!                      └─ no loss ───────────────────────────────────────── slow start, pacing, the CPU, or a path that is full
+//!         └─ the rest ─┬─ losses ── their pattern (`skyhaul_core::diagnose::tcp`): a full or a shallow queue, a policer, bursts,
+//!                      │            single losses, or none that tells
+//!                      └─ no loss ─ slow start, pacing, the CPU, or a path that is full
 //! ```
 //!
 //! Limits: one end's view. That the receiving application is slow shows only in its window.
 
 use super::bound::{Bound, Verdict};
-use super::losses::{losses, median, together};
+use super::losses::{lossy, pattern};
 use super::report::{Counts, FlowReport, Waited};
-use skyhaul_core::diagnose::tcp::{FEWEST, TIMES, TOGETHER};
+use skyhaul_core::diagnose::tcp::Pattern;
 use skyhaul_core::predict::cubic_rate;
 use skyhaul_io::quantity::Size;
 use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
 
 /// A part of a CPU that counts as all of it: the rest is taken by interrupts and other programs.
 const BUSY_CPU: f64 = 0.85;
-/// A round trip so many times the least, just before losses, has waited in a queue: the bottleneck was full.
-const QUEUED: f64 = 1.2;
-/// Windows that mostly differ from their median by less than this part of it are the same. A shallow buffer gives 0.00, random losses of
-/// 1e-3 at 10 ms give 0.18.
-const SAME: f64 = 0.1;
-
 /// A part of the time that the send buffer held back its writer that is no chance.
 const HELD: f64 = 0.15;
 
@@ -68,7 +62,7 @@ fn of_buffer(flow: &FlowReport, share: f64) -> Verdict {
     let (has, wants) = wanted(flow.send_buffer);
     let text = format!("{} send buffer: {has} hold less than the path", percent(share));
     let hint =
-        format!("--window {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here", wants.bytes());
+        format!("--windows {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here", wants.bytes());
     verdict(Bound::SendBuffer, share, text, Some(hint))
 }
 
@@ -87,7 +81,7 @@ fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
         "TCP allows no larger window: use more flows".to_owned()
     } else {
         format!(
-            "on the receiver `sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {}\"`, or --window {wants}",
+            "on the receiver `sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {}\"`, or --windows {wants} here",
             wants.bytes() * 2
         )
     };
@@ -153,36 +147,51 @@ fn at_most(flow: &FlowReport, limit: u64) -> bool {
 fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     let Counts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
     let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
-    let losses = losses(flow);
-    let windows = || losses.iter().map(|loss| loss.before.congestion_window as f64);
-    // Medians: the end of slow start loses at a window of its own.
-    let window = median(windows());
-    let spread = median(windows().map(|one| (one - window).abs()));
-    let queue = median(losses.iter().map(|loss| loss.before.rtt)) > QUEUED * rtt_least;
-    let later = losses.get(1..).unwrap_or_default();
-    let each = together(later);
-    let is_burst = each >= TOGETHER;
-    let same = spread < SAME * window && (queue || later.len() as u64 >= TIMES);
-    // Behind a full queue one loss is enough to know; without, a pattern is needed.
-    let few = (losses.len() as u64) < FEWEST;
-    if (queue || !few) && (few || is_burst || same) {
-        let size = Size::from_bytes(window as u64 / 1024 * 1024);
-        let what = match is_burst {
-            true => format!("{each:.0} segments lost each time, with about {size} under way"),
-            false => format!("losses whenever about {size} are under way"),
-        };
-        let text = format!("{} path: {what} ({retransmits} of {segments} segments)", percent(share));
-        let (bound, hint) = if queue {
-            (Bound::Path, "the bottleneck is full: more is not to be had".to_owned())
-        } else {
-            let hint = "a shallow buffer or a policer: set a rate below it, or --cc bbr";
-            (Bound::ShallowBuffer, hint.to_owned())
-        };
-        return verdict(bound, share, text, Some(hint));
+    let of = format!("{retransmits} of {segments} segments sent again");
+    if lossy(flow).is_sprayed() {
+        let text = format!("{} path: segments arrive out of order ({of})", percent(share));
+        let hint = "find what sends packets of one flow over several paths".to_owned();
+        return verdict(Bound::Spraying, share, text, Some(hint));
     }
-    let text =
-        format!("{} path: {retransmits} of {segments} segments sent again, {lost:.1e} lost", percent(share));
-    verdict(Bound::Loss, share, text, Some("find the lossy link, use larger segments, or --cc bbr".into()))
+    let (bound, what, hint) = match pattern(flow) {
+        Pattern::Full { .. } => (
+            Bound::Path,
+            format!("the queue of the bottleneck is full when segments are lost ({of})"),
+            Some("the bottleneck is full: more is not to be had"),
+        ),
+        Pattern::Shallow { queue, each } => (
+            Bound::ShallowBuffer,
+            format!(
+                "{each:.0} segments are lost each time the queue reaches {:.1} ms ({of})",
+                queue * rtt_least * 1e3
+            ),
+            Some("a shallow buffer: set a rate below the line with --pacing, or --cc bbr"),
+        ),
+        Pattern::Policer { each, bucket, .. } => (
+            Bound::Policer,
+            format!("{each:.0} segments are lost at the same rate each time, without a queue ({of})"),
+            Some(match bucket {
+                true => "a policer: set a rate below it with --pacing",
+                false => "a policer, or a buffer too short to be seen: set a rate below it with --pacing",
+            }),
+        ),
+        Pattern::Bursts { each, .. } => (
+            Bound::BurstLoss,
+            format!("some {each:.0} segments are lost together, whatever the rate ({of})"),
+            Some("look for outages, and for a link that fails for moments"),
+        ),
+        Pattern::Random { .. } => (
+            Bound::Loss,
+            format!("{of}, {lost:.1e} lost"),
+            Some("find the lossy link, use larger segments, or --cc bbr"),
+        ),
+        Pattern::None => (Bound::Path, format!("{of} at the end of slow start"), None),
+        Pattern::Few(times) => {
+            (Bound::Path, format!("{of}, {times} times after slow start: too few to tell why"), None)
+        }
+        Pattern::Unknown => (Bound::Path, format!("{of}, in no pattern that tells why"), None),
+    };
+    verdict(bound, share, format!("{} path: {what}", percent(share)), hint.map(str::to_owned))
 }
 
 fn of_cpu(cpu: f64) -> Verdict {
@@ -217,31 +226,15 @@ fn rate(bits: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::losses::tests::trace;
     use super::*;
-    use crate::probe::tcp::{Direction, Sample};
+    use crate::probe::tcp::Direction;
 
-    /// A flow with losses at these windows (in segments) and round trips (in ms), on a path of 50 ms; two segments each time.
-    fn lossy(losses: &[(u64, f64)]) -> FlowReport {
+    /// A flow with losses at these windows (in segments) and round trips (in ms), of so many segments each, on a path of 50 ms.
+    fn flow(losses: &[(u64, f64)], each: u32) -> FlowReport {
         let at = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
-        let mut trace = Vec::new();
-        for (n, &(window, trip)) in losses.iter().enumerate() {
-            let before = Sample {
-                at: n as f64,
-                congestion_window: window * 1448,
-                rtt: trip / 1e3,
-                retransmits: n as u32 * 2,
-                ..Sample::default()
-            };
-            let lost = Sample { at: before.at + 0.01, retransmits: n as u32 * 2 + 1, ..before };
-            // More of the same burst, while the window is halved.
-            let again = Sample {
-                at: lost.at + 0.02,
-                retransmits: n as u32 * 2 + 2,
-                congestion_window: before.congestion_window / 2,
-                ..before
-            };
-            trace.extend([before, lost, again]);
-        }
+        let losses: Vec<(f64, f64, u32)> =
+            losses.iter().map(|&(window, trip)| (window as f64, trip / 1e3, each)).collect();
         FlowReport {
             direction: Direction::Send,
             local: at,
@@ -251,7 +244,7 @@ mod tests {
             send_buffer: 1 << 24,
             receive_buffer: 1 << 24,
             begin: 0.0,
-            end: 10.0,
+            end: 2.0 * losses.len() as f64 + 1.0,
             omitted_bytes: 0,
             bytes: 1 << 27,
             bits_per_second: 1e8,
@@ -261,12 +254,12 @@ mod tests {
             calls: 1,
             intervals: Vec::new(),
             counts: Counts {
-                retransmits: losses.len() as u32,
+                retransmits: each * losses.len() as u32,
                 segments: 90_000,
                 rtt_least: 0.05,
                 ..Counts::default()
             },
-            trace,
+            trace: if losses.is_empty() { Vec::new() } else { trace(&losses, 0.05) },
             waited: None,
             verdict: None,
             error: None,
@@ -276,7 +269,7 @@ mod tests {
     /// What the lab made: a buffer of 64 KiB on a path that holds 500 KB.
     #[test]
     fn less_than_the_window_allows_is_a_send_buffer_that_held_its_writer_or_an_application() {
-        let flow = FlowReport { send_buffer: 1 << 15, ..lossy(&[]) };
+        let flow = FlowReport { send_buffer: 1 << 15, ..flow(&[], 2) };
         let bound = |send_buffer: f64| {
             let waited = Waited { send_buffer, path: 1.0 - send_buffer, ..Waited::default() };
             judge(&flow, &waited, Means { peer_window: 1e6, idle: 0.94 }, &TcpInfo::default()).bound
@@ -284,31 +277,27 @@ mod tests {
         assert_eq!((bound(0.3), bound(0.02)), (Bound::SendBuffer, Bound::Application));
     }
 
-    /// What the lab made: a full bottleneck, a buffer of a twentieth of it, and random loss.
+    /// What the lab made: a full bottleneck, a buffer of a tenth of it, a policer, bursts, and random loss.
     #[test]
-    fn losses_are_told_apart_by_the_window_and_the_queue_before_them() {
-        let bound = |losses: &[(u64, f64)]| of_losses(&lossy(losses), 1.0).bound;
-        assert_eq!(bound(&[(1700, 98.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)]), Bound::Path);
-        assert_eq!(
-            bound(&[(3200, 99.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)]),
-            Bound::Path,
-            "slow start"
-        );
-        let shallow =
-            [(900, 52.0), (910, 52.5), (880, 51.0), (905, 52.0), (900, 52.0), (910, 52.5), (905, 52.0)];
-        assert_eq!(bound(&shallow), Bound::ShallowBuffer);
-        assert_eq!(bound(&shallow[..4]), Bound::Loss, "a few may be alike by chance");
-        assert_eq!(bound(&[(200, 50.0), (950, 50.5), (410, 50.0), (1500, 51.0)]), Bound::Loss);
-        // Two make no pattern, but a full queue shows at once.
-        assert_eq!(bound(&[(900, 52.0), (910, 52.5)]), Bound::Loss);
-        assert_eq!(bound(&[(1700, 98.0)]), Bound::Path);
-        // At any window, but many together: bursts overrun a short buffer.
-        let mut bursts = lossy(&[(400, 50.0), (200, 50.0), (410, 50.0), (300, 51.0)]);
-        bursts.trace.iter_mut().for_each(|sample| sample.retransmits *= 10);
-        let verdict = of_losses(&bursts, 1.0);
-        assert_eq!(verdict.bound, Bound::ShallowBuffer);
-        assert!(verdict.text.contains("20 segments lost each time"), "{}", verdict.text);
-        // Losses at any window, some of them behind a queue.
-        assert_eq!(bound(&[(1700, 98.0), (400, 50.0), (1200, 70.0), (300, 50.0), (800, 55.0)]), Bound::Loss);
+    fn losses_are_told_apart_by_the_window_the_queue_and_how_many_there_are() {
+        let bound = |losses: &[(u64, f64)], each| of_losses(&flow(losses, each), 1.0).bound;
+        let full = [(1700, 98.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)];
+        assert_eq!(bound(&full, 2), Bound::Path);
+        let start = [(3200, 99.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)];
+        assert_eq!(bound(&start, 2), Bound::Path, "slow start");
+        let shallow = [(1400, 55.0), (910, 55.0), (880, 55.0), (905, 55.0), (900, 55.0), (910, 55.0)];
+        assert_eq!(bound(&shallow, 2), Bound::ShallowBuffer);
+        assert_eq!(bound(&shallow, 30), Bound::ShallowBuffer, "however many");
+        // The same windows, and no queue.
+        let policed = [(1400, 50.0), (910, 50.0), (905, 50.0), (905, 50.0), (900, 50.0), (910, 50.0)];
+        assert_eq!(bound(&policed, 12), Bound::Policer);
+        assert_eq!(bound(&policed[..3], 12), Bound::Path, "two times may be alike by chance");
+        let any = [(1400, 50.0), (950, 50.0), (410, 50.0), (1500, 50.0), (250, 50.0)];
+        assert_eq!(bound(&any, 1), Bound::Loss);
+        assert_eq!(bound(&any, 40), Bound::BurstLoss);
+        // Some of them while a queue was there, which was not full.
+        let queued = [(1400, 90.0), (1700, 98.0), (400, 50.0), (1200, 60.0), (300, 50.0), (800, 52.0)];
+        assert_eq!(bound(&queued, 40), Bound::BurstLoss);
+        assert_eq!(bound(&queued, 1), Bound::Loss);
     }
 }

@@ -3,17 +3,20 @@
 use super::account::way;
 use super::end::{End, Pings};
 use super::message::{HostNote, Opened, Order, Reply, Request};
+use super::packed;
 use super::plan::{Direction, Point};
 use super::receiving::{Exchange, keep};
 use super::report::{EndReport, PointReport, Way};
 use super::service::NAME;
-use crate::peer::{Connection, PeerError, Token, Waiting, connect, unhex};
+use crate::peer::{Connection, PeerError, Token, Waiting, connect_any, unhex};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time to connect, and for short answers.
 const SOON: Duration = Duration::from_secs(10);
+/// For a report that keeps coming, at the most.
+const REPORT: Duration = Duration::from_secs(90);
 /// Exchanges of times before the first point and behind the last.
 const PINGS: usize = 20;
 /// Time between two of them.
@@ -60,18 +63,18 @@ pub struct UdpClient {
 }
 
 impl UdpClient {
-    /// Connect to a server, wait for a turn (`wait` is told the place in the line, and returns whether to go on), and meet it
+    /// Connect to a server, at the first of its addresses that answers, wait for a turn (`wait` is told the place in the line, and returns whether to go on), and meet it
     /// on UDP.
     ///
     /// # Errors
     /// The server cannot be reached or refuses, UDP does not pass, or `wait` did not want to wait.
     pub fn open(
-        to: SocketAddr,
+        to: &[SocketAddr],
         token: &Token,
         options: ClientOptions,
         wait: &mut dyn FnMut(Waiting) -> bool,
     ) -> Result<Self, PeerError> {
-        let mut connection = connect(to, token, SOON)?;
+        let mut connection = connect_any(to, token, SOON)?;
         let ClientOptions { flows, seconds, rate, join, .. } = options;
         connection.ask(NAME, &Request { flows, seconds, rate, join }, wait)?;
         let opened: Opened = connection.receive(SOON)?;
@@ -90,6 +93,12 @@ impl UdpClient {
         };
         client.exchange_times();
         Ok(client)
+    }
+
+    /// The server, at the address that answered.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.connection.peer()
     }
 
     /// Compare clocks while nothing else is sent.
@@ -123,6 +132,21 @@ impl UdpClient {
         direction: Direction,
         stop: &AtomicBool,
     ) -> Result<PointReport, PeerError> {
+        self.point_live(point, direction, stop, &mut |_, _| {})
+    }
+
+    /// The same; `live` is told many times a second for how long the point has been measured, and how many packets this end sent so far,
+    /// or received, where it only receives.
+    ///
+    /// # Errors
+    /// As [`point`](Self::point).
+    pub fn point_live(
+        &mut self,
+        point: &Point,
+        direction: Direction,
+        stop: &AtomicBool,
+        live: &mut dyn FnMut(Duration, u64),
+    ) -> Result<PointReport, PeerError> {
         point
             .check()
             .map_err(|why| PeerError::Io(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)))?;
@@ -132,12 +156,21 @@ impl UdpClient {
         let receives = direction.reverse() || point.ask;
         let before = self.end.begin(run, point, receives, samples as usize);
         let settle_ms = u32::try_from(settle.as_millis()).unwrap_or(u32::MAX);
-        self.connection.send(&Order::Point { run, point: *point, direction, samples, settle_ms })?;
+        self.connection.send(&Order::Point {
+            run,
+            point: *point,
+            direction,
+            samples,
+            settle_ms,
+            packed: true,
+        })?;
         self.answer(SOON, |reply| matches!(reply, Reply::Ready { run: theirs } if *theirs == run))?;
         let mut sent = Vec::new();
+        let begun = Instant::now();
         if direction.forward() {
-            let going = |pings: &mut Pings<'_>| {
+            let going = |pings: &mut Pings<'_>, count: u64| {
                 pings.ping();
+                live(begun.elapsed(), count);
                 !stop.load(Ordering::Relaxed)
             };
             sent = self.end.send(run, point, &mut { going })?;
@@ -151,16 +184,10 @@ impl UdpClient {
             trips = self.end.finish(&packets, settle).into_iter().next();
         }
         if direction.reverse() {
-            let packets = self.await_sent(run, point, stop)?;
+            let packets = self.await_sent(run, point, stop, &mut |came| live(begun.elapsed(), came))?;
             received = self.end.finish(&packets, settle);
         }
-        let within = SOON + settle * 2;
-        let last = self
-            .answer(within, |reply| matches!(reply, Reply::Report { run: theirs, .. } if *theirs == run))?;
-        let server = match last {
-            Reply::Report { report, .. } => *report,
-            _ => EndReport::default(),
-        };
+        let server = self.await_report(run, settle)?;
         if let Some(why) = self.end.error() {
             return Err(PeerError::Io(std::io::Error::other(why)));
         }
@@ -211,9 +238,32 @@ impl UdpClient {
         self.options.settle + self.round_trip().unwrap_or_default()
     }
 
+    /// What the server did, with the packets that it kept.
+    fn await_report(&mut self, run: u32, settle: Duration) -> Result<EndReport, PeerError> {
+        let reply = self.connection.receive_slowly(SOON + settle * 2, REPORT)?;
+        match self
+            .wanted(reply, |reply| matches!(reply, Reply::Report { run: theirs, .. } if *theirs == run))?
+        {
+            Reply::Report { mut report, packed, .. } => {
+                for (received, text) in report.received.iter_mut().zip(&packed) {
+                    let samples = packed::unpack(text);
+                    received.samples =
+                        samples.ok_or_else(|| self.connection.unexpected("samples that are none"))?;
+                }
+                Ok(*report)
+            }
+            _ => Ok(EndReport::default()),
+        }
+    }
+
     /// The server's next answer, which must be as `wanted`.
     fn answer(&mut self, within: Duration, wanted: impl Fn(&Reply) -> bool) -> Result<Reply, PeerError> {
-        match self.connection.receive(within)? {
+        let reply = self.connection.receive(within)?;
+        self.wanted(reply, wanted)
+    }
+
+    fn wanted(&self, reply: Reply, wanted: impl Fn(&Reply) -> bool) -> Result<Reply, PeerError> {
+        match reply {
             Reply::Failed { why } => Err(PeerError::Refused { peer: self.connection.peer(), why }),
             reply if wanted(&reply) => Ok(reply),
             other => {
@@ -223,7 +273,13 @@ impl UdpClient {
     }
 
     /// Exchange times while the server sends, until it says how much it sent.
-    fn await_sent(&mut self, run: u32, point: &Point, stop: &AtomicBool) -> Result<Vec<u64>, PeerError> {
+    fn await_sent(
+        &mut self,
+        run: u32,
+        point: &Point,
+        stop: &AtomicBool,
+        live: &mut dyn FnMut(u64),
+    ) -> Result<Vec<u64>, PeerError> {
         let end = Instant::now() + point.takes() * 2 + SOON;
         let mut stopped = false;
         while Instant::now() < end {
@@ -233,7 +289,10 @@ impl UdpClient {
                     return Err(PeerError::Refused { peer: self.connection.peer(), why });
                 }
                 Ok(_) => return Err(self.connection.unexpected("an answer to another point")),
-                Err(error) if error.is_late() => self.end.pings().ping(),
+                Err(error) if error.is_late() => {
+                    self.end.pings().ping();
+                    live(self.end.came());
+                }
                 Err(error) => return Err(error),
             }
             if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut stopped, true) {

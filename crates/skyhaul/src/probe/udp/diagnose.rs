@@ -1,10 +1,11 @@
 //! Why a path loses: a campaign of points, judged by [`skyhaul_core::diagnose`].
 //!
 //! ```text
-//!   1 the rate that was asked for     ─▶ loses or not, and how much passes
-//!   2 fractions of it, small packets, bursts  ─▶ what loss depends on
-//!   3 the rate again from other ports         ─▶ whether loss depends on the port
-//!   4 a policer or a full queue: the test that shows its rate and size
+//!   1 the longest datagram, each way          ─▶ whether it vanishes while short ones arrive
+//!   2 the rate that was asked for             ─▶ loses or not, and how much passes
+//!   3 fractions of it, small packets, bursts  ─▶ what loss depends on
+//!   4 the rate again from other ports         ─▶ whether loss depends on the port; if some lose, all of them again
+//!   5 a policer or a full queue: the test that shows its rate and size
 //! ```
 //!
 //! Around each point both ends read the counters of their hosts. Drops that a counter names are that layer's; the rest is the
@@ -15,7 +16,16 @@
 
 mod campaign;
 mod case;
+mod ends;
+mod holes;
+#[cfg(test)]
+mod lines;
 mod named;
+#[cfg(test)]
+mod simulated;
+
+pub(super) use ends::{Ends, limited};
+pub(super) use holes::passes;
 
 pub use campaign::{Asked, FLOWS as PORTS};
 pub use named::{Diagnosed, Hosts, Named};

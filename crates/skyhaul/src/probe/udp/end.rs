@@ -18,7 +18,7 @@ use skyhaul_io::udp::{Tier, UdpOptions, largest_datagram};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long both ends try to meet on UDP, from when the last flow did.
@@ -211,14 +211,15 @@ impl End {
         stages::read(self.interface.as_deref())
     }
 
-    /// Send the point that was begun in its flows; `tick` is called some hundred times a second, and returns whether to go on.
+    /// Send the point that was begun in its flows; `tick` is called some hundred times a second with what was sent so far, and returns
+    /// whether to go on.
     pub(super) fn send(
         &mut self,
         run: u32,
         point: &Point,
-        tick: &mut dyn FnMut(&mut Pings<'_>) -> bool,
+        tick: &mut dyn FnMut(&mut Pings<'_>, u64) -> bool,
     ) -> Result<Vec<Sent>, PeerError> {
-        let stop = AtomicBool::new(false);
+        let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
         let lanes = &self.lanes;
         let mut pings = Pings { test: self.test, lanes, sent: &mut self.pings };
         let chosen = self.chosen.clone();
@@ -226,13 +227,13 @@ impl End {
             let senders: Vec<_> = chosen
                 .map(|flow| (flow, &lanes[flow]))
                 .map(|(flow, lane)| {
-                    let (flow, stop) = (flow as u16, &stop);
-                    scope.spawn(move || sending::send(&lane.both, run, flow, point, stop))
+                    let (flow, stop, count) = (flow as u16, &stop, &count);
+                    scope.spawn(move || sending::send(&lane.both, run, flow, point, stop, count))
                 })
                 .collect();
             while !senders.iter().all(|sender| sender.is_finished()) {
                 std::thread::sleep(TICK.min(point.takes() / 4).max(Duration::from_millis(1)));
-                if !tick(&mut pings) {
+                if !tick(&mut pings, count.load(Ordering::Relaxed)) {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
@@ -263,6 +264,11 @@ impl End {
             std::thread::sleep(Duration::from_millis(1));
         }
         chosen.iter_mut().zip(sent).filter_map(|(lane, &sent)| lane.receiver.finish(sent)).collect()
+    }
+
+    /// Packets of the point at hand that came so far, each once.
+    pub(super) fn came(&self) -> u64 {
+        self.lanes[self.chosen.clone()].iter().map(|lane| lane.receiver.progress().0).sum()
     }
 
     /// What this end did in a point that began with the counters `before`.

@@ -1,8 +1,9 @@
 //! Further tests of a path, each made of points: the longest datagram that passes whole, bursts, round trips, the highest rate
 //! without loss, and what limits a path to less.
 
-use super::bottleneck::{Bottleneck, bottleneck, headers};
+use super::bottleneck::{Bottleneck, headers};
 use super::client::UdpClient;
+use super::diagnose::{Ends, limited, passes};
 use super::plan::{Burst, Direction, LONGEST, Point, SHORTEST};
 use super::report::PointReport;
 use crate::peer::PeerError;
@@ -29,14 +30,12 @@ pub struct MtuReport {
 pub struct SearchReport {
     /// Bits per second of payload, less a margin; none if even the lowest rate lost packets.
     pub bits_per_second: Option<u64>,
-    /// Rates tried, what arrived of them, and packets lost.
+    /// Rates tried, what was sent of them, and packets lost.
     pub trials: Vec<(u64, f64, u64)>,
+    /// The highest rate that was tried is more than this host sends: the path may carry more.
+    #[serde(default)]
+    pub bounded_by_sender: bool,
 }
-
-/// Packets with which a size is tried: one that arrives is enough.
-const TRY: u64 = 5;
-/// Time between them.
-const APART_PS: u64 = 1_000_000_000;
 
 impl UdpClient {
     /// Find the longest datagram that passes without being cut, by bisection.
@@ -46,35 +45,13 @@ impl UdpClient {
     pub fn mtu(&mut self, stop: &AtomicBool) -> Result<MtuReport, PeerError> {
         let expected = self.here.largest_datagram;
         let mut report = MtuReport { expected, ..MtuReport::default() };
-        let (mut passes, mut too_long) = (SHORTEST, LONGEST + 1);
-        // What the route says is right, mostly; so try it and its neighbour first.
         let guess = u32::try_from(expected).unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
-        let mut first = vec![guess.saturating_add(1), guess, SHORTEST];
-        while too_long - passes > 1 {
-            if stop.load(Ordering::Relaxed) {
-                return Err(PeerError::Stopped);
-            }
-            let size = first.pop().unwrap_or(passes + (too_long - passes) / 2);
-            if size > LONGEST || size < passes || size >= too_long {
-                continue;
-            }
-            let passed = self.passes(size, stop)?;
-            report.tries.push((size, passed));
-            match passed {
-                true => passes = size,
-                false if size == SHORTEST => return Err(PeerError::Stopped),
-                false => too_long = size,
-            }
-        }
-        report.payload = passes;
-        report.mtu = passes + if self.is_ipv6() { 48 } else { 28 };
+        let mut tries = Vec::new();
+        report.payload =
+            longest(self, Direction::Forward, guess, &mut |size, passed| tries.push((size, passed)), stop)?;
+        report.tries = tries;
+        report.mtu = report.payload + if self.is_ipv6() { 48 } else { 28 };
         Ok(report)
-    }
-
-    fn passes(&mut self, size: u32, stop: &AtomicBool) -> Result<bool, PeerError> {
-        let even = Point::even(size, APART_PS, Duration::from_secs(1));
-        let report = self.point(&Point { packets: TRY, whole: true, ..even }, Direction::Forward, stop)?;
-        Ok(report.forward.is_some_and(|way| way.arrived > 0))
     }
 
     /// Round trips of datagrams of `size` that the server sends back, `spacing_ps` apart.
@@ -125,22 +102,47 @@ impl UdpClient {
     ) -> Result<SearchReport, PeerError> {
         let mut search = Search::new(config);
         let mut report = SearchReport::default();
+        // The lowest rates that the sender did not send, and that the path did not carry.
+        let mut failed = (u64::MAX, u64::MAX);
         while !stop.load(Ordering::Relaxed) {
             match search.step() {
                 Step::Try(rate) => {
                     let spacing = u128::from(size) * 8 * 1_000_000_000_000 / u128::from(rate);
                     let point = Point::even(size, spacing.clamp(1, 1 << 62) as u64, time);
-                    let got = self.point(&point, direction, stop)?;
-                    let ways = || got.forward.iter().chain(&got.reverse);
-                    let lost = ways().map(|way| way.lost).sum();
-                    let sent = ways().map(|way| way.sent_bits_per_second).fold(f64::INFINITY, f64::min);
-                    each(rate, &got);
-                    report.trials.push((rate, sent, lost));
-                    // A sender that cannot send so much does not show that the path carries it.
-                    search.verdict(lost == 0 && sent >= rate as f64 * 0.97);
+                    let mut carries = false;
+                    for _ in 0..TRIALS {
+                        let got = self.point(&point, direction, stop)?;
+                        let trial = Trial::of(&got);
+                        each(rate, &got);
+                        report.trials.push((rate, trial.sent, trial.lost));
+                        carries = trial.lost == 0 && !trial.queues;
+                        // A sender that is held up, or cannot send so much, has lost nothing; it does not show that the path carries
+                        // it, either.
+                        if !carries || trial.sent >= rate as f64 * FULL_RATE || stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        carries = trial.sent >= rate as f64 * MOST_OF_IT;
+                    }
+                    // Which of the two bounds it: the lowest rate that failed says so.
+                    let slow = report
+                        .trials
+                        .last()
+                        .is_some_and(|(_, sent, lost)| *lost == 0 && *sent < rate as f64 * MOST_OF_IT);
+                    if !carries {
+                        let lowest = if slow { &mut failed.0 } else { &mut failed.1 };
+                        *lowest = rate.min(*lowest);
+                        report.bounded_by_sender = failed.0 < failed.1;
+                    }
+                    search.verdict(carries);
                 }
                 Step::Done(rate) => {
-                    report.bits_per_second = Some(rate);
+                    // What was really sent, where that was less.
+                    let confirmed = (rate as f64 / (1.0 - config.margin)).round();
+                    let near = |tried: u64| (tried as f64 / confirmed - 1.0).abs() < 1e-3;
+                    let sent = report.trials.iter().filter(|trial| near(trial.0) && trial.2 == 0);
+                    let most = sent.map(|trial| trial.1).fold(0.0, f64::max);
+                    let least = if most > 0.0 { most * (1.0 - config.margin) } else { rate as f64 };
+                    report.bits_per_second = Some(rate.min(least as u64));
                     break;
                 }
                 Step::Nothing => break,
@@ -161,42 +163,106 @@ impl UdpClient {
         direction: Direction,
         stop: &AtomicBool,
     ) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
-        self.limit_with(&Point::even(size, spacing_ps, LOOK), direction, stop)
+        limit_with(self, &Point::even(size, spacing_ps, LOOK), direction, stop)
     }
+}
 
-    /// The same with flows as in `first`.
-    pub(super) fn limit_with(
-        &mut self,
-        first: &Point,
-        direction: Direction,
-        stop: &AtomicBool,
-    ) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
-        let (size, only) = (first.size, first.only);
-        let first = self.point(first, direction, stop)?;
-        let Some(found) = self.found(&first) else { return Ok((None, vec![first])) };
-        // From nothing to a full bucket, or from a full queue to an empty one.
-        let refill =
-            Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second * 1.5).clamp(0.2, 10.0));
-        std::thread::sleep(refill);
-        let length = f64::from(size) + headers(self.is_ipv6());
-        let spacing = length * 8.0 / (found.bits_per_second * 2.0) * 1e12;
-        // Four times as long as it takes to the first loss, which comes when the excess, as much as the rate, fills it.
-        let fills = Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second).clamp(0.0, 10.0));
-        let time = (fills * 4).max(LOOK);
-        let second = Point { only, ..Point::even(size, (spacing as u64).max(1), time) };
-        let second = self.point(&second, direction, stop)?;
-        let better = self.found(&second).filter(|better| better.filled || !found.filled);
-        Ok((Some(better.unwrap_or(found)), vec![first, second]))
-    }
+/// Trials of one rate, if the sender is slower than it should be and nothing is lost.
+const TRIALS: usize = 3;
+/// Part of a rate that is all of it, and with which it is good enough.
+const FULL_RATE: f64 = 0.97;
+const MOST_OF_IT: f64 = 0.8;
+/// Part of what is sent that arrives in the same time at the least, if no queue grows.
+const ARRIVES: f64 = 0.97;
 
-    pub(super) fn found(&self, report: &PointReport) -> Option<Bottleneck> {
-        let (sender, receiver) = match report.direction.forward() {
-            true => (&report.client, &report.server),
-            false => (&report.server, &report.client),
-        };
-        let (sent, received) = sender.sent.first().zip(receiver.received.first())?;
-        bottleneck(&report.point, self.is_ipv6(), sent, received)
+/// What a trial showed.
+struct Trial {
+    /// Bits of payload sent per second, of the slower direction.
+    sent: f64,
+    lost: u64,
+    /// What arrives is slower than what was sent: it waits in a queue, which is not full yet.
+    queues: bool,
+}
+
+impl Trial {
+    fn of(report: &PointReport) -> Self {
+        let ways = || report.forward.iter().chain(&report.reverse);
+        let slow = |way: &super::report::Way| way.user_bits_per_second < ARRIVES * way.sent_bits_per_second;
+        Self {
+            sent: ways().map(|way| way.sent_bits_per_second).fold(f64::INFINITY, f64::min),
+            lost: ways().map(|way| way.lost).sum(),
+            queues: ways().any(slow),
+        }
     }
+}
+
+/// The longest datagram that passes without being cut; `tried` is told of each size. What `guess` says is right, mostly; so it and its
+/// neighbour are tried first.
+pub(super) fn longest(
+    ends: &mut dyn Ends,
+    direction: Direction,
+    guess: u32,
+    tried: &mut dyn FnMut(u32, bool),
+    stop: &AtomicBool,
+) -> Result<u32, PeerError> {
+    let (mut least, mut too_long) = (SHORTEST, LONGEST + 1);
+    let mut first = vec![guess.saturating_add(1), guess, SHORTEST];
+    while too_long - least > 1 {
+        if stop.load(Ordering::Relaxed) {
+            return Err(PeerError::Stopped);
+        }
+        let size = first.pop().unwrap_or(least + (too_long - least) / 2);
+        if size > LONGEST || size < least || size >= too_long {
+            continue;
+        }
+        let passed = passes(ends, size, direction, stop)?;
+        tried(size, passed);
+        match passed {
+            true => least = size,
+            false if size == SHORTEST => return Err(nothing_passes()),
+            false => too_long = size,
+        }
+    }
+    Ok(least)
+}
+
+fn nothing_passes() -> PeerError {
+    let why =
+        format!("not even datagrams of {SHORTEST} bytes pass\nhint: see whether the path loses: --diagnose");
+    PeerError::Io(std::io::Error::other(why))
+}
+
+/// Part by which the rate of a limit may differ between two tests of it: what passes of twice the rate is as much, or it is no limit.
+const SAME: f64 = 0.2;
+
+/// Send more than the path carries, and find what limits it; with flows as in `first`.
+pub(super) fn limit_with(
+    ends: &mut dyn Ends,
+    first: &Point,
+    direction: Direction,
+    stop: &AtomicBool,
+) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
+    let (size, only) = (first.size, first.only);
+    let first = ends.point(first, direction, stop)?;
+    let Some(found) = limited(&first, ends.is_ipv6()) else { return Ok((None, vec![first])) };
+    // From nothing to a full bucket, or from a full queue to an empty one.
+    let refill = Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second * 1.5).clamp(0.2, 10.0));
+    ends.rest(refill);
+    let length = f64::from(size) + headers(ends.is_ipv6());
+    let spacing = length * 8.0 / (found.bits_per_second * 2.0) * 1e12;
+    // Four times as long as it takes to the first loss, which comes when the excess, as much as the rate, fills it.
+    let fills = Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second).clamp(0.0, 10.0));
+    let time = (fills * 4).max(LOOK);
+    let second = Point { only, ..Point::even(size, (spacing as u64).max(1), time) };
+    let second = ends.point(&second, direction, stop)?;
+    let again = limited(&second, ends.is_ipv6());
+    // What loses a part of any rate passes more of more, and is no limit.
+    let differs = |again: &Bottleneck| (again.bits_per_second / found.bits_per_second - 1.0).abs() > SAME;
+    if found.filled && again.as_ref().is_some_and(|again| again.filled && differs(again)) {
+        return Ok((None, vec![first, second]));
+    }
+    let better = again.filter(|better| better.filled || !found.filled);
+    Ok((Some(better.unwrap_or(found)), vec![first, second]))
 }
 
 /// Length of a first look.

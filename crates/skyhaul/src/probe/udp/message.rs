@@ -72,6 +72,9 @@ pub enum Order {
         samples: u32,
         /// Milliseconds without arrival after which nothing more is awaited.
         settle_ms: u32,
+        /// Report them as text, a third as long.
+        #[serde(default)]
+        packed: bool,
     },
     /// So many packets were sent in each flow.
     Sent {
@@ -108,6 +111,9 @@ pub enum Reply {
         run: u32,
         /// What the server did in it.
         report: Box<EndReport>,
+        /// If that was asked for, the packets of each flow that was received, taken out of the report.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        packed: Vec<String>,
     },
     /// The point is not measured.
     Failed {

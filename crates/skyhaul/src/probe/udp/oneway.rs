@@ -15,17 +15,22 @@ use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long to wait for packets before looking whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Send a point to an address, whoever receives there.
+/// Send a point to an address, whoever receives there. `each` is told about once a second how many packets were sent.
 ///
 /// # Errors
 /// A system call failed; the error names the address.
-pub fn send(to: SocketAddr, point: &Point, stop: &AtomicBool) -> io::Result<Sent> {
+pub fn send(
+    to: SocketAddr,
+    point: &Point,
+    stop: &AtomicBool,
+    each: &mut (dyn FnMut(u64) + Send),
+) -> io::Result<Sent> {
     let any = match to.ip() {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
@@ -33,7 +38,22 @@ pub fn send(to: SocketAddr, point: &Point, stop: &AtomicBool) -> io::Result<Sent
     let both = Both::bind(SocketAddr::new(any, 0), &UdpOptions::default())?;
     both.connect(to)?;
     // The run says which packets belong together: a receiver that goes on sees where the next one begins.
-    sending::send(&both, (unix_now() >> 20) as u32, 0, point, stop)
+    let (run, count, done) = ((unix_now() >> 20) as u32, AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut told = Instant::now();
+            while !done.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+                if told.elapsed() >= Duration::from_secs(1) {
+                    told = Instant::now();
+                    each(count.load(Ordering::Relaxed));
+                }
+            }
+        });
+        let sent = sending::send(&both, run, 0, point, stop, &count);
+        done.store(true, Ordering::Relaxed);
+        sent
+    })
 }
 
 /// Receive the packets of the first sender that comes, until nothing came for `idle` behind the first packet, `longest` is over,
@@ -107,7 +127,7 @@ mod tests {
             // Its socket must be there before the first packet.
             std::thread::sleep(Duration::from_millis(500));
             let point = Point { packets: 300, ..Point::even(400, 100_000_000, Duration::from_secs(20)) };
-            let sent = send(at, &point, &stop).unwrap();
+            let sent = send(at, &point, &stop, &mut |_| {}).unwrap();
             let got = receiver.join().unwrap();
             assert_eq!((sent.packets, got.packets, got.lost), (300, 300, 0));
             assert_eq!(got.bytes, 300 * 400);

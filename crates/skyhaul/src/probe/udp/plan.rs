@@ -122,6 +122,25 @@ impl Point {
         }
     }
 
+    /// The same rate of payload for as long, in datagrams of another size.
+    #[must_use]
+    pub fn resized(&self, size: u32) -> Self {
+        let (new, old) = (u128::from(size), u128::from(self.size.max(1)));
+        let scaled = |value: u64, by: u128, of: u128| {
+            u64::try_from(u128::from(value) * by / of.max(1)).unwrap_or(u64::MAX)
+        };
+        Self {
+            size,
+            spacing_ps: scaled(self.spacing_ps, new, old),
+            packets: if self.spacing_ps == 0 {
+                self.packets
+            } else {
+                scaled(self.packets, old, new).min(MOST)
+            },
+            ..*self
+        }
+    }
+
     /// How many of a test's flows send.
     #[must_use]
     pub fn flows(&self, of: u16) -> u16 {
@@ -209,6 +228,15 @@ mod tests {
         );
         let fast = Point::even(1472, 0, Duration::from_millis(50));
         assert_eq!((fast.rate(), fast.takes()), (None, Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn another_size_keeps_rate_and_time() {
+        let point = Point::even(1472, 11_776_000, Duration::from_secs(1));
+        let short = point.resized(1452);
+        assert!((short.rate().unwrap() / point.rate().unwrap() - 1.0).abs() < 1e-6, "{short:?}");
+        assert!(short.takes().abs_diff(point.takes()) < Duration::from_millis(1), "{short:?}");
+        assert_eq!((short.size, point.resized(1472)), (1452, point));
     }
 
     #[test]

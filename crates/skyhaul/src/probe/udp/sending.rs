@@ -12,7 +12,7 @@ use skyhaul_io::host::thread::cpu_time;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::send::{SendOptions, UdpSender};
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Delay of bursts that is made up; what is beyond moves the schedule, and is counted.
@@ -26,11 +26,18 @@ const DOZE: Duration = Duration::from_micros(300);
 /// For how long before its time the thread is awake.
 const AWAKE: Duration = Duration::from_micros(150);
 
-/// Send the packets of a point on `both`, as `run` and `flow`.
+/// Send the packets of a point on `both`, as `run` and `flow`; `count` is raised by each.
 ///
 /// # Errors
 /// An error that prevents all sending; one that ends it early is in the report.
-pub(super) fn send(both: &Both, run: u32, flow: u16, point: &Point, stop: &AtomicBool) -> io::Result<Sent> {
+pub(super) fn send(
+    both: &Both,
+    run: u32,
+    flow: u16,
+    point: &Point,
+    stop: &AtomicBool,
+    count: &AtomicU64,
+) -> io::Result<Sent> {
     let before = cpu_time();
     if point.mode == Mode::Kernel {
         both.pace(point.rate().map(|bits| (bits / 8.0) as u64))?;
@@ -43,7 +50,7 @@ pub(super) fn send(both: &Both, run: u32, flow: u16, point: &Point, stop: &Atomi
     let put = |packet: &mut [u8], number: u64, now: Duration| {
         Probe { number, sent: wall.unix(now), ..head }.put(packet);
     };
-    let mut sending = Sending::new(both, head, wall, put, point, stop)?;
+    let mut sending = Sending::new(both, (head, wall), put, point, (stop, count))?;
     let result = sending.run();
     if point.mode == Mode::Kernel {
         both.pace(None)?;
@@ -68,7 +75,8 @@ pub(in crate::probe) fn send_headed(
     put: impl FnMut(&mut [u8], u64, Duration),
 ) -> io::Result<Sent> {
     let before = cpu_time();
-    let mut sending = Sending::new(both, Probe::default(), Wall::now(), put, point, stop)?;
+    let count = AtomicU64::new(0);
+    let mut sending = Sending::new(both, (Probe::default(), Wall::now()), put, point, (stop, &count))?;
     let result = sending.run();
     let mut sent = sending.finish();
     sent.error = result.err().map(|error| error.to_string());
@@ -103,6 +111,7 @@ struct Sending<'a, P> {
     last: Duration,
     pacer: GapPacer,
     stop: &'a AtomicBool,
+    count: &'a AtomicU64,
     number: u64,
     sent: Sent,
 }
@@ -110,11 +119,10 @@ struct Sending<'a, P> {
 impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
     fn new(
         both: &'a Both,
-        head: Probe,
-        wall: Wall,
+        (head, wall): (Probe, Wall),
         put: P,
         point: &'a Point,
-        stop: &'a AtomicBool,
+        (stop, count): (&'a AtomicBool, &'a AtomicU64),
     ) -> io::Result<Self> {
         let trains = match point.mode {
             Mode::Trains => Some(both.sender(&SendOptions::default())?),
@@ -136,6 +144,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
             last: Duration::ZERO,
             pacer: pacer(point),
             stop,
+            count,
             number: 0,
             sent: Sent::default(),
         })
@@ -160,6 +169,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
             }
             self.pacer.sent(count, Nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)));
             self.number += count;
+            self.count.fetch_add(count, Ordering::Relaxed);
         }
         Ok(())
     }

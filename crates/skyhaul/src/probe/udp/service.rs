@@ -2,6 +2,7 @@
 
 use super::end::{End, Waiting};
 use super::message::{Opened, Order, Reply, Request};
+use super::packed::pack;
 use super::plan::{Direction, FLOWS, Point};
 use super::report::Sent;
 use crate::peer::{Admission, Cookies, Limits, PeerError, Service, Session, hex};
@@ -70,10 +71,10 @@ impl Service for UdpService {
         let mut heard = Instant::now();
         while !session.is_over() && heard.elapsed() < SILENT {
             match session.connection.receive(LOOK) {
-                Ok(Order::Point { run, point, direction, samples, settle_ms }) => {
+                Ok(Order::Point { run, point, direction, samples, settle_ms, packed }) => {
                     let settle = Duration::from_millis(u64::from(settle_ms.min(SETTLE)));
                     let samples = samples.min(SAMPLES / u32::from(point.flows(end.flows()).max(1)));
-                    let point = Run { run, point, direction, samples, settle };
+                    let point = Run { run, point, direction, samples, settle, packed };
                     point.serve(session, &mut end)?;
                     heard = Instant::now();
                 }
@@ -115,6 +116,7 @@ struct Run {
     direction: Direction,
     samples: u32,
     settle: Duration,
+    packed: bool,
 }
 
 impl Run {
@@ -149,8 +151,12 @@ impl Run {
         if let Some(why) = end.error() {
             return session.connection.send(&Reply::Failed { why });
         }
-        let report = Box::new(end.report(&before, sent, received));
-        session.connection.send(&Reply::Report { run, report })
+        let mut report = Box::new(end.report(&before, sent, received));
+        let packed = match self.packed {
+            true => report.received.iter_mut().map(|flow| pack(&std::mem::take(&mut flow.samples))).collect(),
+            false => Vec::new(),
+        };
+        session.connection.send(&Reply::Report { run, report, packed })
     }
 
     /// Send, and hear meanwhile what the client says: how much it sent itself, or that it is enough.
@@ -160,7 +166,7 @@ impl Run {
         end: &mut End,
     ) -> Result<(Vec<Sent>, Option<Vec<u64>>), PeerError> {
         let (mut told, mut broken, mut enough) = (None, None, false);
-        let sent = end.send(self.run, &self.point, &mut |_| {
+        let sent = end.send(self.run, &self.point, &mut |_, _| {
             match session.connection.poll() {
                 Ok(Some(Order::Sent { run, packets })) if run == self.run => told = Some(packets),
                 Ok(Some(Order::Stop)) => enough = true,

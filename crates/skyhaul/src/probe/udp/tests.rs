@@ -17,7 +17,7 @@ fn serve(options: ServerOptions, at: &str) -> Server {
 }
 
 fn open(server: &Server, options: ClientOptions) -> Result<UdpClient, PeerError> {
-    UdpClient::open(server.local(), &token(), options, &mut |_| true)
+    UdpClient::open(&[server.local()], &token(), options, &mut |_| true)
 }
 
 /// Ask for a test of so many flows, as a client does before it meets the server on UDP.

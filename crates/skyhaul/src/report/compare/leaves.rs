@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 const DEEPEST: usize = 32;
 const MOST: usize = 100_000;
+/// Lists of what was seen from moment to moment: one run's have no counterpart in another's.
+const MOMENTS: [&str; 3] = ["trace", "intervals", "timeline"];
 
 /// What stands at the end of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +57,7 @@ fn walk(
         out.1.push((path.to_owned(), leaf));
     }
     let objects = (inner(a), inner(b));
-    for key in keys(objects) {
+    for key in keys(objects).into_iter().filter(|key| !MOMENTS.contains(&key.as_str())) {
         let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         let of = |map: Option<&'_ Map<String, Value>>| map.and_then(|map| map.get(key)).cloned();
         // A report is small: a copy of what is looked at keeps the lifetimes of two trees apart.

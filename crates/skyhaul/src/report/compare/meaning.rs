@@ -88,9 +88,46 @@ pub(super) fn rank(word: &str) -> Option<usize> {
     ORDER.iter().position(|words| words.contains(&word))
 }
 
+/// By how much a figure of one run differs in the next, though nothing changed: up to this factor, and by so much in its own unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Noise {
+    pub(super) factor: f64,
+    pub(super) floor: f64,
+}
+
+/// Words of figures that one late packet or another program changes.
+const UNSTEADY: [&str; 10] =
+    ["max", "most", "p99", "jitter", "variation", "rttvar", "cpu", "wait", "stall", "retransmits"];
+/// Words of times on a path.
+const DELAYS: [&str; 6] = ["delay", "latency", "rtt", "jitter", "rttvar", "variation"];
+
+/// The noise of a figure without a spread of its own.
+pub(super) fn noise(path: &str) -> Noise {
+    let path = outside_brackets(path);
+    let has = |all: &[&str]| path.split(['.', '_', '-', ' ']).any(|own| all.contains(&own));
+    let factor = if has(&UNSTEADY) { 2.0 } else { 1.0 };
+    // A millisecond of one packet, a third of one in the mean, are the hosts'.
+    let milliseconds = if factor > 1.0 { 1.0 } else { 0.3 };
+    let in_ns = path.split(['.', '_']).any(|part| part == "ns");
+    let floor = match () {
+        () if has(&["retransmits"]) => 1000.0,
+        () if has(&["cpu"]) => 0.25,
+        () if in_ns => milliseconds * 1e6,
+        () if has(&DELAYS) => milliseconds * 1e-3,
+        () => 0.0,
+    };
+    Noise { factor, floor }
+}
+
 /// By the last part of a path whose name says it: in `rejects.duplicate`, and in `cpu.seconds`, both count.
 pub(super) fn better(path: &str) -> Better {
-    for part in outside_brackets(path).rsplit('.') {
+    let path = outside_brackets(path);
+    // What all programs of a host did meanwhile is no figure of this one.
+    let of_host = path.split_once("counters.").is_some_and(|(_, name)| name.starts_with("cpu"));
+    if of_host {
+        return Better::Unknown;
+    }
+    for part in path.rsplit('.') {
         let has = |all: &[&str]| {
             let word = |word: &&str| part.split(['_', '-', ' ']).any(|own| own == *word);
             all.iter().any(|name| word(name) || (name.contains('_') && part.contains(name)))
@@ -137,6 +174,10 @@ mod tests {
             ("seconds", Better::Unknown),
             ("lost", Better::Low),
             ("placed", Better::Unknown),
+            ("points[0].client.counters.cpu.idle", Better::Unknown),
+            ("points[0].client.counters.cpu1.system", Better::Unknown),
+            ("points[0].client.counters.udp.buffer_full", Better::Unknown),
+            ("points[0].client.counters.backlog.dropped", Better::Low),
         ] {
             assert_eq!(better(path), way, "{path}");
         }

@@ -78,6 +78,27 @@ fn what_is_no_report_or_of_another_kind_is_refused() {
     assert!(matches!(compare(&deep, &deep, &options), Err(CompareError::TooLarge(_))));
 }
 
+#[test]
+fn two_runs_over_a_clean_path_pass_and_a_worse_path_does_not() {
+    let run = |rate: f64, lost: u64, jitter: f64, p99: f64, idle: u64, rtt: f64| {
+        json!({"points": [{"forward": {"user_bits_per_second": rate, "lost": lost, "delay_ns": {"median": 5e6 + jitter, "p99": p99}},
+                           "client": {"counters": {"cpu.idle": idle, "cpu.system": idle / 3}, "cpu_seconds": 0.3},
+                           "trace": [{"at": 0.0, "rtt": rtt}, {"at": 0.1, "rtt": rtt * 1.7}],
+                           "received": [{"jitter_ns": jitter, "rtt_mean": rtt}]}]})
+    };
+    let clean = run(50e6, 0, 9_000.0, 5.3e6, 300, 0.0101);
+    let twin = run(49.5e6, 0, 21_000.0, 5.9e6, 900, 0.0104);
+    let worse = |b: &Value| compare(&clean, b, &Options::default()).unwrap().count(Verdict::Worse);
+    assert_eq!(
+        (worse(&twin), compare(&twin, &clean, &Options::default()).unwrap().count(Verdict::Worse)),
+        (0, 0)
+    );
+    assert_eq!(worse(&run(40e6, 0, 9_000.0, 5.3e6, 300, 0.0101)), 1, "a lower rate");
+    assert_eq!(worse(&run(50e6, 9, 9_000.0, 5.3e6, 300, 0.0101)), 1, "a loss");
+    assert_eq!(worse(&run(50e6, 0, 9_000.0, 25e6, 300, 0.0101)), 1, "a delay of 20 ms more");
+    assert_eq!(worse(&run(50e6, 0, 9_000.0, 5.3e6, 300, 0.02)), 1, "a round trip twice as long");
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(Value::Null),

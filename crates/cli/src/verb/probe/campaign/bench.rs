@@ -120,7 +120,7 @@ impl<'a> Bench<'a> {
                 settle: SETTLE,
                 ..ClientOptions::default()
             };
-            let mut client = UdpClient::open(self.server.local(), &self.token, options, &mut |_| true)?;
+            let mut client = UdpClient::open(&[self.server.local()], &self.token, options, &mut |_| true)?;
             let mut reports = Vec::with_capacity(points.len());
             for (n, point) in points.iter().enumerate() {
                 self.go_on()?;
@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
             (self.say)(&format!("{:.1} s", point.takes()));
             point.check().map_err(|why| anyhow!(why))?;
             let points = std::slice::from_ref(point);
-            let mut client = TcpClient::open(self.server.local(), &self.token, points, &mut |_| true)?;
+            let mut client = TcpClient::open(&[self.server.local()], &self.token, points, &mut |_| true)?;
             let report = client.point(point, &self.interrupt.flag())?;
             client.end()?;
             self.go_on()?;

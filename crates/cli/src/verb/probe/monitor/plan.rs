@@ -22,6 +22,8 @@ use std::path::Path;
 use std::str::FromStr;
 use toml::de::{DeTable, DeValue};
 
+/// Bytes of a datagram unless chosen, if it is not cut.
+const USUAL: u32 = 1472;
 const KEYS: &str =
     "every, jitter, time, reverse, both, flows, size, rate, window, cc; of a test also name, udp, tcp";
 
@@ -97,7 +99,8 @@ pub(super) fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Resu
                 (false, true) => Direction::Both,
                 (false, false) => Direction::Forward,
             };
-            let point = Point::even(how.size, spacing(how.size, how.rate.bits_per_second()), time);
+            let size = how.size.unwrap_or(USUAL);
+            let point = Point::even(size, spacing(size, how.rate.bits_per_second()), time);
             point.check().map_err(|why| anyhow!(why))?;
             What::Udp(point, direction, how.flows)
         }
@@ -119,7 +122,8 @@ pub(super) fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Resu
         }
     };
     let name = name.unwrap_or_else(|| format!("{}:{}", target.kind.name(), target.host));
-    Ok(Test { name, server: target.host.clone(), period: Period { every, jitter }, what })
+    let (server, period, fit) = (target.host.clone(), Period { every, jitter }, how.size.is_none());
+    Ok(Test { name, server, period, what, fit })
 }
 
 /// A key that is an option.
@@ -131,7 +135,7 @@ fn set(how: &mut HowArgs, key: &str, value: &DeValue<'_>) -> Result<()> {
         "reverse" => how.reverse = flag(key, value)?,
         "both" => how.both = flag(key, value)?,
         "flows" => how.flows = within(key, value, 1, u64::from(FLOWS))?,
-        "size" => how.size = within(key, value, SHORTEST.into(), LONGEST.into())?,
+        "size" => how.size = Some(within(key, value, SHORTEST.into(), LONGEST.into())?),
         "rate" => how.rate = some(key, value)?,
         "window" => how.window = Some(some(key, value)?),
         "cc" => how.cc = Some(words(key, value)?),

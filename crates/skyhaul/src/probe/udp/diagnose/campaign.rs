@@ -3,12 +3,15 @@
 use super::super::bottleneck::{Bottleneck, Limit};
 use super::super::client::UdpClient;
 use super::super::delay::fit;
+use super::super::further::limit_with;
 use super::super::plan::{Burst, Direction, Point};
 use super::super::report::PointReport;
 use super::case::evidence;
+use super::ends::{Ends, limited};
+use super::holes::{Hole, finding, hole};
 use super::named::Diagnosed;
 use crate::peer::PeerError;
-use skyhaul_core::diagnose::{Cause, Diagnosis, Finding, diagnose};
+use skyhaul_core::diagnose::{Cause, Finding, diagnose};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -60,81 +63,131 @@ impl UdpClient {
         stop: &AtomicBool,
         each: &mut dyn FnMut(&PointReport),
     ) -> (Diagnosed, Vec<PointReport>) {
-        let mut points = Vec::new();
-        let mut ended = self.campaign(asked, stop, each, &mut points);
-        let mut found = self.judge(asked, stop, each, &mut points, &mut ended);
-        found.cut_short = match ended {
-            _ if stop.load(Ordering::Relaxed) => Some("it was interrupted".to_owned()),
-            Ok(()) => None,
-            Err(error) => Some(error.to_string()),
-        };
-        (found, points)
+        run(self, asked, stop, each)
     }
+}
 
+/// A campaign between two ends, and what it shows.
+pub(super) fn run(
+    ends: &mut dyn Ends,
+    asked: &Asked,
+    stop: &AtomicBool,
+    each: &mut dyn FnMut(&PointReport),
+) -> (Diagnosed, Vec<PointReport>) {
+    let mut campaign = Campaign { ends, asked: *asked, stop, each, points: Vec::new(), holes: Vec::new() };
+    let mut ended = campaign.measure_all();
+    let mut found = campaign.judge(&mut ended);
+    found.cut_short = match ended {
+        _ if stop.load(Ordering::Relaxed) => Some("it was interrupted".to_owned()),
+        Ok(()) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    (found, campaign.points)
+}
+
+/// A campaign at work.
+struct Campaign<'a> {
+    ends: &'a mut dyn Ends,
+    asked: Asked,
+    stop: &'a AtomicBool,
+    each: &'a mut dyn FnMut(&PointReport),
+    points: Vec<PointReport>,
+    holes: Vec<Hole>,
+}
+
+impl Campaign<'_> {
     /// The points, until one fails.
-    fn campaign(
-        &mut self,
-        asked: &Asked,
-        stop: &AtomicBool,
-        each: &mut dyn FnMut(&PointReport),
-        points: &mut Vec<PointReport>,
-    ) -> Result<(), PeerError> {
-        self.measure(&even(asked.size, asked.spacing_ps, asked.time), asked, stop, each, points)?;
-        let (offered, passes) = rates(points);
+    fn measure_all(&mut self) -> Result<(), PeerError> {
+        self.look_for_holes()?;
+        let asked = self.asked;
+        self.measure(&even(asked.size, asked.spacing_ps, asked.time))?;
+        let (offered, passes) = rates(&self.points);
         let base = if passes < 0.97 * offered { offered.min(OVER * passes) } else { offered };
-        let pause = self.refill(points);
-        for point in campaign(asked, base) {
-            if stop.load(Ordering::Relaxed) || offered <= 0.0 {
+        let pause = self.refill();
+        for point in campaign(&asked, base) {
+            if self.is_over() || offered <= 0.0 {
                 break;
             }
-            std::thread::sleep(pause);
-            self.measure(&point, asked, stop, each, points)?;
+            self.ends.rest(pause);
+            self.measure(&point)?;
         }
         // Where packets are lost, as long as the other points: a full bucket passes all of a short one.
-        let part = if points.iter().flat_map(|p| p.forward.iter().chain(&p.reverse)).any(|way| way.lost > 0) {
-            EACH
-        } else {
-            PORT.0
+        let lossy =
+            self.points.iter().flat_map(|p| p.forward.iter().chain(&p.reverse)).any(|way| way.lost > 0);
+        let port = even(asked.size, spacing(base), asked.part(if lossy { EACH } else { PORT.0 }));
+        let first = self.points.len();
+        self.ports(&port, offered, false)?;
+        // Ports whose link is full lose again; what comes and goes takes others.
+        let loses = |report: &PointReport| {
+            let mut ways = report.forward.iter().chain(&report.reverse);
+            ways.any(|way| way.loss_fraction > 0.005)
         };
-        for flow in 1..self.flows() {
-            if stop.load(Ordering::Relaxed) || offered <= 0.0 {
+        let some = self.points[first..].iter().filter(|report| loses(report)).count();
+        if some > 0 && some < self.points.len() - first {
+            // In another order, so that nothing that comes and goes by a clock meets the same ones.
+            self.ports(&port, offered, true)?;
+        }
+        self.ends.exchange_times();
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether long datagrams vanish: then what follows is measured with those that pass.
+    fn look_for_holes(&mut self) -> Result<(), PeerError> {
+        for direction in [self.asked.direction, opposite(self.asked.direction)] {
+            if self.is_over() {
                 break;
             }
-            std::thread::sleep(PORT.1);
-            let point = Point { only: Some(flow), ..even(asked.size, spacing(base), asked.part(part)) };
-            self.measure(&point, asked, stop, each, points)?;
+            let Some(found) = hole(self.ends, direction, self.stop)? else { continue };
+            if direction == self.asked.direction {
+                // The same rate of payload.
+                let size = self.asked.size.min(found.passes);
+                let part = f64::from(size) / f64::from(self.asked.size.max(1));
+                self.asked.spacing_ps = (self.asked.spacing_ps as f64 * part) as u64;
+                self.asked.size = size;
+            }
+            self.holes.push(found);
         }
-        self.exchange_times();
+        Ok(())
+    }
+
+    /// The same from every other port.
+    fn ports(&mut self, point: &Point, offered: f64, backwards: bool) -> Result<(), PeerError> {
+        let flows = 1..self.ends.flows();
+        let flows: Vec<u16> = if backwards { flows.rev().collect() } else { flows.collect() };
+        for flow in flows {
+            if self.is_over() || offered <= 0.0 {
+                break;
+            }
+            self.ends.rest(PORT.1);
+            self.measure(&Point { only: Some(flow), ..*point })?;
+        }
         Ok(())
     }
 
     /// What the points say, and the test that confirms it, unless the points `ended` early.
-    fn judge(
-        &mut self,
-        asked: &Asked,
-        stop: &AtomicBool,
-        each: &mut dyn FnMut(&PointReport),
-        points: &mut Vec<PointReport>,
-        ended: &mut Result<(), PeerError>,
-    ) -> Diagnosed {
-        let pause = self.refill(points);
-        let fit = fit(self.exchanges());
-        let found = evidence(points, fit.as_ref(), self.is_one_host());
+    fn judge(&mut self, ended: &mut Result<(), PeerError>) -> Diagnosed {
+        let pause = self.refill();
+        let fit = fit(self.ends.exchanges());
+        let found = evidence(&self.points, fit.as_ref(), self.ends.is_one_host());
         let mut judged = match &found.identity.unknown {
             None => diagnose(&found.case),
             // Order and delay need no counters.
             Some(_) => diagnose(&found.case.without_loss()),
         };
-        let first = judged.findings.first().map(|finding| finding.cause);
+        let is_limit = |finding: &Finding| matches!(finding.cause, Cause::Policer | Cause::FullQueue);
         let mut limit = None;
-        let limited = matches!(first, Some(Cause::Policer | Cause::FullQueue));
-        if limited && ended.is_ok() && !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(pause);
-            let first = even(asked.size, asked.spacing_ps, asked.time);
-            let confirmed = match self.limit_with(&first, asked.direction, stop) {
+        let suspect = judged.findings.iter().position(is_limit);
+        if let (Some(suspect), true, false) = (suspect, ended.is_ok(), self.is_over()) {
+            self.ends.rest(pause);
+            let first = even(self.asked.size, self.asked.spacing_ps, self.asked.time);
+            let confirmed = match limit_with(self.ends, &first, self.asked.direction, self.stop) {
                 Ok((confirmed, more)) => {
-                    more.iter().for_each(&mut *each);
-                    points.extend(more);
+                    more.iter().for_each(&mut *self.each);
+                    self.points.extend(more);
                     confirmed
                 }
                 Err(error) => {
@@ -142,32 +195,33 @@ impl UdpClient {
                     None
                 }
             };
-            // The first point went beyond the limit too.
-            limit = confirmed.or_else(|| points.first().and_then(|first| self.found(first)));
-            confirm(&mut judged, limit.as_ref());
+            confirm(&mut judged.findings[suspect], confirmed.as_ref());
+            limit = confirmed;
         }
+        judged.findings.extend(finding(&self.holes));
+        judged.findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         Diagnosed::new(found.identity, judged, limit)
     }
 
-    fn measure(
-        &mut self,
-        point: &Point,
-        asked: &Asked,
-        stop: &AtomicBool,
-        each: &mut dyn FnMut(&PointReport),
-        points: &mut Vec<PointReport>,
-    ) -> Result<(), PeerError> {
-        let report = self.point(point, asked.direction, stop)?;
-        each(&report);
-        points.push(report);
+    fn measure(&mut self, point: &Point) -> Result<(), PeerError> {
+        let report = self.ends.point(point, self.asked.direction, self.stop)?;
+        (self.each)(&report);
+        self.points.push(report);
         Ok(())
     }
 
     /// How long a bucket takes to be full again, or a queue to be empty.
-    fn refill(&self, points: &[PointReport]) -> Duration {
-        let found = points.first().and_then(|first| self.found(first));
+    fn refill(&self) -> Duration {
+        let found = self.points.first().and_then(|first| limited(first, self.ends.is_ipv6()));
         let seconds = found.map_or(0.05, |found| found.bytes * 8.0 / found.bits_per_second * 1.5);
         Duration::from_secs_f64(seconds.clamp(0.05, 5.0))
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Reverse => Direction::Forward,
+        Direction::Forward | Direction::Both => Direction::Reverse,
     }
 }
 
@@ -216,10 +270,9 @@ fn campaign(asked: &Asked, pps: f64) -> Vec<Point> {
 }
 
 /// What the test of the limit says of a limit that a pattern named.
-fn confirm(judged: &mut Diagnosis, limit: Option<&Bottleneck>) {
-    let Some(finding) = judged.findings.first_mut() else { return };
+fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
     let Some(limit) = limit else {
-        finding.confidence *= 0.7;
+        finding.confidence *= 0.5;
         finding.evidence.push("a second test at a higher rate did not show the limit again".to_owned());
         return;
     };
@@ -279,11 +332,10 @@ mod tests {
         for (said, limit, cause, confidence) in [
             (Cause::Policer, Some(&limit), Cause::Policer, 0.97),
             (Cause::FullQueue, Some(&limit), Cause::Policer, 0.7),
-            (Cause::Policer, None, Cause::Policer, 0.92 * 0.7),
+            (Cause::Policer, None, Cause::Policer, 0.92 * 0.5),
         ] {
-            let mut judged = Diagnosis { findings: vec![finding(said)], ..Diagnosis::default() };
-            confirm(&mut judged, limit);
-            let found = &judged.findings[0];
+            let mut found = finding(said);
+            confirm(&mut found, limit);
             assert_eq!((found.cause, found.evidence.len()), (cause, 2));
             assert!((found.confidence - confidence).abs() < 1e-9);
         }

@@ -112,6 +112,9 @@ fn title(cause: Cause) -> &'static str {
         Cause::Backlog => "the receiver's backlog overflows, before IP",
         Cause::Sender => "packets do not leave the sending host",
         Cause::BitErrors => "single packets are lost at random, at any rate: bit errors, or a lossy link",
+        Cause::BurstLoss => {
+            "packets are lost many in a row, at any rate: outages, or a link that fails for moments"
+        }
         Cause::Mtu => "packets above a size do not pass",
         Cause::Firewall => "a firewall or address translation forgets the flow",
         Cause::PacketRate => "something on the way limits packets per second",
@@ -161,6 +164,9 @@ fn next(cause: &str, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
         "bit-errors" => format!(
             "ethtool -S {receiver}   # on the receiver, and of each switch on the way: CRC and symbol errors"
         ),
+        "burst-loss" => {
+            format!("{probe} --udp --trace trace.csv --sizes {size} --time 10s   # when, and for how long")
+        }
         "mtu" => format!("{probe} --udp --mtu"),
         "firewall" => "conntrack -S   # on each firewall on the way".to_owned(),
         "packet-rate" => format!("{probe} --udp --search --sizes 8972   # larger packets, if the MTU allows"),

@@ -1,0 +1,69 @@
+//! What datagrams show of the losses of flows of TCP: a diagnosis at their rate, in the same direction.
+
+use super::path::DIAGNOSIS;
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use skyhaul::peer::{PeerError, Token};
+use skyhaul::probe::tcp::{PointReport, TcpDiagnosed, Way, agree, is_lossy, load};
+use skyhaul::probe::udp::{Asked, ClientOptions, Direction, PORTS, SAMPLES, UdpClient};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Length of the first point of the diagnosis.
+const FIRST: Duration = Duration::from_secs(1);
+/// Bytes of a datagram, if they are not cut.
+const USUAL: u64 = 1472;
+
+/// Complete what was found of points in which something was lost.
+pub(super) fn ask(
+    server: SocketAddr,
+    token: &Token,
+    points: &[PointReport],
+    found: &mut [Vec<TcpDiagnosed>],
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) {
+    let lossy = points.iter().zip(found).find(|(_, flows)| flows.iter().any(is_lossy));
+    let Some((report, flows)) = lossy.filter(|_| !interrupt.is_set()) else { return };
+    progress.show("datagrams at the same rate");
+    // What was measured is told, whatever becomes of this: a firewall may let no UDP pass.
+    if let Err(error) = measure(server, token, report, flows, interrupt) {
+        say!("note: no datagrams were measured beside, which tell more of losses: {error}");
+    }
+    progress.clear();
+}
+
+fn measure(
+    server: SocketAddr,
+    token: &Token,
+    report: &PointReport,
+    flows: &mut [TcpDiagnosed],
+    interrupt: &Interrupt,
+) -> Result<(), PeerError> {
+    let rate = load(report);
+    let settle = ClientOptions::default().settle;
+    let options = ClientOptions {
+        flows: PORTS,
+        seconds: DIAGNOSIS,
+        rate: Some(rate * 2.0),
+        join: false,
+        samples: SAMPLES,
+        settle,
+    };
+    let mut client = UdpClient::open(&[server], token, options, &mut |_| !interrupt.is_set())?;
+    let longest = client.here.largest_datagram.min(client.there.largest_datagram).min(USUAL);
+    let size = u32::try_from(longest).unwrap_or(1472).max(64);
+    let direction = if report.point.way == Way::Reverse { Direction::Reverse } else { Direction::Forward };
+    let spacing_ps = (f64::from(size) * 8.0 / rate * 1e12) as u64;
+    let asked = Asked { size, spacing_ps, direction, time: FIRST };
+    let (datagrams, _) = client.diagnose(&asked, &interrupt.flag(), &mut |_| {});
+    let _ = client.end();
+    say!(
+        "note: datagrams were measured beside, at {}: {} of {} lost",
+        print::rate(rate),
+        datagrams.identity.lost,
+        datagrams.identity.sent
+    );
+    flows.iter_mut().filter(|flow| is_lossy(flow)).for_each(|flow| agree(flow, &datagrams));
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Losses of many packets in a row, whatever the rate: outages, and links that fail for moments.
+
+use super::{
+    case::{Case, Cause, Finding},
+    clusters::by_chance,
+    network::SLOW,
+    point::Point,
+};
+
+/// A point that loses in most of its parts exceeds something, or is on a path that is gone; with less, it loses at times.
+const AT_TIMES: f64 = 0.05;
+/// Bursts from which on they are named, and with which they are no accident of a host or of other traffic.
+const FEWEST: u64 = 2;
+const SOME: u64 = 3;
+const MANY: u64 = 6;
+/// Bursts that would be seen at low rates, if they did not care for the rate, from which on their absence tells.
+const EXPECTED: f64 = 4.0;
+/// A wait before a loss that is no queue, ns.
+const QUIET: f64 = 30_000.0;
+
+/// Bursts of a point that no limit of its rate explains.
+fn of(point: &Point) -> u64 {
+    if point.steady < AT_TIMES { point.bursts } else { point.solid }
+}
+
+/// The part of a point's bursts that these are.
+fn share(point: &Point) -> f64 {
+    of(point) as f64 / point.bursts.max(1) as f64
+}
+
+/// Nearly all that was lost was lost at an end, or in what is accounted for.
+fn one_piece(point: &Point) -> bool {
+    let pieces = point.front_lost + point.end_lost + (point.burst_lost as f64 * share(point)) as u64;
+    pieces as f64 > 0.9 * point.lost() as f64
+}
+
+/// Points of an even stream that something arrived of.
+fn even(case: &Case) -> impl Iterator<Item = &Point> {
+    case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0 && p.received > 0)
+}
+
+/// Name them.
+pub(super) fn find(case: &Case) -> Option<Finding> {
+    let (mut bursts, mut lost, mut time, mut at_low) = (0, 0, 0.0, 0);
+    let fastest = even(case).map(Point::bps).fold(0.0, f64::max);
+    let slow = |p: &&Point| p.bps() < SLOW * fastest;
+    for point in even(case).filter(|p| of(p) > 0) {
+        bursts += of(point);
+        lost += (point.burst_lost as f64 * share(point)) as u64;
+        time += point.burst_time * share(point);
+        at_low += if slow(&point) { of(point) } else { 0 };
+    }
+    // What is lost besides makes some by chance.
+    let at_times = || even(case).filter(|p| p.steady < AT_TIMES);
+    let rest: u64 = at_times().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
+    let sent: u64 = at_times().map(|p| p.sent).sum();
+    let chance = by_chance(rest, rest as f64 / sent.max(1) as f64);
+    if bursts < FEWEST || (bursts as f64) < 1.0 + 3.0 * chance {
+        return None;
+    }
+    // A queue makes packets wait before it drops them.
+    let waited = |p: &&Point| p.delay_at_loss > (3.0 * p.delay).max(p.delay_p99).max(QUIET) + case.wakes;
+    let lossy = || even(case).filter(|p| of(p) > 0);
+    if lossy().filter(waited).count() * 2 > lossy().count() {
+        return None;
+    }
+    // As often for each packet, or in each second, they would be seen at low rates, too.
+    let part = |value: fn(&Point) -> f64| {
+        even(case).filter(slow).map(value).sum::<f64>() / even(case).map(value).sum::<f64>().max(1e-9)
+    };
+    let expected = bursts as f64 * part(|p| p.sent as f64).min(part(|p| p.sent as f64 * p.spacing));
+    if at_low == 0 && expected > EXPECTED {
+        return None;
+    }
+    let confidence = match bursts {
+        MANY.. => 0.92,
+        SOME.. => 0.8,
+        _ => 0.45,
+    };
+    let (each, took) = (lost as f64 / bursts as f64, time / bursts as f64 / 1e6);
+    let text = format!(
+        "{bursts} times some {each:.0} packets in a row were lost, in {took:.1} ms; {at_low} of these at low rates, and none of them waited before"
+    );
+    Some(Finding::new(Cause::BurstLoss, confidence, text))
+}
+
+/// As if there had been none.
+pub(super) fn without(case: &mut Case) {
+    // A point of bursts that were sent shows no more than that some of them met one.
+    case.points.retain(|p| p.received > 0 && (p.burst <= 1 || p.hit > 0.6));
+    for point in case.points.iter_mut().filter(|p| p.burst <= 1) {
+        // What is cut off at an end of a point may be a part of one.
+        let ends =
+            if point.steady < AT_TIMES || one_piece(point) { point.front_lost + point.end_lost } else { 0 };
+        let of_bursts = (point.burst_lost as f64 * share(point)) as u64;
+        let back = ends + of_bursts;
+        if back == 0 {
+            continue;
+        }
+        point.burst_lost -= of_bursts;
+        point.received = (point.received + back).min(point.sent);
+        (point.burstiness, point.longest_run) = point.calm;
+        (point.front_lost, point.end_lost) = (0, 0);
+        point.delivered_pps = point.pps() * (1.0 - point.loss());
+    }
+}

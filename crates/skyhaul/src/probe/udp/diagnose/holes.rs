@@ -1,0 +1,81 @@
+//! Sizes that do not pass, in either direction: long datagrams vanish and short ones arrive, again and again.
+
+use super::super::further::longest;
+use super::super::plan::{Direction, Point, SHORTEST};
+use super::super::report::PointReport;
+use super::ends::Ends;
+use crate::peer::PeerError;
+use skyhaul_core::diagnose::{Cause, Finding};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Packets with which a size is tried: one that arrives is enough.
+const TRY: u64 = 5;
+/// Time between them, in picoseconds.
+const APART_PS: u64 = 2_000_000_000;
+/// How often the long ones must vanish, and the short ones between them arrive: a link that is gone for a moment takes both.
+const TIMES: usize = 3;
+
+/// A direction in which long datagrams vanish.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hole {
+    direction: Direction,
+    /// Octets of the longest payload that passes, and of a longer one that does not.
+    pub(super) passes: u32,
+    vanishes: u32,
+    ipv6: bool,
+}
+
+/// The hole of a direction, if there is one.
+pub(super) fn hole(
+    ends: &mut dyn Ends,
+    direction: Direction,
+    stop: &AtomicBool,
+) -> Result<Option<Hole>, PeerError> {
+    let vanishes = ends.longest();
+    if vanishes <= SHORTEST {
+        return Ok(None);
+    }
+    for _ in 0..TIMES {
+        if passes(ends, vanishes, direction, stop)? || !passes(ends, SHORTEST, direction, stop)? {
+            return Ok(None);
+        }
+    }
+    let passes = longest(ends, direction, vanishes, &mut |_, _| {}, stop)?;
+    Ok(Some(Hole { direction, passes, vanishes, ipv6: ends.is_ipv6() }))
+}
+
+/// Whether datagrams of a size pass without being cut.
+pub(in crate::probe::udp) fn passes(
+    ends: &mut dyn Ends,
+    size: u32,
+    direction: Direction,
+    stop: &AtomicBool,
+) -> Result<bool, PeerError> {
+    let even = Point::even(size, APART_PS, Duration::from_secs(1));
+    let point = Point { packets: TRY, whole: true, only: Some(0), ..even };
+    let report = ends.point(&point, direction, stop)?;
+    let PointReport { forward, reverse, .. } = report;
+    let way = if direction == Direction::Reverse { reverse } else { forward };
+    Ok(way.is_some_and(|way| way.arrived > 0))
+}
+
+/// Holes as a cause, if there are any.
+pub(super) fn finding(holes: &[Hole]) -> Option<Finding> {
+    let evidence: Vec<String> = holes.iter().map(Hole::text).collect();
+    (!evidence.is_empty()).then_some(Finding { cause: Cause::Mtu, confidence: 0.98, evidence })
+}
+
+impl Hole {
+    fn text(&self) -> String {
+        let way = match self.direction {
+            Direction::Reverse => "from the server to here",
+            _ => "from here to the server",
+        };
+        let mtu = self.passes + if self.ipv6 { 48 } else { 28 };
+        format!(
+            "{way}, no datagram of {} bytes arrived in {TIMES} tries, and shorter ones between did: the longest that passes has {} bytes, an MTU of {mtu}",
+            self.vanishes, self.passes
+        )
+    }
+}
