@@ -13,8 +13,10 @@
 
 mod admission;
 mod allow;
+mod arrivals;
 mod board;
 mod edges;
+mod ends;
 mod engine;
 mod engine_reader;
 mod gate;
@@ -42,6 +44,7 @@ mod tests;
 mod watch;
 
 pub use allow::{Allow, NoOrigin, Origin};
+pub(crate) use ends::moved;
 pub use engine::{Engine, EngineOptions};
 pub use gate::{DataTime, Gate};
 pub use info::Watched;

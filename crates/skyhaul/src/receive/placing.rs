@@ -136,13 +136,13 @@ impl Placed {
         self.placing.number(&self.stream, packet)
     }
 
-    /// The next finished part, and the stream as it was then.
+    /// The next finished part that need not wait, and the stream as it was then.
     #[inline]
-    pub(super) fn poll_part(&mut self) -> Option<(Arc<StreamInfo>, Part)> {
+    pub(super) fn poll_part(&mut self, pool: &Pool) -> Option<(Arc<StreamInfo>, Part)> {
         if let Some(part) = self.before.pop_front() {
             return Some(part);
         }
-        if !self.stream.has_part() {
+        if !self.stream.has_part() || self.stream.is_waiting(pool) {
             return None;
         }
         let part = self.placing.poll_part(&mut self.stream)?;
@@ -331,6 +331,7 @@ impl Stream {
             );
         }
         slot.commit(now);
+        self.arrivals.placed(placement.key.number);
         self.report.placed += count as u64;
         let number = self.number(&placement);
         self.report.sequence.arrived_run(number, count as u64);

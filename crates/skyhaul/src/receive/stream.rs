@@ -1,8 +1,11 @@
 //! One sender's stream: its assembly and its counters.
 
 use super::admission::{Share, Worth};
+use super::arrivals::Arrivals;
+use super::ends::Ends;
 use super::gate::Cut;
 use super::info::{Part, StreamInfo, StreamReport};
+use super::joining::QUIET;
 use super::newcomers::{Late, Newcomers};
 use super::sets::Sets;
 use super::strangers::LONG;
@@ -45,6 +48,8 @@ pub(super) struct Stream {
     pub(super) per_object: u64,
     /// When the kernel received the last train.
     last_train: Nanos,
+    /// When it received what is in the objects that are not finished.
+    pub(super) arrivals: Arrivals,
     /// Learns the frame rate of a stream without places.
     rate: RateWatch,
     /// Time of the last frame of the previous part.
@@ -69,12 +74,12 @@ pub(super) struct Stream {
     pub(super) newcomers: Newcomers,
     /// What its frames say of themselves.
     watch: Watch,
-    /// This program did not run for a while: when the next part arrived is not known.
-    paused: bool,
     /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
     pub(super) only: Option<Range<u64>>,
     /// Where data times asked for cut it off.
     pub(super) cut: Cut,
+    /// Nothing arrives, or it has ended.
+    pub(super) is_quiet: bool,
 }
 
 impl Stream {
@@ -99,6 +104,7 @@ impl Stream {
             report,
             per_object,
             last_train: Nanos::default(),
+            arrivals: Arrivals::default(),
             rate: RateWatch::default(),
             last_time: None,
             trusted: begin.trusted,
@@ -111,15 +117,10 @@ impl Stream {
             sets,
             newcomers: Newcomers::new(begin.late),
             watch,
-            paused: false,
             only: None,
             cut: Cut::default(),
+            is_quiet: false,
         }
-    }
-
-    /// This program did not run for a while.
-    pub(super) fn paused(&mut self) {
-        self.paused = true;
     }
 
     /// The next event of this stream.
@@ -137,19 +138,31 @@ impl Stream {
         self.worth.rate(self.report.packets, now)
     }
 
-    /// A train of this stream reached the kernel at `time`.
+    /// What is placed next reached the kernel at `time`, as one train.
     #[inline]
-    pub(super) fn train_arrived(&mut self, time: Nanos) {
+    pub(super) fn train_arrived(&mut self, time: Option<Nanos>) {
+        self.arrivals.at(time);
+        self.is_quiet = false;
+        let Some(time) = time else { return };
         if self.last_train != Nanos::default() {
             self.report.arrival_gaps.record(time.since(self.last_train).0);
         }
         self.last_train = time;
     }
 
+    /// The same of a packet that is placed for itself; others of its train may have come before.
+    pub(super) fn packet_arrived(&mut self, time: Option<Nanos>) {
+        if time == Some(self.last_train) {
+            return self.arrivals.at(time);
+        }
+        self.train_arrived(time);
+    }
+
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         if !self.gone {
             self.worth.handle_timeout(self.report.packets, now);
             self.assembly.handle_timeout(now);
+            self.is_quiet |= now.since(self.report.last_arrival) >= QUIET;
             let expired = self.newcomers.expire(now);
             self.report.rejects.add_many(Reject::UnknownThread, expired);
         }
@@ -158,12 +171,15 @@ impl Stream {
     /// Memory is short: deliver what is there, as after a long silence.
     pub(super) fn relieve(&mut self, now: Nanos) {
         self.assembly.handle_timeout(now.plus(LONG));
+        self.newcomers.overtake();
+        self.is_quiet = true;
     }
 
     pub(super) fn finish(&mut self) {
         let strangers = self.newcomers.give_up();
         self.report.rejects.add_many(Reject::UnknownThread, strangers);
         self.assembly.finish(Nanos::default());
+        self.is_quiet = true;
     }
 
     /// Whether a part of it is finished.
@@ -184,6 +200,7 @@ impl Stream {
     /// A finished object as a part; `None` if nothing of it belongs to the stream.
     pub(super) fn finished(&mut self, layout: &dyn Layout, mut retired: Retired<Block>) -> Option<Part> {
         let unit = u64::from(self.info.unit_bytes.max(1));
+        let arrived = self.arrivals.take(retired.key.number);
         if retired.cause == Cause::Stray {
             let strays = retired.received() / unit;
             self.report.placed = self.report.placed.saturating_sub(strays);
@@ -196,12 +213,13 @@ impl Stream {
         if cut > 0 && retired.received() == 0 {
             return None;
         }
-        Some(self.account(layout, retired, unit))
+        Some(self.account(layout, retired, arrived))
     }
 
     /// Count a finished object.
-    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, unit: u64) -> Part {
-        let Retired { key, epoch, block, mut range, mut missing, after, cause, last: arrived, .. } = retired;
+    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, arrived: Option<Nanos>) -> Part {
+        let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+        let unit = u64::from(self.info.unit_bytes.max(1));
         let object = key.number;
         self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
@@ -214,13 +232,16 @@ impl Stream {
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;
         let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
         let units = to_unit(range.end);
-        let (first, last) = ends(&holes, units);
         let start = range.start as usize;
-        let time_of = |u: u32| {
-            let at = start + u as usize * unit as usize;
-            self.info.format.frame_time(&block[at..at + unit as usize])
+        let ends = Ends {
+            info: &self.info,
+            rate: self.report.frames_per_second,
+            block: &block,
+            units: (range.start / unit, range.end / unit),
+            holes: &holes,
         };
-        let (first_time, last_time) = (first.and_then(time_of), last.and_then(time_of));
+        let (first, last) = (ends.first(), ends.last());
+        let [first_time, last_time] = ends.times();
         // Saturates: numbers of hostile senders may exceed 64 bits.
         let first_number = object.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
@@ -246,7 +267,7 @@ impl Stream {
             self.trailing = last.map_or(0, |last| u64::from(units - 1 - last));
         }
         let units = range.start / unit..range.end / unit;
-        let (arrived, last) = (self.arrived(arrived), last_time);
+        let last = last_time;
         self.look(&Looked { block: &block, units, first: first_number, missing: &holes, arrived, last });
         self.learn_rate(last_time);
         let frames_per_second = self.report.frames_per_second;
@@ -341,16 +362,9 @@ impl Stream {
         self.report.watched = self.watch.watched();
     }
 
-    /// When the kernel received what arrived at `time` of this program's clock, if it says so.
-    fn arrived(&mut self, time: Nanos) -> Option<Nanos> {
-        let before = self.report.last_arrival.since(time);
-        let known = self.last_train != Nanos::default() && !std::mem::take(&mut self.paused);
-        known.then(|| Nanos(self.last_train.0.saturating_sub(before.0)))
-    }
-
     /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds.
     fn learn_rate(&mut self, last: Option<FrameTime>) {
-        if !self.info.format.own.has_whole_rate() {
+        if self.info.format.own.rate().is_some() {
             return;
         }
         if self.info.format.place != Place::Time {
@@ -363,13 +377,6 @@ impl Stream {
             self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
         }
     }
-}
-
-/// The first and the last unit of a part that arrived.
-fn ends(holes: &[Range<u32>], units: u32) -> (Option<u32>, Option<u32>) {
-    let first = holes.first().filter(|hole| hole.start == 0).map_or(0, |hole| hole.end);
-    let end = holes.last().filter(|hole| hole.end == units).map_or(units, |hole| hole.start);
-    ((first < units).then_some(first), end.checked_sub(1))
 }
 
 /// How far beyond the newest object another one may open.

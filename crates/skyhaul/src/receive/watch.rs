@@ -55,12 +55,8 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(format: &StreamFormat) -> Self {
-        let of_header = || {
-            let header = &format.threads.first()?.header;
-            format.family.frames()?.rate(header)
-        };
         let timeline = Timeline::new(TimelineOptions {
-            rate: format.frames_per_second.map(|frames| (u64::from(frames), 1)).or_else(of_header),
+            rate: format.frames_per_second.map(|frames| (u64::from(frames), 1)).or(format.own.rate()),
             parts: format.parts as u64,
             group: None,
             threads: format.threads.iter().map(|thread| thread.id).collect(),

@@ -133,6 +133,55 @@ fn the_hosts_clock_is_compared_and_another_offset_is_told() {
     assert_eq!([last, least, most].map(|nanos| nanos / 3_600_000_000_000), [-24, -25, -24]);
 }
 
+/// A slow sender whose clock is right: its format is known after more than a second, and its objects take longer.
+#[test]
+fn what_was_held_or_read_from_a_capture_is_compared_as_it_arrived() {
+    let sender = SocketAddr::from(([127, 0, 0, 1], 1));
+    const FPS: u64 = 25;
+    let slow = SynthSupply::new(SynthOptions {
+        payload: 1000,
+        threads: 2,
+        frames_per_second: FPS as u32,
+        start: START,
+        station: "Sk".into(),
+        pattern: true,
+        sequence: Sequence { order: None, first: 0 },
+        packets: None,
+    })
+    .unwrap();
+    for (is_capture, late, split) in [
+        (true, 0, false),
+        (false, 0, false),
+        (true, 100, false),
+        (false, 100, false),
+        (true, 0, true),
+        (false, 100, true),
+    ] {
+        let mut bed = Bed::new(|o| o.split_threads = split);
+        for n in (0..600).filter(|n| n % 2 == 0 || n / 2 >= late) {
+            let taken = START as u64 * 1_000_000_000 + n / 2 * 1_000_000_000 / FPS;
+            let time = Some(Nanos(taken + 5_000_000));
+            let packet = packet(&slow, n);
+            bed.engine.handle_train(&Train { time, ..Train::single(&packet, &sender) }, bed.now);
+            bed.now = bed.now.plus(Nanos(if is_capture { 100 } else { 500_000_000 / FPS }));
+            bed.engine.handle_timeout(bed.now);
+        }
+        bed.finish();
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        assert!(
+            events.iter().all(|event| event.kind == "thread_joined"),
+            "{is_capture} {late} {split} {events:?}"
+        );
+        for (_, report) in &bed.engine.tally(true).streams {
+            assert_eq!(
+                report.watched.offset,
+                Some((-5_000_000, -5_000_000, -5_000_000)),
+                "{is_capture} {late} {split}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
     let fast = SynthSupply::new(SynthOptions {
