@@ -29,6 +29,7 @@ mod newcomers;
 pub(crate) mod objects;
 mod options;
 mod placing;
+mod rate;
 pub(crate) mod reader;
 mod receiver;
 mod route;

@@ -278,9 +278,12 @@ impl Sink for RecordSink {
         // The rate is known by now, or a thread joined.
         let has_rate =
             part.frames_per_second.is_some() && recorded.frames_per_second != part.frames_per_second;
-        if has_rate || !Arc::ptr_eq(&recorded.info, stream) {
+        let has_changed = !Arc::ptr_eq(&recorded.info, stream);
+        if has_rate || has_changed {
             recorded.info = stream.clone();
-            recorded.frames_per_second = part.frames_per_second.or(recorded.frames_per_second);
+            // A rate that was wrong is not known any more.
+            let before = recorded.frames_per_second.filter(|_| !has_changed);
+            recorded.frames_per_second = part.frames_per_second.or(before);
             recorded.filler = filler(&stream.format, recorded.frames_per_second);
             writer.update_datastream(recorded.datastream, &describe(stream, recorded.frames_per_second));
         }

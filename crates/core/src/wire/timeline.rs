@@ -233,20 +233,6 @@ impl Timeline {
         self.counts
     }
 
-    /// Frames of one thread in so many seconds, if known.
-    #[must_use]
-    pub fn rate(&self) -> Option<(u64, u64)> {
-        self.rate
-    }
-
-    /// The frame rate is now known from elsewhere.
-    pub fn set_rate(&mut self, frames: u32) {
-        if self.rate.is_none() && frames > 0 {
-            self.rate = Some((u64::from(frames), 1));
-            self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames));
-        }
-    }
-
     /// The next change.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()

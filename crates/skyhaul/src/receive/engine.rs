@@ -345,6 +345,7 @@ impl<K: Sink> Engine<K> {
             self.ended += 1;
             self.streams[at].finish();
             self.drain(at);
+            self.tell(at);
         }
         self.flush();
         self.sink.finished();

@@ -14,6 +14,9 @@
 //! waits for the packet behind it, as the first frame of another thread may be just that one. So nothing is lost, unless that
 //! time was handed on already: then the thread joins behind it, and its earlier frames are late. Where each thread is a
 //! stream, a new one begins. Not where threads were asked for by number.
+//!
+//! The frame rate is part of every place, too. Frames whose numbers are beyond the rate that is stated are held in the same
+//! way; then the stream continues without a rate, which is learned.
 
 use super::info::{Part, StreamInfo};
 use super::newcomers::{Held, Late, order};
@@ -22,7 +25,7 @@ use super::sets::Sets;
 use super::stream::Stream;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::{FrameTime, Place, Thread};
+use skyhaul_core::wire::{FrameTime, Place, Quirk, StreamFormat, Thread};
 use skyhaul_io::memory::{Block, Pool};
 use std::sync::Arc;
 
@@ -47,6 +50,39 @@ impl Stream {
         };
         if !is_held {
             self.report.rejects.add(Reject::UnknownThread);
+        }
+    }
+
+    /// A packet with a field that is not possible in this stream: perhaps its frame number, for the frame rate.
+    #[cold]
+    pub(super) fn bad_field(&mut self, packet: &[u8], now: Nanos) {
+        let format = &self.info.format;
+        let time = || format.own.frame_time(format, packet.get(format.network_bytes..)?);
+        let may_join = format.header_at().is_some() && self.newcomers.may_join();
+        let beyond = time().filter(|time| may_join && self.is_known(*time) && self.is_beyond(*time));
+        let arrived = self.arrivals.now();
+        let is_held = beyond
+            .is_some_and(|time| self.newcomers.hold(Held { time, arrived, packet: packet.to_vec() }, now));
+        if !is_held {
+            self.report.rejects.add(Reject::BadField);
+        }
+    }
+
+    fn is_known(&self, time: FrameTime) -> bool {
+        self.info.format.threads.iter().any(|thread| thread.id == time.thread)
+    }
+
+    /// Whether the frame rate by which the stream is placed does not allow this time.
+    fn is_beyond(&self, time: FrameTime) -> bool {
+        let StreamFormat { place, frames_per_second, .. } = self.info.format;
+        place == Place::Time && frames_per_second.is_some_and(|frames| time.frame >= frames)
+    }
+
+    /// Frames that were held do not join.
+    pub(super) fn refuse(&mut self, held: &[Held]) {
+        for frame in held {
+            let why = if self.is_known(frame.time) { Reject::BadField } else { Reject::UnknownThread };
+            self.report.rejects.add(why);
         }
     }
 
@@ -98,6 +134,9 @@ impl Stream {
         // Its frames have other numbers now: those from before the start are behind it.
         self.only = None;
         self.newcomers.joins += 1;
+        if let (Some(rate), None) = (self.info.format.frames_per_second, info.format.frames_per_second) {
+            self.forget_rate(rate);
+        }
         self.info = Arc::new(info);
     }
 }
@@ -116,13 +155,35 @@ impl Placed {
         for other in others {
             self.newcomers.hold(other, around.now);
         }
-        let frames = mine.len() as u64;
+        let bad_fields = mine.iter().filter(|held| self.is_known(held.time)).count() as u64;
+        let strangers = mine.len() as u64 - bad_fields;
         if let Err(why) = self.try_join(&ids, mine, around) {
             if why != Reject::UnknownThread {
                 self.newcomers.late = Late::Refuse;
             }
-            self.report.rejects.add_many(Reject::UnknownThread, frames);
+            self.report.rejects.add_many(Reject::BadField, bad_fields);
+            self.report.rejects.add_many(Reject::UnknownThread, strangers);
         }
+    }
+
+    /// The format with these threads, and with a frame rate that allows these frames.
+    fn widened(&self, ids: &[u16], mine: &[Held]) -> StreamFormat {
+        let mut format = self.info.format.clone();
+        let (network, length) = (format.network_bytes, format.header_bytes);
+        for &id in ids.iter().filter(|&&id| !self.info.format.threads.iter().any(|thread| thread.id == id)) {
+            let template = mine.iter().find(|held| held.time.thread == id).map(|held| &held.packet);
+            let header =
+                template.and_then(|packet| packet.get(network..network + length)).unwrap_or_default();
+            format.threads.push(Thread { id, shift: 0, header: header.to_vec() });
+        }
+        format.threads.sort_by_key(|thread| thread.id);
+        if let Some(frame) = mine.iter().find(|held| self.is_beyond(held.time))
+            && let Some(rate) = format.frames_per_second.take()
+        {
+            let text = format!("frame number {} disproves {rate} frames/s: rate unknown", frame.time.frame);
+            format.quirks.push(Quirk::new(&text));
+        }
+        format
     }
 
     fn try_join(&mut self, ids: &[u16], mine: Vec<Held>, around: &mut Around<'_>) -> Result<(), Reject> {
@@ -131,15 +192,7 @@ impl Placed {
         if handed_on.is_some_and(|last| last.0.abs_diff(begin.0) > APART.unsigned_abs()) {
             return Err(Reject::UnknownThread);
         }
-        let mut format = self.info.format.clone();
-        let (network, length) = (format.network_bytes, format.header_bytes);
-        for &id in ids {
-            let template = mine.iter().find(|held| held.time.thread == id).map(|held| &held.packet);
-            let header =
-                template.and_then(|packet| packet.get(network..network + length)).unwrap_or_default();
-            format.threads.push(Thread { id, shift: 0, header: header.to_vec() });
-        }
-        format.threads.sort_by_key(|thread| thread.id);
+        let format = self.widened(ids, &mine);
         let (new, geometry) = (placing::of(&format)?, format.geometry()?);
         let unit_bytes = StreamInfo::unit_of(geometry);
         let config = OrderedConfig { geometry, ..*self.assembly.config() };
@@ -220,7 +273,11 @@ impl Placed {
         part.range.end = end;
         // Nothing ends here: incomplete sets stay.
         part.cause = Cause::Flush;
-        let is_empty = part.range.is_empty();
+        let is_empty = part.received() == 0;
+        if is_empty {
+            // No part is of lost frames alone: they are missing before the next one.
+            self.owed += (part.range.end - part.range.start) / unit;
+        }
         Carried { part: if is_empty { None } else { self.finished(part) }, frames }
     }
 }

@@ -124,17 +124,12 @@ impl Newcomers {
         std::mem::take(&mut self.held)
     }
 
-    /// Give up frames that nothing followed; how many.
-    pub(super) fn expire(&mut self, now: Nanos) -> u64 {
+    /// Give up frames that nothing followed.
+    pub(super) fn expire(&mut self, now: Nanos) -> Vec<Held> {
         if self.held.is_empty() || now.since(self.since) < PATIENCE {
-            return 0;
+            return Vec::new();
         }
-        self.take().len() as u64
-    }
-
-    /// Give up all frames; how many.
-    pub(super) fn give_up(&mut self) -> u64 {
-        self.take().len() as u64
+        self.take()
     }
 }
 

@@ -220,6 +220,7 @@ impl Stream {
                     self.run(first, Packets { bytes: run, stride, count }, around);
                 }
                 Err(Reject::UnknownThread) => self.unknown_thread(run, around.now),
+                Err(Reject::BadField) => self.bad_field(run, around.now),
                 Err(why) => self.report.rejects.add(why),
             }
             if left.is_empty() {
@@ -256,6 +257,7 @@ impl Stream {
         match self.place(layout, packet, around) {
             Ok(()) => {}
             Err(Reject::UnknownThread) => self.unknown_thread(packet, around.now),
+            Err(Reject::BadField) => self.bad_field(packet, around.now),
             Err(why) => self.report.rejects.add(why),
         }
     }
@@ -279,9 +281,11 @@ impl Stream {
         match payload.and_then(|payload| self.info.format.frame_time(payload)) {
             Some(time) => {
                 let parts = self.info.format.parts.max(1) as u64;
-                gate.admit(time.unix_seconds).inspect_err(|why| self.cut.note(*why, number, parts))
+                let admitted = gate.admit(time.unix_seconds);
+                self.cut.note(admitted, number, parts);
+                admitted
             }
-            None => self.cut.admit(number),
+            None => self.cut.admit(gate, number),
         }
     }
 

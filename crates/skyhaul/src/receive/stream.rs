@@ -13,7 +13,7 @@ use super::watch::{Looked, Watch};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Layout, Nanos, Reject};
-use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
+use skyhaul_core::wire::{FrameTime, RateWatch, StreamFormat};
 use skyhaul_io::memory::Block;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +21,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Maximum number of ranges in a loss map: 16 bytes each.
 const LOSS_MAP: usize = 65_536;
+
+/// Packets that are late at the end of a stream, one behind the other, before its counter seems to have restarted: more than a
+/// network repeats.
+const RESTARTED: u32 = 128;
 
 /// How a stream begins.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +55,7 @@ pub(super) struct Stream {
     /// When it received what is in the objects that are not finished.
     pub(super) arrivals: Arrivals,
     /// Learns the frame rate of a stream without places.
-    rate: RateWatch,
+    pub(super) rate: RateWatch,
     /// Time of the last frame of the previous part.
     pub(super) last_time: Option<FrameTime>,
     /// Its first packets left no doubt that it is a stream.
@@ -73,11 +77,13 @@ pub(super) struct Stream {
     /// Frames of threads that are not its own, or not yet.
     pub(super) newcomers: Newcomers,
     /// What its frames say of themselves.
-    watch: Watch,
+    pub(super) watch: Watch,
     /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
     pub(super) only: Option<Range<u64>>,
     /// Where data times asked for cut it off.
     pub(super) cut: Cut,
+    /// Frames lost before the next part, in no part.
+    pub(super) owed: u64,
     /// Nothing arrives, or it has ended.
     pub(super) is_quiet: bool,
 }
@@ -119,6 +125,7 @@ impl Stream {
             watch,
             only: None,
             cut: Cut::default(),
+            owed: 0,
             is_quiet: false,
         }
     }
@@ -164,7 +171,7 @@ impl Stream {
             self.assembly.handle_timeout(now);
             self.is_quiet |= now.since(self.report.last_arrival) >= QUIET;
             let expired = self.newcomers.expire(now);
-            self.report.rejects.add_many(Reject::UnknownThread, expired);
+            self.refuse(&expired);
         }
     }
 
@@ -176,8 +183,11 @@ impl Stream {
     }
 
     pub(super) fn finish(&mut self) {
-        let strangers = self.newcomers.give_up();
-        self.report.rejects.add_many(Reject::UnknownThread, strangers);
+        let held = self.newcomers.take();
+        self.refuse(&held);
+        if self.assembly.refused() >= RESTARTED {
+            self.watch.unconfirmed_restart(&self.info);
+        }
         self.assembly.finish(Nanos::default());
         self.is_quiet = true;
     }
@@ -227,7 +237,7 @@ impl Stream {
             self.report.sequence.restart();
             (self.last_time, self.trailing) = (None, 0);
             self.watch.restart();
-            self.cut = Cut::default();
+            self.cut.restart();
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;
         let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
@@ -250,6 +260,7 @@ impl Stream {
             let between = layout.units_between(after.number, from.number);
             self.gap(between, [after, from], unit, first_time, first)
         });
+        let gap = gap + std::mem::take(&mut self.owed);
         if gap > 0 {
             let end = number(range.start);
             self.lost(gap, end.saturating_sub(gap)..end);
@@ -343,39 +354,10 @@ impl Stream {
         }
     }
 
-    /// Frames between the last frame that arrived and this one, by their times.
-    fn gap_in_time(&self, to: Option<FrameTime>) -> Option<u64> {
-        let fps = i64::from(self.report.frames_per_second?);
-        let threads = &self.info.format.threads;
-        let place = |time: FrameTime| {
-            let rank = threads.iter().position(|t| t.id == time.thread).unwrap_or(0) as i64;
-            let frame = time.unix_seconds.checked_mul(fps)?.checked_add(i64::from(time.frame))?;
-            frame.checked_mul(threads.len().max(1) as i64)?.checked_add(rank)
-        };
-        let between = place(to?)?.checked_sub(place(self.last_time?)?)?;
-        u64::try_from(between - 1).ok()
-    }
-
     /// See what a part says of itself.
     fn look(&mut self, part: &Looked<'_>) {
         self.watch.part(&self.info, part);
         self.report.watched = self.watch.watched();
-    }
-
-    /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds.
-    fn learn_rate(&mut self, last: Option<FrameTime>) {
-        if self.info.format.own.rate().is_some() {
-            return;
-        }
-        if self.info.format.place != Place::Time {
-            self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
-        } else if self.report.frames_per_second.is_none()
-            && let Some(time) = last
-        {
-            // Objects end where seconds do, so the last frame of each object is enough.
-            self.report.frames_per_second = self.rate.observe(time);
-            self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
-        }
     }
 }
 

@@ -41,6 +41,12 @@ impl<B> Ordered<B> {
         !self.retired.is_empty()
     }
 
+    /// Packets that were late, duplicate or of a suspect since one was last accepted.
+    #[must_use]
+    pub fn refused(&self) -> u32 {
+        self.refused
+    }
+
     /// Whether one object is finished that can be polled, because it is complete, and nothing was accepted behind it.
     #[must_use]
     pub fn is_at_its_end(&self) -> bool {

@@ -12,6 +12,32 @@ const TOGETHER: u64 = 64;
 const IRREGULAR: u32 = 16;
 
 impl Timeline {
+    /// Frames of one thread in so many seconds, if known.
+    #[must_use]
+    pub fn rate(&self) -> Option<(u64, u64)> {
+        self.rate
+    }
+
+    /// The frame rate is now known from elsewhere.
+    pub fn set_rate(&mut self, frames: u32) {
+        if self.rate.is_none() && frames > 0 {
+            self.rate = Some((u64::from(frames), 1));
+            self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames));
+        }
+    }
+
+    /// The frame rate by which frames were placed is wrong, and not known.
+    pub fn forget_rate(&mut self) {
+        self.rate = None;
+        self.counts.rates += 1;
+    }
+
+    /// Seconds have this number of frames; frames are placed by another rate all the same.
+    pub fn dispute_rate(&mut self, frames: u32, at: FrameTime) {
+        self.counts.rates += 1;
+        self.change(Change::Rate { assumed: self.rate.map(|(rate, _)| rate), frames, at });
+    }
+
     /// Frames from one time to another; `None` across seconds of unknown length.
     fn elapsed(&self, from: FrameTime, to: FrameTime) -> Option<i64> {
         let frames = i128::from(to.frame) - i128::from(from.frame);

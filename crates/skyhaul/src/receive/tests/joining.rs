@@ -89,6 +89,39 @@ fn a_late_thread_loses_nothing_whatever_is_known_of_the_rate() {
     }
 }
 
+/// Frames say that seconds have 250 of them, and they have 500: from the first one beyond on, places have no rate.
+#[test]
+fn frame_numbers_beyond_the_rate_that_is_stated_end_it_and_lose_nothing() {
+    for late in [&[0][..], &[0, 0], &[0, 0, 700]] {
+        for first in [0u64, 230, 249, 255] {
+            let (mut options, pool) = begin(|_| {});
+            options.learn.frames_per_second = Some(250);
+            let (kept, sender) = (Times::default(), SocketAddr::from(([127, 0, 0, 1], 1)));
+            let mut engine = Engine::new(options, pool, kept.clone(), None);
+            let supply = supply(8, None);
+            let mut now = Nanos::SECOND;
+            let frames: Vec<_> =
+                sent(2600, late, |_, _| false).into_iter().filter(|one| one.0 >= first).collect();
+            for &(tick, thread) in &frames {
+                let mut bytes = packet(&supply, tick * 8 + u64::from(thread));
+                bytes[16..32].fill(0);
+                engine.handle_train(&Train::single(&bytes, &sender), now);
+                now = now.plus(Nanos(250_000));
+            }
+            engine.finish(now);
+            let tally = engine.tally(true);
+            let [(info, report)] = &tally.streams[..] else { panic!("{} streams", tally.streams.len()) };
+            assert_eq!(report.rejects.total(), 0, "{late:?} {first} {:?}", report.rejects);
+            assert_eq!(kept.0.lock().unwrap().0, times(&frames), "{late:?} {first}");
+            assert_eq!((report.sequence.lost, report.frames_per_second), (0, Some(500)), "{late:?} {first}");
+            let events: Vec<_> = std::iter::from_fn(|| engine.poll_event()).collect();
+            let told = events.iter().any(|event| event.kind == "frame_rate")
+                || info.format.quirks.iter().any(|quirk| quirk.to_string().contains("rate unknown"));
+            assert!(told, "{late:?} {first} {events:?}");
+        }
+    }
+}
+
 #[test]
 fn what_is_lost_around_the_join_is_counted() {
     for rate in [true, false] {

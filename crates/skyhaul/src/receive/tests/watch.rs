@@ -183,6 +183,47 @@ fn what_was_held_or_read_from_a_capture_is_compared_as_it_arrived() {
 }
 
 #[test]
+fn seconds_with_fewer_frames_than_stated_are_told_but_not_frames_that_are_lost_at_their_ends() {
+    for (missing, is_told) in [(200..250u64, true), (249..250, true), (100..200, false), (0..0, false)] {
+        let mut bed = Bed::new(|o| o.learn.frames_per_second = Some(250));
+        let slow = SynthSupply::new(SynthOptions {
+            payload: 1000,
+            threads: 1,
+            frames_per_second: 250,
+            start: START,
+            station: "Sk".into(),
+            pattern: true,
+            sequence: Sequence { order: None, first: 0 },
+            packets: None,
+        })
+        .unwrap();
+        // In one second of four, another frame is the last one.
+        for n in (0..250 * 12).filter(|n| !missing.contains(&(n % 250)) || !is_told && n / 250 % 4 == 0) {
+            bed.send(1, &packet(&slow, n));
+        }
+        bed.finish();
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        let expected: &[&str] = if is_told { &["frame_rate"] } else { &[] };
+        assert_eq!(kinds(&events), expected, "{missing:?} {events:?}");
+        if is_told {
+            let text = format!("seconds have {} frames, not 250 as assumed", missing.start);
+            assert!(events[0].text.contains(&text), "{events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_counter_that_restarts_shortly_before_the_end_is_told() {
+    for (again, is_told) in [(80, true), (20, false)] {
+        let frames = two(1000, right)
+            .chain(two(1000 + again, right).skip(2000).map(|(n, s, f, t)| (n - 2000, s, f, t)));
+        let (events, _, sums) = told(frames, Some(Order::Little));
+        assert_eq!(kinds(&events).contains(&"restart"), is_told, "{events:?}");
+        assert_eq!(sums.0, 2000);
+    }
+}
+
+#[test]
 fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
     let fast = SynthSupply::new(SynthOptions {
         payload: 64,
