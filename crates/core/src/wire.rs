@@ -69,5 +69,7 @@ pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, Posi
 pub use rate::RateWatch;
 pub use same::Same;
 pub use stamps::{Counted, Move, Numbered, Stamps};
-pub use timeline::{Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace};
+pub use timeline::{
+    Apart, Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace,
+};
 pub use written::{Headers, Written};

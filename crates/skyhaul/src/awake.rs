@@ -9,7 +9,8 @@
 //!   awake  ──┬──┬──┬─ 0.5 s ─┬──┬──▶            the rest is not counted, but reported as a pause
 //! ```
 //!
-//! Limits: a pause shorter than a turn may be ([`Awake::TURN`]) is not detected and counts as time.
+//! Limits: a pause shorter than a turn may be ([`Awake::TURN`]) is not detected and counts as time, unless less of a turn counts
+//! ([`Awake::counting`]).
 
 use skyhaul_core::placement::Nanos;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ pub struct Awake {
     seen: Instant,
     /// The longest turn that is not a pause.
     turn: Duration,
+    /// How much of a turn counts.
+    counted: Duration,
 }
 
 impl Awake {
@@ -37,7 +40,13 @@ impl Awake {
     /// The same for a loop whose turns take at most `turn`.
     #[must_use]
     pub fn with_turns(turn: Duration) -> Self {
-        Self { ran: Duration::ZERO, seen: Instant::now(), turn }
+        Self { ran: Duration::ZERO, seen: Instant::now(), turn, counted: turn }
+    }
+
+    /// Count at most so much of a turn, for a loop that usually turns faster: what it did not see meanwhile was not late.
+    #[must_use]
+    pub fn counting(self, most: Duration) -> Self {
+        Self { counted: most.min(self.turn), ..self }
     }
 
     /// Call it once in each turn. Returns the length of the pause since the last turn, if there was one.
@@ -48,14 +57,14 @@ impl Awake {
     fn turn_at(&mut self, now: Instant) -> Option<Duration> {
         let gone = now.saturating_duration_since(self.seen);
         self.seen = now;
-        self.ran += gone.min(self.turn);
+        self.ran += gone.min(self.counted);
         (gone > self.turn).then(|| gone - self.turn)
     }
 
     /// Time in which the loop ran.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.ran + self.seen.elapsed().min(self.turn)
+        self.ran + self.seen.elapsed().min(self.counted)
     }
 
     /// The same, as engines take it.
@@ -72,7 +81,7 @@ mod tests {
     #[test]
     fn a_pause_is_no_time_and_time_never_goes_back() {
         let begin = Instant::now();
-        let mut clock = Awake { ran: Duration::ZERO, seen: begin, turn: Awake::TURN };
+        let mut clock = Awake { seen: begin, ..Awake::start() };
         let at = |ms| begin + Duration::from_millis(ms);
         assert_eq!(clock.turn_at(at(20)), None);
         assert_eq!(clock.turn_at(at(500)), None, "a long turn");
@@ -81,5 +90,16 @@ mod tests {
         assert_eq!(clock.ran, Duration::from_millis(1_000));
         assert_eq!(clock.turn_at(at(9_000)), None, "a clock that went back");
         assert_eq!(clock.ran, Duration::from_millis(1_000));
+    }
+
+    #[test]
+    fn of_a_long_turn_only_a_part_counts() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut clock = Awake { seen: begin, ..Awake::start() }.counting(Duration::from_millis(50));
+        assert_eq!((clock.turn_at(at(20)), clock.turn_at(at(420))), (None, None), "no pause yet");
+        assert_eq!(clock.ran, Duration::from_millis(70));
+        assert_eq!(clock.turn_at(at(1_420)), Some(Duration::from_millis(500)));
+        assert_eq!(clock.ran, Duration::from_millis(120));
     }
 }

@@ -1,7 +1,7 @@
 //! Irregularities of a stream in words and as data: the same live, in reports, and in what `check` finds.
 
 use serde::{Deserialize, Serialize};
-use skyhaul_core::wire::{Change, FamilyRef, FrameTime, Irregular};
+use skyhaul_core::wire::{Apart, Change, FamilyRef, FrameTime, Irregular};
 
 /// How often a stream was irregular, and its times against the host's clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -117,6 +117,15 @@ fn seconds(frames: i64, rate: Option<(u64, u64)>) -> String {
     }
 }
 
+/// How far times are ahead of their places, with a sign.
+fn apart(by: Apart, rate: Option<(u64, u64)>) -> String {
+    match by {
+        Apart { seconds: 0, frames } => seconds(frames, rate),
+        Apart { seconds, frames: 0 } => format!("{seconds:+} s"),
+        Apart { seconds, frames } => format!("{seconds:+} s and {frames:+} frames"),
+    }
+}
+
 /// A thread that began after the others, with this frame.
 pub(crate) fn began_late(at: FrameTime) -> String {
     format!("thread {} began late, at {}", at.thread, moment(at))
@@ -125,11 +134,12 @@ pub(crate) fn began_late(at: FrameTime) -> String {
 /// A short name for a change, and what happened. `rate`: frames of one thread in so many seconds.
 pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>) -> (&'static str, String) {
     match *change {
-        Change::Jump { from, to, frames } => {
-            let repeated = if frames < 0 { "; times are repeated" } else { "" };
+        Change::Jump { from, to, by } => {
+            let goes_back = by.seconds < 0 || by.seconds == 0 && by.frames < 0;
+            let repeated = if goes_back { "; times are repeated" } else { "" };
             let text = format!(
                 "data time jumped by {} against the packets' order, from {} to {}{repeated}",
-                seconds(frames, rate),
+                apart(by, rate),
                 moment(from),
                 moment(to)
             );

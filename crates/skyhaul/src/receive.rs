@@ -13,8 +13,10 @@
 
 mod admission;
 mod allow;
+mod arrivals;
 mod board;
 mod edges;
+mod ends;
 mod engine;
 mod engine_reader;
 mod gate;
@@ -27,6 +29,7 @@ mod newcomers;
 pub(crate) mod objects;
 mod options;
 mod placing;
+mod rate;
 pub(crate) mod reader;
 mod receiver;
 mod route;
@@ -42,6 +45,7 @@ mod tests;
 mod watch;
 
 pub use allow::{Allow, NoOrigin, Origin};
+pub(crate) use ends::moved;
 pub use engine::{Engine, EngineOptions};
 pub use gate::{DataTime, Gate};
 pub use info::Watched;

@@ -20,7 +20,7 @@ pub use report::RecordReport;
 use lost::{LostFrames, fill, filler, pack};
 
 use crate::ledger::FrameLedger;
-use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
+use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo, moved};
 use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, Refusal, SpaceReport, Writer,
     WriterError, WriterOptions,
@@ -278,9 +278,12 @@ impl Sink for RecordSink {
         // The rate is known by now, or a thread joined.
         let has_rate =
             part.frames_per_second.is_some() && recorded.frames_per_second != part.frames_per_second;
-        if has_rate || !Arc::ptr_eq(&recorded.info, stream) {
+        let has_changed = !Arc::ptr_eq(&recorded.info, stream);
+        if has_rate || has_changed {
             recorded.info = stream.clone();
-            recorded.frames_per_second = part.frames_per_second.or(recorded.frames_per_second);
+            // A rate that was wrong is not known any more.
+            let before = recorded.frames_per_second.filter(|_| !has_changed);
+            recorded.frames_per_second = part.frames_per_second.or(before);
             recorded.filler = filler(&stream.format, recorded.frames_per_second);
             writer.update_datastream(recorded.datastream, &describe(stream, recorded.frames_per_second));
         }
@@ -363,18 +366,10 @@ fn times(stream: &StreamInfo, part: &Part) -> [Option<(i64, u32)>; 2] {
     let first = part.missing.first().filter(|m| m.start == 0).map_or(0, |m| m.end);
     let behind = part.missing.last().filter(|m| m.end == units).map_or(units, |m| m.start);
     let (first, last) = (first.min(units), behind.saturating_sub(1));
-    let first_time = part.first_time.and_then(|time| moved(time, frame_of(0) - frame_of(first), part));
+    let later = |time: FrameTime, frames: i64| {
+        moved(time, frames, part.frames_per_second).map(|time| (time.unix_seconds, time.frame))
+    };
+    let first_time = part.first_time.and_then(|time| later(time, frame_of(0) - frame_of(first)));
     let to_end = frame_of(units.saturating_sub(1)) - frame_of(last);
-    [first_time, part.last_time.and_then(|time| moved(time, to_end, part))]
-}
-
-/// The time `frames` later; `None` if that may be in another second and the frame rate is unknown.
-fn moved(time: FrameTime, frames: i64, part: &Part) -> Option<(i64, u32)> {
-    if frames == 0 {
-        return Some((time.unix_seconds, time.frame));
-    }
-    let rate = i64::from(part.frames_per_second.filter(|&rate| rate > 0)?);
-    let frame = i64::from(time.frame).checked_add(frames)?;
-    let second = time.unix_seconds.checked_add(frame.div_euclid(rate))?;
-    Some((second, u32::try_from(frame.rem_euclid(rate)).ok()?))
+    [first_time, part.last_time.and_then(|time| later(time, to_end))]
 }

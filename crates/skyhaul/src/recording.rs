@@ -58,6 +58,7 @@ mod plan;
 mod presence;
 mod proof;
 mod prove;
+mod rate;
 mod read;
 mod record;
 mod repair;
@@ -67,6 +68,7 @@ mod seen;
 mod space;
 mod striping;
 mod times;
+mod unpack;
 mod work;
 mod writer;
 

@@ -73,6 +73,11 @@ pub trait Family: Sync {
         None
     }
 
+    /// Units of its recordings: its frames, or parts of frames that are recorded as they come.
+    fn units(&self) -> Option<&'static dyn Frames> {
+        self.frames()
+    }
+
     /// Packets of variable length in files and TCP streams, if it has any.
     fn packets(&self) -> Option<&'static dyn Packets> {
         None
@@ -237,9 +242,9 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether all seconds have the same whole number of frames. If not, no rate is learned.
-    fn has_whole_rate(&self) -> bool {
-        true
+    /// Frames of one thread in so many seconds, where that is fixed and not a whole number in each. Then no rate is learned.
+    fn rate(&self) -> Option<(u64, u64)> {
+        None
     }
 
     /// The header field with the thread, if there are several threads.

@@ -331,13 +331,15 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
     fn of_silent(&mut self, index: usize) -> Option<([u8; 32], usize)> {
         let from = self.neighbour(index)?;
         self.find_sets();
-        let rank = index % self.group;
+        // Ranks in the order of a set.
+        let rank_of = |index: usize| (index + self.group - self.set % self.group) % self.group;
+        let rank = rank_of(index);
         let (mut free, mut silent) =
             (0, self.format.threads.iter().map(|thread| thread.id).collect::<Vec<_>>());
         for other in 0..self.group {
             match self.thread_of_rank(other) {
                 Some(thread) => silent.retain(|id| *id != thread),
-                None => free += usize::from(other < rank),
+                None => free += usize::from(rank_of(other) < rank),
             }
         }
         let thread = *silent.get(free)?;

@@ -79,10 +79,6 @@ pub trait Frames: Sync {
     fn station_text(&self, station: u32) -> String {
         station.to_string()
     }
-    /// Frames of one thread in so many seconds, where the header of a frame fixes a rate that may not be whole.
-    fn rate(&self, _frame: &[u8]) -> Option<(u64, u64)> {
-        None
-    }
     /// Headers for frames made from samples.
     ///
     /// # Errors

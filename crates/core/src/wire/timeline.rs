@@ -15,6 +15,8 @@
 //!   eight frames in a second, as damaged headers show any thread.
 //! * The number of threads may change: then all frame numbers advance by another number of places.
 //! * Threads that do not alternate regularly are noticed; then only jumps of more than a quarter of a second count.
+//! * Without the frame rate, seconds have at least as many frames as the numbers of the two frames compared require: a step
+//!   that no such rate allows is a jump by seconds.
 //!
 //! Frames may be skipped between sightings; what happens within a skipped part and is undone in it is not seen. A stream
 //! that is placed by time agrees with its places always: of it, threads and stations are watched.
@@ -56,14 +58,14 @@ pub struct Sighting {
 /// Something that a regular stream does not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Times are ahead of (or, negative, behind) their places by so many frames from `to` on.
+    /// Times are ahead of (or, negative, behind) their places from `to` on.
     Jump {
         /// Last frame before.
         from: FrameTime,
         /// First frame after.
         to: FrameTime,
-        /// How many frames.
-        frames: i64,
+        /// By how much.
+        by: Apart,
     },
     /// Frame after frame has the same time.
     Stopped(FrameTime),
@@ -168,7 +170,7 @@ pub struct Timeline {
     /// Frames of a second by its end, the second after it, and how many seconds agree.
     ends: Option<(u32, i64, u32)>,
     /// The last jump and the last stop, of whatever thread.
-    jumped: Option<(i64, (u64, u64))>,
+    jumped: Option<(Apart, (u64, u64))>,
     stopped: Option<u64>,
     station: Option<(u32, u32)>,
     changes: VecDeque<Change>,
@@ -179,10 +181,19 @@ pub struct Timeline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Fits,
-    /// Ahead of its place by so many frames.
-    Off(i64),
-    /// It cannot be judged without the frame rate.
+    /// Ahead of its place.
+    Off(Apart),
+    /// Possible for one frame rate, which is not known.
     Unknown,
+}
+
+/// How far times are ahead of their places, or, negative, behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Whole seconds; 0 if it is known how many frames they have.
+    pub seconds: i64,
+    /// Frames, besides.
+    pub frames: i64,
 }
 
 impl Timeline {
@@ -220,19 +231,6 @@ impl Timeline {
     #[must_use]
     pub fn counts(&self) -> Irregular {
         self.counts
-    }
-
-    /// Frames of one thread in so many seconds, if known.
-    #[must_use]
-    pub fn rate(&self) -> Option<(u64, u64)> {
-        self.rate
-    }
-
-    /// The frame rate is now known from elsewhere.
-    pub fn set_rate(&mut self, frames: u32) {
-        if self.rate.is_none() && frames > 0 {
-            self.rate = Some((u64::from(frames), 1));
-        }
     }
 
     /// The next change.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
+use super::Faults;
+
 /// Bytes allocated in advance at a time.
 const AHEAD: u64 = 256 << 10;
 
@@ -77,7 +79,16 @@ impl Log {
     /// # Errors
     /// A system error; part of the bytes may have been written.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append_on(&Faults::default(), bytes)
+    }
+
+    /// The same on a disk with faults.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append), or that of a fault.
+    pub fn append_on(&mut self, faults: &Faults, bytes: &[u8]) -> io::Result<()> {
         self.is_sound()?;
+        faults.writes(&self.file, self.length, bytes.len())?;
         (&*self.file).write_all(bytes)?;
         self.length += bytes.len() as u64;
         Ok(())
@@ -106,12 +117,20 @@ impl Log {
     /// # Errors
     /// A system error.
     pub fn finish(&mut self) -> io::Result<()> {
+        self.finish_on(&Faults::default())
+    }
+
+    /// The same on a disk with faults.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), or that of a fault.
+    pub fn finish_on(&mut self, faults: &Faults) -> io::Result<()> {
         self.is_sound()?;
         if self.allocated > self.length {
             self.file.set_len(self.length)?;
             self.allocated = self.length;
         }
-        let synced = self.file.sync_data();
+        let synced = faults.sync_data(&self.file);
         if let Err(error) = &synced {
             self.fail(error);
         }

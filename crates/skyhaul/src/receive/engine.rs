@@ -153,15 +153,13 @@ impl<K: Sink> Engine<K> {
             Route::One(at) => {
                 let Self { options, pool, streams, tap, .. } = self;
                 let stream = &mut streams[at];
-                if let Some(time) = train.time {
-                    stream.train_arrived(time);
-                }
+                stream.train_arrived(train.time);
                 stream.train(train, &mut Around { now, pool, gate: &options.gate, tap });
                 copy::fence();
                 self.drain(at);
             }
             Route::Split(split) => {
-                train.packets().for_each(|packet| self.one(route, packet, now));
+                train.packets().for_each(|packet| self.one(route, (packet, train.time), now));
                 self.separate_late(split, now);
                 copy::fence();
                 for n in 0..self.splits[split].streams.len() {
@@ -197,10 +195,11 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Place one packet.
-    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
+    /// Place one packet, with the kernel's time of its arrival.
+    fn one(&mut self, route: Route, (packet, arrived): (&[u8], Option<Nanos>), now: Nanos) {
         let Some(at) = self.place_of(route, packet) else { return };
         let Self { options, pool, streams, tap, .. } = self;
+        streams[at].packet_arrived(arrived);
         streams[at].packet(packet, &mut Around { now, pool, gate: &options.gate, tap });
     }
 
@@ -225,6 +224,7 @@ impl<K: Sink> Engine<K> {
     fn study(&mut self, sender: SocketAddr, train: &Train<'_>, now: Nanos) {
         let mut packets = train.packets();
         while let Some(packet) = packets.next() {
+            let packet = (packet, train.time);
             let (held, concluded) = self.strangers.hear(sender, packet, now, &self.options.learn);
             let Some(route) = concluded.and_then(|format| self.conclude(sender, format, now)) else {
                 if let Err(why) = held {
@@ -236,7 +236,7 @@ impl<K: Sink> Engine<K> {
             if held.is_err() {
                 self.one_of(sender, route, packet, now);
             }
-            packets.for_each(|rest| self.one_of(sender, route, rest, now));
+            packets.for_each(|rest| self.one_of(sender, route, (rest, train.time), now));
             copy::fence();
             self.drain_all();
             return;
@@ -244,9 +244,12 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Place a packet that was held, or arrived in the same train.
-    fn one_of(&mut self, sender: SocketAddr, route: Route, packet: &[u8], now: Nanos) {
+    fn one_of(&mut self, sender: SocketAddr, route: Route, packet: (&[u8], Option<Nanos>), now: Nanos) {
         match route {
-            Route::Keyed(_) => self.run(route, &Train::single(packet, &sender), now),
+            Route::Keyed(_) => {
+                let train = Train { time: packet.1, ..Train::single(packet.0, &sender) };
+                self.run(route, &train, now);
+            }
             Route::One(_) | Route::Split(_) => self.one(route, packet, now),
         }
     }
@@ -264,7 +267,7 @@ impl<K: Sink> Engine<K> {
 
     #[inline]
     fn drain(&mut self, at: usize) {
-        while let Some((info, part)) = self.streams[at].poll_part() {
+        while let Some((info, part)) = self.streams[at].poll_part(&self.pool) {
             self.tell(at);
             self.sink.part(&info, part);
         }
@@ -317,7 +320,6 @@ impl<K: Sink> Engine<K> {
 
     /// The program did not run for `time`.
     pub fn paused(&mut self, time: std::time::Duration) {
-        self.streams.iter_mut().for_each(|stream| stream.paused());
         self.sink.paused(time);
     }
 
@@ -343,6 +345,7 @@ impl<K: Sink> Engine<K> {
             self.ended += 1;
             self.streams[at].finish();
             self.drain(at);
+            self.tell(at);
         }
         self.flush();
         self.sink.finished();

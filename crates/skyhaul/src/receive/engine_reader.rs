@@ -21,6 +21,9 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) const TICK: Duration = Duration::from_millis(50);
 /// How long what the kernel already holds is taken in after a stop.
 pub(super) const DRAIN: Duration = Duration::from_millis(300);
+/// How much of a turn of the loop counts as time. A thread that has no CPU for longer would give up packets as late that wait in
+/// its socket.
+const COUNTED: Duration = Duration::from_millis(50);
 /// Publishing may take this part of a thread's time.
 const PUBLISH_PART: u32 = 20;
 
@@ -143,7 +146,7 @@ impl EngineReader {
 impl Consumer<Box<dyn Source>> for EngineReader {
     fn begin(&mut self, source: &Box<dyn Source>) {
         self.turns.drops = source.stats().socket_drops;
-        self.clock = Awake::start();
+        self.clock = Awake::start().counting(COUNTED);
     }
 
     /// Memory comes in a moment; until then packets are better off in the socket.

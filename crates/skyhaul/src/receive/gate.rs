@@ -41,23 +41,33 @@ impl Gate {
 pub(super) struct Cut {
     /// Behind all packets of the last frame before the start.
     start: u64,
+    /// The first packet of the first frame that was admitted.
+    begun: Option<u64>,
     /// The first packet of the first frame after the stop.
     stop: Option<u64>,
 }
 
 impl Cut {
-    /// Packet `number`, the first of the `parts` of a frame, was not admitted.
-    pub(super) fn note(&mut self, why: Reject, number: u64, parts: u64) {
-        match why {
-            Reject::BeforeStart => self.start = self.start.max(number.saturating_add(parts)),
-            Reject::AfterStop => self.stop = Some(self.stop.map_or(number, |stop| stop.min(number))),
-            _ => {}
+    /// The sender's counter restarted.
+    pub(super) fn restart(&mut self) {
+        *self = Cut { begun: self.begun.map(|_| 0), ..Cut::default() };
+    }
+
+    /// Packet `number`, the first of the `parts` of a frame, was admitted, or was not.
+    pub(super) fn note(&mut self, admitted: Result<(), Reject>, number: u64, parts: u64) {
+        match admitted {
+            Ok(()) => self.begun = Some(self.begun.map_or(number, |begun| begun.min(number))),
+            Err(Reject::BeforeStart) => self.start = self.start.max(number.saturating_add(parts)),
+            Err(Reject::AfterStop) => self.stop = Some(self.stop.map_or(number, |stop| stop.min(number))),
+            Err(_) => {}
         }
     }
 
-    /// Check that a packet without a time belongs to a frame that passes.
-    pub(super) fn admit(&self, number: u64) -> Result<(), Reject> {
-        if number < self.start {
+    /// Check that a packet without a time belongs to a frame that passes. Before the first frame that was admitted, its own may
+    /// be one from before the start that arrives late.
+    pub(super) fn admit(&self, gate: &Gate, number: u64) -> Result<(), Reject> {
+        let is_early = gate.start.is_some() && self.begun.is_none_or(|begun| number < begun);
+        if is_early || number < self.start {
             return Err(Reject::BeforeStart);
         }
         if self.stop.is_some_and(|stop| number >= stop) {
@@ -73,15 +83,23 @@ mod tests {
 
     #[test]
     fn parts_without_a_time_follow_their_frame() {
-        let mut cut = Cut::default();
-        assert_eq!((cut.admit(0), cut.admit(u64::MAX)), (Ok(()), Ok(())), "nothing was refused");
-        cut.note(Reject::BeforeStart, 10, 2);
-        cut.note(Reject::BeforeStart, 8, 2);
-        cut.note(Reject::AfterStop, 32, 2);
-        cut.note(Reject::AfterStop, 30, 2);
-        let all = [9, 11, 13, 29, 31, 33].map(|number| cut.admit(number));
         let (before, after) = (Err(Reject::BeforeStart), Err(Reject::AfterStop));
+        let open = Gate { start: None, stop: Some(12) };
+        let gate = Gate { start: Some(10), stop: Some(12) };
+        let mut cut = Cut::default();
+        assert_eq!([0, u64::MAX].map(|number| cut.admit(&open, number)), [Ok(()); 2], "nothing was refused");
+        assert_eq!([0, u64::MAX].map(|number| cut.admit(&gate, number)), [before; 2], "nothing was admitted");
+        cut.note(before, 10, 2);
+        cut.note(before, 8, 2);
+        assert_eq!(cut.admit(&gate, 13), before, "its frame may be one that was refused");
+        cut.note(Ok(()), 14, 2);
+        cut.note(Ok(()), 12, 2);
+        cut.note(after, 32, 2);
+        cut.note(after, 30, 2);
+        let all = [9, 11, 13, 29, 31, 33].map(|number| cut.admit(&gate, number));
         assert_eq!(all, [before, before, Ok(()), Ok(()), after, after]);
+        cut.restart();
+        assert_eq!(cut.admit(&gate, 1), Ok(()), "it began long ago");
     }
 
     #[test]

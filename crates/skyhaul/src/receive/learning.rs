@@ -16,18 +16,29 @@ pub(super) struct Learning {
     learner: Learner,
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// When the kernel received them: the first packet of each arrival, and its time.
+    arrivals: Vec<(usize, Option<Nanos>)>,
     since: Nanos,
 }
 
 impl Learning {
     pub(super) fn new(options: &LearnOptions, now: Nanos) -> Self {
-        Self { learner: Learner::new(options.clone()), bytes: Vec::new(), ends: Vec::new(), since: now }
+        Self {
+            learner: Learner::new(options.clone()),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            arrivals: Vec::new(),
+            since: now,
+        }
     }
 
-    /// Keep one more packet; `false` if there is no room.
-    pub(super) fn hold(&mut self, packet: &[u8]) -> bool {
+    /// Keep one more packet, which the kernel received at `arrived`; `false` if there is no room.
+    pub(super) fn hold(&mut self, packet: &[u8], arrived: Option<Nanos>) -> bool {
         if self.is_full() {
             return false;
+        }
+        if self.arrivals.last().is_none_or(|(_, time)| *time != arrived) {
+            self.arrivals.push((self.ends.len(), arrived));
         }
         self.learner.observe(packet);
         self.bytes.extend_from_slice(packet);
@@ -65,9 +76,16 @@ impl Learning {
         self.ends.len() as u64
     }
 
-    /// The held packets in order of arrival.
-    pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
+    /// The held packets in order of arrival, and when the kernel received them.
+    pub(super) fn packets(&self) -> impl Iterator<Item = (&[u8], Option<Nanos>)> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+        let mut arrivals = self.arrivals.iter().peekable();
+        let mut arrived = None;
+        starts.zip(&self.ends).enumerate().map(move |(at, (start, &end))| {
+            while let Some((_, time)) = arrivals.next_if(|(first, _)| *first <= at) {
+                arrived = *time;
+            }
+            (&self.bytes[start..end], arrived)
+        })
     }
 }

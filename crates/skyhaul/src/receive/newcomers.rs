@@ -28,12 +28,23 @@ pub(super) enum Late {
     Refuse,
 }
 
+/// A frame that is held.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) time: FrameTime,
+    /// When the kernel received it.
+    pub(super) arrived: Option<Nanos>,
+    pub(super) packet: Vec<u8>,
+}
+
 /// Frames of threads that do not belong to the stream, or not yet.
 #[derive(Debug, Default)]
 pub(super) struct Newcomers {
-    held: Vec<(FrameTime, Vec<u8>)>,
+    held: Vec<Held>,
     bytes: usize,
     since: Nanos,
+    /// What the stream has finished waits for them no more.
+    is_overtaken: bool,
     pub(super) joins: u32,
     pub(super) late: Late,
 }
@@ -47,16 +58,31 @@ impl Newcomers {
         self.late != Late::Refuse && self.joins < MOST_JOINS
     }
 
+    /// Whether a thread may join the stream at any time.
+    pub(super) fn may_join(&self) -> bool {
+        self.late == Late::Join && self.is_open()
+    }
+
+    /// Whether threads may join with frames that are held, as long as the stream is not handed on beyond them.
+    pub(super) fn are_awaited(&self) -> bool {
+        !self.held.is_empty() && self.may_join() && !self.is_overtaken
+    }
+
+    /// The stream cannot wait for them any more.
+    pub(super) fn overtake(&mut self) {
+        self.is_overtaken = true;
+    }
+
     /// Hold a frame; `false` if there is no room.
-    pub(super) fn hold(&mut self, packet: &[u8], time: FrameTime, now: Nanos) -> bool {
-        if self.held.len() >= MOST_HELD || self.bytes + packet.len() > MOST_BYTES {
+    pub(super) fn hold(&mut self, frame: Held, now: Nanos) -> bool {
+        if self.held.len() >= MOST_HELD || self.bytes + frame.packet.len() > MOST_BYTES {
             return false;
         }
         if self.held.is_empty() {
-            self.since = now;
+            (self.since, self.is_overtaken) = (now, false);
         }
-        self.bytes += packet.len();
-        self.held.push((time, packet.to_vec()));
+        self.bytes += frame.packet.len();
+        self.held.push(frame);
         true
     }
 
@@ -73,7 +99,7 @@ impl Newcomers {
 
     /// The threads that may join.
     fn believed(&self) -> Vec<u16> {
-        let mut ids: Vec<u16> = self.held.iter().map(|(time, _)| time.thread).collect();
+        let mut ids: Vec<u16> = self.held.iter().map(|held| held.time.thread).collect();
         ids.sort_unstable();
         let runs: Vec<&[u16]> = ids.chunk_by(|a, b| a == b).collect();
         if !runs.iter().any(|run| run.len() >= BELIEVED) {
@@ -86,29 +112,24 @@ impl Newcomers {
     /// as lost. It joins next.
     pub(super) fn joining(&self) -> Vec<u16> {
         let begun = |id: u16| {
-            self.held.iter().filter(|(time, _)| time.thread == id).map(|(time, _)| order(*time)).min()
+            self.held.iter().filter(|held| held.time.thread == id).map(|held| order(held.time)).min()
         };
         let ids = self.believed();
         let first = ids.iter().filter_map(|&id| begun(id)).min();
         ids.into_iter().filter(|&id| begun(id) == first).collect()
     }
 
-    pub(super) fn take(&mut self) -> Vec<(FrameTime, Vec<u8>)> {
+    pub(super) fn take(&mut self) -> Vec<Held> {
         self.bytes = 0;
         std::mem::take(&mut self.held)
     }
 
-    /// Give up frames that nothing followed; how many.
-    pub(super) fn expire(&mut self, now: Nanos) -> u64 {
+    /// Give up frames that nothing followed.
+    pub(super) fn expire(&mut self, now: Nanos) -> Vec<Held> {
         if self.held.is_empty() || now.since(self.since) < PATIENCE {
-            return 0;
+            return Vec::new();
         }
-        self.take().len() as u64
-    }
-
-    /// Give up all frames; how many.
-    pub(super) fn give_up(&mut self) -> u64 {
-        self.take().len() as u64
+        self.take()
     }
 }
 

@@ -136,13 +136,13 @@ impl Placed {
         self.placing.number(&self.stream, packet)
     }
 
-    /// The next finished part, and the stream as it was then.
+    /// The next finished part that need not wait, and the stream as it was then.
     #[inline]
-    pub(super) fn poll_part(&mut self) -> Option<(Arc<StreamInfo>, Part)> {
+    pub(super) fn poll_part(&mut self, pool: &Pool) -> Option<(Arc<StreamInfo>, Part)> {
         if let Some(part) = self.before.pop_front() {
             return Some(part);
         }
-        if !self.stream.has_part() {
+        if !self.stream.has_part() || self.stream.is_waiting(pool) {
             return None;
         }
         let part = self.placing.poll_part(&mut self.stream)?;
@@ -220,6 +220,7 @@ impl Stream {
                     self.run(first, Packets { bytes: run, stride, count }, around);
                 }
                 Err(Reject::UnknownThread) => self.unknown_thread(run, around.now),
+                Err(Reject::BadField) => self.bad_field(run, around.now),
                 Err(why) => self.report.rejects.add(why),
             }
             if left.is_empty() {
@@ -256,6 +257,7 @@ impl Stream {
         match self.place(layout, packet, around) {
             Ok(()) => {}
             Err(Reject::UnknownThread) => self.unknown_thread(packet, around.now),
+            Err(Reject::BadField) => self.bad_field(packet, around.now),
             Err(why) => self.report.rejects.add(why),
         }
     }
@@ -279,9 +281,11 @@ impl Stream {
         match payload.and_then(|payload| self.info.format.frame_time(payload)) {
             Some(time) => {
                 let parts = self.info.format.parts.max(1) as u64;
-                gate.admit(time.unix_seconds).inspect_err(|why| self.cut.note(*why, number, parts))
+                let admitted = gate.admit(time.unix_seconds);
+                self.cut.note(admitted, number, parts);
+                admitted
             }
-            None => self.cut.admit(number),
+            None => self.cut.admit(gate, number),
         }
     }
 
@@ -331,6 +335,7 @@ impl Stream {
             );
         }
         slot.commit(now);
+        self.arrivals.placed(placement.key.number);
         self.report.placed += count as u64;
         let number = self.number(&placement);
         self.report.sequence.arrived_run(number, count as u64);

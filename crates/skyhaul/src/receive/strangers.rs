@@ -104,11 +104,12 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// Process a packet of `sender`: returns whether it is held, and the format if it is known now.
+    /// Process a packet of `sender`, with the kernel's time of its arrival: returns whether it is held, and the format if it is
+    /// known now.
     pub(super) fn hear(
         &mut self,
         sender: SocketAddr,
-        packet: &[u8],
+        (packet, arrived): (&[u8], Option<Nanos>),
         now: Nanos,
         options: &LearnOptions,
     ) -> (Result<(), Reject>, Option<Conclusion>) {
@@ -129,7 +130,7 @@ impl Strangers {
         let State::Learning { learning, retry_at, waits } = &mut stranger.state else {
             return (Ok(()), None);
         };
-        let held = learning.hold(packet);
+        let held = learning.hold(packet, arrived);
         if held {
             self.held_bytes += packet.len();
         }

@@ -1,8 +1,11 @@
 //! One sender's stream: its assembly and its counters.
 
 use super::admission::{Share, Worth};
+use super::arrivals::Arrivals;
+use super::ends::Ends;
 use super::gate::Cut;
 use super::info::{Part, StreamInfo, StreamReport};
+use super::joining::QUIET;
 use super::newcomers::{Late, Newcomers};
 use super::sets::Sets;
 use super::strangers::LONG;
@@ -10,7 +13,7 @@ use super::watch::{Looked, Watch};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Layout, Nanos, Reject};
-use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
+use skyhaul_core::wire::{FrameTime, RateWatch, StreamFormat};
 use skyhaul_io::memory::Block;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +21,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Maximum number of ranges in a loss map: 16 bytes each.
 const LOSS_MAP: usize = 65_536;
+
+/// Packets that are late at the end of a stream, one behind the other, before its counter seems to have restarted: more than a
+/// network repeats.
+const RESTARTED: u32 = 128;
 
 /// How a stream begins.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +52,10 @@ pub(super) struct Stream {
     pub(super) per_object: u64,
     /// When the kernel received the last train.
     last_train: Nanos,
+    /// When it received what is in the objects that are not finished.
+    pub(super) arrivals: Arrivals,
     /// Learns the frame rate of a stream without places.
-    rate: RateWatch,
+    pub(super) rate: RateWatch,
     /// Time of the last frame of the previous part.
     pub(super) last_time: Option<FrameTime>,
     /// Its first packets left no doubt that it is a stream.
@@ -68,13 +77,15 @@ pub(super) struct Stream {
     /// Frames of threads that are not its own, or not yet.
     pub(super) newcomers: Newcomers,
     /// What its frames say of themselves.
-    watch: Watch,
-    /// This program did not run for a while: when the next part arrived is not known.
-    paused: bool,
+    pub(super) watch: Watch,
     /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
     pub(super) only: Option<Range<u64>>,
     /// Where data times asked for cut it off.
     pub(super) cut: Cut,
+    /// Frames lost before the next part, in no part.
+    pub(super) owed: u64,
+    /// Nothing arrives, or it has ended.
+    pub(super) is_quiet: bool,
 }
 
 impl Stream {
@@ -99,6 +110,7 @@ impl Stream {
             report,
             per_object,
             last_train: Nanos::default(),
+            arrivals: Arrivals::default(),
             rate: RateWatch::default(),
             last_time: None,
             trusted: begin.trusted,
@@ -111,15 +123,11 @@ impl Stream {
             sets,
             newcomers: Newcomers::new(begin.late),
             watch,
-            paused: false,
             only: None,
             cut: Cut::default(),
+            owed: 0,
+            is_quiet: false,
         }
-    }
-
-    /// This program did not run for a while.
-    pub(super) fn paused(&mut self) {
-        self.paused = true;
     }
 
     /// The next event of this stream.
@@ -137,33 +145,51 @@ impl Stream {
         self.worth.rate(self.report.packets, now)
     }
 
-    /// A train of this stream reached the kernel at `time`.
+    /// What is placed next reached the kernel at `time`, as one train.
     #[inline]
-    pub(super) fn train_arrived(&mut self, time: Nanos) {
+    pub(super) fn train_arrived(&mut self, time: Option<Nanos>) {
+        self.arrivals.at(time);
+        self.is_quiet = false;
+        let Some(time) = time else { return };
         if self.last_train != Nanos::default() {
             self.report.arrival_gaps.record(time.since(self.last_train).0);
         }
         self.last_train = time;
     }
 
+    /// The same of a packet that is placed for itself; others of its train may have come before.
+    pub(super) fn packet_arrived(&mut self, time: Option<Nanos>) {
+        if time == Some(self.last_train) {
+            return self.arrivals.at(time);
+        }
+        self.train_arrived(time);
+    }
+
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         if !self.gone {
             self.worth.handle_timeout(self.report.packets, now);
             self.assembly.handle_timeout(now);
+            self.is_quiet |= now.since(self.report.last_arrival) >= QUIET;
             let expired = self.newcomers.expire(now);
-            self.report.rejects.add_many(Reject::UnknownThread, expired);
+            self.refuse(&expired);
         }
     }
 
     /// Memory is short: deliver what is there, as after a long silence.
     pub(super) fn relieve(&mut self, now: Nanos) {
         self.assembly.handle_timeout(now.plus(LONG));
+        self.newcomers.overtake();
+        self.is_quiet = true;
     }
 
     pub(super) fn finish(&mut self) {
-        let strangers = self.newcomers.give_up();
-        self.report.rejects.add_many(Reject::UnknownThread, strangers);
+        let held = self.newcomers.take();
+        self.refuse(&held);
+        if self.assembly.refused() >= RESTARTED {
+            self.watch.unconfirmed_restart(&self.info);
+        }
         self.assembly.finish(Nanos::default());
+        self.is_quiet = true;
     }
 
     /// Whether a part of it is finished.
@@ -184,6 +210,7 @@ impl Stream {
     /// A finished object as a part; `None` if nothing of it belongs to the stream.
     pub(super) fn finished(&mut self, layout: &dyn Layout, mut retired: Retired<Block>) -> Option<Part> {
         let unit = u64::from(self.info.unit_bytes.max(1));
+        let arrived = self.arrivals.take(retired.key.number);
         if retired.cause == Cause::Stray {
             let strays = retired.received() / unit;
             self.report.placed = self.report.placed.saturating_sub(strays);
@@ -196,12 +223,13 @@ impl Stream {
         if cut > 0 && retired.received() == 0 {
             return None;
         }
-        Some(self.account(layout, retired, unit))
+        Some(self.account(layout, retired, arrived))
     }
 
     /// Count a finished object.
-    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, unit: u64) -> Part {
-        let Retired { key, epoch, block, mut range, mut missing, after, cause, last: arrived, .. } = retired;
+    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, arrived: Option<Nanos>) -> Part {
+        let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+        let unit = u64::from(self.info.unit_bytes.max(1));
         let object = key.number;
         self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
@@ -209,18 +237,21 @@ impl Stream {
             self.report.sequence.restart();
             (self.last_time, self.trailing) = (None, 0);
             self.watch.restart();
-            self.cut = Cut::default();
+            self.cut.restart();
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;
         let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
         let units = to_unit(range.end);
-        let (first, last) = ends(&holes, units);
         let start = range.start as usize;
-        let time_of = |u: u32| {
-            let at = start + u as usize * unit as usize;
-            self.info.format.frame_time(&block[at..at + unit as usize])
+        let ends = Ends {
+            info: &self.info,
+            rate: self.report.frames_per_second,
+            block: &block,
+            units: (range.start / unit, range.end / unit),
+            holes: &holes,
         };
-        let (first_time, last_time) = (first.and_then(time_of), last.and_then(time_of));
+        let (first, last) = (ends.first(), ends.last());
+        let [first_time, last_time] = ends.times();
         // Saturates: numbers of hostile senders may exceed 64 bits.
         let first_number = object.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
@@ -229,6 +260,7 @@ impl Stream {
             let between = layout.units_between(after.number, from.number);
             self.gap(between, [after, from], unit, first_time, first)
         });
+        let gap = gap + std::mem::take(&mut self.owed);
         if gap > 0 {
             let end = number(range.start);
             self.lost(gap, end.saturating_sub(gap)..end);
@@ -246,7 +278,7 @@ impl Stream {
             self.trailing = last.map_or(0, |last| u64::from(units - 1 - last));
         }
         let units = range.start / unit..range.end / unit;
-        let (arrived, last) = (self.arrived(arrived), last_time);
+        let last = last_time;
         self.look(&Looked { block: &block, units, first: first_number, missing: &holes, arrived, last });
         self.learn_rate(last_time);
         let frames_per_second = self.report.frames_per_second;
@@ -322,54 +354,11 @@ impl Stream {
         }
     }
 
-    /// Frames between the last frame that arrived and this one, by their times.
-    fn gap_in_time(&self, to: Option<FrameTime>) -> Option<u64> {
-        let fps = i64::from(self.report.frames_per_second?);
-        let threads = &self.info.format.threads;
-        let place = |time: FrameTime| {
-            let rank = threads.iter().position(|t| t.id == time.thread).unwrap_or(0) as i64;
-            let frame = time.unix_seconds.checked_mul(fps)?.checked_add(i64::from(time.frame))?;
-            frame.checked_mul(threads.len().max(1) as i64)?.checked_add(rank)
-        };
-        let between = place(to?)?.checked_sub(place(self.last_time?)?)?;
-        u64::try_from(between - 1).ok()
-    }
-
     /// See what a part says of itself.
     fn look(&mut self, part: &Looked<'_>) {
         self.watch.part(&self.info, part);
         self.report.watched = self.watch.watched();
     }
-
-    /// When the kernel received what arrived at `time` of this program's clock, if it says so.
-    fn arrived(&mut self, time: Nanos) -> Option<Nanos> {
-        let before = self.report.last_arrival.since(time);
-        let known = self.last_train != Nanos::default() && !std::mem::take(&mut self.paused);
-        known.then(|| Nanos(self.last_train.0.saturating_sub(before.0)))
-    }
-
-    /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds.
-    fn learn_rate(&mut self, last: Option<FrameTime>) {
-        if !self.info.format.own.has_whole_rate() {
-            return;
-        }
-        if self.info.format.place != Place::Time {
-            self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
-        } else if self.report.frames_per_second.is_none()
-            && let Some(time) = last
-        {
-            // Objects end where seconds do, so the last frame of each object is enough.
-            self.report.frames_per_second = self.rate.observe(time);
-            self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
-        }
-    }
-}
-
-/// The first and the last unit of a part that arrived.
-fn ends(holes: &[Range<u32>], units: u32) -> (Option<u32>, Option<u32>) {
-    let first = holes.first().filter(|hole| hole.start == 0).map_or(0, |hole| hole.end);
-    let end = holes.last().filter(|hole| hole.end == units).map_or(units, |hole| hole.start);
-    ((first < units).then_some(first), end.checked_sub(1))
 }
 
 /// How far beyond the newest object another one may open.

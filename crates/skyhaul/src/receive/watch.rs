@@ -13,7 +13,7 @@ use crate::irregular::{CLOCK_OFFSET, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
-    Change, FrameTime, OffsetWatch, Place, Sighting, StreamFormat, Timeline, TimelineOptions,
+    Change, FrameTime, OffsetWatch, Place, RateWatch, Sighting, StreamFormat, Timeline, TimelineOptions,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -24,6 +24,8 @@ const LOOKED_AT: u64 = 4096;
 const MOST_SKIPPED: u64 = 64;
 /// Changes of a stream that are all told; of further ones of a kind, each whose number is a power of two.
 const ALL_TOLD: u64 = 8;
+/// Seconds in a row that have the same number of frames before it is believed that all have.
+const AGREED: u32 = 4;
 /// Events that wait; the changes are counted all the same.
 const MOST_EVENTS: usize = 64;
 
@@ -49,24 +51,31 @@ pub(super) struct Looked<'a> {
 pub(super) struct Watch {
     timeline: Timeline,
     offset: OffsetWatch,
+    /// The numbers of frames in seconds, where frames are placed by a rate that is stated.
+    ends: RateWatch,
+    /// Another number, the second by which it was seen, and how many in a row agreed.
+    disputed: Option<(u32, i64, u32)>,
     events: VecDeque<Event>,
     told: BTreeMap<&'static str, u64>,
 }
 
 impl Watch {
     pub(super) fn new(format: &StreamFormat) -> Self {
-        let of_header = || {
-            let header = &format.threads.first()?.header;
-            format.family.frames()?.rate(header)
-        };
         let timeline = Timeline::new(TimelineOptions {
-            rate: format.frames_per_second.map(|frames| (u64::from(frames), 1)).or_else(of_header),
+            rate: format.frames_per_second.map(|frames| (u64::from(frames), 1)).or(format.own.rate()),
             parts: format.parts as u64,
             group: None,
             threads: format.threads.iter().map(|thread| thread.id).collect(),
             numbered: format.place != Place::Time,
         });
-        Self { timeline, offset: OffsetWatch::default(), events: VecDeque::new(), told: BTreeMap::new() }
+        Self {
+            timeline,
+            offset: OffsetWatch::default(),
+            ends: RateWatch::default(),
+            disputed: None,
+            events: VecDeque::new(),
+            told: BTreeMap::new(),
+        }
     }
 
     pub(super) fn watched(&self) -> Watched {
@@ -100,13 +109,51 @@ impl Watch {
         let run = 2 * (info.format.group() as u64).max(8);
         let skip = self.timeline.rate().map_or(1, |(frames, seconds)| frames / seconds / LOOKED_AT);
         match skip.min(MOST_SKIPPED) {
-            0 | 1 => frames.range(0..count).for_each(|seen| self.timeline.observe(seen)),
+            0 | 1 => frames.range(0..count).for_each(|seen| {
+                self.timeline.observe(seen);
+                self.watch_ends(info, seen.time);
+            }),
             skip => self.look(&frames, count, run, skip),
         }
         while let Some(change) = self.timeline.poll_change() {
             self.change(info, &change);
         }
         self.compare_clock(info, part);
+    }
+
+    /// Whether seconds have as many frames as is stated: those that never come at their ends are not lost.
+    fn watch_ends(&mut self, info: &StreamInfo, time: FrameTime) {
+        let Some(rate) = info.format.frames_per_second.filter(|_| info.format.place == Place::Time) else {
+            return;
+        };
+        let Some(frames) = self.ends.observe(time).filter(|&frames| frames != rate) else { return };
+        let agreed = match self.disputed {
+            Some((of, second, agreed))
+                if of == frames && second.checked_add(1) == Some(time.unix_seconds) =>
+            {
+                agreed + 1
+            }
+            _ => 2,
+        };
+        self.disputed = Some((frames, time.unix_seconds, agreed));
+        if agreed == AGREED {
+            self.timeline.dispute_rate(frames, time);
+        }
+    }
+
+    /// The frame rate by which frames were placed is wrong.
+    pub(super) fn forget_rate(&mut self, info: &StreamInfo, rate: u32) {
+        self.timeline.forget_rate();
+        (self.ends, self.disputed) = (RateWatch::default(), None);
+        let text = format!("frame numbers go beyond {rate} frames/s as stated: the rate is learned");
+        self.tell(info, "frame_rate", &text);
+    }
+
+    /// The stream ended with many packets that were late, one behind the other.
+    pub(super) fn unconfirmed_restart(&mut self, info: &StreamInfo) {
+        let text = "the last packets were late or duplicate: the sender's counter seems to have restarted, too shortly before \
+                    the end to follow it";
+        self.tell(info, "restart", text);
     }
 
     /// Runs of frames, and where they are not as expected, all frames since the last run.

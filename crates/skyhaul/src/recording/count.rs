@@ -8,7 +8,7 @@
 use super::entry::{ChunkEntry, DatastreamEntry};
 use super::gap::{Gap, Lack, Time};
 use super::open::Recording;
-use super::plan::steps_between;
+use super::rate::Rate;
 use super::record::{Datastream, LostChunk};
 use crate::ledger::{Discard, FrameLedger, differs};
 
@@ -30,7 +30,7 @@ pub(super) struct Count<'a> {
     /// Bytes of a frame; 0 if they differ or are not known.
     unit: u64,
     lanes: u64,
-    rate: Option<u32>,
+    rate: Rate,
     /// When the last chunk ended.
     before: Option<Time>,
     /// Frames of chunks that are not there since then.
@@ -48,7 +48,7 @@ impl<'a> Count<'a> {
             stream,
             unit: info.map_or(0, |info| u64::from(info.unit_bytes)),
             lanes: info.map_or(1, |info| u64::from(info.lanes.max(1))),
-            rate: info.and_then(|info| info.frames_per_second),
+            rate: Rate::of(about.or(stream.datastream.as_ref())),
             before: None,
             since: 0,
             gaps_since: false,
@@ -70,13 +70,8 @@ impl<'a> Count<'a> {
         proof: Proof,
         [first, last]: [Option<Time>; 2],
     ) -> (u64, Option<i128>) {
-        let step = self
-            .rate
-            .zip(self.before)
-            .zip(first)
-            .map(|((rate, before), first)| steps_between(before, first, rate));
-        // A chunk may begin within the frame number that the one before ended in, where threads share it.
-        let step = step.filter(|step| !(0..=1).contains(step));
+        let step = self.before.zip(first).and_then(|(before, first)| self.rate.steps(before, first));
+        let step = step.filter(|&step| !self.rate.is_next(step));
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
         let by_time = by_time.saturating_mul(self.lanes).saturating_sub(self.since);

@@ -138,8 +138,7 @@ impl Feed {
 
     pub(super) fn give(&mut self, piece: Piece) -> Given {
         if self.feeder.options.missing == Missing::Fill && !piece.filled {
-            let about = self.about.as_ref();
-            self.filling.get_or_insert_with(|| Filling::new(about)).keep(piece.bytes());
+            self.filling().keep(piece.bytes());
         }
         self.feeder.send(piece)
     }
@@ -178,9 +177,12 @@ impl Feed {
         };
         self.last_time = record.meta.last_time.or(self.last_time);
         match own.filter(|_| !self.feeder.options.verify) {
-            Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED),
-            None => self.gap(gap, behind),
+            Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED)?,
+            None => self.gap(gap, behind)?,
         }
+        // What was made stands for this chunk, and for nothing behind it.
+        self.made = None;
+        Ok(())
     }
 
     fn note(&self, path: &Path, text: String) {
@@ -278,6 +280,7 @@ impl Feed {
                     ..gap
                 };
                 self.gap(gap, behind)?;
+                self.lost_by_time(entry)?;
                 self.proven(entry, (&entry.path, entry.offset), loaded, behind)
             }
             Err(why) => {
@@ -301,7 +304,8 @@ impl Feed {
 
     /// Report a gap, and fill it if requested.
     fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
-        self.time_of_hole(&mut gap, &first_bytes(behind, self.unit()));
+        let next = self.first_bytes(behind, self.unit());
+        self.time_of_hole(&mut gap, &next);
         let missing = self.feeder.options.missing;
         // Packets of heaps have no invalid ones that could stand there.
         let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
@@ -338,12 +342,11 @@ impl Feed {
         let frames = bytes.checked_div(self.unit() as u64).unwrap_or_default();
         self.made = self.made.map(|made| made.saturating_add(frames));
         self.feeder.account.add_frames(frames, 0);
-        let about = self.about.as_ref();
-        let mut filling = self.filling.take().unwrap_or_else(|| Filling::new(about));
-        let after = first_bytes(behind, filling.needed());
+        let needed = self.filling().needed();
+        let after = self.first_bytes(behind, needed);
         let mut left = bytes;
         while left > 0 {
-            let mut made = filling.next(left, &after);
+            let mut made = self.filling().next(left, &after);
             made.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             if made.is_empty() {
                 break;
@@ -351,24 +354,11 @@ impl Feed {
             left -= made.len() as u64;
             self.feeder.send(self.feeder.in_memory(number, true, (None, None), made))?;
         }
-        self.filling = Some(filling);
         Ok(())
     }
-}
 
-/// The first bytes of the next chunk that has a file.
-fn first_bytes(steps: &[Step], needed: usize) -> Vec<u8> {
-    let files = steps.iter().filter_map(|step| match step {
-        Step::Chunk { entry, .. } if entry.bytes.is_some() => Some((&entry.path, entry.offset)),
-        _ => None,
-    });
-    let mut bytes = vec![0; needed];
-    for (path, offset) in files.take(1) {
-        let read = skyhaul_io::disk::open_regular(path)
-            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, offset));
-        if read.is_ok() {
-            return bytes;
-        }
+    /// What makes fill.
+    pub(super) fn filling(&mut self) -> &mut Filling {
+        self.filling.get_or_insert_with(|| Filling::new(self.about.as_ref()))
     }
-    Vec::new()
 }

@@ -81,6 +81,30 @@ impl Filling {
         self.last.drain(..surplus);
     }
 
+    /// The last frames that were given, one of each thread; `None` if fewer were.
+    pub(super) fn last(&self) -> Option<&[u8]> {
+        Some(&self.last[..]).filter(|last| !last.is_empty() && last.len() == self.needed())
+    }
+
+    /// Fill what is missing among the units of `bytes`.
+    pub(super) fn among(&self, bytes: &mut [u8], missing: &[Range<u32>]) {
+        match &self.filler {
+            Some(filler) => drop(filler.fill(bytes, missing)),
+            None => {
+                for hole in missing {
+                    let end = (hole.end as usize).saturating_mul(self.unit).min(bytes.len());
+                    let hole = &mut bytes[(hole.start as usize).saturating_mul(self.unit).min(end)..end];
+                    hole.iter_mut().zip(FILL.iter().cycle()).for_each(|(to, from)| *to = *from);
+                }
+            }
+        }
+    }
+
+    /// The last bytes that were given, at most as many as frames are predicted from.
+    pub(super) fn before(&self) -> &[u8] {
+        &self.last
+    }
+
     /// The next bytes of a hole of which `left` are still to be made; `behind` is what follows it, if that is known.
     pub(super) fn next(&mut self, left: u64, behind: &[u8]) -> Vec<u8> {
         let needed = self.needed();

@@ -12,15 +12,14 @@ use super::feed::Feed;
 use super::feeder::Given;
 use super::gap::{Gap, Lack, Time};
 use super::piece::Missing;
-use super::plan::steps_between;
+use super::plan::Step;
+use super::rate::Rate;
 use super::record::ChunkMeta;
 use crate::frames::{FramesOf, stream_format};
 use skyhaul_core::wire::{Timeline, TimelineOptions, Trace};
 
 /// Bytes of fill for one gap between chunks, whatever an index says of it.
 const MOST_FILLED: u64 = 1 << 40;
-/// Bytes of a piece that is copied.
-const PIECE: usize = 4 << 20;
 
 impl Feed {
     /// Bytes of a frame; 0 if they are not of one size.
@@ -71,9 +70,38 @@ impl Feed {
 
     /// Frames of all threads between two times, neither included.
     fn between(&self, from: Time, to: Time) -> Option<u64> {
-        let info = &self.about.as_ref()?.info;
-        let steps = steps_between(from, to, info.frames_per_second?) - 1;
-        u64::try_from(steps).ok()?.checked_mul(u64::from(info.lanes.max(1)))
+        let about = self.about.as_ref();
+        let steps = Rate::of(about).steps(from, to)? - 1;
+        u64::try_from(steps).ok()?.checked_mul(u64::from(about?.info.lanes.max(1)))
+    }
+
+    /// Frames between what was given last and the frame `next`, by their headers: threads go on to take turns as they did.
+    fn frames_to(&self, next: &[u8]) -> Option<u64> {
+        let about = self.about.as_ref()?;
+        let format = stream_format(about).filter(|format| format.parts == 1)?;
+        let (stamps, at) = (format.family.stamps()?, format.header_at()?);
+        let fps = about.info.frames_per_second.or(format.own.rate().map(|_| 0))?;
+        let count = |unit: &[u8]| stamps.count(unit.get(at..)?, format.near, fps);
+        let next = count(next)?;
+        let last = self.filling.as_ref()?.last()?.chunks_exact(self.unit());
+        let turns = u64::try_from(last.len()).ok()?;
+        let (turn, before) = (0u64..)
+            .zip(last)
+            .find_map(|(turn, unit)| Some((turn, count(unit)?)).filter(|one| one.1.thread == next.thread))?;
+        let frames = next.number.checked_sub(before.number)?.checked_sub(1)?;
+        u64::try_from(frames).ok()?.checked_mul(turns)?.checked_add(turn)
+    }
+
+    /// Frames that were lost before a chunk that has no record, by the headers on both sides.
+    pub(super) fn lost_by_time(&mut self, entry: &ChunkEntry) -> Given {
+        let unit = self.unit();
+        let frames = self.frames_to(&read_first(entry, unit)).unwrap_or(0);
+        let bytes = frames.saturating_mul(unit as u64);
+        if !self.fills() || bytes > MOST_FILLED {
+            self.feeder.account.add_frames(0, frames);
+            return Ok(());
+        }
+        self.fill(entry.number, bytes, &[])
     }
 
     /// Without an index, the length of a hole follows from the times before and behind it, where the rate is known; `behind` is
@@ -86,9 +114,13 @@ impl Feed {
         let to = frames.and_then(|frames| frames.see(behind).time);
         gap.from = gap.from.or(self.last_time);
         gap.to = gap.to.or(to);
-        let between = self.last_time.zip(to).and_then(|(from, to)| self.between(from, to));
-        let bytes = between.and_then(|frames| frames.checked_mul(self.unit() as u64));
-        gap.bytes = bytes.filter(|&bytes| bytes > 0 && bytes <= MOST_FILLED).or(gap.bytes);
+        let between = || self.last_time.zip(to).and_then(|(from, to)| self.between(from, to));
+        let bytes =
+            self.frames_to(behind).or_else(between).and_then(|frames| frames.checked_mul(self.unit() as u64));
+        // At most as much as there can have been in the chunks: what was lost besides belongs before the next one.
+        let whole = self.about.as_ref().map_or(0, |about| about.info.whole_chunk());
+        let most = whole.saturating_mul(u64::from(gap.chunks.1.saturating_sub(gap.chunks.0)));
+        gap.bytes = bytes.filter(|&bytes| bytes > 0).map(|bytes| bytes.min(most)).or(gap.bytes);
     }
 
     /// Without an index, the rate may follow from the frames themselves.
@@ -102,7 +134,7 @@ impl Feed {
             parts: format.parts as u64,
             group: Some(format.threads.len() as u64),
             threads: Vec::new(),
-            numbered: format.own.has_whole_rate(),
+            numbered: format.own.rate().is_none(),
         });
         trace.tell(|place| place, &mut timeline);
         if let Some((frames, 1)) = timeline.rate() {
@@ -112,37 +144,41 @@ impl Feed {
         }
     }
 
-    /// Give a chunk from which missing frames were left out, with frames marked invalid in their places.
-    pub(super) fn unpack<'a>(
-        &mut self,
-        number: u32,
-        meta: &ChunkMeta,
-        blocks: impl Iterator<Item = &'a [u8]>,
-    ) -> Given {
-        let unit = self.unit() as u64;
-        let times = (meta.first_time, meta.last_time);
-        let mut holes = meta.missing.iter().peekable();
-        // Where in the stream's chunk the next byte of the file lies.
-        let mut at = 0u64;
-        for mut bytes in blocks {
-            while !bytes.is_empty() {
-                let next = holes.peek().map(|hole| u64::from(hole.start).saturating_mul(unit));
-                if let Some(start) = next.filter(|&start| start <= at) {
-                    let end = holes.next().map_or(start, |hole| u64::from(hole.end).saturating_mul(unit));
-                    self.fill(number, end.saturating_sub(start), &[])?;
-                    at = end;
-                    continue;
-                }
-                let most = next.map_or(u64::MAX, |start| start - at);
-                let length = bytes.len().min(PIECE).min(usize::try_from(most).unwrap_or(usize::MAX));
-                let (now, rest) = bytes.split_at(length);
-                self.give(self.feeder.in_memory(number, false, times, now.to_vec()))?;
-                (bytes, at) = (rest, at + length as u64);
-            }
+    /// The first bytes of the next chunk that has a file, as they were before missing frames were left out.
+    pub(super) fn first_bytes(&mut self, steps: &[Step], needed: usize) -> Vec<u8> {
+        let next = steps.iter().find_map(|step| match step {
+            Step::Chunk { entry, .. } if entry.bytes.is_some() => Some(entry),
+            _ => None,
+        });
+        let Some(entry) = next else { return Vec::new() };
+        let unit = self.unit().max(1);
+        let meta = entry.record.as_ref().map(|record| &record.meta).filter(|meta| meta.packed);
+        let missing = meta.map_or(&[][..], |meta| &meta.missing);
+        let holes = missing.iter().take_while(|hole| (hole.start as usize).saturating_mul(unit) < needed);
+        let holes: Vec<_> = holes.cloned().collect();
+        if holes.is_empty() {
+            return read_first(entry, needed);
         }
-        for hole in holes {
-            self.fill(number, u64::from(hole.end.saturating_sub(hole.start)).saturating_mul(unit), &[])?;
+        // Enough behind them to predict them.
+        let units = meta.map_or(0, |meta| meta.units as usize).min(needed.saturating_mul(2).div_ceil(unit));
+        let came = |at: &usize| !missing.iter().any(|hole| hole.contains(&(*at as u32)));
+        let packed = read_first(entry, (0..units).filter(came).count() * unit);
+        let mut bytes = vec![0; units * unit];
+        for (at, frame) in (0..units).filter(came).zip(packed.chunks_exact(unit)) {
+            bytes[at * unit..(at + 1) * unit].copy_from_slice(frame);
         }
-        Ok(())
+        let missing: Vec<_> =
+            missing.iter().take_while(|hole| (hole.start as usize) < units).cloned().collect();
+        self.filling().among(&mut bytes, &missing);
+        bytes.truncate(needed);
+        bytes
     }
+}
+
+/// The first bytes of a chunk's file; none if there are fewer.
+fn read_first(entry: &ChunkEntry, needed: usize) -> Vec<u8> {
+    let mut bytes = vec![0; needed];
+    let read = skyhaul_io::disk::open_regular(&entry.path)
+        .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, entry.offset));
+    if read.is_ok() { bytes } else { Vec::new() }
 }

@@ -147,6 +147,13 @@ impl Recording {
             std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, offset).ok()?;
             crate::frames::learn(&head, bytes)
         });
+        // The first one may be shorter than the others.
+        let longest = stream.chunks.values().filter_map(|chunk| chunk.bytes).max().unwrap_or(0);
+        let units = |info: &DatastreamInfo| {
+            let units = longest.checked_div(u64::from(info.unit_bytes)).unwrap_or(0);
+            info.units.max(u32::try_from(units).unwrap_or(u32::MAX))
+        };
+        let info = info.map(|info| DatastreamInfo { units: units(&info), ..info });
         let suffix = stream.name.strip_prefix(self.label.as_str()).unwrap_or_default().to_owned();
         let number = stream.datastream.as_ref().map(|about| about.datastream);
         let datastream = number.unwrap_or(ADOPTED + datastream as u32);

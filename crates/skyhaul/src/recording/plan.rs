@@ -17,6 +17,7 @@ use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::gap::{Gap, Lack, Time};
 use super::names::LAST_NUMBER;
 use super::open::Recording;
+use super::rate::Rate;
 use super::record::ChunkRecord;
 
 /// Without an account, a file without a record is at most this many numbers behind the chunk before it.
@@ -204,13 +205,10 @@ impl<'a> Planner<'a> {
             let left = account.submitted_bytes.saturating_sub(self.bytes);
             return Some(if unit > 0 && left.is_multiple_of(unit) { left.min(most) } else { most });
         }
-        let (Some(rate), Some(before), Some(after)) = (info.frames_per_second, before, after) else {
-            return Some(most);
-        };
-        let (Some(last), Some(first)) = (before.meta.last_time, after.meta.first_time) else {
-            return Some(most);
-        };
-        let frames = steps_between(last, first, rate) - 1;
+        let times = before.and_then(|before| before.meta.last_time).zip(after.and_then(first_time));
+        let rate = Rate::of(self.stream.datastream.as_ref());
+        let Some(steps) = times.and_then(|(last, first)| rate.steps(last, first)) else { return Some(most) };
+        let frames = steps - 1;
         let lanes = u64::from(info.lanes.max(1));
         let by_time = u64::try_from(frames).unwrap_or_default().saturating_mul(lanes).saturating_mul(unit);
         // Neighbours may begin and end within a frame number that threads share.
@@ -245,10 +243,4 @@ impl<'a> Planner<'a> {
         };
         self.steps.push(Step::Gap(Gap::new(name, self.next..self.next, Lack::OpenEnd, why)));
     }
-}
-
-/// Frame numbers from `from` to `to`.
-pub(super) fn steps_between(from: Time, to: Time, rate: u32) -> i128 {
-    let count = |(second, frame): Time| i128::from(second) * i128::from(rate) + i128::from(frame);
-    count(to) - count(from)
 }

@@ -7,10 +7,11 @@
 //! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
 //! `end` record says what there is, so that what is lost from then on is noticed.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use skyhaul_io::disk::{Log, open_regular, read_buffers, sync_name};
+use skyhaul_io::disk::{Faults, Log, open_regular, read_buffers};
 use skyhaul_io::file::failed;
 use skyhaul_io::memory::{ALIGN, Pool};
 
@@ -45,6 +46,11 @@ pub struct Repaired {
 /// # Errors
 /// The scan is still being recorded, or an index cannot be written.
 pub fn repair(recording: &Recording) -> io::Result<Repaired> {
+    repair_on(recording, &Faults::default())
+}
+
+/// The same on disks with faults.
+pub(super) fn repair_on(recording: &Recording, faults: &Faults) -> io::Result<Repaired> {
     if recording.state == State::Live {
         let text = format!(
             "{} is still being recorded\nhint: repair it after the recorder has ended",
@@ -64,10 +70,10 @@ pub fn repair(recording: &Recording) -> io::Result<Repaired> {
     for (disk, path) in recording.disks.iter().enumerate() {
         let mut text = String::new();
         for (place, stream) in recording.datastreams.iter().enumerate() {
-            adopt_of(recording, (disk, place), stream, &mut text, &mut repaired)?;
+            adopt_of((recording, faults), (disk, place), stream, &mut text, &mut repaired)?;
         }
         if !text.is_empty() {
-            append(recording, path, &text)?;
+            append((recording, faults), path, &text)?;
         }
     }
     // What there is now.
@@ -83,7 +89,7 @@ pub fn repair(recording: &Recording) -> io::Result<Repaired> {
     if open && sound && known && again.missing_disks.is_empty() && !again.ambiguous {
         let line = Record::End(Box::new(account(&again))).to_line();
         for path in again.disks.iter().filter(|path| again.label.index(path).exists()) {
-            append(&again, path, &line)?;
+            append((&again, faults), path, &line)?;
         }
         repaired.closed = true;
     }
@@ -92,7 +98,7 @@ pub fn repair(recording: &Recording) -> io::Result<Repaired> {
 
 /// The records of what one disk has of one datastream, and no index knows.
 fn adopt_of(
-    recording: &Recording,
+    (recording, faults): (&Recording, &Faults),
     (disk, place): (usize, usize),
     stream: &DatastreamEntry,
     text: &mut String,
@@ -114,7 +120,7 @@ fn adopt_of(
     });
     text.push_str(&Record::Datastream(about.clone()).to_line());
     for chunk in chunks {
-        match adopt(chunk, &buffers, &about)? {
+        match adopt(chunk, &buffers, &about, faults)? {
             Ok(record) => {
                 text.push_str(&Record::Chunk(record).to_line());
                 repaired.adopted += 1;
@@ -126,10 +132,15 @@ fn adopt_of(
 }
 
 /// A record made from a file; or why it is none.
-fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<Result<ChunkRecord, String>> {
+fn adopt(
+    chunk: &ChunkEntry,
+    buffers: &Pool,
+    about: &Datastream,
+    faults: &Faults,
+) -> io::Result<Result<ChunkRecord, String>> {
     let name = |error: io::Error| failed("sync", &chunk.path, &error);
-    open_regular(&chunk.path).and_then(|file| file.sync_all()).map_err(name)?;
-    sync_name(&chunk.path).map_err(name)?;
+    open_regular(&chunk.path).and_then(|file| faults.sync_all(&file)).map_err(name)?;
+    sync_name(&chunk.path, faults).map_err(name)?;
     let seen =
         read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
@@ -160,7 +171,7 @@ fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<R
 }
 
 /// Append lines to a disk's index, which is made if there is none.
-fn append(recording: &Recording, disk: &Path, text: &str) -> io::Result<()> {
+fn append((recording, faults): (&Recording, &Faults), disk: &Path, text: &str) -> io::Result<()> {
     let index = recording.label.index(disk);
     if let Some(directory) = index.parent() {
         std::fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
@@ -169,16 +180,23 @@ fn append(recording: &Recording, disk: &Path, text: &str) -> io::Result<()> {
     let mut log = Log::open(&index, exists).map_err(|error| failed("write", &index, &error))?;
     // A torn last line must not swallow the first of these.
     let begin = if exists { String::from("\n") } else { session(recording, disk).unwrap_or_default() };
-    log.append((begin + text).as_bytes())?;
-    log.finish()?;
+    let name = |error: io::Error| failed("write", &index, &error);
+    log.append_on(faults, (begin + text).as_bytes()).map_err(name)?;
+    log.finish_on(faults).map_err(name)?;
     if exists {
         return Ok(());
     }
     // The names of a new index and of its directory.
     for path in [Some(index.as_path()), index.parent()].into_iter().flatten() {
-        sync_name(path).map_err(|error| failed("sync", path, &error))?;
+        sync_name(path, faults).map_err(|error| failed("sync", path, &error))?;
     }
     Ok(())
+}
+
+/// Make the name of a file durable.
+fn sync_name(path: &Path, faults: &Faults) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    faults.sync_all(&File::open(directory.unwrap_or(Path::new(".")))?)
 }
 
 /// The first line for a missing index: the number of its disk in the recording.

@@ -9,6 +9,7 @@
 use skyhaul_core::wire::{Change, FamilyRef, Format, Timeline, TimelineOptions, Trace};
 
 use super::finding::Verdict;
+use super::rate::Rate;
 use super::record::{ChunkRecord, Datastream};
 use crate::frames;
 use crate::irregular::{IrregularSummary, told};
@@ -33,15 +34,13 @@ impl Times {
         let info = &about?.info;
         let family = info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()?;
         let format = frames::stream_format(about?)?;
-        // A rate that is not whole cannot be told by the index.
-        let has_places = is_indexed && format.own.has_whole_rate();
         let timeline = Timeline::new(TimelineOptions {
-            rate: info.frames_per_second.map(|frames| (u64::from(frames), 1)),
+            rate: Rate::of(about).get(),
             parts: format.parts as u64,
             // The index has the threads of the end: one of them may have begun late.
             group: Some(format.threads.len() as u64),
             threads: Vec::new(),
-            numbered: has_places,
+            numbered: is_indexed,
         });
         Some(Times { timeline, family, numbered: info.numbered, next: None, told: 0 })
     }

@@ -28,7 +28,7 @@ pub(super) struct Live<B> {
     pub(super) room: u64,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// What it counts for as long as only one part of it arrived.
+    /// What it counts for as long as less than half of it arrived.
     pub(super) unconfirmed: u64,
     /// The end of the furthest part that was rejected because an earlier one is missing.
     missed: u64,

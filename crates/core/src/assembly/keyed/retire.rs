@@ -4,7 +4,7 @@ use super::config::Counting;
 use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
-use super::unconfirmed::GRACE;
+use super::unconfirmed::Pace;
 use super::{Cause, Keyed, Retired};
 use crate::placement::{Key, Nanos};
 
@@ -69,8 +69,9 @@ impl<B> Keyed<B> {
 }
 
 impl<B> Keyed<B> {
-    /// Objects of 1 MiB and more of which only one part arrived hold at most `bytes` together: if they hold more, those that
-    /// wait for a second part for an eighth of their timeout retire ([`Cause::Window`]), the largest first.
+    /// Objects of 1 MiB and more of which less than half arrived hold at most `bytes` together: if they hold more, those that
+    /// would not complete within their timeout at their pace retire ([`Cause::Window`]), the largest first, but none before
+    /// an eighth of it.
     pub fn limit_unconfirmed(&mut self, bytes: u64) {
         self.unconfirmed.limit(bytes);
     }
@@ -78,20 +79,28 @@ impl<B> Keyed<B> {
     /// Retire unconfirmed objects until they hold no more than they may, or none of them is old enough.
     #[cold]
     pub(super) fn retire_unconfirmed(&mut self) {
-        while self.unconfirmed.is_too_much() && self.retire_largest_unconfirmed() {}
+        while self.unconfirmed.is_too_much() {
+            if !self.retire_largest_unconfirmed() {
+                return self.unconfirmed.rest(self.pace());
+            }
+        }
     }
 
-    /// Retire the largest that is old enough, of equal ones the oldest. Returns whether there is one.
+    fn pace(&self) -> Pace {
+        Pace::at(self.now, self.config.timeout)
+    }
+
+    /// Retire the largest that is too slow, of equal ones the oldest. Returns whether there is one.
     #[cold]
     pub(super) fn retire_largest_unconfirmed(&mut self) -> bool {
         if self.unconfirmed.bytes() == 0 {
             return false;
         }
-        let grace = Nanos(self.config.timeout.unwrap_or(Nanos::SECOND).0 / GRACE);
+        let pace = self.pace();
         let (mut next, mut most, mut largest) = (self.table.oldest(), 0, None);
         while let Some(at) = next {
             let live = self.table.at(at);
-            if live.unconfirmed > most && self.now.since(live.last) >= grace {
+            if live.unconfirmed > most && pace.is_missed(live) {
                 (most, largest) = (live.unconfirmed, Some(at));
             }
             next = self.table.newer(at);

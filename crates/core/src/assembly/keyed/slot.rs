@@ -40,7 +40,7 @@ impl<B> Keyed<B> {
             return Err(Reject::OutOfOrder);
         }
         let bytes = part.size.unwrap_or(range.end);
-        if self.unconfirmed.is_too_much() {
+        if self.unconfirmed.is_due(self.now) {
             self.retire_unconfirmed();
         }
         match room(bytes, None) {
@@ -171,10 +171,7 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
         let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
         window.now = window.now.max(now);
         let at = match at {
-            At::Live(at) => {
-                window.unconfirmed.settle(&mut window.table.at_mut(at).unconfirmed);
-                at
-            }
+            At::Live(at) => at,
             At::New { block, first, .. } if size == Some(part.end - part.start) => {
                 return window.retire_whole(key, block, part.end, first, number_bits);
             }
@@ -187,6 +184,9 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
             live.seen.insert(&part);
         }
         live.last = now;
+        if live.unconfirmed > 0 && live.seen.bytes() >= live.unconfirmed / 2 {
+            window.unconfirmed.settle(&mut live.unconfirmed);
+        }
         if live.size == Some(live.seen.bytes()) {
             window.retire(at, Cause::Complete);
         }

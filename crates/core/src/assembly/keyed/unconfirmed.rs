@@ -1,27 +1,61 @@
-//! Objects of which one part arrived: what they may hold together.
+//! Objects of which less than half arrived: what they may hold together.
 //!
-//! A packet says how long its object is, and a forged one says anything. So large objects are unconfirmed until a second part
-//! arrives, which follows within microseconds if the sender is honest. If all of them together hold more than a share, those
-//! to which nothing was added for an eighth of their timeout retire, the largest first: at that pace they would not complete.
-//! So what is announced does not keep memory from what arrives, and many honest senders that begin at the same moment lose
-//! nothing.
+//! A packet says how long its object is, and a forged one says anything; so do two. Only bytes that arrive confirm it: large
+//! objects are unconfirmed until half of their bytes are there. If all of them together hold more than a share, those that would
+//! not complete within their timeout at the pace at which they have filled so far retire, the largest first, but none before an
+//! eighth of the timeout. So what is announced beyond that share keeps memory only by arriving, at least half of it, and many
+//! honest senders that begin at the same moment lose nothing.
+
+use super::live::Live;
+use crate::placement::Nanos;
 
 /// Smaller objects are not counted.
 pub(super) const LARGE: u64 = 1 << 20;
-/// The second part comes within this part of the timeout, if the object is to complete: datagrams have at most 64 KiB, so it
-/// has sixteen parts or more.
-pub(super) const GRACE: u64 = 8;
+/// An object is not judged by its pace before this part of its timeout.
+const GRACE: u64 = 8;
+
+/// How fast objects must fill.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    now: Nanos,
+    timeout: Option<Nanos>,
+}
+
+impl Pace {
+    pub(super) fn at(now: Nanos, timeout: Option<Nanos>) -> Pace {
+        Pace { now, timeout }
+    }
+
+    fn grace(self) -> Nanos {
+        Nanos(self.timeout.unwrap_or(Nanos::SECOND).0 / GRACE)
+    }
+
+    /// Whether an object will not complete in time as it goes on. Without a timeout, one that goes on has all the time.
+    pub(super) fn is_missed<B>(self, live: &Live<B>) -> bool {
+        let (age, silent) = (self.now.since(live.first), self.now.since(live.last));
+        match self.timeout {
+            Some(timeout) => {
+                let needed = u128::from(live.room) * u128::from(age.0);
+                age >= self.grace() && u128::from(live.seen.bytes()) * u128::from(timeout.0) < needed
+            }
+            None if live.first == live.last => silent >= self.grace(),
+            None => silent >= Nanos::SECOND,
+        }
+    }
+}
 
 /// What unconfirmed objects hold.
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     bytes: u64,
     most: u64,
+    /// They were looked through, and none had to retire: not again for every packet.
+    rest_until: Nanos,
 }
 
 impl Default for Unconfirmed {
     fn default() -> Self {
-        Self { bytes: 0, most: u64::MAX }
+        Self { bytes: 0, most: u64::MAX, rest_until: Nanos::default() }
     }
 }
 
@@ -54,5 +88,16 @@ impl Unconfirmed {
     #[inline]
     pub(super) fn is_too_much(&self) -> bool {
         self.bytes > self.most
+    }
+
+    /// Whether it is time to look through them.
+    #[inline]
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        self.is_too_much() && now >= self.rest_until
+    }
+
+    /// None of them has to retire at this pace.
+    pub(super) fn rest(&mut self, pace: Pace) {
+        self.rest_until = pace.now.plus(Nanos(pace.grace().0 / GRACE));
     }
 }

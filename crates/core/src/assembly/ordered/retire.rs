@@ -41,6 +41,19 @@ impl<B> Ordered<B> {
         !self.retired.is_empty()
     }
 
+    /// Packets that were late, duplicate or of a suspect since one was last accepted.
+    #[must_use]
+    pub fn refused(&self) -> u32 {
+        self.refused
+    }
+
+    /// Whether one object is finished that can be polled, because it is complete, and nothing was accepted behind it.
+    #[must_use]
+    pub fn is_at_its_end(&self) -> bool {
+        let is_one = self.retired.len() == 1 && self.live.is_empty();
+        is_one && self.retired.front().is_some_and(|retired| retired.cause == Cause::Complete)
+    }
+
     /// When the next object must be retired if nothing arrives before.
     pub(super) fn next_timeout(&self) -> Option<Nanos> {
         let c = &self.config;

@@ -5,7 +5,7 @@ use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
-        frame::{Ahead, FrameTime, Frames},
+        frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing},
         fuzzing::placed::place,
         header::Order,
         inspect::reader::{Reader, number},
@@ -74,6 +74,10 @@ impl Family for Fila10gFamily {
         Some(Recalled { header_bytes: Mark5b::LEN, parts: PARTS, own: Arc::new(own) })
     }
 
+    fn units(&self) -> Option<&'static dyn Frames> {
+        Some(&Halves)
+    }
+
     fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
         if !reader.table("FILA10G", Fila10g::FIELDS, Fila10g::LEN, number) {
             return;
@@ -109,6 +113,26 @@ impl Family for Fila10gFamily {
 
     fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
         trial::KINDS
+    }
+}
+
+/// Half frames as they are recorded. Only first ones have a header; any samples may be a second one.
+struct Halves;
+
+impl Frames for Halves {
+    /// Files are of whole frames.
+    fn framing(&self, _: &[u8]) -> Framing {
+        Framing::Unknown
+    }
+
+    fn see(&self, half: &[u8], expected: &Expected) -> FrameSeen {
+        if half.len() != HALF {
+            return FrameSeen::illegal("not half a frame");
+        }
+        if mark5b::has_header(half) {
+            return mark5b::STAMPS.frames().see(half, expected);
+        }
+        FrameSeen { filled: half.starts_with(&FILL) && half.ends_with(&FILL), ..FrameSeen::default() }
     }
 }
 

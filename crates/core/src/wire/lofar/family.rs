@@ -175,10 +175,6 @@ impl Frames for LofarFamily {
     fn station(&self, frame: &[u8]) -> Option<u32> {
         Some(Rsp::read(frame)?.0.station.into())
     }
-
-    fn rate(&self, frame: &[u8]) -> Option<(u64, u64)> {
-        Some((Rsp::read(frame)?.0.clock_hz(), CYCLES * u64::from(SLICES)))
-    }
 }
 
 /// Particulars of a stream of RSP packets, from their headers.
@@ -240,8 +236,8 @@ impl Particulars for LofarStream {
         all.map(|(name, number)| (name, Some(u64::from(number)))).to_vec()
     }
 
-    fn has_whole_rate(&self) -> bool {
-        false
+    fn rate(&self) -> Option<(u64, u64)> {
+        Some((self.like().clock_hz(), CYCLES * u64::from(SLICES)))
     }
 
     fn thread_field(&self) -> Option<&'static Field> {

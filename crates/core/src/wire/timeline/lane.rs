@@ -1,5 +1,6 @@
 //! What is known of one thread.
 
+use super::Apart;
 use crate::wire::frame::FrameTime;
 
 /// Frames of a new thread, in one second, before it is believed; the same for another station.
@@ -22,7 +23,7 @@ pub(super) struct Doubt {
     pub(super) to: FrameTime,
     /// Places at which other threads may show the same.
     pub(super) near: (u64, u64),
-    pub(super) frames: i64,
+    pub(super) by: Apart,
     pub(super) steps: u64,
 }
 
@@ -63,6 +64,15 @@ impl Lane {
 
     pub(super) fn is_doubted(&self) -> bool {
         self.doubt.is_some()
+    }
+
+    /// Seconds have so many frames, it is known by now.
+    pub(super) fn count_seconds(&mut self, frames: u32) {
+        let Some(doubt) = &mut self.doubt else { return };
+        let Apart { seconds, frames: besides } = doubt.by;
+        let frames = seconds.saturating_mul(i64::from(frames)).saturating_add(besides);
+        doubt.by = Apart { seconds: 0, frames };
+        self.doubt.take_if(|doubt| doubt.by == Apart::default());
     }
 
     pub(super) fn restart(&mut self) {

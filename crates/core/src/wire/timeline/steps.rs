@@ -1,7 +1,7 @@
 //! From one frame of a thread to its next: does the time advance as the place does?
 
 use super::lane::Doubt;
-use super::{AGREED, Change, MOST_LANES, Sighting, Step, Timeline};
+use super::{AGREED, Apart, Change, MOST_LANES, Sighting, Step, Timeline};
 use crate::wire::frame::FrameTime;
 
 /// Frames one behind the other with one time before the clock counts as standing still.
@@ -12,6 +12,32 @@ const TOGETHER: u64 = 64;
 const IRREGULAR: u32 = 16;
 
 impl Timeline {
+    /// Frames of one thread in so many seconds, if known.
+    #[must_use]
+    pub fn rate(&self) -> Option<(u64, u64)> {
+        self.rate
+    }
+
+    /// The frame rate is now known from elsewhere.
+    pub fn set_rate(&mut self, frames: u32) {
+        if self.rate.is_none() && frames > 0 {
+            self.rate = Some((u64::from(frames), 1));
+            self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames));
+        }
+    }
+
+    /// The frame rate by which frames were placed is wrong, and not known.
+    pub fn forget_rate(&mut self) {
+        self.rate = None;
+        self.counts.rates += 1;
+    }
+
+    /// Seconds have this number of frames; frames are placed by another rate all the same.
+    pub fn dispute_rate(&mut self, frames: u32, at: FrameTime) {
+        self.counts.rates += 1;
+        self.change(Change::Rate { assumed: self.rate.map(|(rate, _)| rate), frames, at });
+    }
+
     /// Frames from one time to another; `None` across seconds of unknown length.
     fn elapsed(&self, from: FrameTime, to: FrameTime) -> Option<i64> {
         let frames = i128::from(to.frame) - i128::from(from.frame);
@@ -37,15 +63,29 @@ impl Timeline {
         if !self.numbered {
             return Step::Fits;
         }
-        let Some(elapsed) = self.elapsed(last.1, time) else { return Step::Unknown };
         let (group, places) = (i128::from(self.group), i128::from(place) - i128::from(last.0));
+        let (elapsed, seconds) = match self.elapsed(last.1, time) {
+            Some(elapsed) => (elapsed, 0),
+            None => {
+                let seconds = time.unix_seconds.saturating_sub(last.1.unix_seconds);
+                (i64::from(time.frame) - i64::from(last.1.frame), seconds)
+            }
+        };
         let off = i128::from(elapsed) * group - places;
-        if off.abs() <= self.slack() * group {
-            return Step::Fits;
-        }
         // Away from zero: less than a frame is off, too.
         let frames = if off > 0 { (off + group - 1) / group } else { (off - group + 1) / group };
-        Step::Off(i64::try_from(frames).unwrap_or(if frames > 0 { i64::MAX } else { i64::MIN }))
+        let frames = i64::try_from(frames).unwrap_or(if frames > 0 { i64::MAX } else { i64::MIN });
+        match seconds {
+            0 if off.abs() <= self.slack() * group => Step::Fits,
+            _ if self.is_possible(Apart { seconds, frames }, last.1, time) => Step::Unknown,
+            _ => Step::Off(Apart { seconds, frames }),
+        }
+    }
+
+    /// Whether seconds can have such a number of frames that a time is not off at all: more than the numbers of both frames.
+    fn is_possible(&self, by: Apart, from: FrameTime, to: FrameTime) -> bool {
+        let least = i128::from(from.frame.max(to.frame)) + 1;
+        by.seconds > 0 && i128::from(by.seconds) * least + i128::from(by.frames) <= self.slack()
     }
 
     /// The next frame of a thread, which follows `last`.
@@ -61,21 +101,28 @@ impl Timeline {
                     self.settle(doubt);
                 }
             }
-            Step::Off(frames) => self.doubt(at, last, seen, frames, weight),
+            Step::Off(by) => self.doubt(at, last, seen, by, weight),
         }
     }
 
     /// A step that does not fit.
-    fn doubt(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, frames: i64, weight: u64) {
+    fn doubt(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, by: Apart, weight: u64) {
+        let times = i64::try_from(weight).unwrap_or(i64::MAX);
+        let before = self.lanes[at].doubt.map_or(Apart::default(), |doubt| doubt.by);
+        let sum = Apart {
+            seconds: before.seconds.saturating_add(by.seconds.saturating_mul(times)),
+            frames: before.frames.saturating_add(by.frames.saturating_mul(times)),
+        };
+        let from = self.lanes[at].doubt.map_or(last.1, |doubt| doubt.from);
+        let is_back = sum == Apart::default() || self.is_possible(sum, from, seen.time);
         let lane = &mut self.lanes[at];
         let was_doubted = lane.is_doubted();
         let near = seen.place.saturating_add(seen.place - last.0);
-        let new = Doubt { from: last.1, to: seen.time, near: (last.0, near), frames: 0, steps: 0 };
+        let new = Doubt { from: last.1, to: seen.time, near: (last.0, near), by: sum, steps: 0 };
         let doubt = lane.doubt.get_or_insert(new);
-        let more = i64::try_from(weight).map_or(frames, |weight| frames.saturating_mul(weight));
-        doubt.frames = doubt.frames.saturating_add(more);
+        doubt.by = sum;
         doubt.steps = doubt.steps.saturating_add(weight);
-        if doubt.frames == 0 {
+        if is_back {
             // Back where it was: what lay between was wrong for itself, or the clock stood still.
             let odd = doubt.steps.saturating_sub(1).max(1);
             self.counts.odd_frames += if lane.still < STILL { odd } else { 0 };
@@ -129,17 +176,17 @@ impl Timeline {
 
     /// Times are as regular as before, from another time on.
     fn settle(&mut self, doubt: Doubt) {
-        if i128::from(doubt.frames).abs() <= self.slack() {
+        if doubt.by.seconds == 0 && i128::from(doubt.by.frames).abs() <= self.slack() {
             return;
         }
         // All threads jump at a time.
-        let is_told = self.jumped.is_some_and(|(frames, (begin, end))| {
-            frames == doubt.frames && doubt.near.0 <= end && begin <= doubt.near.1
-        });
-        self.jumped = Some((doubt.frames, doubt.near));
+        let is_told = self
+            .jumped
+            .is_some_and(|(by, (begin, end))| by == doubt.by && doubt.near.0 <= end && begin <= doubt.near.1);
+        self.jumped = Some((doubt.by, doubt.near));
         if !is_told {
             self.counts.jumps += 1;
-            self.change(Change::Jump { from: doubt.from, to: doubt.to, frames: doubt.frames });
+            self.change(Change::Jump { from: doubt.from, to: doubt.to, by: doubt.by });
         }
     }
 
@@ -192,7 +239,11 @@ impl Timeline {
         let assumed = self.rate.replace((u64::from(frames), 1)).map(|(rate, _)| rate);
         self.ends = None;
         self.counts.rates += u64::from(assumed.is_some());
-        self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
+        match assumed {
+            // What did not fit may have been the rate.
+            Some(_) => self.lanes.iter_mut().for_each(|lane| lane.doubt = None),
+            None => self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames)),
+        }
         self.change(Change::Rate { assumed, frames, at: to });
     }
 }

@@ -61,8 +61,8 @@ fn a_jump_is_told_once_with_its_frames() {
         };
         let (changes, counts) = follow(timeline(threads as u16, Some(FPS)), moved());
         assert_eq!(counts, Irregular { jumps: 1, ..Irregular::default() }, "{threads} {jump} {changes:?}");
-        let [Change::Jump { from, to, frames }] = changes[..] else { panic!("{changes:?}") };
-        assert_eq!(frames, jump);
+        let [Change::Jump { from, to, by }] = changes[..] else { panic!("{changes:?}") };
+        assert_eq!(by, Apart { seconds: 0, frames: jump });
         let at = all[777 * threads as usize];
         assert_eq!((from.thread, to), (0, later(at, jump).time));
         assert_eq!(traced(timeline(threads as u16, Some(FPS)), moved()), counts, "{threads} {jump}");
@@ -79,10 +79,61 @@ fn a_repeated_second_is_a_jump_each_time() {
     let (changes, counts) = follow(timeline(2, Some(FPS)), stuck.clone());
     let jumps: Vec<i64> = changes
         .iter()
-        .map(|change| if let Change::Jump { frames, .. } = change { *frames } else { 0 })
+        .map(|change| if let Change::Jump { by, .. } = change { by.frames } else { 0 })
         .collect();
     assert_eq!((jumps, counts.jumps), (vec![-50, -50, 100], 3));
     assert_eq!(traced(timeline(2, Some(FPS)), stuck), counts);
+}
+
+#[test]
+fn without_a_rate_seconds_are_compared_with_the_fewest_frames_that_they_can_have() {
+    // A jump within a second, as its last frame, and as the first one of the next.
+    for (threads, seconds, from) in [
+        (1u64, 3i64, 27),
+        (2, 1, 30),
+        (1, -60, 30),
+        (4, -1, 1),
+        (1, 3600, 49),
+        (2, -5, 49),
+        (1, 2, 50),
+        (2, -2, 50),
+    ] {
+        let all = frames(threads, 400 * threads);
+        let by = seconds * FPS as i64;
+        let moved =
+            || all.iter().map(|&seen| if seen.place >= from * threads { later(seen, by) } else { seen });
+        let (changes, counts) = follow(timeline(threads as u16, None), moved());
+        assert_eq!(
+            (counts.jumps, counts.odd_frames, counts.rates),
+            (1, 0, 0),
+            "{threads} {seconds} {from} {changes:?}"
+        );
+        let found = changes
+            .iter()
+            .find_map(|change| if let Change::Jump { by, .. } = change { Some(*by) } else { None });
+        let found = found.unwrap();
+        assert_eq!(found.seconds * FPS as i64 + found.frames, by, "{from} {changes:?}");
+        assert_eq!(traced(timeline(threads as u16, None), moved()).jumps, 1, "{threads} {seconds} {from}");
+    }
+}
+
+#[test]
+fn without_a_rate_one_wrong_second_and_loss_around_its_end_are_no_jumps() {
+    let all = frames(2, 4000);
+    for wrong in [20u64, 48, 49, 50, 51] {
+        for seconds in [-7, 1, 100] {
+            let odd = all
+                .iter()
+                .map(|&seen| if seen.place == wrong * 2 { later(seen, seconds * FPS as i64) } else { seen });
+            let (changes, counts) = follow(timeline(2, None), odd);
+            assert_eq!((counts.jumps, counts.odd_frames), (0, 1), "{wrong} {seconds} {changes:?}");
+        }
+    }
+    for lost in [40..60u64, 49..50, 50..51, 45..130, 3..210] {
+        let some = all.iter().copied().filter(|seen| !lost.contains(&(seen.place / 2)));
+        let (changes, counts) = follow(timeline(2, None), some);
+        assert!(counts.is_none(), "{lost:?} {changes:?}");
+    }
 }
 
 #[test]

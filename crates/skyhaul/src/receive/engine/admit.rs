@@ -6,7 +6,7 @@ use super::Engine;
 use crate::irregular::{CLOCK_OFFSET, began_late};
 use crate::receive::Sink;
 use crate::receive::info::StreamInfo;
-use crate::receive::newcomers::Late;
+use crate::receive::newcomers::{Held, Late};
 use crate::receive::placing::{self, Placed};
 use crate::receive::route::{Route, Split};
 use crate::receive::strangers::{Claim, Conclusion};
@@ -70,7 +70,7 @@ impl<K: Sink> Engine<K> {
             }
         };
         self.senders.insert(sender, route);
-        self.begin_behind((sender, route), proven.since, proven.learning.packets());
+        self.begin_behind((sender, route), proven.since, proven.learning.packets().map(|(packet, _)| packet));
         for packet in proven.learning.packets() {
             self.one_of(sender, route, packet, now);
         }
@@ -220,7 +220,9 @@ impl<K: Sink> Engine<K> {
         let held = self.streams[first].newcomers.take();
         let (network, length) = (info.format.network_bytes, info.format.header_bytes);
         for &id in ids {
-            let Some((time, packet)) = held.iter().find(|(time, _)| time.thread == id) else { continue };
+            let Some(Held { time, packet, .. }) = held.iter().find(|held| held.time.thread == id) else {
+                continue;
+            };
             let header = packet.get(network..network + length).unwrap_or_default().to_vec();
             let format =
                 StreamFormat { threads: vec![Thread { id, shift: 0, header }], ..info.format.clone() };
@@ -233,12 +235,12 @@ impl<K: Sink> Engine<K> {
             }
         }
         let route = Route::Split(split);
-        for (_, packet) in held {
+        for Held { packet, arrived, .. } in held {
             // They were counted by the first stream.
             let report = &mut self.streams[first].report;
             report.packets -= 1;
             report.bytes -= packet.len() as u64;
-            self.one(route, &packet, now);
+            self.one(route, (&packet, arrived), now);
         }
     }
 

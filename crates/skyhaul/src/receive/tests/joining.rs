@@ -1,4 +1,4 @@
-//! Threads that begin after the others join a stream without sequence numbers. Only what was handed on before is closed to them.
+//! Threads that begin after the others join a stream without sequence numbers; nothing they sent is lost.
 
 use super::*;
 use crate::receive::{Part, Sink, StreamInfo};
@@ -60,42 +60,64 @@ fn times(frames: &[(u64, u16)]) -> Vec<(i64, u32, u16)> {
 }
 
 #[test]
-fn a_late_thread_joins_whatever_is_known_of_the_rate() {
+fn a_late_thread_loses_nothing_whatever_is_known_of_the_rate() {
     for rate in [true, false] {
-        for late in
-            [&[0, 300][..], &[0, 31], &[0, 300, 900], &[0, 0, 777, 0], &[0, 301, 301, 305, 1200, 1200, 1201]]
-        {
+        for late in [
+            &[0, 300][..],
+            &[0, 31],
+            &[0, 32],
+            &[0, 300, 900],
+            &[0, 0, 777, 0],
+            &[0, 301, 301, 305, 1200, 1200, 1201],
+        ] {
             for flush in [None, Some(97)] {
                 let frames = sent(2600, late, |_, _| false);
                 let (kept, mut engine) = receive(&frames, rate, flush);
                 let tally = engine.tally(true);
                 let [(info, report)] = &tally.streams[..] else { panic!("{} streams", tally.streams.len()) };
                 let all = kept.0.lock().unwrap();
-                // A thread joins behind what was handed on before it was believed: its first frames are late then.
-                let refused = report.rejects.total();
-                let most = 7 * (late.len() as u64 - 1);
-                assert!(
-                    refused == report.rejects.get(Reject::Late) && refused <= most,
-                    "{:?}",
-                    report.rejects
-                );
-                assert_eq!(all.0.len() as u64 + refused, frames.len() as u64, "{rate} {late:?} {flush:?}");
-                let (sent, mut came) = (times(&frames), all.0.iter());
-                let mut next = came.next();
-                for time in &sent {
-                    next = if next == Some(time) { came.next() } else { next };
-                }
-                assert_eq!(next, None, "in order: {rate} {late:?} {flush:?}");
+                assert_eq!(report.rejects.total(), 0, "{rate} {late:?} {flush:?} {:?}", report.rejects);
+                assert_eq!(all.0, times(&frames), "{rate} {late:?} {flush:?}");
                 assert_eq!((all.1, report.sequence.lost), (0, 0), "{rate} {late:?} {flush:?}");
-                assert_eq!(
-                    (report.packets, report.placed + refused),
-                    (frames.len() as u64, frames.len() as u64)
-                );
+                assert_eq!((report.packets, report.placed), (frames.len() as u64, frames.len() as u64));
                 assert_eq!(info.format.threads.len(), late.len());
                 // At the very beginning none is late.
                 let joined = late.iter().filter(|&&tick| tick >= 16).count() as u64;
                 assert_eq!(report.watched.irregular.threads_joined, joined, "{rate} {late:?} {flush:?}");
             }
+        }
+    }
+}
+
+/// Frames say that seconds have 250 of them, and they have 500: from the first one beyond on, places have no rate.
+#[test]
+fn frame_numbers_beyond_the_rate_that_is_stated_end_it_and_lose_nothing() {
+    for late in [&[0][..], &[0, 0], &[0, 0, 700]] {
+        for first in [0u64, 230, 249, 255] {
+            let (mut options, pool) = begin(|_| {});
+            options.learn.frames_per_second = Some(250);
+            let (kept, sender) = (Times::default(), SocketAddr::from(([127, 0, 0, 1], 1)));
+            let mut engine = Engine::new(options, pool, kept.clone(), None);
+            let supply = supply(8, None);
+            let mut now = Nanos::SECOND;
+            let frames: Vec<_> =
+                sent(2600, late, |_, _| false).into_iter().filter(|one| one.0 >= first).collect();
+            for &(tick, thread) in &frames {
+                let mut bytes = packet(&supply, tick * 8 + u64::from(thread));
+                bytes[16..32].fill(0);
+                engine.handle_train(&Train::single(&bytes, &sender), now);
+                now = now.plus(Nanos(250_000));
+            }
+            engine.finish(now);
+            let tally = engine.tally(true);
+            let [(info, report)] = &tally.streams[..] else { panic!("{} streams", tally.streams.len()) };
+            assert_eq!(report.rejects.total(), 0, "{late:?} {first} {:?}", report.rejects);
+            assert_eq!(kept.0.lock().unwrap().0, times(&frames), "{late:?} {first}");
+            assert_eq!((report.sequence.lost, report.frames_per_second), (0, Some(500)), "{late:?} {first}");
+            let events: Vec<_> = std::iter::from_fn(|| engine.poll_event()).collect();
+            let told = events.iter().any(|event| event.kind == "frame_rate")
+                || info.format.quirks.iter().any(|quirk| quirk.to_string().contains("rate unknown"));
+            assert!(told, "{late:?} {first} {events:?}");
         }
     }
 }

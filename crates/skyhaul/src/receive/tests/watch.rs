@@ -133,6 +133,96 @@ fn the_hosts_clock_is_compared_and_another_offset_is_told() {
     assert_eq!([last, least, most].map(|nanos| nanos / 3_600_000_000_000), [-24, -25, -24]);
 }
 
+/// A slow sender whose clock is right: its format is known after more than a second, and its objects take longer.
+#[test]
+fn what_was_held_or_read_from_a_capture_is_compared_as_it_arrived() {
+    let sender = SocketAddr::from(([127, 0, 0, 1], 1));
+    const FPS: u64 = 25;
+    let slow = SynthSupply::new(SynthOptions {
+        payload: 1000,
+        threads: 2,
+        frames_per_second: FPS as u32,
+        start: START,
+        station: "Sk".into(),
+        pattern: true,
+        sequence: Sequence { order: None, first: 0 },
+        packets: None,
+    })
+    .unwrap();
+    for (is_capture, late, split) in [
+        (true, 0, false),
+        (false, 0, false),
+        (true, 100, false),
+        (false, 100, false),
+        (true, 0, true),
+        (false, 100, true),
+    ] {
+        let mut bed = Bed::new(|o| o.split_threads = split);
+        for n in (0..600).filter(|n| n % 2 == 0 || n / 2 >= late) {
+            let taken = START as u64 * 1_000_000_000 + n / 2 * 1_000_000_000 / FPS;
+            let time = Some(Nanos(taken + 5_000_000));
+            let packet = packet(&slow, n);
+            bed.engine.handle_train(&Train { time, ..Train::single(&packet, &sender) }, bed.now);
+            bed.now = bed.now.plus(Nanos(if is_capture { 100 } else { 500_000_000 / FPS }));
+            bed.engine.handle_timeout(bed.now);
+        }
+        bed.finish();
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        assert!(
+            events.iter().all(|event| event.kind == "thread_joined"),
+            "{is_capture} {late} {split} {events:?}"
+        );
+        for (_, report) in &bed.engine.tally(true).streams {
+            assert_eq!(
+                report.watched.offset,
+                Some((-5_000_000, -5_000_000, -5_000_000)),
+                "{is_capture} {late} {split}"
+            );
+        }
+    }
+}
+
+#[test]
+fn seconds_with_fewer_frames_than_stated_are_told_but_not_frames_that_are_lost_at_their_ends() {
+    for (missing, is_told) in [(200..250u64, true), (249..250, true), (100..200, false), (0..0, false)] {
+        let mut bed = Bed::new(|o| o.learn.frames_per_second = Some(250));
+        let slow = SynthSupply::new(SynthOptions {
+            payload: 1000,
+            threads: 1,
+            frames_per_second: 250,
+            start: START,
+            station: "Sk".into(),
+            pattern: true,
+            sequence: Sequence { order: None, first: 0 },
+            packets: None,
+        })
+        .unwrap();
+        // In one second of four, another frame is the last one.
+        for n in (0..250 * 12).filter(|n| !missing.contains(&(n % 250)) || !is_told && n / 250 % 4 == 0) {
+            bed.send(1, &packet(&slow, n));
+        }
+        bed.finish();
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        let expected: &[&str] = if is_told { &["frame_rate"] } else { &[] };
+        assert_eq!(kinds(&events), expected, "{missing:?} {events:?}");
+        if is_told {
+            let text = format!("seconds have {} frames, not 250 as assumed", missing.start);
+            assert!(events[0].text.contains(&text), "{events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_counter_that_restarts_shortly_before_the_end_is_told() {
+    for (again, is_told) in [(80, true), (20, false)] {
+        let frames = two(1000, right)
+            .chain(two(1000 + again, right).skip(2000).map(|(n, s, f, t)| (n - 2000, s, f, t)));
+        let (events, _, sums) = told(frames, Some(Order::Little));
+        assert_eq!(kinds(&events).contains(&"restart"), is_told, "{events:?}");
+        assert_eq!(sums.0, 2000);
+    }
+}
+
 #[test]
 fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
     let fast = SynthSupply::new(SynthOptions {

@@ -1,4 +1,4 @@
-//! Objects of which one part arrived.
+//! Objects of which less than half arrived.
 
 use super::*;
 
@@ -24,9 +24,9 @@ fn retired(keyed: &mut Keyed<()>) -> Vec<(u64, Cause)> {
 #[test]
 fn what_is_announced_holds_a_share_and_what_arrives_is_not_disturbed() {
     let mut keyed = keyed();
-    // Confirmed, and slow.
+    // It keeps its pace.
     put(&mut keyed, 0, 1, 0, 100, 64 * LARGE);
-    put(&mut keyed, 1, 1, 100, 100, 64 * LARGE);
+    put(&mut keyed, 1, 1, 100, 9 * LARGE, 64 * LARGE);
     for n in 0..10 {
         put(&mut keyed, 2 + n, 100 + n, 500, 1000, 4 * LARGE);
     }
@@ -41,10 +41,47 @@ fn what_is_announced_holds_a_share_and_what_arrives_is_not_disturbed() {
     for n in 0..10 {
         put(&mut keyed, late + 1, 200 + n, 500, 2 * LARGE - 500, 2 * LARGE);
     }
-    put(&mut keyed, late + 2, 1, 200, 64 * LARGE - 200, 64 * LARGE);
+    put(&mut keyed, late + 2, 1, 100 + 9 * LARGE, 55 * LARGE - 100, 64 * LARGE);
     let honest: Vec<_> = (200..210).chain([1]).map(|number| (number, Cause::Complete)).collect();
     assert_eq!(retired(&mut keyed), honest);
     assert_eq!(keyed.unconfirmed.bytes(), 0);
+}
+
+/// However many packets are forged: an object keeps memory by its bytes.
+#[test]
+fn a_few_forged_packets_confirm_nothing() {
+    let mut keyed = keyed();
+    for n in 0..3 {
+        for part in 0..20 {
+            put(&mut keyed, n * 100 + part, n, part * 1000, 1000, 4 * LARGE);
+        }
+    }
+    assert_eq!(keyed.unconfirmed.bytes(), 12 * LARGE);
+    // They are kept alive by single packets; honest ones beside them arrive at their pace.
+    for at in (0..8).map(|eighth| 1000 + eighth * GRACE.0) {
+        for n in 0..3 {
+            let placement = Placement {
+                key: Key::of(n),
+                offset: 30_000 + at / 10_000,
+                length: 1,
+                size: Some(4 * LARGE),
+                ..Placement::default()
+            };
+            let _ = keyed.reserve(placement, Nanos(at), |_, _| Err(None)).map(|slot| slot.commit(Nanos(at)));
+        }
+        put(&mut keyed, at, 10, at / GRACE.0 * LARGE / 2, LARGE / 2, 4 * LARGE);
+        keyed.handle_timeout(Nanos(at));
+    }
+    let all = retired(&mut keyed);
+    let forged: Vec<_> = all.iter().filter(|one| one.0 < 10).collect();
+    assert!(forged.iter().all(|one| one.1 == Cause::Window) && !forged.is_empty(), "{all:?}");
+    assert!(keyed.unconfirmed.bytes() <= 8 * LARGE, "{all:?}");
+    assert!(all.contains(&(10, Cause::Complete)), "{all:?}");
+    // Half of its bytes confirm one.
+    put(&mut keyed, Nanos::SECOND.0, 20, 0, LARGE - 1, 2 * LARGE);
+    let before = keyed.unconfirmed.bytes();
+    put(&mut keyed, Nanos::SECOND.0, 20, LARGE - 1, 1, 2 * LARGE);
+    assert_eq!(before - keyed.unconfirmed.bytes(), 2 * LARGE);
 }
 
 #[test]
@@ -70,6 +107,8 @@ fn the_account_is_true_after_every_end() {
     put(&mut keyed, 4, 4, 0, 2 * LARGE, 2 * LARGE);
     assert_eq!(keyed.unconfirmed.bytes(), 5 * LARGE);
     put(&mut keyed, 5, 1, 1, 1, 2 * LARGE);
+    assert_eq!(keyed.unconfirmed.bytes(), 5 * LARGE, "a second part is no proof");
+    put(&mut keyed, 5, 1, 2, LARGE, 2 * LARGE);
     assert_eq!(keyed.unconfirmed.bytes(), 3 * LARGE);
     keyed.give_up(Key::of(2), Nanos(9));
     assert_eq!(keyed.unconfirmed.bytes(), 0);
