@@ -1,9 +1,13 @@
 //! Room for a part: in a live object, or in a new one that the part begins.
 
 use super::Keyed;
+use super::live::Live;
 use crate::assembly::{Cause, Retired, Slot, Window};
 use crate::placement::{Nanos, Placement, Reject};
 use std::ops::Range;
+
+/// An object of which so many bytes arrive within its timeout is not given up: it is only large.
+const PACE: u64 = 16 << 20;
 
 /// Room for one part in its object. A slot dropped without a commit has no effect: the block of an object
 /// that it would have begun is dropped with it.
@@ -14,6 +18,9 @@ pub struct KeyedSlot<'a, B> {
     placement: Placement,
     at: At<B>,
     part: Range<u64>,
+    packets: u64,
+    /// Packets with this key state another size.
+    contested: bool,
 }
 
 #[derive(Debug)]
@@ -35,9 +42,12 @@ impl<B> Keyed<B> {
         if part.size.is_none() && !self.config.unsized_objects {
             return Err(Reject::Unsized);
         }
-        let bytes = part.size.unwrap_or(range.end);
+        let bytes = part.size.map_or(range.end, |size| self.unconfirmed.first_room(size, range.end));
         if self.unconfirmed.is_too_much() {
             self.retire_unconfirmed();
+        }
+        if part.size.is_some_and(|size| !self.may_announce(bytes, range, size)) {
+            return Err(Reject::NoBuffer);
         }
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
@@ -48,6 +58,7 @@ impl<B> Keyed<B> {
             }
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
+                self.release(true);
                 // What is only announced is the first to give its memory back.
                 if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
                     self.make_way(key);
@@ -80,9 +91,14 @@ impl<B> Window<B> for Keyed<B> {
             return Err(Reject::Outside);
         }
         self.now = self.now.max(now);
-        let at = match self.table.get(self.hint) {
-            Some(live) if live.key == key => Some(self.hint),
-            _ => self.find(key, length)?,
+        let contest = size.filter(|_| self.config.contest.is_some());
+        let is_hinted = |live: &Live<B>| live.key == key && (contest.is_none() || live.size == contest);
+        let (at, contested) = match self.table.get(self.hint) {
+            Some(live) if is_hinted(live) => (Some(self.hint), live.contested),
+            _ => match contest {
+                Some(size) => self.find_sized(&placement, size)?,
+                None => (self.find(key, length)?, false),
+            },
         };
         let at = at.filter(|&at| !self.gives_way(at));
         let part = offset..end;
@@ -94,24 +110,32 @@ impl<B> Window<B> for Keyed<B> {
             }
             None => self.begin(&part, placement, &mut room)?,
         };
-        Ok(KeyedSlot { window: self, placement, at, part })
+        Ok(KeyedSlot { window: self, placement, at, part, packets: 1, contested })
     }
 
     #[inline]
     fn poll_retired(&mut self) -> Option<Retired<B>> {
+        if self.contest.due().is_some_and(|due| due <= self.now) {
+            self.release(false);
+        }
         self.retired.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        Some(self.table.at(self.table.oldest()?).first.plus(self.config.timeout?))
+        let oldest = self.table.oldest_from().zip(self.config.timeout).map(|(from, time)| from.plus(time));
+        [oldest, self.contest.due()].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Nanos) {
         self.now = self.now.max(now);
-        while self.poll_timeout().is_some_and(|due| due <= self.now) {
-            let Some(oldest) = self.table.oldest() else { break };
-            self.retire(oldest, Cause::Timeout);
+        while let Some((oldest, time)) = self.table.oldest().zip(self.config.timeout)
+            && self.table.oldest_from().is_some_and(|from| from.plus(time) <= self.now)
+        {
+            if !self.table.goes_on(oldest, PACE, self.now) {
+                self.retire(oldest, Cause::Timeout);
+            }
         }
+        self.release(false);
         if self.unconfirmed.is_too_much() {
             self.retire_unconfirmed();
         }
@@ -120,13 +144,14 @@ impl<B> Window<B> for Keyed<B> {
     /// Oldest first.
     fn finish(&mut self, now: Nanos) {
         self.now = self.now.max(now);
+        self.release(true);
         while let Some(oldest) = self.table.oldest() {
             self.retire(oldest, Cause::Finish);
         }
     }
 
     fn held(&self) -> usize {
-        self.table.len() + self.retired.len()
+        self.table.len() + self.retired.len() + self.contest.len()
     }
 }
 
@@ -135,6 +160,12 @@ impl<B> KeyedSlot<'_, B> {
     #[inline]
     pub fn cut(&mut self, end: u64) {
         self.part.end = end.clamp(self.part.start, self.part.end);
+    }
+
+    /// The part is of so many packets.
+    #[inline]
+    pub fn of_packets(&mut self, packets: u64) {
+        self.packets = packets;
     }
 
     /// Whether this part begins its object, so that the data kept per object must still be initialised.
@@ -164,15 +195,29 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
     /// Retires the oldest object if this part begins one that exceeds the window.
     #[inline]
     fn commit(self, now: Nanos) {
-        let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
+        let Self {
+            window,
+            placement: Placement { key, size, number_bits, .. },
+            at,
+            part,
+            packets,
+            contested,
+        } = self;
         window.now = window.now.max(now);
         let at = match at {
             At::Live(at) => {
-                window.unconfirmed.settle(&mut window.table.at_mut(at).unconfirmed);
+                let live = window.table.at_mut(at);
+                let (bytes, room) = (live.seen.bytes() + (part.end - part.start), live.room);
+                if live.unconfirmed > 0 && window.unconfirmed.is_earned(bytes, room) {
+                    window.unconfirmed.settle(&mut live.unconfirmed);
+                }
                 at
             }
             At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                return window.retire_whole(key, block, part.end, first, number_bits);
+                if contested && packets > 1 {
+                    window.win(key, part.end);
+                }
+                return window.retire_whole(key, block, part.end, (first, number_bits), (packets, contested));
             }
             At::New { block, room, first } => window.open(key, block, room, first, number_bits),
         };
@@ -183,6 +228,13 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
             live.seen.insert(&part);
         }
         live.last = now;
+        live.packets += packets;
+        live.contested |= contested;
+        if live.contested && live.packets > 1 {
+            live.contested = false;
+            window.win(key, size.unwrap_or(u64::MAX));
+        }
+        let live = window.table.at(at);
         if live.size == Some(live.seen.bytes()) {
             window.retire(at, Cause::Complete);
         }

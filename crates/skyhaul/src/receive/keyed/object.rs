@@ -62,10 +62,10 @@ impl<W: Keyed> Object<W> {
     /// Set missing bytes to zero: they may contain data of another object.
     pub(crate) fn blank(&mut self) {
         for hole in &self.missing {
-            let (start, end) = (hole.start as usize, hole.end as usize);
-            if start <= end && end <= self.payload.len() {
-                self.payload.zero(start..end);
-            }
+            // Of a large object of which little arrived, there is no more than that.
+            let end = usize::try_from(hole.end).unwrap_or(usize::MAX).min(self.payload.len());
+            let start = usize::try_from(hole.start).unwrap_or(usize::MAX).min(end);
+            self.payload.zero(start..end);
         }
     }
 
