@@ -65,6 +65,7 @@ impl ReceiveConfig {
             remember,
             remember_for: wait::duration(Some(remember_for))?.map_or(Nanos(u64::MAX), nanos),
             runs,
+            contest: None,
         };
         heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
         let none = [("ring", ring as u64), ("senders", senders as u64), ("largest", largest)];

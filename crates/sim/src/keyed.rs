@@ -58,6 +58,7 @@ impl<W: wire::Keyed> World<Objects<W>> {
             remember: random.pick(&[0, 8, 4096, 4096, 4096]),
             remember_for: Nanos(random.pick(&[second, 60 * second, u64::MAX])),
             runs: random.pick(&[1, 4, 64, 64]),
+            contest: None,
         };
         let network = Network::random(&mut random, shape.senders * shape.objects * shape.packets);
         let tick = Nanos(random.pick(&[0, 0, 50_000_000]));

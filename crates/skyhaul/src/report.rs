@@ -329,7 +329,9 @@ impl ReceiveReport {
     fn objects_are_whole(&self) -> bool {
         let lost: u64 =
             self.objects.values().map(|n| n.incomplete + n.missing.unwrap_or(0) + n.ring_full).sum();
-        let outside = self.rejects.get("outside").copied().unwrap_or(0);
+        let rejected = |why| self.rejects.get(why).copied().unwrap_or(0);
+        // They were part of what is not there, or contradicted what is.
+        let outside = rejected("outside") + rejected("wrong_size");
         let unread: u64 = self.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
         // If all packets were rejected, nothing was received.
         let all_refused = self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets;

@@ -182,9 +182,9 @@ pub(crate) struct HeapReceiveArgs {
     /// Incomplete heaps held at a time; more heaps absorb more reordering
     #[arg(long, default_value_t = 16, value_name = "HEAPS", value_parser = at_least_one::<usize>("16 suits most senders"))]
     pub(crate) heap_window: usize,
-    /// Largest heap to accept
-    #[arg(long, default_value = "256MiB", value_name = "SIZE")]
-    pub(crate) largest_heap: Size,
+    /// Largest heap or event to accept (default: heaps 256MiB, events as large as they can be, 4GiB; either as --memory holds)
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) largest_heap: Option<Size>,
     /// Give up an incomplete heap this long after its first packet
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than a heap takes to arrive, such as 1s"))]
     pub(crate) heap_timeout: Span,

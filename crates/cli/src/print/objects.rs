@@ -44,6 +44,12 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
             "  hint: outside: these heaps are larger than --largest-heap or than --memory can hold; raise both if such heaps are expected"
         );
     }
+    if r.rejects.contains_key("wrong_size") {
+        let _ = writeln!(
+            out,
+            "  hint: wrong size: packets of one event or heap state different sizes; those that no second packet agrees with were refused: look for a faulty or foreign sender with `skyhaul inspect`"
+        );
+    }
     if r.rejects.contains_key("no_buffer") {
         let _ = writeln!(
             out,

@@ -10,6 +10,7 @@ use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Transport;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
+use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::{Tier, UdpOptions};
 use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
@@ -90,7 +91,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
     let mut heaps = default.heaps;
     heaps.window = of_heaps.heap_window.max(1);
     heaps.in_order = of_heaps.in_order;
-    heaps.largest = of_heaps.largest_heap.bytes();
+    heaps.largest = of_heaps.largest_heap.map_or(u64::MAX, Size::bytes);
     heaps.timeout = Some(Nanos(of_heaps.heap_timeout.duration().as_nanos() as u64));
     heaps.remember_for = Nanos(of_heaps.remember.duration().as_nanos() as u64);
     if heaps.remember_for == Nanos(0) {
@@ -125,7 +126,8 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
     };
     let tcp =
         TcpReaderOptions { end_with_last: of_heaps.end_with_connections, ..TcpReaderOptions::default() };
-    Ok(ObjectOptions { stream, tcp, verify, most: of_heaps.heaps, to_disks: false })
+    let by_family = of_heaps.largest_heap.is_none();
+    Ok(ObjectOptions { stream, tcp, verify, most: of_heaps.heaps, to_disks: false, by_family })
 }
 
 /// Memory for heaps under construction. If nothing else is received, some of it is prepared before the first packet: the
@@ -137,7 +139,12 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
         memory.keep_ahead(PERHAPS);
         return memory;
     }
-    let memory = HeapMemory::new(asked.unwrap_or_else(|| MEMORY.min(default_bytes())));
+    let usual = match args.stream.format.objects() {
+        // One of 4 GiB, and what arrives beside it.
+        Some(Objects::Events) => default_bytes() / 2 * 3,
+        _ => MEMORY.min(default_bytes()),
+    };
+    let memory = HeapMemory::new(asked.unwrap_or(usual));
     memory.keep_ahead(AHEAD);
     memory.wait_ahead();
     memory
@@ -205,9 +212,6 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
 }
 
 /// Contradictory options are wrong usage.
-///
-/// # Errors
-/// The first contradiction.
 pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
     check_times(args)?;
     let over = |transport| args.listen.iter().any(|at| at.transport == transport);
@@ -285,8 +289,8 @@ pub(crate) fn watch(
 ) -> Ended {
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
-    let mut came = None;
-    let mut told = 0;
+    let (mut came, mut told) = (None, 0);
+    let mut taken = ((0, 0), Instant::now());
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
@@ -298,6 +302,11 @@ pub(crate) fn watch(
         // Refused packets do not count as arrivals.
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
+        let more = (report.packets.saturating_sub(taken.0.0), refused.saturating_sub(taken.0.1));
+        taken = ((report.packets, refused), if more.0 > more.1 { Instant::now() } else { taken.1 });
+        if refused > 0 {
+            snapshot.idle = snapshot.idle.max(taken.1.elapsed());
+        }
         let mut extra = extra();
         extra.streams(&report.events, &mut told);
         extra.warn(progress);

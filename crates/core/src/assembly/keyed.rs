@@ -48,6 +48,7 @@
 //! ```
 
 mod config;
+mod contest;
 mod finished;
 mod index;
 mod laps;
@@ -61,6 +62,7 @@ pub use slot::KeyedSlot;
 
 use super::{Cause, Retired};
 use crate::placement::{Key, Nanos, Reject};
+use contest::Contest;
 use finished::Finished;
 use index::{Index, Known};
 use laps::{Laps, Turn};
@@ -79,6 +81,7 @@ pub struct Keyed<B> {
     laps: Laps,
     retired: VecDeque<Retired<B>>,
     unconfirmed: Unconfirmed,
+    contest: Contest<B>,
     /// The slot of the last part: nearly always that of the next one.
     hint: u32,
     /// The latest time passed in. It never goes back, even if the clocks of several readers differ.
@@ -104,6 +107,7 @@ impl<B> Keyed<B> {
             laps: Laps::default(),
             retired: VecDeque::with_capacity(live),
             unconfirmed: Unconfirmed::default(),
+            contest: Contest::default(),
             hint: NONE,
             now: Nanos(0),
         }
@@ -170,7 +174,14 @@ impl<B> Keyed<B> {
         if missed.is_err_and(|why| why != Reject::OutOfOrder) {
             return missed;
         }
-        let need = live.size.or(size).unwrap_or(part.end);
+        let need = match live.size.or(size) {
+            // Little of it arrived, and this part has its place.
+            Some(all) if part.end <= live.room && !self.unconfirmed.is_earned(live.seen.bytes(), all) => {
+                part.end
+            }
+            Some(all) => all,
+            None => part.end,
+        };
         if need > live.room {
             self.grow(at, need, size.is_some(), room)?;
         }
@@ -189,12 +200,27 @@ impl<B> Keyed<B> {
         told: bool,
         room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
     ) -> Result<(), Reject> {
+        if told && !self.unconfirmed.is_earned(self.table.at(at).seen.bytes(), need) {
+            // Not counted meanwhile, so that it does not make room for itself.
+            self.unconfirmed.settle(&mut self.table.at_mut(at).unconfirmed);
+            let may = self.may_announce(need, &(0..0), need);
+            let live = self.table.at_mut(at);
+            live.unconfirmed = self.unconfirmed.announce(if may { need } else { live.room });
+            if !may {
+                return Err(Reject::NoBuffer);
+            }
+        }
         let live = self.table.at_mut(at);
         let amply = if told { need } else { need.max(live.room.saturating_mul(2)).min(self.config.largest) };
         for bytes in std::iter::once(amply).chain((need < amply).then_some(need)) {
             match room(bytes, live.block.take()) {
                 Ok(block) => {
                     (live.block, live.room) = (Some(block), bytes);
+                    if told && live.seen.bytes() < bytes / 2 {
+                        // It counts again: for all that it holds now.
+                        self.unconfirmed.settle(&mut live.unconfirmed);
+                        live.unconfirmed = self.unconfirmed.announce(bytes);
+                    }
                     return Ok(());
                 }
                 Err(block) => live.block = block,

@@ -27,6 +27,10 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// Each sender counts its own objects. If `false`, each source does, regardless of the addresses and ports of its
     /// packets.
     const COUNTED_BY_SENDER: bool = true;
+    /// Every packet states the size of its object, so packets that state different sizes of one contradict each other.
+    const STATES_SIZE: bool = false;
+    /// Maximum size of an object in octets, unless the user sets another.
+    const LARGEST: u64 = 256 << 20;
 
     /// Read the head of a datagram, which is exactly one packet.
     ///

@@ -48,6 +48,8 @@ pub struct ObjectOptions {
     pub most: Option<u64>,
     /// Accept only families that can be recorded.
     pub to_disks: bool,
+    /// Objects may be as large as is usual in their family; `stream` bounds them beside that.
+    pub by_family: bool,
 }
 
 /// Report of all tables.
@@ -114,11 +116,16 @@ impl Objects {
 
     /// The table of a family, made on first use. `None`: its objects have no keys.
     fn table(&self, state: &mut State, family: FamilyRef) -> Option<usize> {
-        struct Make<'a>(FamilyRef, &'a StreamConfig);
+        struct Make<'a>(FamilyRef, &'a StreamConfig, bool);
         impl VisitKeyed for Make<'_> {
             type Out = Arc<dyn Table>;
             fn visit<W: Keyed>(self) -> Arc<dyn Table> {
-                Arc::new(TableOf::new(self.0, ObjectStream::<W>::new(self.1)))
+                let Make(family, config, by_family) = self;
+                let mut config = config.clone();
+                if by_family {
+                    config.heaps.largest = config.heaps.largest.min(W::LARGEST);
+                }
+                Arc::new(TableOf::new(family, ObjectStream::<W>::new(&config)))
             }
         }
         if let Some(at) = state.tables.iter().position(|table| table.family() == family) {
@@ -127,7 +134,7 @@ impl Objects {
         if self.options.to_disks && family.packets().is_none() {
             return None;
         }
-        let table = family.visit_keyed(Make(family, &self.options.stream))?;
+        let table = family.visit_keyed(Make(family, &self.options.stream, self.options.by_family))?;
         if state.counts_only {
             table.count_only();
         }

@@ -39,10 +39,15 @@ pub struct KeyedConfig {
     pub remember_for: Nanos,
     /// Maximum number of separate ranges tracked in an object, at least 1.
     pub runs: u32,
+    /// For families whose every part states the size of its object. Parts with one key that state different sizes are
+    /// candidates: the first of which a second packet arrives is the object, and the packets of the others are rejected.
+    /// So an object that arrived in one packet is retired this long after it, unless it is contradicted. `None`: the
+    /// size that was stated first holds.
+    pub contest: Option<Nanos>,
 }
 
 impl Default for KeyedConfig {
-    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, 4096 objects remembered for 1 s, 1024 runs.
+    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, 4096 objects remembered for 1 s, 1024 runs, no contest.
     fn default() -> Self {
         Self {
             window: 16,
@@ -55,6 +60,7 @@ impl Default for KeyedConfig {
             remember: 4096,
             remember_for: Nanos::SECOND,
             runs: 1024,
+            contest: None,
         }
     }
 }

@@ -28,12 +28,21 @@ pub(super) struct Entry {
     turn: Turn,
     complete: bool,
     forgotten: bool,
+    /// It waits to be contradicted: see [`contest`](super::contest).
+    held: bool,
+    contested: bool,
 }
 
 impl Entry {
     #[inline]
     pub(super) fn new(key: Key, complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
-        Self { key, when: now, bytes, refused: 0, turn, complete, forgotten: false }
+        let (forgotten, held, contested) = Default::default();
+        Self { key, when: now, bytes, refused: 0, turn, complete, forgotten, held, contested }
+    }
+
+    /// The same, of an object that waits to be contradicted.
+    pub(super) fn held(self) -> Self {
+        Self { held: true, ..self }
     }
 }
 
@@ -68,6 +77,29 @@ impl Finished {
             && !laps.is_forgotten(key.source, entry.turn)
     }
 
+    /// Whether a packet of `size` bytes in all may be of the object at `at`: one that waits may have a rival.
+    #[inline]
+    pub(super) fn may_be(&self, at: u32, size: u64) -> bool {
+        let entry = &self.ring[at as usize];
+        !entry.held || entry.bytes == size
+    }
+
+    /// Whether the object at `at` was of another size.
+    pub(super) fn differs(&self, at: u32, size: u64) -> bool {
+        self.ring[at as usize].bytes != size
+    }
+
+    /// The object at `at` is contradicted, if it still waits.
+    pub(super) fn contest(&mut self, at: u32) {
+        self.ring[at as usize].contested = true;
+    }
+
+    /// The object at `at` waits no longer. Returns whether it was contradicted; not if its entry is another's by now.
+    pub(super) fn release(&mut self, at: u32, key: Key) -> bool {
+        let entry = &mut self.ring[at as usize];
+        entry.key == key && std::mem::take(&mut entry.held) && entry.contested
+    }
+
     /// Another object with this key begins: forget the entry at `at` if it has this key.
     pub(super) fn give_way(&mut self, at: u32, key: Key) {
         let entry = &mut self.ring[at as usize];
@@ -89,10 +121,11 @@ impl Finished {
         if entry.complete { Reject::Duplicate } else { Reject::Late }
     }
 
+    /// Returns where it is.
     #[inline]
-    pub(super) fn push(&mut self, entry: Entry, index: &mut Index) {
+    pub(super) fn push(&mut self, entry: Entry, index: &mut Index) -> u32 {
         if self.most == 0 {
-            return;
+            return 0;
         }
         let (key, now) = (entry.key, entry.when);
         self.count += 1;
@@ -105,7 +138,9 @@ impl Finished {
             None => self.ring.push(entry),
         }
         index.insert(key, at, now);
+        let here = self.next as u32;
         self.next = if self.next + 1 == self.most { 0 } else { self.next + 1 };
+        here
     }
 
     /// When the object at `at` was finished.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   slots        0 ▒  1 ▒  2 ·  3 ▒  4 ▒        · free, with the memory of its coverage
-//!   all          3 ─ 0 ─ 4 ─ 1                  by first packet, and so by deadline
+//!   all          3 ─ 0 ─ 4 ─ 1                  by deadline: by first packet, unless a large object makes progress
 //!   substream 0      0 ─ 4                      the first retires when the window is full
 //!   substream 1  3 ───────── 1
 //! ```
@@ -28,6 +28,14 @@ pub(super) struct Live<B> {
     pub(super) room: u64,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
+    /// When its time began to run: with its first packet, or when it was last found to make progress.
+    pub(super) from: Nanos,
+    /// Bytes that it had then.
+    pub(super) had: u64,
+    /// Packets in it.
+    pub(super) packets: u64,
+    /// Packets with its key state another size.
+    pub(super) contested: bool,
     /// What it counts for as long as less than half of it arrived.
     pub(super) unconfirmed: u64,
     /// The end of the furthest part that was rejected because an earlier one is missing.
@@ -160,6 +168,7 @@ impl<B> Table<B> {
                 (slot.key, slot.block, slot.size, slot.room) = (key, Some(block), None, room);
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
                 (slot.missed, slot.turn, slot.unconfirmed, slot.begun) = (0, turn, 0, begun);
+                (slot.from, slot.had, slot.packets, slot.contested) = (now, 0, 0, false);
                 at
             }
             None => {
@@ -171,6 +180,10 @@ impl<B> Table<B> {
                     room,
                     first: now,
                     last: now,
+                    from: now,
+                    had: 0,
+                    packets: 0,
+                    contested: false,
                     unconfirmed: 0,
                     missed: 0,
                     turn,
@@ -185,6 +198,25 @@ impl<B> Table<B> {
         self.append(ALL, at);
         self.append(SUBSTREAM, at);
         at
+    }
+
+    /// When the time of the oldest object began to run.
+    pub(super) fn oldest_from(&self) -> Option<Nanos> {
+        Some(self.at(self.oldest()?).from)
+    }
+
+    /// The time of the object at `at` begins to run again if `pace` bytes of it arrived since it last did. Returns whether
+    /// they did.
+    pub(super) fn goes_on(&mut self, at: u32, pace: u64, now: Nanos) -> bool {
+        let live = self.at_mut(at);
+        let bytes = live.seen.bytes();
+        let goes_on = bytes - live.had >= pace;
+        if goes_on {
+            (live.from, live.had) = (now, bytes);
+            self.unlink(ALL, at);
+            self.append(ALL, at);
+        }
+        goes_on
     }
 
     /// End the live object at `at`: its slot is free.

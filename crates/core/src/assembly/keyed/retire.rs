@@ -4,9 +4,10 @@ use super::config::Counting;
 use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
-use super::unconfirmed::Pace;
+use super::unconfirmed::{EVIDENCE, Pace};
 use super::{Cause, Keyed, Retired};
 use crate::placement::{Key, Nanos};
+use std::ops::Range;
 
 impl<B> Keyed<B> {
     /// Retire the object with this key before its deadline. Does nothing if it is not live.
@@ -19,14 +20,20 @@ impl<B> Keyed<B> {
 
     /// Retire an object that arrived in one part and was never live.
     #[inline]
-    pub(super) fn retire_whole(&mut self, key: Key, block: B, bytes: u64, first: Nanos, number_bits: u8) {
+    pub(super) fn retire_whole(
+        &mut self,
+        key: Key,
+        block: B,
+        bytes: u64,
+        (first, number_bits): (Nanos, u8),
+        (packets, contested): (u64, bool),
+    ) {
         if self.config.counting == Counting::Begun {
             self.make_way(key);
             self.table.pass(key);
         }
         let turn = self.take_turn(key, number_bits);
-        self.finished.push(Entry::new(key, true, bytes, turn, self.now), &mut self.index);
-        self.retired.push_back(Retired {
+        let retired = Retired {
             key,
             epoch: 0,
             block,
@@ -37,7 +44,24 @@ impl<B> Keyed<B> {
             first,
             last: self.now,
             cause: Cause::Complete,
-        });
+        };
+        let entry = Entry::new(key, true, bytes, turn, self.now);
+        match self.config.contest {
+            Some(time) if packets == 1 && self.config.remember > 0 => {
+                let entry = self.finished.push(entry.held(), &mut self.index);
+                if contested {
+                    self.finished.contest(entry);
+                }
+                self.contest.hold(retired, entry, self.now.plus(time));
+                if self.contest.len() > self.config.remember {
+                    self.release(false);
+                }
+            }
+            _ => {
+                self.finished.push(entry, &mut self.index);
+                self.retired.push_back(retired);
+            }
+        }
     }
 
     /// Retire the live object at `at`.
@@ -70,10 +94,23 @@ impl<B> Keyed<B> {
 
 impl<B> Keyed<B> {
     /// Objects of 1 MiB and more of which less than half arrived hold at most `bytes` together: if they hold more, those that
-    /// would not complete within their timeout at their pace retire ([`Cause::Window`]), the largest first, but none before
-    /// an eighth of it.
-    pub fn limit_unconfirmed(&mut self, bytes: u64) {
-        self.unconfirmed.limit(bytes);
+    /// are too slow retire ([`Cause::Window`]), the largest first, but none before an eighth of the timeout. Too slow is what
+    /// would not have all its bytes, or 16 MiB of them, within the timeout. Objects that announce more than `staged` bytes get
+    /// memory for 1/256 of them at first, and for all when half of that arrived.
+    pub fn limit_announced(&mut self, bytes: u64, staged: u64) {
+        self.unconfirmed.limit(bytes, staged);
+    }
+
+    /// Whether an object of which only a part was heard may have `bytes` of the `size` that it announces: little of it, or
+    /// as much as all that is only announced has room for.
+    #[inline]
+    pub(super) fn may_announce(&mut self, bytes: u64, part: &Range<u64>, size: u64) -> bool {
+        let arrived = part.end - part.start;
+        let is_little = bytes <= (size / EVIDENCE).max(arrived);
+        is_little || self.unconfirmed.is_earned(arrived, size) || self.unconfirmed.has_room(bytes) || {
+            self.retire_largest_unconfirmed();
+            self.unconfirmed.has_room(bytes)
+        }
     }
 
     /// Retire unconfirmed objects until they hold no more than they may, or none of them is old enough.

@@ -1,5 +1,7 @@
 //! Room for a part: in a live object, or in a new one that the part begins.
 
+use super::live::Live;
+use super::unconfirmed::PACE;
 use super::{Counting, Keyed};
 use crate::assembly::{Cause, Retired, Slot, Window};
 use crate::placement::{Nanos, Placement, Reject};
@@ -14,6 +16,9 @@ pub struct KeyedSlot<'a, B> {
     placement: Placement,
     at: At<B>,
     part: Range<u64>,
+    packets: u64,
+    /// Packets with this key state another size.
+    contested: bool,
 }
 
 #[derive(Debug)]
@@ -39,9 +44,12 @@ impl<B> Keyed<B> {
         if is_behind && self.config.counting == Counting::Begun {
             return Err(Reject::OutOfOrder);
         }
-        let bytes = part.size.unwrap_or(range.end);
+        let bytes = part.size.map_or(range.end, |size| self.unconfirmed.first_room(size, range.end));
         if self.unconfirmed.is_due(self.now) {
             self.retire_unconfirmed();
+        }
+        if part.size.is_some_and(|size| !self.may_announce(bytes, range, size)) {
+            return Err(Reject::NoBuffer);
         }
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
@@ -52,6 +60,7 @@ impl<B> Keyed<B> {
             }
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
+                self.release(true);
                 // What is only announced is the first to give its memory back.
                 if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
                     self.make_way(key);
@@ -84,9 +93,14 @@ impl<B> Window<B> for Keyed<B> {
             return Err(Reject::Outside);
         }
         self.now = self.now.max(now);
-        let at = match self.table.get(self.hint) {
-            Some(live) if live.key == key => Some(self.hint),
-            _ => self.find(key, length)?,
+        let contest = size.filter(|_| self.config.contest.is_some());
+        let is_hinted = |live: &Live<B>| live.key == key && (contest.is_none() || live.size == contest);
+        let (at, contested) = match self.table.get(self.hint) {
+            Some(live) if is_hinted(live) => (Some(self.hint), live.contested),
+            _ => match contest {
+                Some(size) => self.find_sized(&placement, size)?,
+                None => (self.find(key, length)?, false),
+            },
         };
         let at = at.filter(|&at| !self.gives_way(at));
         let part = offset..end;
@@ -98,24 +112,32 @@ impl<B> Window<B> for Keyed<B> {
             }
             None => self.begin(&part, placement, &mut room)?,
         };
-        Ok(KeyedSlot { window: self, placement, at, part })
+        Ok(KeyedSlot { window: self, placement, at, part, packets: 1, contested })
     }
 
     #[inline]
     fn poll_retired(&mut self) -> Option<Retired<B>> {
+        if self.contest.due().is_some_and(|due| due <= self.now) {
+            self.release(false);
+        }
         self.retired.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        Some(self.table.at(self.table.oldest()?).first.plus(self.config.timeout?))
+        let oldest = self.table.oldest_from().zip(self.config.timeout).map(|(from, time)| from.plus(time));
+        [oldest, self.contest.due()].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Nanos) {
         self.now = self.now.max(now);
-        while self.poll_timeout().is_some_and(|due| due <= self.now) {
-            let Some(oldest) = self.table.oldest() else { break };
-            self.retire(oldest, Cause::Timeout);
+        while let Some((oldest, time)) = self.table.oldest().zip(self.config.timeout)
+            && self.table.oldest_from().is_some_and(|from| from.plus(time) <= self.now)
+        {
+            if !self.table.goes_on(oldest, PACE, self.now) {
+                self.retire(oldest, Cause::Timeout);
+            }
         }
+        self.release(false);
         if self.unconfirmed.is_too_much() {
             self.retire_unconfirmed();
         }
@@ -124,13 +146,14 @@ impl<B> Window<B> for Keyed<B> {
     /// Oldest first.
     fn finish(&mut self, now: Nanos) {
         self.now = self.now.max(now);
+        self.release(true);
         while let Some(oldest) = self.table.oldest() {
             self.retire(oldest, Cause::Finish);
         }
     }
 
     fn held(&self) -> usize {
-        self.table.len() + self.retired.len()
+        self.table.len() + self.retired.len() + self.contest.len()
     }
 }
 
@@ -139,6 +162,12 @@ impl<B> KeyedSlot<'_, B> {
     #[inline]
     pub fn cut(&mut self, end: u64) {
         self.part.end = end.clamp(self.part.start, self.part.end);
+    }
+
+    /// The part is of so many packets.
+    #[inline]
+    pub fn of_packets(&mut self, packets: u64) {
+        self.packets = packets;
     }
 
     /// Whether this part begins its object, so that the data kept per object must still be initialised.
@@ -168,12 +197,22 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
     /// Retires the oldest object if this part begins one that exceeds the window.
     #[inline]
     fn commit(self, now: Nanos) {
-        let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
+        let Self {
+            window,
+            placement: Placement { key, size, number_bits, .. },
+            at,
+            part,
+            packets,
+            contested,
+        } = self;
         window.now = window.now.max(now);
         let at = match at {
             At::Live(at) => at,
             At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                return window.retire_whole(key, block, part.end, first, number_bits);
+                if contested && packets > 1 {
+                    window.win(key, part.end);
+                }
+                return window.retire_whole(key, block, part.end, (first, number_bits), (packets, contested));
             }
             At::New { block, room, first } => window.open(key, block, room, first, number_bits),
         };
@@ -187,6 +226,13 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
         if live.unconfirmed > 0 && live.seen.bytes() >= live.unconfirmed / 2 {
             window.unconfirmed.settle(&mut live.unconfirmed);
         }
+        live.packets += packets;
+        live.contested |= contested;
+        if live.contested && live.packets > 1 {
+            live.contested = false;
+            window.win(key, size.unwrap_or(u64::MAX));
+        }
+        let live = window.table.at(at);
         if live.size == Some(live.seen.bytes()) {
             window.retire(at, Cause::Complete);
         }

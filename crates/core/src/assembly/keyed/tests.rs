@@ -1,5 +1,6 @@
 //! Single rules one by one, then any operations at all against a model.
 
+mod contest;
 mod model;
 mod operations;
 mod remembered;

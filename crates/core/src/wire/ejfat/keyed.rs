@@ -71,6 +71,8 @@ impl Keyed for EjfatWire {
     const MAGIC: &'static [u8] = &[];
     const LONGEST_HEAD: usize = BalancerV2::LEN + Reassembly::LEN;
     const COUNTED_BY_SENDER: bool = false;
+    const STATES_SIZE: bool = true;
+    const LARGEST: u64 = u32::MAX as u64;
 
     #[inline]
     fn read(packet: &[u8]) -> Result<Segment, Reject> {

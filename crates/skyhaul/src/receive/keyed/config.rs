@@ -1,9 +1,18 @@
 //! Configuration of a receiving stream: all limits and end conditions.
 
 use crate::receive::allow::Allow;
-use skyhaul_core::assembly::KeyedConfig;
+use skyhaul_core::assembly::{Keyed, KeyedConfig};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::memory::heap::HeapMemory;
 use std::time::Duration;
+
+/// Part of the memory for heaps of which one packet arrived.
+const UNCONFIRMED: u64 = 4;
+/// Heaps that announce more than this part of the memory, or more than [`LARGE`], get all of it when some of it arrived.
+const ANNOUNCED: u64 = 128;
+const LARGE: u64 = 16 << 20;
+/// How long an object in one packet may be contradicted: packets of one object arrive within a fraction of it.
+const CONTEST: Nanos = Nanos(10_000_000);
 
 /// What identifies a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +97,25 @@ pub struct StreamConfig {
     pub name: String,
     /// Readers wait for `start` of the stream; otherwise each begins as it is added.
     pub explicit_start: bool,
+}
+
+impl StreamConfig {
+    /// Bytes of the largest heap.
+    pub(crate) fn largest(&self) -> u64 {
+        self.heaps.largest.min(self.memory.limit())
+    }
+
+    /// The heaps under construction. `states_size`: every packet states the size of its heap; `ours`: they are in this memory,
+    /// not in the user's.
+    pub(crate) fn window<B>(&self, states_size: bool, ours: bool) -> Keyed<B> {
+        let contest = states_size.then_some(CONTEST);
+        let mut heaps = Keyed::new(KeyedConfig { largest: self.largest(), contest, ..self.heaps });
+        if ours {
+            let memory = self.memory.limit();
+            heaps.limit_announced(memory / UNCONFIRMED, (memory / ANNOUNCED).min(LARGE));
+        }
+        heaps
+    }
 }
 
 impl Default for StreamConfig {

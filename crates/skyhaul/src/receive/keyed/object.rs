@@ -65,10 +65,10 @@ impl<W: Keyed> Object<W> {
     pub(crate) fn blank(&mut self) {
         let Some(payload) = &mut self.payload else { return };
         for hole in &self.missing {
-            let (start, end) = (hole.start as usize, hole.end as usize);
-            if start <= end && end <= payload.len() {
-                payload.zero(start..end);
-            }
+            // Of a large object of which little arrived, there is no more than that.
+            let end = usize::try_from(hole.end).unwrap_or(usize::MAX).min(payload.len());
+            let start = usize::try_from(hole.start).unwrap_or(usize::MAX).min(end);
+            payload.zero(start..end);
         }
     }
 

@@ -8,7 +8,7 @@ use super::store::{HeadOf, Store};
 use crate::receive::allow::Allow;
 use skyhaul_core::assembly::{Keyed, Slot, Window};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
-use skyhaul_core::wire::keyed::Head;
+use skyhaul_core::wire::keyed::{Head, Keyed as _};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,9 +43,6 @@ pub(crate) struct Table<S: Store> {
     ended: Option<Ended>,
 }
 
-/// Part of the memory for heaps of which one packet arrived.
-const UNCONFIRMED: u64 = 4;
-
 /// The part of the configuration used for packets and heaps.
 struct Rules {
     key: KeyedBy,
@@ -65,15 +62,8 @@ pub(crate) fn nanos(duration: Duration) -> Nanos {
 
 impl<S: Store> Table<S> {
     pub(crate) fn new(config: &StreamConfig, store: S) -> Self {
-        let mut heaps = config.heaps;
-        heaps.largest = heaps.largest.min(config.memory.limit());
-        let mut live = Keyed::new(heaps);
-        // Chunks are memory of the user.
-        if S::FILLED_OUTSIDE {
-            live.limit_unconfirmed(config.memory.limit() / UNCONFIRMED);
-        }
         Self {
-            heaps: live,
+            heaps: config.window(S::Wire::STATES_SIZE, S::FILLED_OUTSIDE),
             store,
             senders: HashMap::new(),
             stopped: HashSet::new(),
@@ -91,7 +81,7 @@ impl<S: Store> Table<S> {
             },
             last_beside: None,
             settled: VecDeque::new(),
-            largest: heaps.largest,
+            largest: config.largest(),
             last: None,
             handed_heaps: 0,
             handed_bytes: 0,
@@ -183,6 +173,7 @@ impl<S: Store> Table<S> {
         let (placed, refused) = written.map_err(|why| run.refused(why))?;
         counts.pointers_refused += refused;
         slot.cut(part.offset + run.bytes_of(placed));
+        slot.of_packets(placed as u64);
         slot.commit(now);
         let is_whole = at + run.length() == placement.length && placement.size == Some(placement.length);
         counts.single_packet_heaps += u64::from(is_whole);
@@ -362,6 +353,10 @@ impl<S: Store> Table<S> {
 
     #[inline]
     fn drain_heaps(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+        let (packets, bytes) = self.heaps.take_dropped();
+        if packets > 0 {
+            counts.refuse(Reject::WrongSize, packets as usize, bytes);
+        }
         while let Some(heap) = self.heaps.poll_retired() {
             counts.retired[heap.cause as usize] += 1;
             let whole = heap.missing.is_empty();

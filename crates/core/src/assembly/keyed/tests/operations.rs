@@ -80,6 +80,7 @@ fn limits() -> impl Strategy<Value = KeyedConfig> {
                 remember,
                 remember_for: Nanos(keep),
                 runs,
+                contest: None,
             }
         },
     )

@@ -13,7 +13,7 @@ fn put(keyed: &mut Keyed<()>, at: u64, number: u64, offset: u64, length: u64, si
 
 fn keyed() -> Keyed<()> {
     let mut keyed = Keyed::new(KeyedConfig { window: 1000, ..KeyedConfig::default() });
-    keyed.limit_unconfirmed(8 * LARGE);
+    keyed.limit_announced(8 * LARGE, u64::MAX);
     keyed
 }
 
@@ -127,4 +127,56 @@ fn what_is_announced_gives_way_when_there_is_no_memory() {
     assert_eq!(retired(&mut keyed), [], "its second part may come");
     assert!(keyed.reserve(part, Nanos(1 + GRACE.0), |_, old| Err(old)).is_err());
     assert_eq!(retired(&mut keyed), [(1, Cause::Window)]);
+}
+
+/// The memory that objects of such a size ask for, part by part.
+fn asked(size: u64, parts: &[(u64, u64)]) -> (Vec<u64>, Vec<Reject>) {
+    let mut keyed = Keyed::<u64>::new(KeyedConfig { largest: u64::MAX, ..KeyedConfig::default() });
+    keyed.limit_announced(64 * LARGE, 16 * LARGE);
+    let (mut rooms, mut refused) = (Vec::new(), Vec::new());
+    for &(offset, length) in parts {
+        let part = Placement { key: Key::of(1), offset, length, size: Some(size), ..Placement::default() };
+        let room = |bytes, _: Option<u64>| {
+            rooms.push(bytes);
+            Ok(bytes)
+        };
+        match keyed.reserve(part, Nanos(1), room) {
+            Ok(slot) => slot.commit(Nanos(1)),
+            Err(why) => refused.push(why),
+        }
+    }
+    (rooms, refused)
+}
+
+#[test]
+fn memory_is_given_for_what_arrives_not_for_what_is_announced() {
+    let size = 256 * LARGE;
+    // In order, and all of it: two blocks, the second when 1/512 arrived. Packets do not end where blocks do.
+    for packet in [LARGE / 2, 1436, 8936, 65_000] {
+        let in_order: Vec<_> = (0..size / packet).map(|n| (n * packet, packet)).collect();
+        assert_eq!(asked(size, &in_order), (vec![LARGE, size], vec![]), "{packet}");
+    }
+    assert_eq!(asked(size, &[(0, 1000), (1000, 1000)]), (vec![LARGE], vec![]));
+    // A part far ahead has its place as long as the share has room for its object.
+    assert_eq!(asked(size / 8, &[(0, 1000), (size / 16, 1000)]), (vec![LARGE / 8, size / 8], vec![]));
+    assert_eq!(asked(size / 8, &[(size / 16, 1000)]), (vec![size / 16 + 1000], vec![]));
+    assert_eq!(asked(size, &[(0, 1000), (size / 2, 1000)]), (vec![LARGE], vec![Reject::NoBuffer]));
+    assert_eq!(asked(size, &[(size - 1, 1)]), (vec![], vec![Reject::NoBuffer]));
+    assert_eq!(asked(16 * LARGE, &[(0, 1)]), (vec![16 * LARGE], vec![]), "not large");
+}
+
+/// A large object takes longer than its timeout to arrive, and is not given up as long as it makes progress.
+#[test]
+fn a_large_object_is_given_up_when_it_makes_no_progress() {
+    let second = Nanos::SECOND.0;
+    let config = KeyedConfig { largest: u64::MAX, ..KeyedConfig::default() };
+    let mut keyed = Keyed::<()>::new(config);
+    put(&mut keyed, 0, 1, 0, 16 * LARGE, 64 * LARGE);
+    put(&mut keyed, 1, 2, 0, 1000, 64 * LARGE);
+    keyed.handle_timeout(Nanos(second + 1));
+    assert_eq!(retired(&mut keyed), [(2, Cause::Timeout)]);
+    assert_eq!(keyed.poll_timeout(), Some(Nanos(2 * second + 1)));
+    put(&mut keyed, second + 2, 1, 16 * LARGE, 16 * LARGE - 1, 64 * LARGE);
+    keyed.handle_timeout(Nanos(2 * second + 1));
+    assert_eq!(retired(&mut keyed), [(1, Cause::Timeout)], "a byte too few");
 }

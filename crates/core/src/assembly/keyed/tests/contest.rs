@@ -1,0 +1,135 @@
+//! Packets of one object that state different sizes.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const CONTEST: Nanos = Nanos(10 * MS);
+
+fn keyed() -> Keyed<Vec<u8>> {
+    Keyed::new(KeyedConfig { contest: Some(CONTEST), ..KeyedConfig::default() })
+}
+
+/// A packet of object `number`, with a byte of its own in its place.
+fn put(
+    keyed: &mut Keyed<Vec<u8>>,
+    at: u64,
+    number: u64,
+    part: Range<u64>,
+    size: u64,
+    byte: u8,
+) -> Result<(), Reject> {
+    let (key, length) = (Key::of(number), part.end - part.start);
+    let part = Placement { key, offset: part.start, length, size: Some(size), ..Placement::default() };
+    let room = |bytes: u64, old: Option<Vec<u8>>| {
+        let mut block = old.unwrap_or_default();
+        block.resize(bytes as usize, 0);
+        Ok(block)
+    };
+    let mut slot = keyed.reserve(part, Nanos(at), room)?;
+    let range = slot.range();
+    slot.block()[range.start as usize..range.end as usize].fill(byte);
+    slot.commit(Nanos(at));
+    Ok(())
+}
+
+/// What retired: number, size, cause, and whether all bytes are `1`, those of the honest sender.
+fn retired(keyed: &mut Keyed<Vec<u8>>) -> Vec<(u64, Option<u64>, Cause, bool)> {
+    let one = |one: Retired<Vec<u8>>| {
+        (one.key.number, one.size, one.cause, one.block.iter().all(|&byte| byte == 1))
+    };
+    std::iter::from_fn(|| keyed.poll_retired()).map(one).collect()
+}
+
+const HONEST: [Range<u64>; 3] = [0..10, 10..20, 20..30];
+
+#[test]
+fn one_packet_that_states_less_does_not_end_an_object() {
+    for size in [10, 15, 29, 31, 4000] {
+        // Whole by itself, or a part of something shorter or longer: before the object, or after its first packet.
+        for before in [true, false] {
+            let mut keyed = keyed();
+            let forge = |keyed: &mut _| put(keyed, MS, 7, 0..10, size, 9);
+            if before {
+                forge(&mut keyed).unwrap();
+            }
+            put(&mut keyed, MS, 7, HONEST[0].clone(), 30, 1).unwrap();
+            if !before {
+                forge(&mut keyed).unwrap();
+            }
+            for part in &HONEST[1..] {
+                put(&mut keyed, 2 * MS, 7, part.clone(), 30, 1).unwrap();
+            }
+            assert_eq!(retired(&mut keyed), [(7, Some(30), Cause::Complete, true)], "{size} {before}");
+            assert_eq!((keyed.take_dropped(), keyed.take_dropped()), ((1, 10), (0, 0)));
+            assert_eq!(put(&mut keyed, 3 * MS, 7, 0..10, size, 9), Err(Reject::WrongSize));
+            assert_eq!(put(&mut keyed, 3 * MS, 7, 0..10, 30, 1), Err(Reject::Duplicate));
+            keyed.finish(Nanos(9 * MS));
+            assert_eq!((retired(&mut keyed), keyed.held()), (vec![], 0));
+        }
+    }
+}
+
+#[test]
+fn an_object_of_one_packet_waits_to_be_contradicted() {
+    let mut keyed = keyed();
+    put(&mut keyed, MS, 1, 0..10, 10, 1).unwrap();
+    assert_eq!((keyed.held(), keyed.poll_timeout()), (1, Some(Nanos(11 * MS))));
+    assert_eq!(retired(&mut keyed), []);
+    assert_eq!(put(&mut keyed, 2 * MS, 1, 0..10, 10, 1), Err(Reject::Duplicate));
+    // One packet of another size, which nothing confirms, does not take its place.
+    put(&mut keyed, 2 * MS, 1, 0..10, 4000, 9).unwrap();
+    keyed.handle_timeout(Nanos(11 * MS));
+    assert_eq!(retired(&mut keyed), [(1, Some(10), Cause::Complete, true)]);
+    assert_eq!((keyed.take_dropped(), keyed.held()), ((1, 10), 0));
+    assert_eq!(put(&mut keyed, 12 * MS, 1, 10..20, 4000, 9), Err(Reject::WrongSize));
+    // The next one is behind it.
+    put(&mut keyed, 13 * MS, 2, 0..10, 10, 1).unwrap();
+    put(&mut keyed, 14 * MS, 3, 0..10, 10, 1).unwrap();
+    put(&mut keyed, 23 * MS, 4, 0..10, 10, 1).unwrap();
+    let numbers = |all: Vec<(u64, Option<u64>, Cause, bool)>| all.iter().map(|one| one.0).collect::<Vec<_>>();
+    assert_eq!(numbers(retired(&mut keyed)), [2]);
+    keyed.finish(Nanos(23 * MS));
+    assert_eq!(numbers(retired(&mut keyed)), [3, 4]);
+}
+
+#[test]
+fn no_more_are_held_than_are_remembered() {
+    let config = KeyedConfig { contest: Some(CONTEST), remember: 8, ..KeyedConfig::default() };
+    let mut keyed = Keyed::new(config);
+    (0..100).for_each(|number| put(&mut keyed, MS, number, 0..10, 10, 1).unwrap());
+    assert_eq!((retired(&mut keyed).len(), keyed.held()), (92, 8));
+}
+
+/// Packets that came in one train agree with each other.
+#[test]
+fn several_packets_at_once_need_not_wait() {
+    let mut keyed = keyed();
+    put(&mut keyed, MS, 1, 0..30, 900, 9).unwrap();
+    let part = Placement { key: Key::of(1), length: 30, size: Some(30), ..Placement::default() };
+    let mut slot = keyed.reserve(part, Nanos(MS), |bytes, _| Ok(vec![1; bytes as usize])).unwrap();
+    slot.of_packets(3);
+    slot.commit(Nanos(MS));
+    assert_eq!(retired(&mut keyed), [(1, Some(30), Cause::Complete, true)]);
+    assert_eq!((keyed.take_dropped(), keyed.held()), ((1, 30), 0));
+}
+
+#[test]
+fn candidates_are_few_and_one_of_two_packets_is_settled() {
+    let mut keyed = keyed();
+    for size in 100..104 {
+        put(&mut keyed, MS, 1, 0..10, size, 9).unwrap();
+    }
+    assert_eq!(put(&mut keyed, MS, 1, 0..10, 30, 1), Err(Reject::WrongSize));
+    put(&mut keyed, MS, 1, 10..20, 103, 9).unwrap();
+    assert_eq!((keyed.live(), keyed.take_dropped()), (1, (3, 30)));
+    assert_eq!(put(&mut keyed, MS, 1, 0..10, 100, 9), Err(Reject::WrongSize));
+}
+
+#[test]
+fn the_size_that_was_stated_first_holds_where_nothing_is_contested() {
+    let mut keyed = Keyed::new(KeyedConfig::default());
+    put(&mut keyed, MS, 1, 0..10, 100, 1).unwrap();
+    assert_eq!(put(&mut keyed, MS, 1, 10..20, 30, 1), Err(Reject::WrongSize));
+    put(&mut keyed, MS, 2, 0..10, 10, 1).unwrap();
+    assert_eq!(retired(&mut keyed).len(), 1, "at once");
+}
