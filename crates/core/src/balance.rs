@@ -70,6 +70,6 @@ pub use member::{MEMBERS, Member, PortRange, Seat};
 pub use pid::{Gains, Pid};
 pub use predict::{PredictStats, Predictor, SOURCES};
 pub use reach::{Kind, Reach, Unusable};
-pub use refusal::{Counters, Refusal, Traffic};
+pub use refusal::{Counters, Refusal, Ticks, Traffic};
 pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, SlotSelect, Table};
 pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

@@ -19,7 +19,7 @@ use crate::{network::Arrival, random::Random};
 use ledger::Ledger;
 pub use ledger::Played;
 use skyhaul_core::{
-    balance::{AllowList, Balancer, BalancerConfig, Counters, Refusal, Route, Table},
+    balance::{AllowList, Balancer, BalancerConfig, Counters, Refusal, Route, Table, Ticks},
     placement::Nanos,
     wire::{
         FAMILIES, FamilyRef,
@@ -173,10 +173,9 @@ impl World {
         for (from, sync) in self.traffic.messages(now, &mut self.random) {
             self.balancer.handle_sync(from, &sync, now);
         }
-        let newest = self.threads.iter_mut().filter_map(|thread| thread.counters.take_newest()).max();
-        if let Some(newest) = newest {
-            self.balancer.handle_data(newest, now);
-        }
+        let mut ticks = Ticks::default();
+        self.threads.iter_mut().for_each(|thread| ticks.merge(&thread.counters.take_ticks()));
+        self.balancer.handle_ticks(&ticks, now);
         if self.balancer.poll_timeout() <= now {
             self.balancer.handle_timeout(now);
         }

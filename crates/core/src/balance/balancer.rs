@@ -1,8 +1,10 @@
 //! The control of one balancer: who works, with which share, from which tick on.
 
+mod anew;
 mod demands;
 mod silence;
 
+use anew::Anew;
 pub use demands::{DemandError, SlotRange};
 
 use super::{
@@ -85,6 +87,8 @@ pub struct Balancer {
     shares: VecDeque<(Nanos, Arc<Calendar>)>,
     next: Nanos,
     dirty: bool,
+    /// What shows that ticks begin anew.
+    anew: Anew,
 }
 
 impl Balancer {
@@ -102,6 +106,7 @@ impl Balancer {
             shares: VecDeque::with_capacity(REMEMBERED),
             next: Nanos(0),
             dirty: true,
+            anew: Anew::default(),
         }
     }
 
@@ -204,11 +209,13 @@ impl Balancer {
 
     /// A synchronisation message: see [`Predictor::handle_sync`].
     pub fn handle_sync(&mut self, from: u64, sync: &Sync, now: Nanos) {
+        self.note_sync(from, sync, now);
         self.predictor.handle_sync(from, sync, now);
     }
 
-    /// The highest tick since the last call, as [`Counters::take_newest`](super::Counters::take_newest) has it: see [`Predictor::handle_data`].
+    /// The highest tick since the last call: see [`Predictor::handle_data`].
     pub fn handle_data(&mut self, newest: u64, now: Nanos) {
+        self.note_data(newest, now);
         if self.predictor.handle_data(newest, now) {
             self.epochs.reach(newest, now);
         }
@@ -229,7 +236,9 @@ impl Balancer {
         self.expire(now);
         let linger = self.config.epochs.linger;
         let then = Nanos(now.0.saturating_sub(linger.0));
-        self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now);
+        if !self.anew.is_young(now, linger) {
+            self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now);
+        }
         let reached = self.predictor.ahead(now, now.plus(self.config.lead).plus(MISLED));
         self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached, now));
         let met = self.met();

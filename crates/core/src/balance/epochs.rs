@@ -184,6 +184,49 @@ impl Epochs {
     }
 }
 
+/// Ticks that begin anew.
+impl Epochs {
+    /// The newest calendar holds for the ticks before the oldest, too, which nothing meets any more. Returns whether anything
+    /// changed.
+    pub fn extend(&mut self, now: Nanos) -> bool {
+        let Some(newest) = self.newest().filter(|_| self.live[0].epoch.first > 0).cloned() else {
+            return false;
+        };
+        if self.live.len() == EPOCHS {
+            self.live.pop_front();
+        }
+        let epoch = Epoch { first: 0, calendar: newest, select: SlotSelect::default() };
+        self.live.push_front(Live { epoch, due: now, reached: Some(now) });
+        self.stats.begun += 1;
+        true
+    }
+
+    /// Calendars from ticks after `tick` on give way to those before, although their ticks were met: these are of a start of the
+    /// sender that is over. Returns whether anything changed.
+    pub fn give_way(&mut self, tick: u64) -> bool {
+        let before = self.live.len();
+        while self.live.len() > 1 && self.live.back().is_some_and(|live| live.epoch.first > tick) {
+            self.live.pop_back();
+            self.stats.withdrawn += 1;
+        }
+        self.live.len() < before
+    }
+
+    /// The newest calendar holds for all ticks; the others are over. Returns whether anything changed.
+    pub fn rebase(&mut self, now: Nanos) -> bool {
+        let Some(newest) = self.newest().cloned() else { return false };
+        if self.live.len() == 1 && self.live[0].epoch.first == 0 {
+            return false;
+        }
+        self.stats.retired += self.live.len() as u64;
+        self.stats.begun += 1;
+        let epoch = Epoch { first: 0, calendar: newest, select: SlotSelect::default() };
+        self.live.clear();
+        self.live.push_back(Live { epoch, due: now, reached: Some(now) });
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

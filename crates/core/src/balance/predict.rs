@@ -123,6 +123,36 @@ impl Predictor {
         credible
     }
 
+    /// Whether the message says that a source whose ticks were known has begun to count anew: it is far behind.
+    #[must_use]
+    pub(super) fn falls_back(&self, from: u64, sync: &Sync, now: Nanos) -> bool {
+        let source = self.sources.iter().find(|source| source.from == from);
+        source.is_some_and(|source| source.track.falls_back(sync.tick, sync.sent, now))
+    }
+
+    /// Whether data with this tick are far behind those of late.
+    #[must_use]
+    pub(super) fn is_behind(&self, tick: u64, now: Nanos) -> bool {
+        let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK);
+        let near = self.data.as_ref().map_or(0.0, |data| data.fastest() * AGREE).max(1.0) as u64;
+        peak.is_some_and(|(peak, _)| tick.saturating_add(near) < peak)
+    }
+
+    /// Ticks in so much time, at the highest rate of late; `None` if no rate is known.
+    #[must_use]
+    pub(super) fn ticks_in(&self, time: Nanos) -> Option<u64> {
+        let tracks = self.sources.iter().map(|source| &source.track).chain(&self.data);
+        let fastest = tracks.map(Track::fastest).fold(0.0, f64::max);
+        (fastest > 0.0).then_some((fastest * time.0 as f64) as u64)
+    }
+
+    /// Ticks begin anew: what the data were before says nothing.
+    pub(super) fn rebase(&mut self) {
+        (self.data, self.peak) = (None, None);
+        // They are heard again within a second.
+        self.sources.clear();
+    }
+
     /// The tick that no sender reaches before `at`, as far as is known at `now`: a boundary. `None` if too little is known: it
     /// takes three messages over half a second. Data that just began are waited for: messages may have said little of ticks
     /// that stood still.

@@ -76,6 +76,26 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
+/// Where the ticks of packets were since this was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// The highest of packets that were forwarded or had no member.
+    pub newest: Option<u64>,
+    /// The lowest and the highest of packets that were [too old](Refusal::TooOld).
+    pub old: Option<(u64, u64)>,
+}
+
+impl Ticks {
+    /// Those of another thread, too.
+    pub fn merge(&mut self, other: &Ticks) {
+        self.newest = self.newest.max(other.newest);
+        self.old = match (self.old, other.old) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
 /// Counters of one thread of a balancer, of fixed size. They outlive tables. A seat's counts go on when another member takes
 /// it: who reports them remembers what they were then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +104,7 @@ pub struct Counters {
     pub packets: u64,
     refused: [u64; Refusal::COUNT],
     members: Box<[Traffic; MEMBERS]>,
-    newest: Option<u64>,
+    ticks: Ticks,
 }
 
 impl Default for Counters {
@@ -93,7 +113,7 @@ impl Default for Counters {
             packets: 0,
             refused: [0; Refusal::COUNT],
             members: Box::new([Traffic::default(); MEMBERS]),
-            newest: None,
+            ticks: Ticks::default(),
         }
     }
 }
@@ -132,15 +152,15 @@ impl Counters {
         self.members[seat.number()]
     }
 
-    /// The highest tick since this was last asked, of packets that were forwarded or had no member.
-    pub fn take_newest(&mut self) -> Option<u64> {
-        self.newest.take()
+    /// Where ticks were since this was last asked.
+    pub fn take_ticks(&mut self) -> Ticks {
+        std::mem::take(&mut self.ticks)
     }
 
     /// Add the counts of another thread.
     pub fn merge(&mut self, other: &Counters) {
         self.packets += other.packets;
-        self.newest = self.newest.max(other.newest);
+        self.ticks.merge(&other.ticks);
         self.refused.iter_mut().zip(other.refused).for_each(|(mine, theirs)| *mine += theirs);
         for (mine, theirs) in self.members.iter_mut().zip(&*other.members) {
             mine.packets += theirs.packets;
@@ -161,11 +181,15 @@ impl Counters {
         self.refused[why as usize] += 1;
     }
 
-    /// The tick counts though nobody has it: otherwise no calendar could begin behind one in which nobody has a slot.
+    /// The tick counts though nobody has it: otherwise no calendar could begin behind one in which nobody has a slot, nor one
+    /// for ticks that begin anew.
     #[inline]
     pub(super) fn refuse_tick(&mut self, why: Refusal, tick: u64) {
         self.refuse(why);
-        self.newest = self.newest.max(Some(tick));
+        match why {
+            Refusal::TooOld => self.ticks.merge(&Ticks { newest: None, old: Some((tick, tick)) }),
+            _ => self.ticks.newest = self.ticks.newest.max(Some(tick)),
+        }
     }
 
     #[inline]
@@ -174,7 +198,7 @@ impl Counters {
         let member = &mut self.members[seat.number() & (MEMBERS - 1)];
         member.packets += 1;
         member.bytes += bytes;
-        self.newest = self.newest.max(Some(tick));
+        self.ticks.newest = self.ticks.newest.max(Some(tick));
     }
 }
 
@@ -194,7 +218,7 @@ mod tests {
         assert_eq!(a.member(Seat(3)), Traffic { packets: 2, bytes: 150 });
         assert_eq!((a.packets, a.refused(Refusal::TooOld), a.refused_total()), (10, 4, 7));
         assert_eq!(a.refused(Refusal::HopLimit), 3);
-        assert_eq!((a.take_newest(), a.take_newest()), (Some(9), None));
+        assert_eq!((a.take_ticks().newest, a.take_ticks()), (Some(9), Ticks::default()));
     }
 
     #[test]

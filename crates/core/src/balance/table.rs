@@ -206,7 +206,9 @@ impl Table {
                 Ok(Route { seat, skip, .. }) => {
                     counters.forward(seat, packet.len() as u64 - u64::from(skip), tick);
                 }
-                Err(why) if why.is_for_want_of_a_member() => counters.refuse_tick(why, tick),
+                Err(why) if why.is_for_want_of_a_member() || why == Refusal::TooOld => {
+                    counters.refuse_tick(why, tick);
+                }
                 Err(why) => counters.refuse(why),
             }
         }

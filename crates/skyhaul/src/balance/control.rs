@@ -110,16 +110,14 @@ impl<L: Labelled> Control<L> {
 
     /// Look at what was forwarded and at the time.
     fn turn(&mut self, pause: Option<Duration>) {
-        let newest = self.planes.take_newest();
+        let ticks = self.planes.take_ticks();
         let mut state = locked(&self.state);
         let now = state.now();
         if let Some(pause) = pause {
             let pause = Nanos(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
             state.balancer.handle_pause(pause, now);
         }
-        if let Some(newest) = newest {
-            state.balancer.handle_data(newest, now);
-        }
+        state.balancer.handle_ticks(&ticks, now);
         state.balancer.handle_timeout(now);
         let table = state.balancer.poll_table();
         if table.is_none() && !state.is_begun && state.balancer.boundary().is_some() {

@@ -16,7 +16,7 @@ use super::shared::{Done, Planes, Shared};
 use skyhaul_core::balance::xdp::{
     COUNTS_BYTES, Counts, Hop, Inlet, LEASE_BYTES, Lease, MapName, Step, image, program,
 };
-use skyhaul_core::balance::{AllowList, Table};
+use skyhaul_core::balance::{AllowList, Table, Ticks};
 use skyhaul_core::wire::labelled::Labelled;
 use skyhaul_io::bpf::{Attached, Map, Place, Program, Words, now};
 use skyhaul_io::host::interface::{interface_index, interface_of};
@@ -212,7 +212,7 @@ impl Fast {
         let Counts { counters, bytes, newest } = Counts::read(&octets, before);
         done.forwarded = Forwarded { packets: counters.packets, bytes, ..Forwarded::default() };
         done.counters = counters;
-        done.newest = done.newest.max(newest);
+        done.ticks.merge(&Ticks { newest, old: None });
         done.table = self.known;
         done.mode.clone_from(&self.mode);
         done.cpu = thread::cpu_time();

@@ -79,7 +79,7 @@ impl Served {
 mod tests {
     use super::super::shared::Done;
     use super::*;
-    use skyhaul_core::balance::{Balancer, BalancerConfig, Counters, Member, PortRange, Seat, Table};
+    use skyhaul_core::balance::{Balancer, BalancerConfig, Counters, Member, PortRange, Seat, Table, Ticks};
     use skyhaul_core::placement::Nanos;
 
     /// Planes that sent each seat this.
@@ -92,8 +92,8 @@ mod tests {
             0
         }
 
-        fn take_newest(&self) -> Option<u64> {
-            None
+        fn take_ticks(&self) -> Ticks {
+            Ticks::default()
         }
 
         fn note(&self, _: String) {}

@@ -149,10 +149,10 @@ impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
     fn looked(&mut self) {}
 
     fn handle_tick(&mut self, source: &UdpSource) {
-        let newest = self.counters.take_newest();
+        let newest = self.counters.take_ticks();
         let report = SourceReport::new(format!("udp://{}", source.local()), source.stats());
         let mut all = self.shared.of(self.number);
-        let Done { counters, forwarded, sources, mode, cpu, singly, table, newest: highest, .. } = &mut *all;
+        let Done { counters, forwarded, sources, mode, cpu, singly, table, ticks, .. } = &mut *all;
         counters.clone_from(&self.counters);
         *forwarded = self.forwarded;
         *sources = vec![report];
@@ -160,7 +160,7 @@ impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
         *singly = self.forwarder.calls().1;
         *cpu = thread::cpu_time();
         *table = self.known;
-        *highest = (*highest).max(newest);
+        ticks.merge(&newest);
     }
 
     fn is_over(&self, _: &UdpSource) -> bool {

@@ -27,7 +27,7 @@ pub use claim::Claim;
 
 use super::shared::{Done, Lost, Planes};
 use messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
-use skyhaul_core::balance::Table;
+use skyhaul_core::balance::{Table, Ticks};
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -76,7 +76,7 @@ struct Heard {
     done: Done,
     /// What those before it did.
     before: Done,
-    newest: Option<u64>,
+    ticks: Ticks,
     notes: Vec<String>,
     lost: Lost,
     /// Since when there is none.
@@ -197,7 +197,7 @@ impl Link {
                 (DONE, octets) => {
                     let done = serde_json::from_slice::<Told>(&octets)?.done();
                     let mut heard = locked(&self.heard);
-                    heard.newest = heard.newest.max(done.newest);
+                    heard.ticks.merge(&done.ticks);
                     heard.done = done;
                 }
                 (END, _) => return Ok(()),
@@ -235,8 +235,8 @@ impl Planes for Remote {
         self.link.tables.load(Ordering::Acquire)
     }
 
-    fn take_newest(&self) -> Option<u64> {
-        locked(&self.link.heard).newest.take()
+    fn take_ticks(&self) -> Ticks {
+        std::mem::take(&mut locked(&self.link.heard).ticks)
     }
 
     fn note(&self, text: String) {

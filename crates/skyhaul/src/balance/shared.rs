@@ -2,7 +2,7 @@
 
 use super::circle::{Own, leads_here};
 use crate::report::SourceReport;
-use skyhaul_core::balance::{AllowList, Counters, Reach, Table};
+use skyhaul_core::balance::{AllowList, Counters, Reach, Table, Ticks};
 use skyhaul_io::udp::forward::Forwarded;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +25,8 @@ pub(super) struct Done {
     pub(super) singly: u64,
     /// Number of the oldest table that a plane still uses.
     pub(super) table: u64,
-    /// The highest tick forwarded since control last took it.
-    pub(super) newest: Option<u64>,
+    /// Where ticks were since control last took them.
+    pub(super) ticks: Ticks,
     pub(super) notes: Vec<String>,
     /// What it cost that planes died.
     pub(super) lost: Lost,
@@ -76,8 +76,8 @@ pub(super) trait Planes: Send + Sync {
     /// How many tables were given out.
     fn tables(&self) -> u64;
 
-    /// The highest tick forwarded by any of them since this was last asked.
-    fn take_newest(&self) -> Option<u64>;
+    /// Where the ticks of all of them were since this was last asked.
+    fn take_ticks(&self) -> Ticks;
 
     /// Something is not as it was asked for.
     fn note(&self, text: String);
@@ -164,8 +164,10 @@ impl Planes for Shared {
         self.generation.load(Ordering::Acquire)
     }
 
-    fn take_newest(&self) -> Option<u64> {
-        self.planes.iter().filter_map(|plane| locked(plane).newest.take()).max()
+    fn take_ticks(&self) -> Ticks {
+        let mut all = Ticks::default();
+        self.planes.iter().for_each(|plane| all.merge(&std::mem::take(&mut locked(plane).ticks)));
+        all
     }
 
     fn note(&self, text: String) {

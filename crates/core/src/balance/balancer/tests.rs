@@ -1,5 +1,6 @@
 //! The balancer alone: what becomes of registrations, silence and boundaries. Shares are in `steer`.
 
+mod anew;
 mod steer;
 
 use super::*;

@@ -99,6 +99,14 @@ impl Track {
         Heard::Jumps
     }
 
+    /// Whether its source, whose rate is known, says at `now` that it is far behind where it was.
+    #[must_use]
+    pub(super) fn falls_back(&self, tick: u64, sent: u64, now: Nanos) -> bool {
+        let here = self.samples.back().map_or(0, |last| last.tick).max(self.lowest(now));
+        let near = (self.fastest() * 2.0 * FITS).max(1.0) as u64;
+        sent > self.sent && self.is_settled() && tick.saturating_add(near) < here
+    }
+
     /// Whether a message that came at `now` would fit.
     #[must_use]
     pub(super) fn would_fit(&self, tick: u64, now: Nanos) -> bool {

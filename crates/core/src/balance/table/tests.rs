@@ -119,7 +119,7 @@ fn each_refusal() {
         assert_eq!((counters.packets, counters.refused(why), counters.refused_total()), (3, 3, 3));
         let tick = EjfatLabels::label(&packet).map(|label| label.tick).ok();
         let counts = why.is_for_want_of_a_member();
-        assert_eq!(counters.take_newest(), tick.filter(|_| counts), "{why:?}");
+        assert_eq!(counters.take_ticks().newest, tick.filter(|_| counts), "{why:?}");
     }
 }
 
@@ -181,7 +181,7 @@ proptest! {
                 let why = one.unwrap_err();
                 let tick = EjfatLabels::label(packet).map(|label| label.tick);
                 match tick {
-                    Ok(tick) if why.is_for_want_of_a_member() => alone.refuse_tick(why, tick),
+                    Ok(tick) if why.is_for_want_of_a_member() || why == Refusal::TooOld => alone.refuse_tick(why, tick),
                     _ => alone.refuse(why),
                 }
                 continue;

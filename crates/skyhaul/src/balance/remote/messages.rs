@@ -5,7 +5,7 @@
 use super::super::shared::Done;
 use crate::report::SourceReport;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::balance::{Counters, Refusal, Seat, Traffic};
+use skyhaul_core::balance::{Counters, Refusal, Seat, Ticks, Traffic};
 use skyhaul_io::udp::forward::Forwarded;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -47,11 +47,14 @@ pub(super) struct Told {
     singly: u64,
     table: u64,
     newest: Option<u64>,
+    /// Lowest and highest of those that were too old. Not from a process that is older than this field.
+    #[serde(default)]
+    old: Option<(u64, u64)>,
     notes: Vec<String>,
 }
 
 impl Told {
-    pub(super) fn new(done: Done, newest: Option<u64>) -> Told {
+    pub(super) fn new(done: Done, ticks: Ticks) -> Told {
         let Forwarded { packets, bytes, no_room, unreachable, too_long } = done.forwarded;
         let member = |(seat, sent): (Seat, Traffic)| (seat.number() as u16, sent.packets, sent.bytes);
         Told {
@@ -64,7 +67,8 @@ impl Told {
             cpu_nanos: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
             singly: done.singly,
             table: done.table,
-            newest,
+            newest: ticks.newest,
+            old: ticks.old,
             notes: done.notes,
         }
     }
@@ -82,7 +86,7 @@ impl Told {
             cpu: Duration::from_nanos(self.cpu_nanos),
             singly: self.singly,
             table: self.table,
-            newest: self.newest,
+            ticks: Ticks { newest: self.newest, old: self.old },
             notes: self.notes,
             ..Done::default()
         }

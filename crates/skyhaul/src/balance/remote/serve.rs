@@ -73,8 +73,8 @@ impl DataPlane {
             // A second controller is turned away.
             drop(listener.accept());
             if out.is_empty() {
-                let newest = self.shared.take_newest();
-                out.put_json(DONE, &Told::new(self.shared.merged(), newest))?;
+                let ticks = self.shared.take_ticks();
+                out.put_json(DONE, &Told::new(self.shared.merged(), ticks))?;
             }
             if out.flush(stream).is_err() {
                 break;
@@ -97,8 +97,8 @@ impl DataPlane {
         stream.set_write_timeout(Some(PATIENCE))?;
         out.flush(stream)?;
         if out.is_empty() {
-            let newest = self.shared.take_newest();
-            write_json(stream, DONE, &Told::new(self.shared.merged(), newest))?;
+            let ticks = self.shared.take_ticks();
+            write_json(stream, DONE, &Told::new(self.shared.merged(), ticks))?;
             write(stream, END, &[])?;
         }
         Ok(())

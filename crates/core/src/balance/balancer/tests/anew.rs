@@ -1,0 +1,163 @@
+//! A sender that counts its ticks is restarted.
+
+use super::*;
+use crate::balance::{Refusal, Ticks, table::Route};
+use crate::wire::ejfat::EjfatLabels;
+use crate::wire::labelled::{Label, Labelled};
+use std::ops::Range;
+
+/// Ticks in a millisecond.
+const RATE: u64 = 30;
+
+/// A balancer of two workers whose shares change all the time, so that it has had many calendars, and its sender.
+struct Run {
+    balancer: Balancer,
+    sessions: Vec<Session>,
+    table: Table,
+    now: u64,
+    /// Its sender says once a second where its ticks are.
+    tells: bool,
+}
+
+impl Run {
+    fn new(tells: bool) -> Run {
+        let (mut balancer, sessions) = balancer(2);
+        balancer.handle_timeout(ms(500));
+        let table = balancer.poll_table().unwrap();
+        Run { balancer, sessions, table, now: 500, tells }
+    }
+
+    fn route(&self, tick: u64) -> Result<Route, Refusal> {
+        let like = Label { tick, slot: tick as u16, port: 0, bytes: 16 };
+        let mut packet = EjfatLabels::write_label(&like);
+        packet.push(0);
+        self.table.route::<EjfatLabels>(&packet)
+    }
+
+    fn tell(&mut self, tick: u64) {
+        if self.tells {
+            let rate = (RATE * 1000) as u32;
+            let sync = Sync { source: 1, tick, rate, sent: self.now };
+            self.balancer.handle_sync(1, &sync, ms(self.now));
+        }
+    }
+
+    /// Fifty milliseconds in which these ticks come. Returns how many were refused.
+    fn step(&mut self, ticks: Range<u64>) -> u64 {
+        let mut seen = Ticks::default();
+        let mut refused = 0;
+        for tick in ticks.step_by(30) {
+            match self.route(tick) {
+                Ok(_) => seen.newest = seen.newest.max(Some(tick)),
+                Err(Refusal::TooOld) => {
+                    refused += 1;
+                    seen.merge(&Ticks { newest: None, old: Some((tick, tick)) });
+                }
+                Err(why) => panic!("{why:?}"),
+            }
+        }
+        self.now += 50;
+        let now = ms(self.now);
+        for (n, session) in self.sessions.iter().enumerate() {
+            let signal = if (self.now / 1000) as usize % 2 == n { 300.0 } else { -300.0 };
+            let state = WorkerState { signal, ..ready() };
+            self.balancer.handle_state(*session, state, now).unwrap();
+        }
+        self.balancer.handle_ticks(&seen, now);
+        self.balancer.handle_timeout(now);
+        if let Some(table) = self.balancer.poll_table() {
+            self.table = table;
+        }
+        refused
+    }
+
+    /// Data from `first` on for so many seconds. Returns how many packets were refused.
+    fn send(&mut self, first: u64, seconds: u64) -> u64 {
+        let mut refused = 0;
+        for n in 0..seconds * 20 {
+            let from = first + n * 50 * RATE;
+            if n % 20 == 0 {
+                self.tell(from);
+            }
+            refused += self.step(from..from + 50 * RATE);
+        }
+        refused
+    }
+
+    /// Silence.
+    fn pause(&mut self, ms: u64) {
+        (0..ms / 50).for_each(|_| assert_eq!(self.step(0..0), 0));
+    }
+}
+
+#[test]
+fn a_sender_that_says_where_its_ticks_are_loses_nothing() {
+    for (seconds, base) in [(8, 0), (30, 0), (30, 400), (8, 1 << 40)] {
+        let mut run = Run::new(true);
+        assert_eq!(run.send(1 << 33, seconds), 0);
+        let before = run.table.epochs().len();
+        assert!(before > 1 && run.table.epochs()[0].first > 0, "its first calendar is over");
+        // It is killed, and the next one tells a second before its data.
+        run.tell(base);
+        run.pause(1000);
+        assert_eq!(run.send(base, 5), 0, "{seconds} {base}");
+        let calendars = run.balancer.stats().0.begun;
+        assert_eq!(run.send(base + 5000 * RATE, 10), 0);
+        assert!(run.balancer.stats().0.begun > calendars + 5, "shares go on to change");
+        assert!(run.balancer.boundary().is_some_and(|first| first < 1 << 41));
+    }
+}
+
+#[test]
+fn without_messages_what_is_refused_shows_it() {
+    // Less than ten seconds of ticks behind, and more.
+    for (seconds, looks) in [(6, 9), (30, 4)] {
+        let mut run = Run::new(false);
+        run.send(1 << 33, seconds);
+        run.pause(100);
+        let base = (1 << 33) - 1000;
+        let base = if seconds == 30 { 0 } else { base };
+        let refused = run.send(base, 3);
+        assert!(refused > 0 && refused <= looks * 50, "{refused} of {} after {seconds} s", 3 * 1000);
+        assert_eq!(run.send(base + 3000 * RATE, 10), 0);
+    }
+}
+
+/// As many as may be under way for seconds, in any order; their events have members already.
+#[test]
+fn late_packets_begin_nothing() {
+    let mut run = Run::new(true);
+    let first = 1 << 33;
+    run.send(first, 10);
+    let members = run.table.epochs().len();
+    for n in 0..100 {
+        let late = first + [7, 3, 9, 1, 5][n as usize % 5] * 100 * RATE;
+        // Beside new ones, and when these have ended.
+        let ticks = if n < 50 { Some(first + (10_000 + n * 50) * RATE) } else { None };
+        let seen = Ticks { newest: ticks, old: Some((late, late + 9)) };
+        run.now += 50;
+        run.balancer.handle_ticks(&seen, ms(run.now));
+    }
+    assert!(
+        run.table.epochs().len() == members
+            && run.balancer.poll_table().is_none_or(|t| t.epochs()[0].first > 0)
+    );
+}
+
+#[test]
+fn one_that_is_far_behind_another_is_refused() {
+    let mut run = Run::new(true);
+    run.send(1 << 33, 30);
+    for n in 0..60 {
+        let here = (1 << 33) + (30_000 + n * 50) * RATE;
+        let seen = Ticks { newest: Some(here), old: Some((n * 100, n * 100 + 9)) };
+        run.now += 50;
+        run.balancer.handle_ticks(&seen, ms(run.now));
+        if n % 20 == 0 {
+            // The restarted one tells, too; the other is as it was.
+            run.tell(n * 100);
+        }
+        run.balancer.handle_timeout(ms(run.now));
+    }
+    assert!(run.balancer.poll_table().is_none_or(|table| table.epochs()[0].first > 0));
+}
