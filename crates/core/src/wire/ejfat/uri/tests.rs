@@ -47,6 +47,7 @@ fn for_each_program() {
         "ejfat://a%2Fb@192.0.2.1:18008/lb/1?data=[2001:db8::10]:9-10&data=192.0.2.10:16384-32767&data=192.0.2.11&sync=[2001:db8::6]:5&sync=192.0.2.6:19010&sessionid=9",
     );
     assert_eq!(full.to_string().parse(), Ok(full.clone()));
+    assert!(full.to_string().contains("&data=192.0.2.11:19522&"), "the usual port is written, too");
     let to = |dialect| full.to(dialect).unwrap();
     assert_eq!(
         to(Dialect::E2sar),

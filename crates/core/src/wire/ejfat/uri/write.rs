@@ -1,7 +1,7 @@
 //! Writes an `EJFAT_URI`: all of it, or for one program.
 
 use super::{
-    DATA_PORT, DataAddress, Dialect, Uri,
+    DataAddress, Dialect, Uri,
     error::{UriError, UriPart},
 };
 use core::net::{IpAddr, Ipv4Addr};
@@ -102,11 +102,10 @@ fn host(ip: IpAddr) -> String {
     if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() }
 }
 
-/// `:port`, or `:min-max` where ranges are known; nothing if it is the usual port.
+/// `:port`, or `:min-max` where ranges are known. The usual port is written, too: a URI without one is read in several ways.
 fn ports(data: &DataAddress, ranges: bool) -> String {
     match (*data.ports.start(), *data.ports.end()) {
         (from, to) if from != to && ranges => format!(":{from}-{to}"),
-        (DATA_PORT, _) => String::new(),
         (from, _) => format!(":{from}"),
     }
 }
