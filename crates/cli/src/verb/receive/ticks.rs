@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The first line of a list.
-const COLUMNS: &str = "tick,sources,bytes,lacking";
+const COLUMNS: &str = "tick,sources,bytes,lacking,sizes";
 
 /// What became of ticks so far, for whoever reports it.
 pub(super) type Shared = Arc<Mutex<BuildReport>>;
@@ -84,11 +84,12 @@ impl Ticks {
     }
 }
 
-/// `7,1+2+5,3000,0`.
+/// `7,1+2+5,3000,0,1000+500+1500`: the events of a whole tick have these sizes in the output, in this order.
 fn line(built: &Built<Part>) -> String {
     let sources: Vec<String> = built.parts.iter().map(|(source, _)| source.to_string()).collect();
     let bytes: u64 = built.parts.iter().map(|(_, part)| part.bytes).sum();
-    format!("{},{},{bytes},{}", built.number, sources.join("+"), built.lacking)
+    let sizes: Vec<String> = built.parts.iter().map(|(_, part)| part.bytes.to_string()).collect();
+    format!("{},{},{bytes},{},{}", built.number, sources.join("+"), built.lacking, sizes.join("+"))
 }
 
 impl ObjectSink for Ticks {
