@@ -22,7 +22,7 @@ pub mod balancer {
     pub use crate::ejfat::desk::{Caller, Desk, Place, Refusal};
     pub use crate::ejfat::facility::token::random as random_token;
     pub use crate::ejfat::facility::{Facility, Limits, Others, Store, StoreError};
-    pub use crate::ejfat::ground::{Apart, DATA_PORT, Ground, SYNC_PORT};
+    pub use crate::ejfat::ground::{Apart, DATA_PORT, Ground, SYNC_PORT, data_port};
     pub use crate::ejfat::json;
     pub use crate::ejfat::proto;
     pub use crate::ejfat::report::{FacilityReport, ReservationReport, WorkerReport};

@@ -37,8 +37,16 @@ fn place(ip: &str, senders: &[&str]) -> Place {
     let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
     let listen = vec![ip.parse().unwrap()];
-    let ground =
-        Ground { listen, data_port: 0, sync_port: 0, balance, upstream: Default::default(), apart: None };
+    let ground = Ground {
+        listen,
+        own: Vec::new(),
+        shared: false,
+        data_port: 0,
+        sync_port: 0,
+        balance,
+        upstream: Default::default(),
+        apart: None,
+    };
     let desk = Arc::new(Desk::open(facility, ground).unwrap());
     let server = Server::start(Arc::clone(&desk), "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
     let operator = format!("ejfat://{OPERATOR}@{}/", server.address()).parse().unwrap();

@@ -52,8 +52,16 @@ fn ten_thousand_registrations_over_the_network() {
     let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
     let listen = vec!["127.0.0.1".parse().unwrap()];
-    let ground =
-        Ground { listen, data_port: 0, sync_port: 0, balance, upstream: Default::default(), apart: None };
+    let ground = Ground {
+        listen,
+        own: Vec::new(),
+        shared: false,
+        data_port: 0,
+        sync_port: 0,
+        balance,
+        upstream: Default::default(),
+        apart: None,
+    };
     let desk = Arc::new(Desk::open(facility, ground).unwrap());
     let server = Server::start(Arc::clone(&desk), "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
     let options = ClientOptions { deadline: std::time::Duration::from_secs(120), ..ClientOptions::default() };

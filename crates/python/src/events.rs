@@ -129,7 +129,7 @@ impl EventStream {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (uri = None, *, listen = "0.0.0.0:0", ports = 1, name = None, address = None, weight = 1.0,
-        min_factor = 0.0, max_factor = 0.0, keep_label = false, timeout = 1.0, window = 64, largest = 1 << 30, ring = 1024,
+        min_factor = 0.0, max_factor = 0.0, keep_label = false, timeout = 1.0, window = 64, largest = 0xFFFF_FFFF, ring = 1024,
         memory = None, buffer = None, drain = 10.0, period = 0.1, certificate = None, any_certificate = false,
         quiet = false))]
     fn new(
@@ -178,6 +178,10 @@ impl EventStream {
             period: wait::duration(Some(period))?.unwrap_or(own.period).max(Duration::from_millis(10)),
             drain: wait::duration(Some(drain))?.unwrap_or(own.drain),
             say: if quiet { own.say.clone() } else { Arc::new(|text| skyhaul::io::say!("skyhaul: {text}")) },
+            ended: {
+                let stream = stream.clone();
+                Arc::new(move || stream.stop())
+            },
             ..own
         };
         let load = Box::new(stream.clone());

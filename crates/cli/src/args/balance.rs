@@ -9,21 +9,26 @@ use skyhaul::core::balance::Prefix;
 use skyhaul::io::quantity::{Size, Span};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 #[derive(Args, Debug)]
 pub(crate) struct BalanceArgs {
     /// Address on which packets and synchronisation messages arrive, as senders write it; may be repeated
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = BALANCED)]
     pub(crate) listen: Vec<IpAddr>,
+    /// Address of one load balancer alone, with the first ports, like 10.0.0.2 or 10.0.0.2,fd00::2; repeat it for the next ones
+    /// (default: all share --listen and differ by port, and none has port 19522, which clients use that ignore the URI's)
+    #[arg(long, value_name = "IP", help_heading = BALANCED)]
+    pub(crate) instance_address: Vec<Addresses>,
     /// Port for packets of the first load balancer; the others have the next ones
     #[arg(long, value_name = "PORT", default_value_t = skyhaul::wire::DATA_PORT, help_heading = BALANCED)]
     pub(crate) data_port: u16,
     /// Port for synchronisation messages of the first load balancer; the others have the next ones
     #[arg(long, value_name = "PORT", default_value_t = skyhaul::wire::SYNC_PORT, help_heading = BALANCED)]
     pub(crate) sync_port: u16,
-    /// Load balancers, each with one reservation at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = up_to::<u16>(64, "8 is what ESnet's data plane has"), help_heading = BALANCED)]
-    pub(crate) instances: u16,
+    /// Load balancers, each with one reservation at a time (default: 8, or one for each --instance-address)
+    #[arg(long, value_name = "N", value_parser = up_to::<u16>(64, "8 is what ESnet's data plane has"), help_heading = BALANCED)]
+    pub(crate) instances: Option<u16>,
     /// Reserve a load balancer of this name at the start, if it is not reserved yet, and write its EJFAT_URI
     #[arg(long, value_name = "NAME", help_heading = BALANCED)]
     pub(crate) reserve: Option<String>,
@@ -81,6 +86,39 @@ pub(crate) struct BalanceArgs {
     pub(crate) socket_buffer: Size,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Addresses of one load balancer.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses(pub(crate) Vec<IpAddr>);
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all: Option<Vec<IpAddr>> = text.split(',').map(|ip| ip.parse().ok()).collect();
+        all.map(Self)
+            .ok_or_else(|| "expected IP addresses\nhint: like 10.0.0.2, or 10.0.0.2,fd00::2".to_owned())
+    }
+}
+
+impl BalanceArgs {
+    /// How many load balancers there are.
+    pub(crate) fn instances(&self) -> u16 {
+        let own = u16::try_from(self.instance_address.len()).unwrap_or(u16::MAX);
+        self.instances.unwrap_or(if own == 0 { 8 } else { own })
+    }
+
+    /// How many of them have --listen.
+    pub(crate) fn sharing(&self) -> u16 {
+        self.instances().saturating_sub(u16::try_from(self.instance_address.len()).unwrap_or(u16::MAX))
+    }
+
+    /// Every address on which one of them listens.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let own = self.instance_address.iter().flat_map(|own| own.0.iter().copied());
+        own.chain(self.listen.iter().copied().filter(|_| self.sharing() > 0)).collect()
+    }
 }
 
 /// Whether a program in the kernel forwards.

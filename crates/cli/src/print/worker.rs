@@ -28,6 +28,7 @@ pub(super) fn lines(out: &mut String, worker: Option<&SessionReport>) {
             writeln!(out, "    control plane away {}, {:.1} s in all", times(w.times_away), w.seconds_away);
     }
     let _ = match &w.error {
+        _ if w.removed => writeln!(out, "    removed by an operator of the balancer"),
         _ if w.has_left => writeln!(out, "    left after {:.1} s", w.seconds_leaving),
         Some(error) => writeln!(out, "    did not leave in order: {error}"),
         None => writeln!(out, "    did not leave in order"),

@@ -15,7 +15,7 @@ use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
 use skyhaul_daemon::balancer::{
-    Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Others, Place, Server, TlsFiles,
+    Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Others, Place, Server, TlsFiles, data_port,
 };
 use skyhaul_daemon::client::Trust;
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
     // Before the first connection, and inherited by processes that forward.
     descriptors::raise();
     let others = if args.keep_tokens { Others::Kept } else { Others::Revoked };
-    let limits = Limits::of(args.instances);
+    let limits = Limits::of(args.instances());
     let opened = Facility::open_with(args.state.as_deref(), token, limits, now(), others)?;
     let revoked = opened.0.revoked();
     if revoked > 0 {
@@ -98,24 +98,34 @@ fn fault(server: &Server, desk: &Desk) -> Option<String> {
 
 /// What cannot work, before anything is opened.
 fn check(args: &BalanceArgs) -> Result<()> {
-    for ip in &args.listen {
+    for ip in args.addresses() {
         ensure!(
             !ip.is_unspecified() && !ip.is_multicast(),
             "senders cannot write {ip}\nhint: name the addresses of this host with --listen, each by itself"
         );
     }
+    let (instances, own) = (args.instances(), args.instance_address.len());
+    ensure!(
+        own <= usize::from(instances),
+        "{own} addresses for {instances} load balancers\nhint: more --instances, or fewer --instance-address"
+    );
+    let ports = args.sharing().max(1);
+    let last = |first: u16| first.checked_add(ports - 1);
     for (name, first) in [("data-port", args.data_port), ("sync-port", args.sync_port)] {
         ensure!(
-            first == 0 || first.checked_add(args.instances - 1).is_some(),
-            "there are no {} ports from {first} on\nhint: a lower --{name}, or fewer --instances",
-            args.instances
+            first == 0 || last(first).is_some(),
+            "there are no {ports} ports from {first} on\nhint: a lower --{name}, or fewer --instances"
         );
     }
-    let apart = args.data_port.abs_diff(args.sync_port) >= args.instances;
+    let data = (args.data_port, data_port(args.data_port, ports - 1, args.sharing() > 1));
+    let sync = (args.sync_port, last(args.sync_port).unwrap_or(u16::MAX));
     ensure!(
-        apart || args.data_port == 0 || args.sync_port == 0,
-        "ports for packets and for messages overlap\nhint: --data-port and --sync-port are the first of {} each",
-        args.instances
+        data.1 < sync.0 || sync.1 < data.0 || args.data_port == 0 || args.sync_port == 0,
+        "ports for packets and for messages overlap\nhint: {} to {} are for packets, {} to {} for messages; move them with --data-port and --sync-port",
+        data.0,
+        data.1,
+        sync.0,
+        sync.1
     );
     ensure!(
         !(args.output.json && args.reserve.is_some() && args.uri_file.is_none()),
@@ -138,7 +148,9 @@ fn ground(args: &BalanceArgs) -> Result<Ground> {
         Some(file) => Trust::File(file.clone()),
         None => Trust::System,
     };
-    Ok(Ground { listen: args.listen.clone(), data_port, sync_port, balance, upstream, apart: apart(args)? })
+    let own = args.instance_address.iter().map(|own| own.0.clone()).collect();
+    let (listen, shared, apart) = (args.listen.clone(), args.sharing() > 1, apart(args)?);
+    Ok(Ground { listen, own, shared, data_port, sync_port, balance, upstream, apart })
 }
 
 /// Processes that forward stand beside the state that they are found by.
@@ -152,7 +164,7 @@ fn apart(args: &BalanceArgs) -> Result<Option<Apart>> {
 
 /// The URI of the reservation that is asked for.
 fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: SocketAddr) -> Result<String> {
-    let here = args.listen.iter().all(std::net::IpAddr::is_loopback);
+    let here = args.addresses().iter().all(std::net::IpAddr::is_loopback);
     let senders: Vec<String> = match args.sender.is_empty() {
         false => args.sender.iter().map(ToString::to_string).collect(),
         true if here => vec!["127.0.0.0/8".to_owned(), "::1".to_owned()],

@@ -187,7 +187,8 @@ fn status(plane: &ControlPlane, json: bool) -> Result<()> {
     }
     // The protocol has the counters of a balancer in its time series only; not every token or server gives them.
     let id = plane.balancer()?;
-    let series = plane.timeseries(vec![format!("/lb/{id}/*")], None).unwrap_or_default();
+    let paths = said::COUNTED.iter().map(|(name, _)| format!("/lb/{id}/{name}"));
+    let series = plane.timeseries(paths.collect(), None).unwrap_or_default();
     print(said::status(&id, &reply, &series).trim_end())
 }
 

@@ -6,7 +6,7 @@ mod ticks;
 use super::extra::Extra;
 use super::joining::{self, Joining};
 use super::output::{open_list, open_output};
-use super::receiving::{self, Snapshot};
+use super::receiving::{self, Ended, Snapshot};
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
@@ -66,7 +66,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
             Extra { rest, ..Extra::default() }
         },
     );
-    let left = worker.as_ref().is_some_and(|worker| !worker.is_running());
+    let removed = worker.as_ref().is_some_and(|worker| worker.report().removed);
+    let left = !removed && worker.as_ref().is_some_and(|worker| !worker.is_running());
     let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
     let mut report = running.finish();
     report.worker = worker;
@@ -80,6 +81,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     }
     let error = collected.and_then(|collected| collected.error);
     report.errors.extend(error.map(|error| format!("write: {error}")));
+    let ended = if removed { Ended::Asked("removed") } else { ended };
     ended.enter(&mut report);
     if args.common.output.json && !to_stdout {
         receiving::print_json(&report)?;

@@ -25,6 +25,7 @@ mod connection;
 mod error;
 mod redact;
 mod uri;
+mod verifier;
 
 pub use connection::Trust;
 pub use error::{ControlError, Why};

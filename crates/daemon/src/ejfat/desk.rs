@@ -40,7 +40,7 @@ pub use uri::Place;
 use super::client::Trust;
 use super::facility::token::{Keys, random};
 use super::facility::{Change, ChangeError, Facility, Millis, Reservation, Store};
-use super::ground::Ground;
+use super::ground::{Ground, Guard};
 use link::{Chained, Leaving, Notes};
 use series::{ReservationSeries, SessionSeries, Totals};
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
@@ -98,6 +98,7 @@ pub struct Desk {
     state: Mutex<State>,
     keys: Keys,
     ground: Ground,
+    guard: Option<Guard>,
     calls: AtomicU64,
     refused: [AtomicU64; Kind::ALL.len()],
     /// Balancers of reservations that ended, until they are fetched.
@@ -116,6 +117,7 @@ impl Desk {
     /// # Errors
     /// See [`BalanceError`]: of the first that cannot.
     pub fn open((facility, store): (Facility, Store), ground: Ground) -> Result<Desk, BalanceError> {
+        ground.check()?;
         let mut running = BTreeMap::new();
         for instance in 1..=facility.limits().instances {
             if facility.reservations().all(|reservation| reservation.instance != instance) {
@@ -132,6 +134,7 @@ impl Desk {
             store: Mutex::new(store),
             state: Mutex::new(State { facility, running, busy: BTreeSet::new() }),
             keys,
+            guard: ground.guard(),
             ground,
             calls: AtomicU64::new(0),
             refused: Default::default(),
@@ -175,6 +178,12 @@ impl Desk {
     pub fn counts(&self) -> (u64, [(Kind, u64); Kind::ALL.len()]) {
         let refused = Kind::ALL.map(|kind| (kind, self.refused[kind as usize].load(Ordering::Relaxed)));
         (self.calls.load(Ordering::Relaxed), refused)
+    }
+
+    /// Packets of clients that took no port from the URI, at addresses that several load balancers share.
+    #[must_use]
+    pub fn strays(&self) -> u64 {
+        self.guard.as_ref().map_or(0, Guard::packets)
     }
 
     /// Tokens that are valid, sessions that are registered.

@@ -6,11 +6,17 @@
 //!   sync     19531   19532   19533            synchronisation messages
 //! ```
 //!
-//! Limits: every balancer listens on the same addresses. With port 0, any port that is free.
+//! A balancer may have addresses of its own, with the first ports. Those without share `listen`; if there are several, none of
+//! them has [`DATA_PORT`], which is that of clients that take no port from the URI: what they send would reach the workers of
+//! another reservation. [`Guard`] counts it instead.
+//!
+//! Limits: with port 0, any port that is free.
 
 mod apart;
+mod guard;
 
 pub use apart::Apart;
+pub use guard::Guard;
 
 use super::client::Trust;
 use super::facility::{Reservation, Session};
@@ -19,7 +25,8 @@ use skyhaul_core::balance::{
     AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, SlotRange, Standing,
 };
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 pub use skyhaul_core::wire::ejfat::{DATA_PORT, SYNC_PORT};
 
@@ -28,6 +35,10 @@ pub use skyhaul_core::wire::ejfat::{DATA_PORT, SYNC_PORT};
 pub struct Ground {
     /// Addresses for packets and messages, as senders write them.
     pub listen: Vec<IpAddr>,
+    /// Addresses of the first balancers, each with its own; the others have `listen`.
+    pub own: Vec<Vec<IpAddr>>,
+    /// Several balancers have `listen`.
+    pub shared: bool,
     /// Port for packets of the first balancer.
     pub data_port: u16,
     /// Port for messages of the first balancer.
@@ -73,18 +84,75 @@ impl Ground {
         self.apart.as_ref().map_or(Ok(()), |apart| apart.end(instance, &self.balance))
     }
 
-    fn options(&self, reservation: &Reservation) -> BalanceOptions {
-        let nth = u16::try_from(reservation.instance - 1).unwrap_or(u16::MAX);
+    /// Every address on which a balancer listens.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let mut all: Vec<IpAddr> = self.own.iter().flatten().copied().collect();
+        if self.own.is_empty() || self.shared {
+            all.extend(&self.listen);
+        }
+        all
+    }
+
+    /// Whether this host has all of these addresses.
+    ///
+    /// # Errors
+    /// The first that it does not have.
+    pub fn check(&self) -> io::Result<()> {
+        for ip in self.addresses() {
+            UdpSocket::bind((ip, 0)).map_err(|error| {
+                let text = format!(
+                    "listen on {ip}: {error}; hint: use an address of this host, as `ip -brief address` shows them"
+                );
+                io::Error::new(error.kind(), text)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Counts what clients without a port send to addresses that several balancers share; `None` if none are shared, or ports
+    /// are any.
+    #[must_use]
+    pub fn guard(&self) -> Option<Guard> {
+        (self.shared && self.data_port != 0).then(|| Guard::start(&self.listen))
+    }
+
+    /// Addresses for packets and messages of a balancer.
+    fn places(&self, instance: i64) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+        let index = usize::try_from(instance - 1).unwrap_or(usize::MAX);
+        let at = |ips: &[IpAddr], port: u16| ips.iter().map(|&ip| SocketAddr::new(ip, port)).collect();
+        if let Some(own) = self.own.get(index) {
+            return (at(own, self.data_port), at(own, self.sync_port));
+        }
+        let nth = u16::try_from(index - self.own.len()).unwrap_or(u16::MAX);
         let port = |first: u16| if first == 0 { 0 } else { first.saturating_add(nth) };
-        let at = |first: u16| self.listen.iter().map(|&ip| SocketAddr::new(ip, port(first))).collect();
+        (
+            at(&self.listen, data_port(self.data_port, nth, self.shared)),
+            at(&self.listen, port(self.sync_port)),
+        )
+    }
+
+    fn options(&self, reservation: &Reservation) -> BalanceOptions {
+        let (data, sync) = self.places(reservation.instance);
         let strategy = reservation.strategy;
         BalanceOptions {
-            data: at(self.data_port),
-            sync: at(self.sync_port),
+            data,
+            sync,
             allow: AllowList::of(&reservation.senders),
             config: BalancerConfig { strategy, ..self.balance.config },
             ..self.balance.clone()
         }
+    }
+}
+
+/// Port for packets of the `nth` balancer, from 0, that shares its addresses with others, or does not.
+#[must_use]
+pub fn data_port(first: u16, nth: u16, shared: bool) -> u16 {
+    let port = first.saturating_add(nth);
+    match first {
+        0 => 0,
+        first if shared && first <= DATA_PORT && port >= DATA_PORT => port.saturating_add(1),
+        _ => port,
     }
 }
 

@@ -29,13 +29,22 @@ pub enum JsonError {
 /// # Errors
 /// `message` is no such message.
 pub fn text<R: Message>(name: &str, message: &R) -> Result<String, JsonError> {
+    written(name, message, &SerializeOptions::new().skip_default_fields(false))
+}
+
+/// The same, with 64-bit integers and enumerations as numbers.
+pub(super) fn plain<R: Message>(name: &str, message: &R) -> Result<String, JsonError> {
+    let options = SerializeOptions::new().skip_default_fields(false);
+    written(name, message, &options.stringify_64_bit_integers(false).use_enum_numbers(true))
+}
+
+fn written<R: Message>(name: &str, message: &R, options: &SerializeOptions) -> Result<String, JsonError> {
     let fault = |error: &dyn Display| JsonError::Fault(name.to_owned(), error.to_string());
     let message = DynamicMessage::decode(descriptor(name)?, &message.encode_to_vec()[..])
         .map_err(|error| fault(&error))?;
     let mut text = Vec::new();
-    let options = SerializeOptions::new().skip_default_fields(false);
     message
-        .serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options)
+        .serialize_with_options(&mut serde_json::Serializer::new(&mut text), options)
         .map_err(|error| fault(&error))?;
     String::from_utf8(text).map_err(|error| fault(&error))
 }

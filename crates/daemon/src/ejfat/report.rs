@@ -16,6 +16,8 @@ pub struct FacilityReport {
     pub calls: u64,
     /// Those that were refused, by kind.
     pub calls_refused: BTreeMap<&'static str, u64>,
+    /// Packets at the port of clients that take none from the URI, where no load balancer has it.
+    pub wrong_instance: u64,
     /// The balancers, those of reservations that ended first.
     pub reservations: Vec<ReservationReport>,
     /// What did not go as it should.
@@ -92,6 +94,7 @@ impl FacilityReport {
             seconds,
             calls,
             calls_refused: counted.map(|(kind, n)| (kind.name(), n)).collect(),
+            wrong_instance: desk.strays(),
             reservations: desk.stop().iter().map(|(of, status)| ReservationReport::new(of, status)).collect(),
             notes,
         }

@@ -3,6 +3,7 @@
 //! ```text
 //!   TCP ─ (TLS) ─ HTTP/1.1 or 2 ─▶ who calls? ─┬─ /loadbalancer.LoadBalancer/…   gRPC  ─┐
 //!                                              ├─ /lb, /sessions, /tokens, …      REST  ─┼─▶ Desk
+//!                                              ├─ /api/v1/lb, …   as udplbd has it      ─┤
 //!                                              └─ /metrics                    no token  ─┘
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! if the head shows a valid token.
 
 mod calls;
+mod dialect;
 mod door;
 mod grpc;
 mod metrics;

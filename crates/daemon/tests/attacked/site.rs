@@ -1,5 +1,10 @@
 //! A control plane in this process, and an honest client of it.
 
+#[path = "../waiting/mod.rs"]
+mod waiting;
+
+pub(crate) use waiting::wait_for;
+
 use serde_json::{Value, json};
 use skyhaul::balance::BalanceOptions;
 use skyhaul_daemon::balancer::{Apart, Desk, Facility, Ground, Limits, Server};
@@ -7,12 +12,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use waiting::LIMIT;
 
 const OPERATOR: &str = "the-operators-token";
 /// Within this an honest client is served.
 const SERVED: Duration = Duration::from_secs(1);
-/// Only a hang lasts this long.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// One attack at a time: each looks at the memory of this process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -24,18 +28,6 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 pub(crate) fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
-#[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = done() {
-            return found;
-        }
-        assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 pub(crate) struct Site {
@@ -68,8 +60,16 @@ impl Site {
         let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
         let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
         let listen = vec!["127.0.0.1".parse().unwrap()];
-        let ground =
-            Ground { listen, data_port: 0, sync_port: 0, balance, upstream: Default::default(), apart };
+        let ground = Ground {
+            listen,
+            own: Vec::new(),
+            shared: false,
+            data_port: 0,
+            sync_port: 0,
+            balance,
+            upstream: Default::default(),
+            apart,
+        };
         let desk = Arc::new(Desk::open(facility, ground).unwrap());
         let server = Server::start(desk, "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
         let runtime =

@@ -1,33 +1,23 @@
 //! A control plane for tests: it keeps what it is told, forgets, hangs and dies as it is bidden.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it")]
 
+#[path = "../waiting/mod.rs"]
+mod waiting;
+
+pub(crate) use waiting::{LIMIT, wait_for};
+
 use skyhaul_daemon::ejfat::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
 use skyhaul_daemon::ejfat::proto::*;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 /// The token of the administrator and of the reservation.
 pub(crate) const TOKEN: &str = "s3cret-of-the-test";
-/// Only a hang lasts this long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-/// Wait until `done` gives something.
-#[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = done() {
-            return found;
-        }
-        assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// What it knows.
 #[derive(Debug, Default)]

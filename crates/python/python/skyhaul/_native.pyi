@@ -761,7 +761,7 @@ class EventStream:
     def __new__(
         cls, uri: str | None = None, *, listen: str = "0.0.0.0:0", ports: int = 1, name: str | None = None,
         address: str | None = None, weight: float = 1.0, min_factor: float = 0.0, max_factor: float = 0.0,
-        keep_label: bool = False, timeout: float = 1.0, window: int = 64, largest: int = 1 << 30, ring: int = 1024,
+        keep_label: bool = False, timeout: float = 1.0, window: int = 64, largest: int = 0xFFFF_FFFF, ring: int = 1024,
         memory: int | None = None, buffer: int | None = None, drain: float = 10.0, period: float = 0.1,
         certificate: str | None = None, any_certificate: bool = False, quiet: bool = False,
     ) -> Self: ...  # fmt: skip

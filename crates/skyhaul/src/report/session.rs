@@ -41,6 +41,9 @@ pub struct SessionReport {
     pub taken: u64,
     /// Whether it deregistered in the end.
     pub has_left: bool,
+    /// Whether an operator ended its session.
+    #[serde(default)]
+    pub removed: bool,
     /// Seconds from when it said that it is not ready to its end.
     pub seconds_leaving: f64,
     /// The last error of the control plane.

@@ -3,7 +3,7 @@
 use crate::args::BalanceArgs;
 use crate::print::{bytes, count};
 use skyhaul::io::say::escaped_name;
-use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport};
+use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport, data_port};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -11,18 +11,21 @@ use std::time::Duration;
 
 pub(super) fn listening(args: &BalanceArgs, api: SocketAddr) -> String {
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let ports = |first: u16| match first {
+    let sharing = args.sharing();
+    let ports = |first: u16, last: u16| match first {
         0 => "any port".to_owned(),
-        first if args.instances == 1 => format!("port {first}"),
-        first => format!("ports {first} to {}", first + (args.instances - 1)),
+        _ if last <= first => format!("port {first}"),
+        _ => format!("ports {first} to {last}"),
     };
-    let ips: Vec<String> = args.listen.iter().map(ToString::to_string).collect();
+    let data = |nth| data_port(args.data_port, nth, sharing > 1);
+    let ips: Vec<String> = args.addresses().iter().map(ToString::to_string).collect();
+    let last = sharing.saturating_sub(1);
     format!(
         "balancing on {}: {} load balancers, packets on {}, messages on {}; control plane on {scheme}://{api}",
         ips.join(", "),
-        args.instances,
-        ports(args.data_port),
-        ports(args.sync_port)
+        args.instances(),
+        ports(data(0), data(last)),
+        ports(args.sync_port, args.sync_port.saturating_add(last))
     )
 }
 
@@ -52,6 +55,13 @@ pub(super) fn report(report: &FacilityReport, each: bool) -> String {
         count(report.calls),
         reasons(", refused: ", &report.calls_refused)
     );
+    if report.wrong_instance > 0 {
+        let _ = writeln!(
+            text,
+            "  refused: {} wrong_instance, at the port of clients that ignore that of EJFAT_URI",
+            count(report.wrong_instance)
+        );
+    }
     if each {
         report.reservations.iter().for_each(|reservation| reservation_lines(&mut text, reservation));
     }

@@ -91,7 +91,7 @@ pub(super) fn status(id: &str, status: &LoadBalancerStatusReply, series: &Timese
         "  calendar {}, senders at tick {}",
         status.current_epoch, status.current_predicted_event_number
     );
-    let counted: Vec<String> = series.timeseries.iter().filter_map(last).collect();
+    let counted: Vec<String> = COUNTED.iter().filter_map(|of| counted(id, series, of)).collect();
     if !counted.is_empty() {
         let _ = writeln!(text, "  {}", counted.join(", "));
     }
@@ -142,16 +142,24 @@ fn issues(text: &mut String, before: &str, status: &LoadBalancerStatusReply) {
     }
 }
 
-/// The last sample of a series, after the end of its path.
-fn last(series: &skyhaul_daemon::balancer::proto::Timeseries) -> Option<String> {
-    let name = series.name.rsplit('/').next()?;
-    match series.timeseries.as_ref()? {
-        Samples::IntegerSamples(samples) => {
-            let value = u64::try_from(samples.data.last()?.value).unwrap_or(0);
-            Some(format!("{name} {}", count(value)))
-        }
-        Samples::FloatSamples(samples) => Some(format!("{name} {:.2}", samples.data.last()?.value)),
-    }
+/// Time series of a reservation that are shown, with what they count.
+pub(super) const COUNTED: [(&str, &str); 6] = [
+    ("packets", "packets received"),
+    ("refused", "refused"),
+    ("forwardedPackets", "forwarded"),
+    ("forwardedBytes", "in them"),
+    ("unsent", "not sent"),
+    ("syncs", "synchronisation messages"),
+];
+
+/// The last sample of one of these, if the server has it.
+fn counted(id: &str, series: &TimeseriesResponse, (name, what): &(&str, &str)) -> Option<String> {
+    let path = format!("/lb/{id}/{name}");
+    let found = series.timeseries.iter().find(|series| series.name == path)?;
+    let Samples::IntegerSamples(samples) = found.timeseries.as_ref()? else { return None };
+    let value = u64::try_from(samples.data.last()?.value).unwrap_or(0);
+    let value = if found.unit == "bytes" { bytes(value) } else { count(value) };
+    Some(format!("{value} {what}"))
 }
 
 pub(super) fn tokens(all: &[TokenDetails]) -> String {

@@ -1,13 +1,13 @@
 //! The connection to a control plane: TLS, and who is trusted; made when it is needed, and again when it broke.
 
 use super::error::{ControlError, Why, unreachable};
+use super::verifier;
 use skyhaul::core::wire::ejfat::Uri;
 use skyhaul::io::file::{SETTINGS, read_small};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio_rustls::rustls;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
 /// Time from one attempt to connect to the next: this at first, twice as long each time, at most the other.
 const FIRST: Duration = Duration::from_millis(50);
@@ -49,20 +49,21 @@ impl Connection {
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5));
         let tls = ClientTlsConfig::new().domain_name(uri.host.clone());
-        let no_tls = |_| {
+        let no_tls = |()| {
             unsent("the certificates cannot be used".to_owned(), "give a file with certificates in PEM form")
         };
         let endpoint = match (uri.tls, trust) {
             (false, _) => endpoint,
-            (true, Trust::System) => endpoint.tls_config(tls.with_native_roots()).map_err(no_tls)?,
+            (true, Trust::System) => endpoint.tls_config(tls.with_native_roots()).map_err(|_| no_tls(()))?,
             (true, Trust::File(path)) => {
                 let pem = read_small(path, SETTINGS)
                     .map_err(|error| unsent(error.to_string(), "give the file of a certificate (PEM)"))?;
-                endpoint.tls_config(tls.ca_certificate(Certificate::from_pem(pem))).map_err(no_tls)?
+                let pinned = verifier::Pinned::new(&pem).ok_or_else(|| no_tls(()))?;
+                endpoint.tls_config_with_verifier(tls, Arc::new(pinned)).map_err(|_| no_tls(()))?
             }
             (true, Trust::Anyone) => {
-                let anyone = Arc::new(anyone::Anyone::default());
-                endpoint.tls_config_with_verifier(tls, anyone).map_err(no_tls)?
+                let anyone = Arc::new(verifier::Anyone::default());
+                endpoint.tls_config_with_verifier(tls, anyone).map_err(|_| no_tls(()))?
             }
         };
         Ok(Self { at, endpoint, kept: Mutex::new(None) })
@@ -95,59 +96,5 @@ impl Connection {
     /// It broke, or does not answer: the next call makes a new one.
     pub(super) fn forget(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-/// Accepts any certificate, as users of self-signed ones ask for.
-mod anyone {
-    use super::rustls;
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    use rustls::crypto::{self, WebPkiSupportedAlgorithms};
-    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-    use rustls::{DigitallySignedStruct, Error, SignatureScheme};
-
-    /// Whoever answers must hold the key of the certificate that it shows; whose that is, is not asked.
-    #[derive(Debug)]
-    pub(super) struct Anyone(WebPkiSupportedAlgorithms);
-
-    impl Default for Anyone {
-        fn default() -> Self {
-            Self(crypto::ring::default_provider().signature_verification_algorithms)
-        }
-    }
-
-    impl ServerCertVerifier for Anyone {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            crypto::verify_tls12_signature(message, certificate, signed, &self.0)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            crypto::verify_tls13_signature(message, certificate, signed, &self.0)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.supported_schemes()
-        }
     }
 }

@@ -56,6 +56,12 @@ impl ControlError {
         matches!(&self.why, Why::Refused { code, .. } if unknown.contains(code))
     }
 
+    /// Whether another ended what the call is about, as an operator who removes a worker.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        matches!(&self.why, Why::Refused { code: Code::Aborted, .. })
+    }
+
     fn hint(&self) -> &'static str {
         match &self.why {
             Why::Unreachable(why) if why.contains("certificate") || why.contains("Certificate") => {
@@ -110,7 +116,25 @@ pub(super) fn unreachable(error: &tonic::transport::Error, secrets: &[&str]) -> 
         text = inner.to_string();
         cause = inner.source();
     }
+    if let Some(why) = untrusted(&text) {
+        text = why.to_owned();
+    }
     Why::Unreachable(plain(&text, secrets))
+}
+
+/// What is wrong with a certificate, in words.
+fn untrusted(text: &str) -> Option<&'static str> {
+    let unknown = "its certificate is signed by nobody who is trusted here";
+    let known = [
+        ("CaUsedAsEndEntity", unknown),
+        ("UnknownIssuer", unknown),
+        ("NotValidForName", "its certificate is not for this host name"),
+        ("Expired", "its certificate has expired"),
+        ("NotValidYet", "its certificate is not valid yet: compare the clocks of both hosts"),
+    ];
+    text.contains("certificate")
+        .then(|| known.iter().find(|(name, _)| text.contains(name)))?
+        .map(|(_, why)| *why)
 }
 
 /// What a status means: some are not of the server, but of the connection.

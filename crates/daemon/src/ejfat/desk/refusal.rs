@@ -20,19 +20,22 @@ pub enum Kind {
     Exhausted,
     /// Not as things are.
     Unfit,
+    /// Another ended what it is about.
+    Ended,
     /// Not now: a socket or the database cannot be used.
     Unavailable,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Invalid,
         Kind::Unauthenticated,
         Kind::Denied,
         Kind::Missing,
         Kind::Exhausted,
         Kind::Unfit,
+        Kind::Ended,
         Kind::Unavailable,
     ];
 
@@ -46,6 +49,7 @@ impl Kind {
             Kind::Missing => "not_found",
             Kind::Exhausted => "resource_exhausted",
             Kind::Unfit => "failed_precondition",
+            Kind::Ended => "aborted",
             Kind::Unavailable => "unavailable",
         }
     }

@@ -79,7 +79,7 @@ impl Desk {
             id: 0,
             instance: 0,
             name: name(&request.name, limits.name)?.to_owned(),
-            family: family(request.ip_family, &self.ground.listen)?,
+            family: family(request.ip_family, &self.ground.addresses())?,
             strategy: strategy(&request.strategy)?,
             created: caller.now,
             until: until(request.until, caller.now)?,

@@ -1,7 +1,7 @@
 //! Who may do what: the first question of every call.
 
 use super::super::facility::Reservation;
-use super::super::facility::token::{Known, Level, Resource, Token};
+use super::super::facility::token::{Keys, Known, Level, Resource, Token};
 use super::{Caller, Desk, Kind, Refusal, State, gone};
 
 impl Desk {
@@ -10,14 +10,16 @@ impl Desk {
     /// # Errors
     /// There is none, or it is not valid.
     pub fn known(&self, token: Option<&str>) -> Result<Known, Refusal> {
-        self.keys.find(shown(token)?).ok_or_else(not_valid)
+        let token = shown(token)?;
+        self.keys.find(token).ok_or_else(|| not_valid(&self.keys, token))
     }
 }
 
 impl State {
     /// The token that is shown.
     pub(super) fn token(&self, caller: &Caller) -> Result<&Token, Refusal> {
-        self.facility.tokens().find(shown(caller.token.as_deref())?).ok_or_else(not_valid)
+        let (token, tokens) = (shown(caller.token.as_deref())?, self.facility.tokens());
+        tokens.find(token).ok_or_else(|| not_valid(&tokens.keys(), token))
     }
 
     /// The token that is shown, if it allows this.
@@ -38,7 +40,11 @@ fn shown(token: Option<&str>) -> Result<&str, Refusal> {
     })
 }
 
-fn not_valid() -> Refusal {
+fn not_valid(keys: &Keys, token: &str) -> Refusal {
+    if keys.is_ended(token) {
+        let text = "the session was ended by an operator; hint: start the worker again if it is to come back";
+        return Refusal::new(Kind::Ended, text);
+    }
     let text =
         "the token is not valid: wrong, revoked, or of what has ended; hint: reserve or register again";
     Refusal::new(Kind::Unauthenticated, text)

@@ -21,6 +21,8 @@ fn open(path: Option<&Path>, limits: Limits) -> Desk {
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
     let ground = Ground {
         listen: vec!["127.0.0.1".parse().unwrap()],
+        own: Vec::new(),
+        shared: false,
         data_port: 0,
         sync_port: 0,
         balance,

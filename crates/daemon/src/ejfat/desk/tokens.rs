@@ -108,7 +108,8 @@ impl State {
         let own = self.token(caller)?;
         let tokens = self.facility.tokens();
         let found = match target.and_then(|target| target.token_selector) {
-            None => Some(own),
+            // As the protocol has it.
+            None | Some(By::Id(0)) => Some(own),
             Some(By::Id(id)) => tokens.get(i64::from(id)),
             Some(By::Token(text)) => tokens.find(&text),
         };

@@ -1,7 +1,7 @@
 //! What happens without a call: once a second, and at the end of a reservation.
 
 use super::super::facility::{Millis, Reservation};
-use super::super::ground::{by_session, served, stays};
+use super::super::ground::{Guard, by_session, served, stays};
 use super::{Desk, Refusal, State, gone, locked};
 use skyhaul::balance::{Balance, BalanceStatus};
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ impl Desk {
     /// One second has passed: what is over ends, and the rest is sampled. Returns what is wrong.
     pub fn turn(&self, now: Millis) -> Vec<String> {
         let mut wrong = self.said();
+        wrong.extend(self.guard.as_ref().and_then(Guard::said));
         let over = self.locked().facility.over(now);
         for id in over {
             wrong.extend(self.end(id).err().map(|refusal| format!("reservation {id} cannot end: {refusal}")));

@@ -1,6 +1,6 @@
 //! Workers: they register, report, and leave.
 
-use super::super::facility::token::{Hash, Level, Resource, random};
+use super::super::facility::token::{Hash, Level, Resource, Token, random};
 use super::super::facility::{NewToken, Session};
 use super::super::ground::{by_session, ranges, registration, seated};
 use super::super::proto::{
@@ -25,7 +25,7 @@ impl Desk {
         let done = self.change(|state| {
             let parent = state.may(caller, Resource::Reservation(id), Level::Register)?.id;
             state.reservation(id)?;
-            let wanted = state.wanted(id, &request, &self.ground.listen)?;
+            let wanted = state.wanted(id, &request, &self.ground.addresses())?;
             let like = registration(&wanted).ok_or_else(|| {
                 Refusal::invalid(format!(
                     "port {} with {} ports is none from 1 to 65535",
@@ -62,11 +62,21 @@ impl Desk {
         caller: &Caller,
         request: DeregisterRequest,
     ) -> Result<DeregisterReply, Refusal> {
+        let mut others = Vec::new();
         let (id, reservation, number) = self.change(|state| {
             let session = state.session(caller, &request.session_id, &request.lb_id)?;
             let ended = (session.id, session.reservation, session.number);
+            // A worker that did not ask for it is told, or it would register again at once.
+            let own = |token: &Token| {
+                token.permissions.iter().all(|has| has.resource == Resource::Session(ended.0))
+            };
+            if !own(state.token(caller)?) {
+                let on = state.facility.tokens().on(Resource::Session(ended.0));
+                others = on.filter(|token| own(token)).map(|token| token.hash).collect();
+            }
             Ok(state.facility.deregister(&[ended.0]).map(move |()| ended))
         })?;
+        others.into_iter().for_each(|hash| self.keys.end(hash));
         let mut state = self.locked();
         // One that the balancer has removed already is gone.
         let _ = state.balance(reservation)?.deregister(seated(number));

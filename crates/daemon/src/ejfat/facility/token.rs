@@ -121,7 +121,7 @@ pub struct Token {
     pub created: i64,
     /// What it allows.
     pub permissions: Vec<Permission>,
-    pub(super) hash: Hash,
+    pub(in super::super) hash: Hash,
 }
 
 #[cfg(test)]

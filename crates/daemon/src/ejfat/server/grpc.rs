@@ -29,6 +29,7 @@ pub(super) fn status(refusal: Refusal) -> Status {
         Kind::Missing => Code::NotFound,
         Kind::Exhausted => Code::ResourceExhausted,
         Kind::Unfit => Code::FailedPrecondition,
+        Kind::Ended => Code::Aborted,
         Kind::Unavailable => Code::Unavailable,
     };
     Status::new(code, refusal.text)

@@ -57,6 +57,8 @@ fn text(door: &Door) -> String {
     single("calls_total", Kind::Counter, "Calls of the control plane.", &calls);
     single("tokens", Kind::Gauge, "Tokens that are valid.", &tokens);
     single("sessions", Kind::Gauge, "Workers that are registered.", &sessions);
+    let help = "Packets at the port of clients that take none from EJFAT_URI, where no load balancer has it.";
+    single("wrong_instance_packets_total", Kind::Counter, help, &desk.strays());
     let (open, away, closed) = door.seats.counts();
     single("connections", Kind::Gauge, "Connections that are open.", &open);
     single("connections_refused_total", Kind::Counter, "Connections for which there was no room.", &away);

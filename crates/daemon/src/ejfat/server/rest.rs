@@ -7,10 +7,13 @@
 //!
 //! The names of fields are those of the definition; `sender_addresses` is accepted for `senderAddresses`. A field that does
 //! not exist is an error. Parts of the path are fields, too.
+//!
+//! Below `/api/v1` are the same calls as udplbd serves them: see [`dialect`](super::dialect).
 
 use super::super::desk::{Caller, Desk, Kind, Refusal};
-use super::super::json::{JsonError, read, text};
+use super::super::json::{JsonError, read};
 use super::super::proto::*;
+use super::dialect::{self, Dialect};
 use super::door::{Door, LARGEST};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
@@ -32,17 +35,24 @@ macro_rules! call {
         $on(
             move |State(door): State<Door>,
                   Extension(caller): Extension<Caller>,
+                  Extension(dialect): Extension<Dialect>,
                   params: RawPathParams,
                   uri: Uri,
                   body: Bytes| async move {
                 let names = (stringify!($request), stringify!($reply));
-                answered(&door, caller, &params, &uri, &body, names, call).await
+                answered(&door, dialect, caller, &params, &uri, &body, names, call).await
             },
         ) as MethodRouter<Door>
     }};
 }
 
+/// All calls, and all calls as udplbd has them.
 pub(super) fn routes(door: &Door) -> Router {
+    let of = |dialect| calls(door).layer(Extension(dialect));
+    of(Dialect::Definition).nest(dialect::PREFIX, of(Dialect::Udplbd))
+}
+
+fn calls(door: &Door) -> Router {
     let senders = call!(post, add_senders: AddSendersRequest => AddSendersReply)
         .merge(call!(delete, remove_senders: RemoveSendersRequest => RemoveSendersReply));
     let reservation = call!(get, get_load_balancer: GetLoadBalancerRequest => ReserveLoadBalancerReply)
@@ -99,8 +109,10 @@ pub(super) fn routes(door: &Door) -> Router {
 }
 
 /// Read the request, ask, and write the reply.
+#[expect(clippy::too_many_arguments, reason = "all of a request; it is called by a macro")]
 async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
     door: &Door,
+    dialect: Dialect,
     caller: Caller,
     params: &RawPathParams,
     uri: &Uri,
@@ -108,7 +120,7 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
     (request, reply): (&str, &str),
     call: Call<Q, R>,
 ) -> Response {
-    let read = fields(params, uri, body).and_then(|fields| Ok(read::<Q>(request, fields)?));
+    let read = fields(dialect, params, uri, body).and_then(|fields| Ok(read::<Q>(request, fields)?));
     let done = match read {
         Ok(request) => door.ask(caller, request, call).await,
         Err(refusal) => {
@@ -117,8 +129,9 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
             refused
         }
     };
-    match done.and_then(|done| Ok(text(reply, &done)?)) {
-        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+    match done.and_then(|done| Ok(dialect.reply(reply, &done)?)) {
+        Ok(None) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Some(text)) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
         Err(refusal) => refused(&refusal),
     }
 }
@@ -140,6 +153,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response {
         Kind::Denied => StatusCode::FORBIDDEN,
         Kind::Missing => StatusCode::NOT_FOUND,
         Kind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Ended => StatusCode::CONFLICT,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
     let text = json!({ "error": refusal.text, "code": status.as_u16() }).to_string();
@@ -154,7 +168,12 @@ pub(super) async fn nothing(uri: Uri) -> Response {
 }
 
 /// The fields of a request: of its body, its query and its path.
-fn fields(params: &RawPathParams, uri: &Uri, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+fn fields(
+    dialect: Dialect,
+    params: &RawPathParams,
+    uri: &Uri,
+    body: &[u8],
+) -> Result<Map<String, Value>, Refusal> {
     let body: Value = match body {
         [] => json!({}),
         body => serde_json::from_slice(body)
@@ -169,7 +188,7 @@ fn fields(params: &RawPathParams, uri: &Uri, body: &[u8]) -> Result<Map<String, 
         uri.query().into_iter().flat_map(|query| query.split('&')).filter_map(|p| p.split_once('='))
     {
         match key {
-            "seriesSelector" | "series_selector" => selectors.push(Value::String(decoded(value))),
+            "seriesSelector" | "series_selector" | "series" => selectors.push(Value::String(decoded(value))),
             _ => drop(fields.insert(key.to_owned(), Value::String(decoded(value)))),
         }
     }
@@ -177,11 +196,12 @@ fn fields(params: &RawPathParams, uri: &Uri, body: &[u8]) -> Result<Map<String, 
         match key {
             // Its number, not its text, which would stand in logs.
             "token" if value == "self" => {}
-            "token" => drop(fields.insert("target".to_owned(), json!({ "id": value }))),
+            "token" => drop(fields.insert("target".to_owned(), dialect.token(value))),
             "path" => selectors.push(Value::String(format!("/{value}"))),
             _ => drop(fields.insert(key.to_owned(), Value::String(value.to_owned()))),
         }
     }
+    dialect.request(&mut fields);
     if !selectors.is_empty() {
         fields.insert("seriesSelector".to_owned(), Value::Array(selectors));
     }

@@ -6,6 +6,7 @@
 //! ```
 
 use super::super::desk::{Caller, Kind, Refusal};
+use super::dialect::Dialect;
 use super::door::{BODY_TIME, Door, LARGEST};
 use super::{grpc, rest};
 use crate::listening::Connection;
@@ -58,6 +59,7 @@ pub(super) async fn check(
     request: Request,
     next: Next,
 ) -> Response {
+    let dialect = Dialect::of(request.uri().path());
     let known = door.desk.known(caller.token.as_deref());
     connection.prove(known.is_ok());
     let entered = match known {
@@ -69,7 +71,7 @@ pub(super) async fn check(
         Err(refusal) => {
             let refused = Err::<(), _>(refusal.clone());
             door.desk.count(&refused);
-            return speech.refused(refusal);
+            return speech.refused(dialect.refusal(refusal, caller.token.is_some()));
         }
     };
     let (head, body) = request.into_parts();

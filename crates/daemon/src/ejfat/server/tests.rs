@@ -20,6 +20,8 @@ fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
     let ground = Ground {
         listen: vec!["127.0.0.1".parse().unwrap()],
+        own: Vec::new(),
+        shared: false,
         data_port: 0,
         sync_port: 0,
         balance,
@@ -182,6 +184,60 @@ fn the_same_by_rest() {
     assert_eq!(asked("DELETE", "/lb/1", token, Value::Null), (200, json!({})));
 }
 
+/// As udplbd's own clients and its web page call it.
+#[test]
+fn the_calls_of_udplbd() {
+    let server = serve(None).unwrap();
+    let asked = |method: &str, path: &str, token: &str, body: Value| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, said) = http(&server, method, &format!("/api/v1{path}"), Some(token), &body);
+        (status, serde_json::from_str(&said).unwrap_or(Value::Null))
+    };
+    let request = json!({"name": "run", "sender_addresses": ["127.0.0.1"], "ip_family": "ipv4"});
+    let (status, reserved) = asked("POST", "/lb", OPERATOR, request);
+    assert_eq!(
+        (status, &reserved["lb_id"], &reserved["fpga_lb_id"]),
+        (200, &json!("1"), &json!(0)),
+        "{reserved}"
+    );
+    let token = reserved["token"].as_str().unwrap();
+    assert!(reserved["ejfat_uri"].as_str().unwrap().contains("/lb/1?data=127.0.0.1:"));
+    let worker = json!({"name": "w", "weight": 1.0, "ip_address": "127.0.0.1", "udp_port": 17750, "port_range": 4,
+        "min_factor": 0.0, "max_factor": 0.0, "keep_lb_header": false});
+    let (status, registered) = asked("POST", "/lb/1/sessions", token, worker);
+    assert_eq!((status, &registered["session_id"]), (200, &json!("1")), "{registered}");
+    let session = registered["token"].as_str().unwrap();
+    let state = json!({"lb_id": "1", "is_ready": true, "fill_percent": 0.5, "control_signal": 0.0, "total_events_recv": 7,
+        "timestamp": "2026-01-01T00:00:00Z"});
+    assert_eq!(asked("POST", "/sessions/1/state", session, state), (204, Value::Null));
+    let (_, said) = asked("GET", "/lb/1/status", token, Value::Null);
+    let one = &said["workers"][0];
+    assert_eq!(
+        (&one["total_events_recv"], &one["port_range"], &said["slot_resolution"]),
+        (&json!(7), &json!(4), &json!(512)),
+        "{said}"
+    );
+    let more = json!({"sender_addresses": ["10.0.0.1"]});
+    assert_eq!(asked("POST", "/lb/1/senders", token, more.clone()).0, 204);
+    assert_eq!(asked("DELETE", "/lb/1/senders", token, more).0, 204);
+    let permission = json!({"resource_type": 2, "resource_id": "1", "permission": 0});
+    let (_, made) = asked("POST", "/tokens", token, json!({"name": "look", "permissions": [permission]}));
+    let looking = made["token"].as_str().unwrap();
+    let (_, own) = asked("GET", "/tokens/self/permissions", looking, Value::Null);
+    assert_eq!(own["token"]["permissions"], json!([permission]));
+    assert_eq!(asked("GET", "/tokens/0/permissions", looking, Value::Null).1, own, "0 is the caller's");
+    let (_, overview) = asked("GET", "/overview", token, Value::Null);
+    assert_eq!(overview["load_balancers"][0]["reservation"]["lb_id"], "1");
+    let (status, series) = asked("GET", "/timeseries?series=/lb/1/packets", token, Value::Null);
+    assert_eq!((status, &series["timeseries"][0]["name"]), (200, &json!("/lb/1/packets")), "{series}");
+    assert!(series["timeseries"][0]["timeseries"]["IntegerSamples"]["data"].is_array(), "{series}");
+    assert_eq!(asked("GET", "/overview", "wrong", Value::Null).0, 403);
+    assert_eq!(http(&server, "GET", "/api/v1/overview", None, "").0, 401);
+    assert_eq!(asked("DELETE", &format!("/tokens/{looking}"), token, Value::Null).0, 204);
+    assert_eq!(asked("DELETE", "/sessions/1", session, Value::Null).0, 204);
+    assert_eq!(asked("DELETE", "/lb/1", token, Value::Null).0, 204);
+}
+
 #[test]
 fn what_rest_refuses() {
     let server = serve(None).unwrap();
@@ -294,6 +350,8 @@ fn what_cannot_be_served() {
     let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let ground = Ground {
         listen: Vec::new(),
+        own: Vec::new(),
+        shared: false,
         data_port: 0,
         sync_port: 0,
         balance: BalanceOptions::default(),

@@ -40,6 +40,8 @@ pub struct WorkerOptions {
     pub drain: Duration,
     /// Told when the control plane is away, and when it is back.
     pub say: Say,
+    /// Called when the session has ended by itself: an operator removed the worker, and its last packets have come.
+    pub ended: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for WorkerOptions {
@@ -69,6 +71,7 @@ impl WorkerOptions {
             period: Duration::from_millis(100),
             drain: Duration::from_secs(10),
             say: Arc::new(|_| {}),
+            ended: Arc::new(|| {}),
         }
     }
 

@@ -56,6 +56,8 @@ pub(super) struct Session {
     next: Instant,
     /// The last refusal that was said.
     said: Option<String>,
+    /// An operator ended the session.
+    is_removed: bool,
 }
 
 impl Session {
@@ -83,6 +85,7 @@ impl Session {
             pause: SOON,
             next: now,
             said: None,
+            is_removed: false,
         }
     }
 
@@ -106,6 +109,12 @@ impl Session {
                 Ok(Order::Leave(drain)) => return self.leave(drain),
                 Err(RecvTimeoutError::Disconnected) => return self.leave(Duration::ZERO),
                 Err(RecvTimeoutError::Timeout) => self.report(),
+            }
+            if self.is_removed {
+                // The rest of what is its still comes.
+                let (drain, ended) = (self.options.drain, Arc::clone(&self.options.ended));
+                self.leave(drain);
+                return ended();
             }
         }
     }
@@ -170,6 +179,11 @@ impl Session {
             }
         } else {
             self.answered();
+            if error.is_ended() {
+                (self.is_removed, self.reply) = (true, None);
+                self.shared().removed = true;
+                return self.say(&format!("{error}\n  leaving the balancer: waiting for the last packets"));
+            }
             if error.is_unknown() && self.reply.take().is_some() {
                 self.shared().session.clear();
                 self.say(&format!("{error}\n  registering again"));
@@ -203,11 +217,14 @@ impl Session {
         let (mut last, mut changed, mut told) = (arrived(&self.source.load()), Instant::now(), None);
         self.next = Instant::now();
         while begun.elapsed() < drain {
-            if Instant::now() >= self.next {
+            if Instant::now() >= self.next && !self.is_removed {
                 let before = self.shared().reports;
                 self.report();
                 let is_told = self.reply.is_some() && self.shared().reports > before;
                 told = told.or(is_told.then(Instant::now));
+            }
+            if self.is_removed {
+                told = told.or(Some(begun));
             }
             let now = arrived(&self.source.load());
             if now != last {

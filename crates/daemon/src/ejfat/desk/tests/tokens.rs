@@ -67,3 +67,33 @@ fn tokens_give_no_more_than_they_have_and_go_with_their_parent() {
     }
     status(&desk, &own, "1").unwrap();
 }
+
+/// A worker that another removes is told so, and does not take it for a restart; one that leaves is not told anything.
+#[test]
+fn a_worker_that_another_removes_is_told() {
+    let desk = desk();
+    let own = by(&reserve(&desk).token);
+    let leave = |caller: &Caller, worker: &RegisterReply| {
+        let request = DeregisterRequest { session_id: worker.session_id.clone(), ..Default::default() };
+        desk.deregister(caller, request).unwrap();
+        kind(desk.send_state(&by(&worker.token), ready(worker)))
+    };
+    let [removed, left] = [1, 2].map(|_| desk.register(&own, worker("1")).unwrap());
+    assert_eq!(leave(&own, &removed), Kind::Ended);
+    assert_eq!(leave(&by(&left.token), &left), Kind::Unauthenticated);
+    assert_eq!(desk.known(Some(&removed.token)).unwrap_err().kind, Kind::Ended, "at the door, too");
+    assert!(desk.known(Some(&left.token)).is_err_and(|refusal| refusal.kind == Kind::Unauthenticated));
+    // All workers have to register again: they are to come back.
+    let again = desk.register(&own, worker("1")).unwrap();
+    let reset = ResetLoadBalancerRequest { lb_id: "1".to_owned(), workers: true, ..Default::default() };
+    desk.reset_load_balancer(&own, reset).unwrap();
+    assert_eq!(kind(desk.send_state(&by(&again.token), ready(&again))), Kind::Unauthenticated);
+}
+
+#[test]
+fn number_zero_is_the_callers_own_token() {
+    let desk = desk();
+    let own = by(&reserve(&desk).token);
+    let of = |target| desk.list_token_permissions(&own, ListTokenPermissionsRequest { target }).unwrap();
+    assert_eq!(of(Some(TokenSelector { token_selector: Some(By::Id(0)) })), of(None));
+}

@@ -3,7 +3,7 @@
 //! It has a lock of its own, held for a look-up or an entry, so no call waits here for another.
 
 use super::Hash;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use subtle::ConstantTimeEq;
 
@@ -20,8 +20,16 @@ pub struct Known {
 #[derive(Clone, Debug, Default)]
 pub struct Keys(Arc<RwLock<Marks>>);
 
-/// By the first bytes of their hashes.
-type Marks = BTreeMap<u64, Vec<(Hash, Known)>>;
+#[derive(Debug, Default)]
+struct Marks {
+    /// By the first bytes of their hashes.
+    valid: BTreeMap<u64, Vec<(Hash, Known)>>,
+    /// The last tokens of workers that others removed.
+    ended: VecDeque<Hash>,
+}
+
+/// Tokens of removed workers that are remembered: each of them asks again within a second.
+const ENDED: usize = 4096;
 
 impl Keys {
     /// The token with this text, compared in constant time.
@@ -32,16 +40,16 @@ impl Keys {
 
     pub(super) fn find_hash(&self, hash: &Hash) -> Option<Known> {
         let marks = self.read();
-        let mut alike = marks.get(&hash.mark())?.iter();
+        let mut alike = marks.valid.get(&hash.mark())?.iter();
         alike.find(|(other, _)| other.0.ct_eq(&hash.0).into()).map(|(_, known)| *known)
     }
 
     pub(super) fn add(&self, hash: Hash, known: Known) {
-        self.write().entry(hash.mark()).or_default().push((hash, known));
+        self.write().valid.entry(hash.mark()).or_default().push((hash, known));
     }
 
     pub(super) fn remove(&self, hash: &Hash, id: i64) {
-        let mut marks = self.write();
+        let marks = &mut self.write().valid;
         let Some(alike) = marks.get_mut(&hash.mark()) else { return };
         alike.retain(|(_, known)| known.id != id);
         if alike.is_empty() {
@@ -52,7 +60,23 @@ impl Keys {
     /// How many there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.read().values().map(Vec::len).sum()
+        self.read().valid.values().map(Vec::len).sum()
+    }
+
+    /// The worker that has this token was removed by another.
+    pub(in super::super::super) fn end(&self, hash: Hash) {
+        let ended = &mut self.write().ended;
+        if ended.len() == ENDED {
+            ended.pop_front();
+        }
+        ended.push_back(hash);
+    }
+
+    /// Whether it was the token of a worker that another removed.
+    #[must_use]
+    pub fn is_ended(&self, text: &str) -> bool {
+        let hash = Hash::of(text);
+        self.read().ended.iter().any(|other| other.0.ct_eq(&hash.0).into())
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Marks> {
