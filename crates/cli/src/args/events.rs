@@ -2,11 +2,12 @@
 
 use super::heading::EVENTS;
 use super::limits::{SOCKETS, at_least_one, from_to, some, up_to};
-use clap::Args;
+use clap::{Args, ValueHint};
 use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::{Size, Span};
 use skyhaul::wire::{BalancerUri, BalancerVersion, PortRule, SlotRule};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How events are made, addressed and cut into packets.
@@ -65,6 +66,15 @@ pub(crate) struct EventSendArgs {
     /// Send buffer of each socket
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = some::<Size>("the default suits most hosts"))]
     pub(crate) socket_buffer: Size,
+    /// Join the balancer as a sender: ask its control plane to admit this host, and report what it refused (exit status 1)
+    #[arg(long)]
+    pub(crate) join: bool,
+    /// Accept the control plane's certificate if this file (PEM) has it or signed it (default: authorities of the system)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "join")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// Accept any certificate of the control plane
+    #[arg(long, requires = "join", conflicts_with = "certificate")]
+    pub(crate) any_certificate: bool,
     /// Of a URI's addresses, use those of IPv6
     #[arg(long)]
     pub(crate) ipv6: bool,

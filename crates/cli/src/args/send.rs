@@ -12,7 +12,7 @@ use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::Span;
 use skyhaul::send::events::Target;
-use skyhaul::wire::{Format, Objects};
+use skyhaul::wire::{BalancerUri, Format, Objects};
 use std::path::PathBuf;
 
 /// Where events go if no address is given.
@@ -67,6 +67,9 @@ pub(crate) struct SendArgs {
     /// Of events.
     #[arg(skip)]
     pub(crate) targets: Vec<Target>,
+    /// Of events: the balancers among the targets.
+    #[arg(skip)]
+    pub(crate) balancers: Vec<BalancerUri>,
     /// Senders to each destination, each from a port of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two processors is enough"), help_heading = DESTINATION)]
     pub(crate) senders: usize,
@@ -164,16 +167,23 @@ impl SendArgs {
 
     fn settle_events(&mut self, variable: Option<String>) -> Result<()> {
         let ipv6 = self.of_events.ipv6;
-        let mut targets = Vec::new();
-        for given in &self.given {
+        let variable = variable.filter(|uri| self.given.is_empty() && !uri.is_empty());
+        let (mut targets, mut balancers) = (Vec::new(), Vec::new());
+        for given in self.given.iter().cloned().chain(variable.map(ToArg::Uri)) {
             targets.push(match given {
-                ToArg::Address(at) => Target::direct(at.clone())?,
-                ToArg::Uri(uri) => Target::read(uri, ipv6)?,
+                ToArg::Address(at) => Target::direct(at)?,
+                ToArg::Uri(uri) => {
+                    let target = Target::read(&uri, ipv6)?;
+                    balancers.extend(uri.parse::<BalancerUri>().ok());
+                    target
+                }
             });
         }
-        if let Some(uri) = variable.filter(|uri| self.given.is_empty() && !uri.is_empty()) {
-            targets.push(Target::read(&uri, ipv6)?);
-        }
+        ensure!(
+            !self.of_events.join || balancers.len() == targets.len(),
+            "--join needs the URI of a reservation, not an address\nhint: --to ejfat://TOKEN@host:port/lb/1?data=…&sync=…, or EJFAT_URI"
+        );
+        self.balancers = balancers;
         self.to = targets.iter().map(|target| target.first().clone()).collect();
         self.targets = targets;
         Ok(())

@@ -6,12 +6,14 @@
 
 mod content;
 mod job;
+mod joining;
 
 use super::sending::{Sender, check_feedback, cpu, mode, rate};
 use crate::args::{EventSendArgs, MtuArg, RateArg, SendArgs, TickArg};
 use anyhow::{Context, Result, bail, ensure};
 use content::{Content, Files, Sizes};
 use job::Job;
+pub(crate) use joining::{join, leave};
 use skyhaul::io::udp::largest_datagram;
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::send::Pacing;

@@ -53,8 +53,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             })
             .collect::<Result<_>>()?
     };
+    let joined = events::join(args)?;
     let mut turn = |progress: &mut Progress| met.iter_mut().for_each(|met: &mut Met| met.tell(progress));
-    let reports = run_all(senders, args, &interrupt, &mut progress, &mut turn)?;
+    let mut reports = run_all(senders, args, &interrupt, &mut progress, &mut turn)?;
+    let refused = events::leave(joined, &mut reports);
     for met in met {
         met.end(&mut progress);
     }
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     } else {
         reports.iter().for_each(|report| say_text!("{}", print::sent(report)));
     }
-    let failed = reports.iter().any(|report| report.error.is_some());
+    let failed = refused || reports.iter().any(|report| report.error.is_some());
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 

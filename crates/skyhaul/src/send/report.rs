@@ -71,6 +71,9 @@ pub struct SendReport {
     /// Synchronisation messages to a balancer.
     #[serde(default)]
     pub syncs: Option<SyncCounts>,
+    /// Packets that the balancer refused meanwhile, of all its senders, if it was joined and says so.
+    #[serde(default)]
+    pub refused_by_balancer: Option<u64>,
     /// Bytes of heap or event payload.
     pub payload_bytes: Option<u64>,
     /// The rate that receivers' feedback gave, if it was to.
