@@ -1,9 +1,9 @@
-//! Plays worlds: `skyhaul-sim [rate|balance] [SEED] [--worlds N] [--from SEED]`.
+//! Plays worlds: `skyhaul-sim [rate|balance|site] [SEED] [--worlds N] [--from SEED]`.
 #![forbid(unsafe_code)]
 
 use skyhaul_sim::ledger::Held;
 use skyhaul_sim::tally::Tally;
-use skyhaul_sim::{balance, play, rate};
+use skyhaul_sim::{balance, play, rate, site};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
     let rates = words.next_if_eq("rate").is_some();
     let balancers = words.next_if_eq("balance").is_some();
+    let sites = words.next_if_eq("site").is_some();
     let (mut seed, mut worlds, mut from) = (None, None, 1u64);
     while let Some(word) = words.next() {
         let value = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
             _ => (seed.get_or_insert(0), value(Some(word))),
         };
         let Some(number) = number else {
-            eprintln!("usage: skyhaul-sim [rate|balance] [SEED] [--worlds N] [--from SEED]");
+            eprintln!("usage: skyhaul-sim [rate|balance|site] [SEED] [--worlds N] [--from SEED]");
             return ExitCode::from(2);
         };
         *to = number;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         _ if balancers => {
             balancer_worlds(seed.map_or(from..from + worlds.unwrap_or(100), |seed| seed..seed + 1))
         }
+        _ if sites => site_worlds(seed.map_or(from..from + worlds.unwrap_or(1000), |seed| seed..seed + 1)),
         (true, Some(seed)) => rate_world(seed),
         (true, None) => rate_worlds(worlds.unwrap_or(100)),
         (false, Some(seed)) => {
@@ -45,6 +47,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Sites; the counts of all worlds.
+fn site_worlds(seeds: Range<u64>) -> Held {
+    let mut sum = site::Played::default();
+    for seed in seeds {
+        let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- site {seed}");
+        sum.add(&site::play(seed).map_err(why)?);
+    }
+    println!("{sum:#?}");
+    Ok(())
 }
 
 /// Balancers; the counts of all worlds.
