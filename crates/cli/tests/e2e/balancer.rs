@@ -121,7 +121,7 @@ fn a_worker_with_its_share_and_what_it_was_sent() {
     let said = wait_for("the counters", || {
         worker.ready(&facility.running);
         let said = out(&facility.by("uri", "status").expect(0));
-        said.contains("forwardedPackets 60").then_some(said)
+        said.contains(", 60 forwarded").then_some(said)
     });
     has(&said, &["calendar 1", "100.0 %   10 %", " w  "]);
     let status: Value = facility.by("uri", "status --json").expect(0).json();

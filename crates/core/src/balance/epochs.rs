@@ -201,6 +201,17 @@ impl Epochs {
         true
     }
 
+    /// Calendars from ticks after `tick` on give way to those before, although their ticks were met: these are of a start of the
+    /// sender that is over. Returns whether anything changed.
+    pub fn give_way(&mut self, tick: u64) -> bool {
+        let before = self.live.len();
+        while self.live.len() > 1 && self.live.back().is_some_and(|live| live.epoch.first > tick) {
+            self.live.pop_back();
+            self.stats.withdrawn += 1;
+        }
+        self.live.len() < before
+    }
+
     /// The newest calendar holds for all ticks; the others are over. Returns whether anything changed.
     pub fn rebase(&mut self, now: Nanos) -> bool {
         let Some(newest) = self.newest().cloned() else { return false };

@@ -38,8 +38,8 @@ pub(super) struct Fates {
     /// The events by their keys, and by which start of their sender they are of.
     keys: BTreeMap<(u64, u16), BTreeMap<u64, usize>>,
     given: BTreeMap<usize, Vec<Given>>,
-    /// Forged packets that a worker took for events, by their keys.
-    forged: BTreeSet<((u64, u16), u64)>,
+    /// Forged packets that a worker took for events: tick, source and start, and the worker.
+    forged: BTreeSet<((u64, u16, u64), u64)>,
     /// Workers that were killed, and when.
     killed: BTreeSet<u64>,
 }
@@ -63,8 +63,8 @@ impl Fates {
         self.packets.entry(packet.event).or_default().push((packet.part, fate));
     }
 
-    /// A worker took a forged packet for an event with this key.
-    pub(super) fn forge(&mut self, key: (u64, u16), worker: u64) {
+    /// A worker took a forged packet for this event.
+    pub(super) fn forge(&mut self, key: (u64, u16, u64), worker: u64) {
         self.forged.insert((key, worker));
     }
 
@@ -115,7 +115,7 @@ impl Fates {
             }
             for (worker, parts) in &by_worker {
                 // Alone it looks like an event. Beside two packets of the event it does not.
-                if parts.len() > 1 && self.forged.contains(&((event.tick, event.own), *worker)) {
+                if parts.len() > 1 && self.forged.contains(&((event.tick, event.own, event.run), *worker)) {
                     return why(format!("worker {worker} took a forged packet for it"));
                 }
                 let all = parts.len() as u64 == event.parts;

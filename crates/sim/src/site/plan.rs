@@ -8,6 +8,9 @@ use skyhaul_core::{pattern, wire::keyed::Part};
 /// Bytes of a packet's payload.
 pub(super) const PAYLOAD: u64 = 100;
 
+/// All bytes of a forged packet: this, and which start of the sender its event is of.
+pub(super) const FORGED: u8 = 0xE0;
+
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Packet {
@@ -183,7 +186,7 @@ impl Plan {
             &mut payload,
         );
         if packet.forged.is_some() {
-            payload.fill(0xEE);
+            payload.fill(FORGED + event.run as u8);
         }
         let part = Part {
             own: event.own,

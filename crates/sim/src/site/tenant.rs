@@ -1,7 +1,7 @@
 //! A tenant's load balancer and workers.
 
 use super::fates::{Fate, Fates, Given};
-use super::plan::{PAYLOAD, Packet, Plan};
+use super::plan::{FORGED, PAYLOAD, Packet, Plan};
 use super::{MS, Wire};
 use crate::random::Random;
 use core::net::{IpAddr, SocketAddr};
@@ -267,14 +267,16 @@ impl Tenant {
 /// An event that a worker gave out: of which sender's start it is, its bytes say.
 fn give(worker: u64, one: &Retired<Vec<u8>>, fates: &mut Fates) -> Result<(), String> {
     let (tick, own) = (one.key.number, one.key.source as u16);
-    let is_forged = |at: usize| one.block.get(at).is_some_and(|&byte| byte == 0xEE);
     let there = |at: u64| one.missing.iter().all(|gap| !(gap.start..gap.end).contains(&at));
     let first = (0..one.range.end / PAYLOAD).map(|part| part * PAYLOAD).find(|&at| there(at));
     let Some(first) = first else { return Ok(()) };
     // A forged packet alone, that nothing confirmed.
-    if is_forged(first as usize) && one.received() == PAYLOAD {
+    let part = &one.block[first as usize..(first + PAYLOAD) as usize];
+    let forged =
+        part[0].checked_sub(FORGED).filter(|run| *run < 8 && part.iter().all(|byte| *byte == part[0]));
+    if let Some(run) = forged.filter(|_| one.received() == PAYLOAD) {
         if one.is_complete() {
-            fates.forge((tick, own), worker);
+            fates.forge((tick, own, run.into()), worker);
         }
         return Ok(());
     }

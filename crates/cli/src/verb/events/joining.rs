@@ -14,10 +14,12 @@ use skyhaul_daemon::worker::address_towards;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the control plane is asked.
 const LOOK: Duration = Duration::from_secs(1);
+/// A balancer admits a sender after this time.
+const ADMITTED: Duration = Duration::from_millis(200);
 /// Counters of the last packets are there after this time.
 const SETTLED: Duration = Duration::from_millis(2200);
 
@@ -90,7 +92,7 @@ impl Joined {
         if !admits(&plane.status()?.sender_addresses, own) {
             plane.add_senders(vec![own.to_string()]).with_context(|| format!("admit {own} as a sender"))?;
         }
-        let before = refused(&plane);
+        let before = settled(&plane);
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (stop, stopped) = mpsc::channel();
         let (to, of) = (Arc::clone(&seen), plane.clone());
@@ -141,12 +143,31 @@ fn admits(senders: &[String], ip: IpAddr) -> bool {
 
 /// Packets of the reservation that were refused so far.
 fn refused(plane: &ControlPlane) -> Option<u64> {
+    sample(plane).map(|(_, value)| value)
+}
+
+/// The same, with all that were refused until now; by then the balancer admits this host, too.
+fn settled(plane: &ControlPlane) -> Option<u64> {
+    let begun = Instant::now();
+    let first = sample(plane);
+    loop {
+        std::thread::sleep(ADMITTED);
+        let now = sample(plane);
+        if now.map(|(at, _)| at) != first.map(|(at, _)| at) || now.is_none() || begun.elapsed() > SETTLED {
+            return now.map(|(_, value)| value);
+        }
+    }
+}
+
+/// The last sample of that: when it was taken, and what it was.
+fn sample(plane: &ControlPlane) -> Option<(i64, u64)> {
     let path = format!("/lb/{}/refused", plane.balancer().ok()?);
     let reply = plane.timeseries(vec![path.clone()], None).ok()?;
     let found = reply.timeseries.into_iter().find(|series| series.name == path)?;
     match found.timeseries? {
         Samples::IntegerSamples(samples) => {
-            Some(samples.data.last().map_or(0, |last| u64::try_from(last.value).unwrap_or(0)))
+            let last = samples.data.last();
+            Some(last.map_or((0, 0), |last| (last.timestamp, u64::try_from(last.value).unwrap_or(0))))
         }
         Samples::FloatSamples(_) => None,
     }

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | no data for [`IDLE`], and a source whose ticks were known says that it is far behind | the newest calendar replaces all |
 //! | only ticks that are too old, and rising, in [`LOOKS`] looks in a row, or in [`FAR_LOOKS`] if they are more than [`FAR`] behind | the newest calendar holds for them, too; the others stay |
-//! | all data are behind, and rising, for as long as packets may be under way | the newest calendar replaces all |
+//! | all data are behind, and rising, for as long as packets may be under way | calendars that begin beyond them are withdrawn |
 //!
 //! Late packets come beside others, or in no order. While other senders continue as before, nothing begins anew: the sources
 //! of a balancer share their ticks.
@@ -32,6 +32,8 @@ const PATIENCE: Nanos = Nanos(5_000_000_000);
 /// Looks at ticks that are too old.
 const LOOKS: u32 = 8;
 const FAR_LOOKS: u32 = 3;
+/// Calendars that begin within so much of the data stay: threads may use them already.
+const NEAR: Nanos = Nanos(1_500_000_000);
 /// No packet is late by so much.
 const FAR: Nanos = Nanos(10_000_000_000);
 
@@ -88,8 +90,13 @@ impl Balancer {
         let linger = self.config.epochs.linger;
         let anew = &mut self.anew;
         anew.said = anew.said.filter(|said| now.since(*said) < PATIENCE);
-        let over = ticks.newest.is_some() && anew.behind.is_some_and(|(since, _)| now.since(since) >= linger);
-        if over || anew.said.is_some() && anew.is_idle(now, IDLE) {
+        let over = ticks.newest.filter(|_| anew.behind.is_some_and(|(since, _)| now.since(since) >= linger));
+        if let Some(newest) = over {
+            let near = self.predictor.ticks_in(NEAR).unwrap_or(0);
+            let changed = self.epochs.give_way(newest.saturating_add(near));
+            return self.forget(changed, now);
+        }
+        if anew.said.is_some() && anew.is_idle(now, IDLE) {
             return self.rebase(now);
         }
         let Some(old) = ticks.old.filter(|_| ticks.newest.is_none()) else { return };
@@ -108,9 +115,15 @@ impl Balancer {
 
     /// No packet of the ticks before is under way: the newest calendar holds for all.
     fn rebase(&mut self, now: Nanos) {
+        let changed = self.epochs.rebase(now);
+        self.forget(changed, now);
+    }
+
+    /// Where ticks were says nothing any more.
+    fn forget(&mut self, changed: bool, now: Nanos) {
         self.anew = Anew { heard: self.anew.heard, ..Anew::default() };
         self.predictor.rebase();
-        if self.epochs.rebase(now) {
+        if changed {
             self.dirty = true;
             self.shares.extend(self.epochs.newest().map(|newest| (now, Arc::clone(newest))));
             while self.shares.len() > super::REMEMBERED {
