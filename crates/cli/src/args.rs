@@ -33,6 +33,8 @@ mod probe;
 mod receive;
 mod record;
 mod report;
+#[cfg(test)]
+mod requires;
 mod samples;
 mod send;
 mod several;

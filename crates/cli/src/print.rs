@@ -7,7 +7,7 @@ mod words;
 mod worker;
 
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
-pub(crate) use words::{bytes, count, live_rejects, rate, rejects};
+pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
 
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;

@@ -10,6 +10,9 @@ use std::path::PathBuf;
 const DO: &str = "What to do besides";
 const WANTED: &str = "What the host is wanted for";
 
+/// What is done on this host alone.
+const NOT_WITH_PEER: [&str; 5] = ["watch", "apply", "undo", "diff", "load"];
+
 #[derive(Args, Debug)]
 pub(crate) struct HostArgs {
     /// Interface of the data (default: the fastest)
@@ -40,10 +43,10 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(68..=65535), help_heading = WANTED)]
     pub(crate) mtu: Option<u64>,
     /// Judge the other end too, and compare: a host, with the port of its `skyhaul probe serve` if it is another than usual
-    #[arg(long, value_name = "HOST", requires = "token_file", conflicts_with_all = ["watch", "apply", "undo", "diff", "load"], help_heading = DO)]
+    #[arg(long, value_name = "HOST", requires = "token_file", conflicts_with_all = NOT_WITH_PEER, help_heading = DO)]
     pub(crate) peer: Option<String>,
     /// File with the token of the other end
-    #[arg(long, value_name = "FILE", requires = "peer", value_hint = ValueHint::FilePath, help_heading = DO)]
+    #[arg(long, value_name = "FILE", requires = "peer", conflicts_with_all = NOT_WITH_PEER, value_hint = ValueHint::FilePath, help_heading = DO)]
     pub(crate) token_file: Option<PathBuf>,
     /// Run a command, and tell which counters rose meanwhile: the rest of the line is the command
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true, help_heading = DO)]
@@ -68,7 +71,7 @@ pub(crate) struct HostArgs {
     #[arg(long, help_heading = DO)]
     pub(crate) dry_run: bool,
     /// Ask nothing before --apply
-    #[arg(long, requires = "apply", help_heading = DO)]
+    #[arg(long, requires = "apply", conflicts_with_all = ["peer", "token_file", "watch", "load", "diff", "undo"], help_heading = DO)]
     pub(crate) yes: bool,
     /// Where --apply notes what it changes
     #[arg(long, value_name = "FILE", default_value = "/var/lib/skyhaul/host-journal", value_hint = ValueHint::FilePath, help_heading = DO)]

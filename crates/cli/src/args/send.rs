@@ -18,6 +18,9 @@ use std::path::PathBuf;
 /// Where events go if no address is given.
 pub(super) const VARIABLE: &str = "EJFAT_URI";
 
+/// What is sent instead of a recording.
+const NOT_RECORDED: [&str; 3] = ["input", "pattern", "noise"];
+
 #[derive(Args, Debug)]
 pub(crate) struct SendArgs {
     /// Send this file: its frames, heaps or events; may be repeated for events
@@ -27,7 +30,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", group = "what", requires = "disk", help_heading = SOURCE)]
     pub(crate) scan: Option<String>,
     /// A disk of the recording; may be repeated
-    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath, requires = "scan", help_heading = SOURCE)]
+    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath, requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
     pub(crate) disk: Vec<PathBuf>,
     /// Send payloads that verify themselves
     #[arg(long, group = "what", help_heading = SOURCE)]
@@ -38,7 +41,7 @@ pub(crate) struct SendArgs {
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = SENT.as_str(), help_heading = SOURCE)]
     pub(crate) format: Format,
     /// Send the input this many times; each pass after the first has new times that continue the pass before
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "input", value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE)]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "input", conflicts_with_all = ["scan", "pattern", "noise"], value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE)]
     pub(crate) r#loop: u64,
     /// Give the frames new times that begin now, by adding the same whole number of seconds to each
     ///
@@ -47,13 +50,13 @@ pub(crate) struct SendArgs {
     #[arg(long, help_heading = SOURCE)]
     pub(crate) restamp: bool,
     /// Number of the recording's stream, if it has several
-    #[arg(long, value_name = "N", requires = "scan", help_heading = SOURCE)]
+    #[arg(long, value_name = "N", requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
     pub(crate) stream: Option<u32>,
     /// Follow the recording while it is being made
-    #[arg(long, requires = "scan", help_heading = SOURCE)]
+    #[arg(long, requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
     pub(crate) follow: bool,
     /// Send invalid frames in place of missing or damaged chunks of the recording (default: skip them)
-    #[arg(long, requires = "scan", help_heading = SOURCE)]
+    #[arg(long, requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
     pub(crate) fill: bool,
     /// Destination address; may be repeated, and each gets everything from senders of its own
     ///

@@ -41,6 +41,11 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
+/// A count with its noun: `1 file`, `2 000 files`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 /// Reasons and counts in one line: `duplicates 3 235, late 12`.
 pub(crate) fn rejects(counts: &RejectCounts) -> String {
     let parts: Vec<String> = counts.iter().map(|(why, n)| refusal(why, *n)).collect();

@@ -147,12 +147,15 @@ pub(crate) fn summary(report: &CheckReport) -> String {
         out.push_str(&format!("  {}\n", print::finding(finding)));
     }
     if findings.len() > 20 {
-        out.push_str(&format!("  and {} more findings (--json)\n", findings.len() - 20));
+        out.push_str(&format!(
+            "  and {} (--json)\n",
+            print::counted(findings.len() as u64 - 20, "more finding")
+        ));
     }
     events(&mut out, report);
     let notes = report.findings.len() - findings.len();
     if notes > 0 {
-        out.push_str(&format!("  {notes} notes without consequences (--json)\n"));
+        out.push_str(&format!("  {} without consequences (--json)\n", print::counted(notes as u64, "note")));
     }
     out
 }

@@ -241,25 +241,27 @@ fn summary(report: &CopyReport) -> String {
     } else if report.seconds > 0.0 {
         let _ = writeln!(
             out,
-            "copied {} files, {} in {:.1} s ({}), {} flows, CPU {:.3} s/GB reading, {:.3} s/GB writing",
-            print::count((report.files - report.kept_files) as u64),
+            "copied {}, {} in {:.1} s ({}), {}, CPU {:.3} s/GB reading, {:.3} s/GB writing",
+            print::counted((report.files - report.kept_files) as u64, "file"),
             print::bytes(report.moved_bytes + report.hole_bytes),
             report.seconds,
             print::rate(report.bits_per_second),
-            report.flows,
+            print::counted(report.flows as u64, "flow"),
             per_gb(report.sender.cpu_seconds, report.moved_bytes),
             per_gb(report.receiver.cpu_seconds, report.moved_bytes),
         );
     }
     if report.kept_files > 0 && !report.verified {
-        let (files, bytes) = (print::count(report.kept_files as u64), print::bytes(report.kept_bytes));
-        let _ = writeln!(out, "  {files} files were there already, {bytes}");
+        let (files, bytes) =
+            (print::counted(report.kept_files as u64, "file"), print::bytes(report.kept_bytes));
+        let _ = writeln!(out, "  already there: {files}, {bytes}");
     }
     if report.resumed_bytes > 0 {
-        let _ = writeln!(out, "  resumed: {} were there already", print::bytes(report.resumed_bytes));
+        let _ = writeln!(out, "  resumed: {} already there", print::bytes(report.resumed_bytes));
     }
     if report.again > 0 {
-        let _ = writeln!(out, "  {} ranges came damaged and were sent again", print::count(report.again));
+        let _ =
+            writeln!(out, "  damaged on the way and sent again: {}", print::counted(report.again, "range"));
     }
     if let Some(bound) = report.bound {
         let _ = writeln!(out, "  bounded by {}", bound.words());
@@ -272,7 +274,7 @@ fn summary(report: &CopyReport) -> String {
         let _ = writeln!(out, "  and {} more (--json)", report.failed.len() - TOLD);
     }
     for path in report.special.iter().take(TOLD) {
-        let _ = writeln!(out, "  note: {} is no file, directory or link, and is left out", print::name(path));
+        let _ = writeln!(out, "  note: {} is not a file, directory or link: not copied", print::name(path));
     }
     for path in report.dropped_bits.iter().take(TOLD) {
         let path = print::name(path);
@@ -287,9 +289,9 @@ fn summary(report: &CopyReport) -> String {
 /// What a comparison found.
 fn compared(report: &CopyReport) -> String {
     let (same, bytes) = (report.compared.len() as u64, report.compared.iter().map(|file| file.bytes).sum());
-    let verdict = if report.is_whole() { ": all are the same" } else { " are the same" };
-    let (count, bytes) = (print::count(same), print::bytes(bytes));
-    format!("compared at both ends: {count} files, {bytes} in {:.1} s{verdict}\n", report.seconds)
+    let verdict = if report.is_whole() { "all equal" } else { "equal" };
+    let (count, bytes) = (print::counted(same, "file"), print::bytes(bytes));
+    format!("compared at both ends in {:.1} s: {count} {verdict}, {bytes}\n", report.seconds)
 }
 
 fn per_gb(seconds: f64, bytes: u64) -> f64 {

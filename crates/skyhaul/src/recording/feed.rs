@@ -93,7 +93,7 @@ impl Feed {
                 Followed::Unwanted => return Err(Gone),
                 Followed::Ended(next) => break next,
                 Followed::Lost(number, reason) => {
-                    let why = format!("was lost during the recording: {reason}");
+                    let why = format!("lost during the recording: {reason}");
                     let bytes = self.about.as_ref().map(|about| about.info.whole_chunk());
                     let gap = Gap::new(&self.name, number..number + 1, Lack::Lost, why);
                     self.gap(Gap { from: self.last_time, bytes, ..gap }, &[])?;

@@ -93,13 +93,13 @@ impl<'a> Planner<'a> {
         let mut told = BTreeMap::new();
         let account = stream.account.as_ref();
         for &number in account.into_iter().flat_map(|account| &account.lost_numbers) {
-            told.insert(number, (Lack::Lost, "was lost during the recording".to_owned()));
+            told.insert(number, (Lack::Lost, "lost during the recording".to_owned()));
         }
         for (&number, lost) in &stream.lost {
-            told.insert(number, (Lack::Lost, format!("was lost during the recording: {}", lost.reason)));
+            told.insert(number, (Lack::Lost, format!("lost during the recording: {}", lost.reason)));
         }
         for &number in account.into_iter().flat_map(|account| &account.unacknowledged) {
-            told.insert(number, (Lack::Unfinished, "was still pending when the recorder ended".to_owned()));
+            told.insert(number, (Lack::Unfinished, "still pending when the recorder ended".to_owned()));
         }
         let records: Vec<&ChunkRecord> =
             stream.chunks.values().filter_map(|chunk| chunk.record.as_ref()).collect();

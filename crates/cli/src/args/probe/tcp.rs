@@ -72,32 +72,38 @@ impl TcpArgs {
     }
 }
 
+/// What a test with iperf3's server has no use for; so neither have the options that are only for such a test.
+const NOT_OF_IPERF3: [&str; 17] = [
+    "sizes", "spacing", "test", "trace", "packets", "mode", "train", "join", "settle", "report", "diagnose",
+    "tcp", "stagger", "discard", "cores", "stamp", "udpmon",
+];
+
 /// What iperf3 has besides.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Iperf3Args {
     /// Measure with a server of iperf3, on its port 5201 unless another is named; needs no token
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201", conflicts_with_all = ["sizes", "spacing", "test", "trace", "packets", "mode", "train", "join", "settle"], help_heading = IPERF3)]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) iperf3: Option<u16>,
     /// End after this many blocks of all flows together
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with = "bytes", value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
+    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3.into_iter().chain(["bytes"]), value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
     pub(crate) blocks: Option<u64>,
     /// Datagrams that may leave at once
-    #[arg(long, value_name = "N", requires = "iperf3", value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
+    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
     pub(crate) burst: Option<u32>,
     /// Send small writes at once (TCP_NODELAY)
-    #[arg(long, requires = "iperf3", help_heading = IPERF3)]
+    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) no_delay: bool,
     /// Octet of type of service: DSCP times four
-    #[arg(long, value_name = "N", requires = "iperf3", default_value_t = 0, help_heading = IPERF3)]
+    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, default_value_t = 0, help_heading = IPERF3)]
     pub(crate) tos: u8,
     /// Number datagrams with 64 bits
-    #[arg(long, requires = "iperf3", help_heading = IPERF3)]
+    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) wide: bool,
     /// Ask for the server's report, too
-    #[arg(long, requires = "iperf3", help_heading = IPERF3)]
+    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) server_output: bool,
     /// A line of text that goes with the report
-    #[arg(long, value_name = "TEXT", requires = "iperf3", help_heading = IPERF3)]
+    #[arg(long, value_name = "TEXT", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) title: Option<String>,
 }
 
