@@ -39,6 +39,7 @@ mod order;
 mod point;
 pub mod tcp;
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
 mod tests;
 
 pub use case::{Account, Case, Cause, Counters, Diagnosis, Finding, Shares};

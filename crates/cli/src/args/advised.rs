@@ -8,11 +8,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Options of other programs, which texts name as well: the program, and its options.
-const OTHERS: [(&str, &[&str]); 6] = [
+const OTHERS: [(&str, &[&str]); 8] = [
     ("ethtool", &["--set-fec", "--set-priv-flags"]),
     ("numactl", &["--cpunodebind", "--membind"]),
     ("prlimit", &["--pid", "--memlock", "--nofile"]),
     ("mdadm", &["--create", "--level", "--chunk"]),
+    ("findmnt", &["--real"]),
+    (
+        "fio",
+        &["--filename", "--rw", "--bs", "--iodepth", "--ioengine", "--end", "--thread", "--output-format"],
+    ),
     ("pip, maturin, cargo", &["--features", "--release", "--no-default-features"]),
     // Its own name for what `probe --pacing` and `--windows` are.
     ("iperf3", &["--fq-rate", "--get-server-output", "--one-off"]),
@@ -22,7 +27,10 @@ fn sources(directory: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, all);
+            // Those of a test are its own.
+            if !path.ends_with("tests") {
+                sources(&path, all);
+            }
         } else if path.extension().is_some_and(|is| is == "rs") && !path.ends_with("tests.rs") {
             all.push(path);
         }
@@ -40,7 +48,12 @@ fn literals(text: &str) -> Vec<String> {
         match &mut inside {
             Some(literal) if escaped => {
                 escaped = false;
-                literal.push(if c == '\n' { ' ' } else { c });
+                // The end of a line in the text, or in the source.
+                literal.push(match c {
+                    'n' => '\n',
+                    '\n' => ' ',
+                    c => c,
+                });
             }
             Some(_) if c == '\\' => escaped = true,
             Some(_) if c == '"' => all.extend(inside.take()),
@@ -80,9 +93,10 @@ fn long_options(command: &Command, all: &mut BTreeSet<String>) {
     command.get_subcommands().for_each(|sub| long_options(sub, all));
 }
 
-/// The verb that is named last before a place of a text, with all below it.
+/// The verb that is named last before a place of a text, in its line, with all below it.
 fn verb<'a>(root: &'a Command, text: &str) -> Option<&'a Command> {
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c == '`').collect();
+    let line = text.rsplit('\n').next().unwrap_or_default();
+    let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || c == '`').collect();
     let at = words.iter().rposition(|word| *word == "skyhaul")?;
     // What is between is of that command: another sentence is not.
     if words[at..].iter().any(|word| word.ends_with(['.', ';', ','])) {

@@ -86,7 +86,12 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.output.json && !to_stdout {
         receiving::print_json(&report)?;
     } else {
-        tell_text!("{}", print::receive_summary(&report));
+        let text = print::receive_summary(&report);
+        // Standard output may be for the data.
+        match to_stdout {
+            true => say_text!("{text}"),
+            false => tell_text!("{text}"),
+        }
         receiving::advise(&report);
     }
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })

@@ -188,7 +188,7 @@ fn pipes() {
     let done = receiver.stop();
     let seen = see(&done.stdout, 2032);
     assert!(
-        seen.good > 0 && done.told().contains("4 000 frames placed") == (seen.good == 4000),
+        seen.good > 0 && done.stderr.contains("4 000 frames placed") == (seen.good == 4000),
         "{}",
         done.stderr
     );
@@ -282,7 +282,7 @@ fn a_processor_that_is_not_there() {
     let vdif = "send --pattern --packets 1 --cpu 9999 --to udp://127.0.0.1:9";
     let heaps = "send --format spead --heaps 1 --heap-size 8 --cpu 9999 --to udp://127.0.0.1:9";
     for line in [vdif, heaps] {
-        let said = run(line).expect(0).stderr;
+        let said = run(line).expect(0).told();
         assert!(said.contains("note: not pinned to a processor: run on CPU 9999"), "{line}: {said}");
     }
 }

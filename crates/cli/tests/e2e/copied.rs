@@ -209,7 +209,8 @@ fn wrong_use_is_told_with_a_hint() {
     ] {
         let done = crate::site::run(&line);
         assert_ne!(done.code, Some(0), "{line}");
-        assert!(done.stderr.contains(said) && done.stderr.contains("hint: "), "{line}\n{}", done.stderr);
+        let all = done.said();
+        assert!(all.contains(said) && all.contains("hint: "), "{line}\n{all}");
     }
 }
 

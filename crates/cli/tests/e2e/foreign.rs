@@ -47,7 +47,7 @@ fn names_of_others_reach_no_terminal_as_commands() {
     escaped_by(&on_disk("ls", ""));
     for scan in ["trial", NAME] {
         let checked = escaped_by(&on_disk("check", scan));
-        assert!(checked.stderr.contains("x\\u{1b}]0;owned"), "{}", checked.stderr);
+        assert!(checked.said().contains("x\\u{1b}]0;owned"), "{}", checked.said());
         assert_ne!(checked.code, Some(0));
     }
     escaped_by(&on_disk("cat", NAME));

@@ -96,7 +96,7 @@ fn all_disks_fill_up_during_a_scan() {
     let discarded = skyhaul_count(discarded);
     assert!(
         check
-            .stderr
+            .told()
             .contains(&format!("DAMAGED; {discarded} frames were received and discarded (disks full)")),
         "{}",
         check.stderr
@@ -120,9 +120,10 @@ fn the_text_says_what_was_discarded() {
         site.start(&format!("record --scan trial --memory 128MiB --chunk 1MiB {ANY} --reserve 180MiB"));
     send(&recorder.address(), &format!("{LINE} --packets 6000"));
     let done = recorder.stop().expect(1);
-    let line = done.stderr.lines().find(|line| line.contains("acknowledged,")).unwrap();
+    let said = done.said();
+    let line = said.lines().find(|line| line.contains("acknowledged,")).unwrap();
     assert!(line.contains("; DISCARDED ") && line.ends_with("): disks full"), "{line}");
-    assert!(done.stderr.contains(" FULL"), "{}", done.stderr);
+    assert!(said.contains(" FULL"), "{said}");
 }
 
 fn fill(disk: &Path) {
@@ -141,7 +142,7 @@ fn disks_that_are_full_at_the_start_are_refused() {
     for part in
         ["No space left on any disk: ", " has 0.0 MB free", "67.1 MB of each must remain free", "hint: "]
     {
-        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+        assert!(done.said().contains(part), "{part}: {}", done.said());
     }
     assert!(site.disks.iter().all(|disk| !disk.join("trial").exists()));
 }

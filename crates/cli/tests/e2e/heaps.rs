@@ -99,7 +99,7 @@ fn a_capture_of_packets_that_were_cut_short_is_no_success() {
     cut.truncate(16 + 60);
     let path = capture_of(directory.path(), &[&cut, &cut]);
     let done = receive(&format!("--pcap {path}")).finish().expect(1);
-    assert!(done.stderr.contains("2 truncated") && done.stderr.contains("tcpdump -s 0"), "{}", done.stderr);
+    assert!(done.told().contains("2 truncated") && done.told().contains("tcpdump -s 0"), "{}", done.told());
 }
 
 #[test]
@@ -134,6 +134,6 @@ fn a_capture_that_ends_within_a_record_is_no_clean_success() {
     assert!(report["errors"][0].as_str().unwrap().contains("the file ends within a record"), "{report}");
     // The same for other formats, and for who looks at packets.
     let done = run(&format!("receive --format vdif --pcap {path}")).expect(1);
-    assert!(done.stderr.contains("the file ends within a record"), "{}", done.stderr);
+    assert!(done.told().contains("the file ends within a record"), "{}", done.told());
     run(&format!("inspect --count 100 {path}")).expect(1);
 }

@@ -150,8 +150,8 @@ fn holds(recorded: &Recorded, row: &Row) {
     );
     let codes = [list.code, check.code, cat.code, sent.code].map(|code| code.unwrap_or(-1));
     assert_eq!(codes, row.codes, "{said}");
-    assert!(check.stderr.contains(row.check) && cat.stderr.contains(row.cat), "{said}");
-    assert!(sent.stderr.contains(row.cat), "{said}");
+    assert!(check.said().contains(row.check) && cat.stderr.contains(row.cat), "{said}");
+    assert!(sent.said().contains(row.cat), "{said}");
     if codes[2] == 0 {
         assert!(cat.stdout == recorded.stream, "{said}");
     } else {
@@ -187,7 +187,7 @@ fn disks_that_are_not_there() {
     let one = |verb: &str| crate::site::run(&format!("{verb} --disk {} trial", first.display()));
     let (check, cat) = (one("check").expect(1), one("cat").expect(1));
     let told = second.display().to_string();
-    assert!(check.stderr.contains(&told) && cat.stderr.contains(&told), "{}{}", check.stderr, cat.stderr);
+    assert!(check.said().contains(&told) && cat.stderr.contains(&told), "{}{}", check.said(), cat.stderr);
     nothing_invented(&cat.stdout, &recorded.stream, "one disk");
     let list = crate::site::run(&format!("ls --disk {}", first.display())).expect(1);
     assert!(String::from_utf8_lossy(&list.stdout).contains("1 disks absent"));
@@ -224,9 +224,10 @@ fn a_directory_that_may_not_be_read() {
             command.arg("trial");
         }
         let done = command.uid(65534).gid(65534).output().unwrap();
-        let said =
-            String::from_utf8_lossy(&[&done.stdout[..200.min(done.stdout.len())], &done.stderr[..]].concat())
-                .into_owned();
+        let said = String::from_utf8_lossy(
+            &[&done.stdout[..4000.min(done.stdout.len())], &done.stderr[..]].concat(),
+        )
+        .into_owned();
         assert_eq!(done.status.code(), Some(1), "{verb}: {said}");
         assert!(said.contains("Permission denied"), "{verb}: {said}");
     }

@@ -69,7 +69,7 @@ fn what_came_of_events_is_recorded_and_sent_again() {
         assert!(events(&report, "complete") > 0, "{report}");
         assert!(!line.contains("loss") || events(&report, "incomplete") > 0, "{report}");
         holds(&site, &report);
-        let said = site.run("check trial --verify").stderr;
+        let said = site.run("check trial --verify").told();
         assert!(said.contains(" events, ") && !said.contains("heap"), "{said}");
         let listed = site.run("ls").expect(0);
         assert!(String::from_utf8_lossy(&listed.stdout).contains("trial"), "{}", listed.stderr);

@@ -75,7 +75,7 @@ fn a_jump_behind_numbers_is_told_and_is_not_complete() {
         let check = site.check(1);
         assert_eq!(check["verdict"], "irregular", "{check}");
         assert_eq!(check["datastreams"][0]["irregular"]["time_jumps"], 1, "{check}");
-        let text = site.run("check trial").expect(1).stderr;
+        let text = site.run("check trial").expect(1).told();
         assert!(text.contains("IRREGULAR STREAM: 1 time jump") && !text.contains("COMPLETE"), "{text}");
         assert!(
             text.contains("time_jump: ") && text.contains("1.000000 s"),
@@ -176,7 +176,7 @@ fn a_late_thread_joins_and_nothing_it_sent_is_missing() {
     assert_eq!(kinds(&report), ["thread_joined"], "{report}");
     let check = site.check(0);
     assert_eq!(check["datastreams"][0]["irregular"]["threads_joined"], 1, "{check}");
-    let text = site.run("check trial").expect(0).stderr;
+    let text = site.run("check trial").expect(0).told();
     assert!(text.contains("COMPLETE ON DISK; 1 thread joined late"), "{text}");
     let seen = see(&site.cat(), PAYLOAD + 32);
     let times: Vec<_> = frames.iter().map(|&(tick, thread)| (right(tick).0, right(tick).1, thread)).collect();

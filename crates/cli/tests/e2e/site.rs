@@ -46,6 +46,11 @@ impl Done {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
+    /// All it said, on both streams.
+    pub(crate) fn said(&self) -> String {
+        self.told() + &self.stderr
+    }
+
     /// Its report; standard output must hold nothing else.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {

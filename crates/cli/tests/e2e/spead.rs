@@ -228,7 +228,7 @@ fn limits_count_data_and_are_told() {
     let line = "send --format spead --heap-size 2MiB --heaps 2";
     run(&format!("{line} --to {}", receiver.address()));
     let done = receiver.finish().expect(1);
-    assert!(done.stderr.contains("larger than --largest-heap"), "{}", done.stderr);
+    assert!(done.said().contains("larger than --largest-heap"), "{}", done.said());
 }
 
 #[test]

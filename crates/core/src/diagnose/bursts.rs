@@ -18,9 +18,13 @@ const EXPECTED: f64 = 4.0;
 /// A wait before a loss that is no queue, ns.
 const QUIET: f64 = 30_000.0;
 
+/// Part of a point's time that bursts take at the most: what exceeds a limit takes all of it.
+const SELDOM: f64 = 0.3;
+
 /// Bursts of a point that no limit of its rate explains.
 fn of(point: &Point) -> u64 {
-    if point.steady < AT_TIMES { point.bursts } else { point.solid }
+    let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
+    if point.steady < AT_TIMES || seldom { point.bursts } else { point.solid }
 }
 
 /// The part of a point's bursts that these are.

@@ -105,6 +105,7 @@ pub(super) fn by_chance(lost: u64, part: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
 

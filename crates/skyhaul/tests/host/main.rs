@@ -213,7 +213,7 @@ fn what_a_warning_sets_makes_it_pass() {
 
 #[test]
 fn a_machine_that_was_made_of_a_containers_image_is_no_container() {
-    let mut world = container();
+    let world = container();
     let found = |world: &World| world.facts().text("host/container").map(str::to_owned);
     assert_eq!(found(&world).as_deref(), Some("docker"));
     let first =

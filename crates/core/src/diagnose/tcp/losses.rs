@@ -81,6 +81,8 @@ pub(super) const FEWEST: usize = 3;
 const APART: usize = 2;
 /// Most round trips of slow start's end, and its longest time, s.
 const START: (usize, f64) = (20, 1.0);
+/// Most round trips for which slow start lasts.
+const GROWS: usize = 30;
 /// Round trips of which something can be said.
 const ROUNDS: usize = 10;
 /// A queue that is seen: longer than this, s, and than this part of the round trip.
@@ -263,7 +265,11 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
     let spread = variation(&of(|event| event.window));
     let overflows = seen.is_visible() && height >= TOP && low >= BELOW;
     if overflows && (flow.paced || spread < ALIKE) {
-        return seen.overflow(each);
+        return match seen.overflow(each) {
+            // A window that has grown by a few segments loses no more than that.
+            Pattern::Full { .. } if !flow.paced && each > f64::from(BEYOND) => Pattern::Unknown,
+            pattern => pattern,
+        };
     }
     let elsewhere = !seen.is_visible() || height < BELOW;
     let same = if times >= 5 { SAME.1 } else { SAME.0 };
@@ -289,14 +295,12 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
 /// The rounds behind slow start; none if there are too few.
 fn seen(flow: &Flow) -> Option<Seen> {
     let rounds = &flow.rounds;
-    let begin = match rounds.iter().position(|round| round.lost > 0) {
-        None => return None,
-        Some(first) => {
-            let quiet = |n: usize| rounds[n..].iter().take(APART + 1).all(|round| round.lost == 0);
-            let over = |n: usize| n - first >= START.0 && rounds[n].at - rounds[first].at > START.1;
-            (first + 1..rounds.len()).find(|&n| quiet(n) || over(n))?
-        }
-    };
+    let first = rounds.iter().position(|round| round.lost > 0)?;
+    let slow = first <= GROWS || rounds[first].at - rounds[0].at <= START.1;
+    let quiet = |n: usize| rounds[n..].iter().take(APART + 1).all(|round| round.lost == 0);
+    let over = |n: usize| n - first >= START.0 && rounds[n].at - rounds[first].at > START.1;
+    // Losses that come later are not the end of slow start.
+    let begin = if slow { (first + 1..rounds.len()).find(|&n| quiet(n) || over(n))? } else { GROWS };
     let rounds = &rounds[begin..];
     if rounds.len() < ROUNDS {
         return None;

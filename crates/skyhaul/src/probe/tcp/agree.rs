@@ -21,8 +21,10 @@ const DATAGRAMS: f64 = 0.85;
 const CONTRADICTED: f64 = 0.4;
 /// Confidence above which datagrams name a cause.
 const NAMED: f64 = 0.5;
-/// Load of the datagrams by the best rate of the flow, and least load, in bits per second.
-const LOAD: (f64, f64) = (1.5, 20e6);
+/// Load of the datagrams by the best rate of the flow: losses may keep it far below what limits the path. A fast flow is exceeded by less.
+const LOAD: (f64, f64) = (4.0, 1.5);
+/// Loads between which the first applies, in bits per second.
+const LOADS: (f64, f64) = (50e6, 200e6);
 
 /// Whether datagrams may tell more of the losses of a flow.
 #[must_use]
@@ -41,7 +43,8 @@ pub fn load(report: &PointReport) -> f64 {
         rates.sort_unstable_by(f64::total_cmp);
         rates.get(rates.len() * 95 / 100).copied().unwrap_or(0.0)
     });
-    (LOAD.0 * best.sum::<f64>()).max(LOAD.1)
+    let best = best.sum::<f64>();
+    (LOAD.0 * best).clamp(LOADS.0, LOADS.1).max(LOAD.1 * best)
 }
 
 /// Put what datagrams show beside what was found of a flow.

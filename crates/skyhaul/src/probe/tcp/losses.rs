@@ -72,15 +72,18 @@ pub(super) fn pattern(flow: &FlowReport) -> Pattern {
 pub(super) mod tests {
     use super::*;
 
-    /// A trace with losses at these windows (in segments), round trips (in s) and so many segments each, two seconds apart, on a path of
-    /// `least` seconds: between two of them, the window grows.
+    /// A trace with losses at these windows (in segments), round trips (in s) and so many segments each, on a path of `least` seconds.
+    /// Between two of them, the window grows, for as long as it is large: about two seconds.
     pub(in crate::probe::tcp) fn trace(losses: &[(f64, f64, u32)], least: f64) -> Vec<Sample> {
-        let mut all = Vec::new();
-        let mut retransmits = 0;
-        for (n, &(window, trip, lost)) in losses.iter().enumerate() {
-            for step in 0..200 {
-                let part = f64::from(step) / 199.0;
-                let at = n as f64 * 2.0 + f64::from(step) / 100.0;
+        let mean = losses.iter().map(|loss| loss.0).sum::<f64>() / losses.len().max(1) as f64;
+        let (mut all, mut retransmits, mut begun) = (Vec::<Sample>::new(), 0, 0.0);
+        for &(window, trip, lost) in losses {
+            // The first is the end of slow start.
+            let steps = (200.0 * window / mean).clamp(20.0, 800.0) as u32;
+            let steps = if all.is_empty() { 60 } else { steps };
+            for step in 0..steps {
+                let part = f64::from(step) / f64::from(steps - 1);
+                let at = begun + f64::from(step) / 100.0;
                 // The queue is empty until the window is what the path holds.
                 let rtt = if part > 0.6 { trip } else { least };
                 let congestion_window = (window * (0.7 + 0.3 * part) * 1448.0) as u64;
@@ -95,10 +98,16 @@ pub(super) mod tests {
                     ..Sample::default()
                 });
             }
+            begun += f64::from(steps) / 100.0;
             retransmits += lost;
         }
-        let last = Sample { at: losses.len() as f64 * 2.0, retransmits, rtt: least, ..all[all.len() - 1] };
-        all.extend((0..100).map(|n| Sample { at: last.at + f64::from(n) / 100.0, ..last }));
+        let last = all.last().copied().unwrap_or_default();
+        all.extend((0..100).map(|n| Sample {
+            at: begun + f64::from(n) / 100.0,
+            retransmits,
+            rtt: least,
+            ..last
+        }));
         all
     }
 }

@@ -1,6 +1,6 @@
 //! The points that a diagnosis is made of.
 
-use super::super::bottleneck::{Bottleneck, Limit};
+use super::super::bottleneck::{Bottleneck, Limit, headers};
 use super::super::client::UdpClient;
 use super::super::delay::fit;
 use super::super::further::limit_with;
@@ -34,6 +34,9 @@ const SMALL: u32 = 340;
 const SMALL_PPS: f64 = 60_000.0;
 /// How much more than passes is offered: enough to lose, and half of it is not.
 const OVER: f64 = 1.6;
+
+/// By how much the rate of a limit may differ from what passed.
+const NEAR: f64 = 0.35;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -195,12 +198,21 @@ impl Campaign<'_> {
                     None
                 }
             };
+            // Another rate than the one that passed is another thing.
+            let confirmed = confirmed.filter(|limit| self.is_near(limit));
             confirm(&mut judged.findings[suspect], confirmed.as_ref());
             limit = confirmed;
         }
         judged.findings.extend(finding(&self.holes));
         judged.findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         Diagnosed::new(found.identity, judged, limit)
+    }
+
+    /// Whether a limit is of the rate that the campaign let pass.
+    fn is_near(&self, limit: &Bottleneck) -> bool {
+        let passed =
+            rates(&self.points).1 * 8.0 * (f64::from(self.asked.size) + headers(self.ends.is_ipv6()));
+        (limit.bits_per_second / passed.max(1.0) - 1.0).abs() < NEAR
     }
 
     fn measure(&mut self, point: &Point) -> Result<(), PeerError> {
