@@ -505,13 +505,17 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__balance)
-            opts="-q -h -V --listen --data-port --sync-port --instances --reserve --sender --api --token-file --keep-tokens --tls-cert --tls-key --upstream-certificate --any-upstream-certificate --state --uri-file --report --duration --in-process --threads --cpus --fast-path --socket-buffer --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --instance-address --data-port --sync-port --instances --reserve --sender --api --token-file --keep-tokens --tls-cert --tls-key --upstream-certificate --any-upstream-certificate --state --uri-file --report --duration --in-process --threads --cpus --fast-path --socket-buffer --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --instance-address)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -6180,7 +6184,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__send)
-            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --restamp --stream --follow --fill --to --senders --rate --max-wait --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --restamp --stream --follow --fill --to --senders --rate --max-wait --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --join --certificate --any-certificate --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6370,6 +6374,21 @@ _skyhaul() {
                     ;;
                 --socket-buffer)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --sync)

@@ -117,6 +117,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l entropy -d 'Cho
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l re-version -d 'Version in the reassembly header: 1; 0 or 2 for receivers that expect what udplbd or packetBlaster send' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sockets -d 'Sockets of each sender, each with a source port of its own, which take events in turn' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l socket-buffer -d 'Send buffer of each socket' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sync -d 'Address for synchronisation messages (default: sync= of the URI)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sync-period -d 'Time between synchronisation messages' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l warm-up -d 'Time from the first synchronisation message to the first event' -r
@@ -130,6 +131,8 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l repeat-pointers
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l substreams -d 'Send heaps to the destinations in turn, as substreams of one sender (default: every heap to each)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l full-packets -d 'Fill every packet but a heap\'s last, as spead2 does (default: packets of equal size)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l bare -d 'Send no item descriptors and no stop heap'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l join -d 'Join the balancer as a sender: ask its control plane to admit this host, and report what it refused (exit status 1)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l any-certificate -d 'Accept any certificate of the control plane'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l ipv6 -d 'Of a URI\'s addresses, use those of IPv6'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s q -l quiet -d 'Show no progress'
@@ -188,7 +191,7 @@ plain\t'As stage, without trains'
 ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l faults -d 'Inject faults into what arrives, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-window -d 'Incomplete heaps held at a time; more heaps absorb more reordering' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l largest-heap -d 'Largest heap to accept' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l largest-heap -d 'Largest heap or event to accept (default: heaps 256MiB, events as large as they can be, 4GiB; either as --memory holds)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-timeout -d 'Give up an incomplete heap this long after its first packet' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l remember -d 'Time for which finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late packet starts its heap again' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -d 'Stop items that end the stream: `first`, `never` or a number' -r
@@ -261,7 +264,7 @@ plain\t'As stage, without trains'
 ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l faults -d 'Inject faults into what arrives, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l heap-window -d 'Incomplete heaps held at a time; more heaps absorb more reordering' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l largest-heap -d 'Largest heap to accept' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l largest-heap -d 'Largest heap or event to accept (default: heaps 256MiB, events as large as they can be, 4GiB; either as --memory holds)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l heap-timeout -d 'Give up an incomplete heap this long after its first packet' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l remember -d 'Time for which finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late packet starts its heap again' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-items -d 'Stop items that end the stream: `first`, `never` or a number' -r
@@ -378,9 +381,10 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l show-config 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l listen -d 'Address on which packets and synchronisation messages arrive, as senders write it; may be repeated' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l instance-address -d 'Address of one load balancer alone, with the first ports, like 10.0.0.2 or 10.0.0.2,fd00::2; repeat it for the next ones (default: all share --listen and differ by port, and none has port 19522, which clients use that ignore the URI\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l data-port -d 'Port for packets of the first load balancer; the others have the next ones' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l sync-port -d 'Port for synchronisation messages of the first load balancer; the others have the next ones' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l instances -d 'Load balancers, each with one reservation at a time' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l instances -d 'Load balancers, each with one reservation at a time (default: 8, or one for each --instance-address)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l reserve -d 'Reserve a load balancer of this name at the start, if it is not reserved yet, and write its EJFAT_URI' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l sender -d 'Host or network that may send to it, like 10.1.0.0/16 (default: this host, if it listens nowhere else)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l api -d 'Address of the control plane: gRPC, REST and /metrics' -r
@@ -827,7 +831,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_s
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l size -d 'Bytes of a datagram' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l size -d 'Bytes of a datagram (default: 1472, or less where that would be cut into fragments, as with IPv6)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l spacing -d 'From the start of one packet to that of the next, down to picoseconds; 0us is as fast as possible' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l time -d 'How long to send' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l mode -d 'How packets are sent' -r -f -a "single\t'One by one, each at its time, which the sending thread awaits on the clock'
@@ -855,7 +859,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_s
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l jitter -d 'Tests begin up to this much later, at random, so that they do not beat (default: a tenth of --every)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l time -d 'Length of a test' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l flows -d 'Flows at once' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l size -d 'Bytes of a datagram (udp)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l size -d 'Bytes of a datagram (udp; default: 1472, or less where that would be cut into fragments, as with IPv6)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l rate -d 'Rate of each flow\'s payload (udp)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l window -d 'Socket buffers of both ends (tcp; default: the kernel tunes them)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l cc -d 'Congestion control (tcp; default: the system\'s)' -r
