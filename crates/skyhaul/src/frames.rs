@@ -146,7 +146,7 @@ impl FramesOf {
         let near = of.get("near").and_then(serde_json::Value::as_i64).unwrap_or_default();
         let frame_bytes = (datastream.info.unit_bytes as usize).checked_sub(header_at)?;
         let expected = Expected { frame_bytes, near, pattern: verify };
-        family.units().map(|_| Self { family, header_at, expected })
+        family.stamps().map(|_| Self { family, header_at, expected })
     }
 
     /// A reader for frames of a live stream.
@@ -160,8 +160,8 @@ impl FramesOf {
     /// Check `unit`: a frame with the octets kept before it.
     #[must_use]
     pub fn see(&self, unit: &[u8]) -> FrameSeen {
-        match (unit.get(self.header_at..), self.family.units()) {
-            (Some(frame), Some(units)) => units.see(frame, &self.expected),
+        match (unit.get(self.header_at..), self.family.stamps()) {
+            (Some(frame), Some(stamps)) => stamps.units().see(frame, &self.expected),
             _ => FrameSeen::illegal("shorter than its header"),
         }
     }

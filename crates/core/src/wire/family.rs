@@ -73,11 +73,6 @@ pub trait Family: Sync {
         None
     }
 
-    /// Units of its recordings: its frames, or parts of frames that are recorded as they come.
-    fn units(&self) -> Option<&'static dyn Frames> {
-        self.frames()
-    }
-
     /// Packets of variable length in files and TCP streams, if it has any.
     fn packets(&self) -> Option<&'static dyn Packets> {
         None

@@ -54,6 +54,11 @@ pub trait Stamps: Sync {
     /// Where frames end.
     fn frames(&self) -> &'static dyn Frames;
 
+    /// Units of its recordings: its frames, or parts of frames that are recorded as they come.
+    fn units(&self) -> &'static dyn Frames {
+        self.frames()
+    }
+
     /// How its packets are numbered.
     fn numbered(&self) -> Numbered {
         Numbered::ByChoice

@@ -26,6 +26,7 @@ mod offset;
 mod steps;
 mod trace;
 
+pub use lane::Apart;
 pub use offset::{Offset, OffsetWatch};
 pub use trace::Trace;
 
@@ -185,15 +186,6 @@ enum Step {
     Off(Apart),
     /// Possible for one frame rate, which is not known.
     Unknown,
-}
-
-/// How far times are ahead of their places, or, negative, behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Apart {
-    /// Whole seconds; 0 if it is known how many frames they have.
-    pub seconds: i64,
-    /// Frames, besides.
-    pub frames: i64,
 }
 
 impl Timeline {

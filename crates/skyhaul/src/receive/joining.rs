@@ -33,8 +33,6 @@ use std::sync::Arc;
 const APART: i64 = 10;
 /// Objects that wait for frames that are held, at most; and not more than half of all memory.
 const MOST_WAITING: usize = 16;
-/// A stream that is silent for this long sends no thread beside its last frame.
-pub(super) const QUIET: Nanos = Nanos(20_000_000);
 
 impl Stream {
     /// A packet of a thread that is not the stream's.

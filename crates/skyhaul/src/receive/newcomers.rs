@@ -13,6 +13,8 @@ const MOST_HELD: usize = 512;
 const MOST_BYTES: usize = 4 << 20;
 /// Frames that no others of their thread follow are refused after this time.
 const PATIENCE: Nanos = Nanos(2_000_000_000);
+/// A stream that is silent for this long sends no thread beside its last frame.
+pub(super) const QUIET: Nanos = Nanos(20_000_000);
 /// Times that a stream changes its places.
 const MOST_JOINS: u32 = 256;
 

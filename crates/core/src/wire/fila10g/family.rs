@@ -74,10 +74,6 @@ impl Family for Fila10gFamily {
         Some(Recalled { header_bytes: Mark5b::LEN, parts: PARTS, own: Arc::new(own) })
     }
 
-    fn units(&self) -> Option<&'static dyn Frames> {
-        Some(&Halves)
-    }
-
     fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
         if !reader.table("FILA10G", Fila10g::FIELDS, Fila10g::LEN, number) {
             return;
@@ -140,6 +136,10 @@ impl Frames for Halves {
 impl Stamps for Fila10gFamily {
     fn frames(&self) -> &'static dyn Frames {
         mark5b::STAMPS.frames()
+    }
+
+    fn units(&self) -> &'static dyn Frames {
+        &Halves
     }
 
     fn numbered(&self) -> Numbered {

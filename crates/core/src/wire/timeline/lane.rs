@@ -1,10 +1,18 @@
 //! What is known of one thread.
 
-use super::Apart;
 use crate::wire::frame::FrameTime;
 
 /// Frames of a new thread, in one second, before it is believed; the same for another station.
 pub(super) const BELIEVED: u64 = 8;
+
+/// How far times are ahead of their places, or, negative, behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Whole seconds; 0 if it is known how many frames they have.
+    pub seconds: i64,
+    /// Frames, besides.
+    pub frames: i64,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
