@@ -196,7 +196,7 @@ fn disks_that_are_not_there() {
     std::fs::write(second, "").unwrap();
     for verb in ["check trial", "cat trial"] {
         let done = recorded.site.run(verb).expect(1);
-        assert!(done.stderr.contains("cannot be inspected: Not a directory"), "{}", done.stderr);
+        assert!(done.said().contains("cannot be inspected: Not a directory"), "{}", done.said());
     }
 }
 
