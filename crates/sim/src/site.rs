@@ -14,56 +14,27 @@
 
 mod fates;
 mod plan;
+mod played;
 mod tenant;
+
+pub use played::Played;
 
 use crate::random::Random;
 use fates::{Fate, Fates};
 use plan::{Plan, What};
+use played::{SECOND, Wire};
 use skyhaul_core::{
-    placement::{Nanos, Placement, Reject},
+    placement::Nanos,
     wire::{
         FAMILIES,
-        keyed::{Head, Keyed, Part, VisitKeyed},
+        keyed::{Head, Keyed, VisitKeyed},
         labelled::{Labelled, VisitLabelled},
     },
 };
-use std::collections::BTreeMap;
 use tenant::Tenant;
 
 /// Time between two looks of a control plane, and two reports of a worker.
 const LOOK: u64 = 50_000_000;
-const SECOND: u64 = 1_000_000_000;
-const MS: u64 = 1_000_000;
-
-/// What happened in a world, or in several.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Played {
-    /// Events that were sent.
-    pub events: u64,
-    /// Those that became whole.
-    pub whole: u64,
-    /// Packets by what became of them.
-    pub packets: BTreeMap<&'static str, u64>,
-    /// Restarts of senders, workers, data planes and control planes.
-    pub restarts: [u64; 4],
-}
-
-impl Played {
-    /// Add another world.
-    pub fn add(&mut self, other: &Played) {
-        self.events += other.events;
-        self.whole += other.whole;
-        other.packets.iter().for_each(|(why, count)| *self.packets.entry(why).or_default() += count);
-        self.restarts.iter_mut().zip(other.restarts).for_each(|(mine, theirs)| *mine += theirs);
-    }
-}
-
-/// How packets of the family with labels are made and read.
-#[derive(Clone, Copy)]
-struct Wire {
-    make: fn(u8, &Part<'_>) -> Option<Vec<u8>>,
-    place: fn(&[u8]) -> Result<Placement, Reject>,
-}
 
 /// Play world `seed`.
 ///

@@ -17,6 +17,7 @@ use skyhaul::io::file::failed;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, ObjectSink, Receiver};
+use skyhaul::report::ReceiveReport;
 use skyhaul::wire::Objects;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -83,18 +84,23 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     report.errors.extend(error.map(|error| format!("write: {error}")));
     let ended = if removed { Ended::Asked("removed") } else { ended };
     ended.enter(&mut report);
+    tell(args, &report, to_stdout)?;
+    Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Print the report; standard output may be for the data.
+fn tell(args: &ReceiveArgs, report: &ReceiveReport, to_stdout: bool) -> Result<()> {
     if args.common.output.json && !to_stdout {
-        receiving::print_json(&report)?;
+        receiving::print_json(report)?;
     } else {
-        let text = print::receive_summary(&report);
-        // Standard output may be for the data.
+        let text = print::receive_summary(report);
         match to_stdout {
             true => say_text!("{text}"),
             false => tell_text!("{text}"),
         }
-        receiving::advise(&report);
+        receiving::advise(report);
     }
-    Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
+    Ok(())
 }
 
 /// What becomes of finished heaps and events.

@@ -47,6 +47,7 @@
 //! assert_eq!((heap.key, heap.cause, heap.block), (key, Cause::Complete, vec![1; 8]));
 //! ```
 
+mod candidates;
 mod config;
 mod contest;
 mod finished;

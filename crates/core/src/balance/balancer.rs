@@ -2,6 +2,7 @@
 
 mod anew;
 mod demands;
+mod restarts;
 mod silence;
 
 use anew::Anew;

@@ -3,9 +3,11 @@
 use super::{
     case::{Case, Cause, Finding},
     clusters::by_chance,
-    network::SLOW,
     point::Point,
 };
+
+/// Part of the fastest rate at which a limit of it is seen less.
+pub(super) const SLOW: f64 = 0.6;
 
 /// A point that loses in most of its parts exceeds something, or is on a path that is gone; with less, it loses at times.
 const AT_TIMES: f64 = 0.05;

@@ -1,15 +1,14 @@
 //! Patterns of what happens between the interfaces.
 
 use super::{
-    bursts,
+    bursts::{self, SLOW},
     case::{Case, Cause, Finding, Shares},
     clusters::together,
     point::Point,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parts of the fastest rate at which a limit of it is seen less, and hardly.
-pub(super) const SLOW: f64 = 0.6;
+/// Part of the fastest rate at which a limit of it is hardly seen.
 const CALM: f64 = 0.35;
 
 /// Part of the bursts that a queue which is too short for them drops something of, at the least.

@@ -1,6 +1,6 @@
 //! What happens in a world, drawn before it is played: what is sent, when it arrives, and what is restarted when.
 
-use super::{MS, SECOND, Wire};
+use super::played::{MS, SECOND, Wire};
 use crate::random::Random;
 use core::net::IpAddr;
 use skyhaul_core::{pattern, wire::keyed::Part};

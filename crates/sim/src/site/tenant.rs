@@ -2,7 +2,7 @@
 
 use super::fates::{Fate, Fates, Given};
 use super::plan::{FORGED, PAYLOAD, Packet, Plan};
-use super::{MS, Wire};
+use super::played::{MS, Wire};
 use crate::random::Random;
 use core::net::{IpAddr, SocketAddr};
 use skyhaul_core::{

@@ -86,6 +86,26 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         let _ = client.end();
         return outcome;
     }
+    let table = measure(args, &mut client, &points, &mut told, &interrupt)?;
+    client.exchange_times();
+    told.round_trip_seconds = client.round_trip().map(|trip| trip.as_secs_f64());
+    told.clock = client.compare_clocks(&mut told.points);
+    told.interrupted = interrupt.is_set();
+    // The server may be gone, which changes nothing of what was measured.
+    let _ = client.end();
+    finish(args, &told, table)
+}
+
+/// Measure the points, and print each as it ends.
+fn measure(
+    args: &PathArgs,
+    client: &mut UdpClient,
+    points: &[Point],
+    told: &mut Told,
+    interrupt: &Interrupt,
+) -> Result<Option<Table>> {
+    let direction = direction(args);
+    let mut progress = Progress::new(args.output.quiet);
     let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
     let mut live = Live::new(args.output.quiet);
     for (n, point) in points.iter().enumerate() {
@@ -107,13 +127,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
             break;
         }
     }
-    client.exchange_times();
-    told.round_trip_seconds = client.round_trip().map(|trip| trip.as_secs_f64());
-    told.clock = client.compare_clocks(&mut told.points);
-    told.interrupted = interrupt.is_set();
-    // The server may be gone, which changes nothing of what was measured.
-    let _ = client.end();
-    finish(args, &told, table)
+    Ok(table)
 }
 
 fn finish(args: &PathArgs, told: &Told, table: Option<Table>) -> Result<Outcome> {

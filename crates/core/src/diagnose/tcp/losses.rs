@@ -11,25 +11,8 @@
 //! Round trips are smoothed by the kernel, and its least one may be rounded to a millisecond: a queue that is shorter than that is
 //! not seen. The first losses are the end of slow start, which ends in losses on any path, and are left out.
 
-use super::Flow;
+use super::flow::{Flow, Round};
 use crate::diagnose::Cause;
-
-/// A round trip's worth of a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Round {
-    /// When it began, s.
-    pub at: f64,
-    /// Round trip before anything was sent again in it, s; 0 if it is not known: what stood still for a moment says nothing of a queue.
-    pub rtt: f64,
-    /// Congestion window, in any unit.
-    pub window: f64,
-    /// Segments sent again,
-    pub lost: u32,
-    /// and sent at all.
-    pub sent: u32,
-    /// Rate of delivery, in any unit; 0 if it is not known.
-    pub rate: f64,
-}
 
 /// Of which kind the losses are.
 #[derive(Clone, Debug, PartialEq)]

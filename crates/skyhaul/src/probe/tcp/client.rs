@@ -12,6 +12,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+/// Flows that [`TcpClient::look_for_holes`] measures, at most.
+const HOLE_FLOWS: usize = 4;
+
 /// Time to connect, and for short answers.
 const SOON: Duration = Duration::from_secs(10);
 /// For the server's report, which waits until nothing is under way.
@@ -51,7 +54,7 @@ impl TcpClient {
     ) -> Result<Self, PeerError> {
         let mut connection = connect_any(to, token, SOON)?;
         // What a diagnosis measures besides is short.
-        let more = super::holes::MOST as f64 * 2.0;
+        let more = HOLE_FLOWS as f64 * 2.0;
         let seconds = points.iter().map(|point| point.takes() + 1.0).sum::<f64>() + more;
         let rates: Option<Vec<f64>> = points.iter().map(TcpPoint::rate).collect();
         let rate = rates.map(|rates| rates.into_iter().fold(0.0, f64::max));

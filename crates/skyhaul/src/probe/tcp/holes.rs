@@ -16,8 +16,6 @@ const LENGTH: f64 = 1.0;
 /// Confidence if long segments vanish and short ones arrive, and if neither does.
 const SURE: f64 = 0.98;
 const DOUBT: f64 = 0.4;
-/// Flows that [`TcpClient::look_for_holes`] measures, at the most.
-pub(super) const MOST: usize = 4;
 
 impl TcpClient {
     /// Complete what was found of points: where none of the segments of a flow arrived, whether shorter ones do; and the other

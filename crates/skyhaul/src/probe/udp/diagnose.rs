@@ -25,7 +25,7 @@ mod named;
 mod simulated;
 
 pub(super) use ends::{Ends, limited};
-pub(super) use holes::passes;
+pub(super) use holes::longest;
 
 pub use campaign::{Asked, FLOWS as PORTS};
 pub use named::{Diagnosed, Hosts, Named};

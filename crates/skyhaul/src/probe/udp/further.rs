@@ -3,7 +3,7 @@
 
 use super::bottleneck::{Bottleneck, headers};
 use super::client::UdpClient;
-use super::diagnose::{Ends, limited, passes};
+use super::diagnose::{Ends, limited, longest};
 use super::plan::{Burst, Direction, LONGEST, Point, SHORTEST};
 use super::report::PointReport;
 use crate::peer::PeerError;
@@ -194,42 +194,6 @@ impl Trial {
             queues: ways().any(slow),
         }
     }
-}
-
-/// The longest datagram that passes without being cut; `tried` is told of each size. What `guess` says is right, mostly; so it and its
-/// neighbour are tried first.
-pub(super) fn longest(
-    ends: &mut dyn Ends,
-    direction: Direction,
-    guess: u32,
-    tried: &mut dyn FnMut(u32, bool),
-    stop: &AtomicBool,
-) -> Result<u32, PeerError> {
-    let (mut least, mut too_long) = (SHORTEST, LONGEST + 1);
-    let mut first = vec![guess.saturating_add(1), guess, SHORTEST];
-    while too_long - least > 1 {
-        if stop.load(Ordering::Relaxed) {
-            return Err(PeerError::Stopped);
-        }
-        let size = first.pop().unwrap_or(least + (too_long - least) / 2);
-        if size > LONGEST || size < least || size >= too_long {
-            continue;
-        }
-        let passed = passes(ends, size, direction, stop)?;
-        tried(size, passed);
-        match passed {
-            true => least = size,
-            false if size == SHORTEST => return Err(nothing_passes()),
-            false => too_long = size,
-        }
-    }
-    Ok(least)
-}
-
-fn nothing_passes() -> PeerError {
-    let why =
-        format!("not even datagrams of {SHORTEST} bytes pass\nhint: see whether the path loses: --diagnose");
-    PeerError::Io(std::io::Error::other(why))
 }
 
 /// Part by which the rate of a limit may differ between two tests of it: what passes of twice the rate is as much, or it is no limit.

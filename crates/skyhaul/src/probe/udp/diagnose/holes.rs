@@ -1,12 +1,11 @@
 //! Sizes that do not pass, in either direction: long datagrams vanish and short ones arrive, again and again.
 
-use super::super::further::longest;
-use super::super::plan::{Direction, Point, SHORTEST};
+use super::super::plan::{Direction, LONGEST, Point, SHORTEST};
 use super::super::report::PointReport;
 use super::ends::Ends;
 use crate::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Packets with which a size is tried: one that arrives is enough.
@@ -46,7 +45,7 @@ pub(super) fn hole(
 }
 
 /// Whether datagrams of a size pass without being cut.
-pub(in crate::probe::udp) fn passes(
+fn passes(
     ends: &mut dyn Ends,
     size: u32,
     direction: Direction,
@@ -58,6 +57,42 @@ pub(in crate::probe::udp) fn passes(
     let PointReport { forward, reverse, .. } = report;
     let way = if direction == Direction::Reverse { reverse } else { forward };
     Ok(way.is_some_and(|way| way.arrived > 0))
+}
+
+/// The longest datagram that passes without being cut; `tried` is told of each size. What `guess` says is right, mostly; so it and its
+/// neighbour are tried first.
+pub(in crate::probe::udp) fn longest(
+    ends: &mut dyn Ends,
+    direction: Direction,
+    guess: u32,
+    tried: &mut dyn FnMut(u32, bool),
+    stop: &AtomicBool,
+) -> Result<u32, PeerError> {
+    let (mut least, mut too_long) = (SHORTEST, LONGEST + 1);
+    let mut first = vec![guess.saturating_add(1), guess, SHORTEST];
+    while too_long - least > 1 {
+        if stop.load(Ordering::Relaxed) {
+            return Err(PeerError::Stopped);
+        }
+        let size = first.pop().unwrap_or(least + (too_long - least) / 2);
+        if size > LONGEST || size < least || size >= too_long {
+            continue;
+        }
+        let passed = passes(ends, size, direction, stop)?;
+        tried(size, passed);
+        match passed {
+            true => least = size,
+            false if size == SHORTEST => return Err(nothing_passes()),
+            false => too_long = size,
+        }
+    }
+    Ok(least)
+}
+
+fn nothing_passes() -> PeerError {
+    let why =
+        format!("not even datagrams of {SHORTEST} bytes pass\nhint: see whether the path loses: --diagnose");
+    PeerError::Io(std::io::Error::other(why))
 }
 
 /// Holes as a cause, if there are any.

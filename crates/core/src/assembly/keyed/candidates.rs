@@ -1,0 +1,98 @@
+//! The candidates of one key in the window: found by size, until one wins.
+
+use super::Keyed;
+use super::contest::{CANDIDATES, Held};
+use super::index::Known;
+use crate::placement::{Key, Placement, Reject};
+
+impl<B> Keyed<B> {
+    /// The live object that the part belongs to; `Ok(None)`: it begins one. The flag says whether it has rivals.
+    pub(super) fn find_sized(&mut self, part: &Placement, size: u64) -> Result<(Option<u32>, bool), Reject> {
+        let (key, mut rivals, mut is_settled) = (part.key, 0, false);
+        let found = self.index.find(self.index.hash(key), |known| match known {
+            Known::Live(at) => {
+                let live = self.table.at(at);
+                let is_same = live.key == key && live.size == Some(size);
+                if live.key == key && !is_same {
+                    rivals += 1;
+                    is_settled |= live.packets > 1;
+                }
+                is_same
+            }
+            Known::Finished(at) => {
+                let is_it = self.finished.is(at, key, self.now, &self.laps);
+                rivals += usize::from(is_it && !self.finished.may_be(at, size));
+                is_it && self.finished.may_be(at, size)
+            }
+        });
+        match found {
+            Some(Known::Finished(at)) if self.finished.differs(at, size) => Err(Reject::WrongSize),
+            Some(Known::Finished(at)) => Err(self.finished.refuse(at, part.length, self.now, &mut self.laps)),
+            Some(Known::Live(at)) => Ok((Some(at), rivals > 0)),
+            None if is_settled || rivals >= CANDIDATES => Err(Reject::WrongSize),
+            None => {
+                if rivals > 0 {
+                    self.contest(key);
+                }
+                Ok((None, rivals > 0))
+            }
+        }
+    }
+
+    /// The candidates of this key have a rival from now on.
+    #[cold]
+    fn contest(&mut self, key: Key) {
+        let (table, finished, now, laps) = (&mut self.table, &mut self.finished, self.now, &self.laps);
+        self.index.find(self.index.hash(key), |known| {
+            match known {
+                Known::Live(at) if table.at(at).key == key => table.at_mut(at).contested = true,
+                Known::Finished(at) if finished.is(at, key, now, laps) => finished.contest(at),
+                _ => {}
+            }
+            false
+        });
+    }
+
+    /// The object of this key has `size` bytes: its other candidates are dropped.
+    #[cold]
+    pub(super) fn win(&mut self, key: Key, size: u64) {
+        loop {
+            let loser = self.index.find(self.index.hash(key), |known| match known {
+                Known::Live(at) => self.table.at(at).key == key && self.table.at(at).size != Some(size),
+                Known::Finished(_) => false,
+            });
+            let Some(Known::Live(at)) = loser else { break };
+            let (packets, bytes) = (self.table.at(at).packets, self.table.at(at).seen.bytes());
+            drop(self.discard(at));
+            self.contest.dropped.0 += packets;
+            self.contest.dropped.1 += bytes;
+        }
+        let is_rival = |held: &Held<B>| held.retired.key == key && held.retired.size != Some(size);
+        while let Some(at) = self.contest.held.iter().position(is_rival) {
+            if let Some(held) = self.contest.held.remove(at) {
+                self.finished.give_way(held.entry, key);
+                self.contest.dropped.0 += 1;
+                self.contest.dropped.1 += held.retired.received();
+            }
+        }
+    }
+
+    /// Retire what was held long enough, and what is beyond the memory of finished objects, which would not know its rivals; with
+    /// `all`, everything.
+    pub(super) fn release(&mut self, all: bool) {
+        let most = self.config.remember;
+        while self.contest.due().is_some_and(|due| all || due <= self.now || self.contest.len() > most) {
+            let Some(Held { retired, entry, .. }) = self.contest.held.pop_front() else { break };
+            if self.finished.release(entry, retired.key) {
+                // Nothing confirmed a rival.
+                self.win(retired.key, retired.range.end);
+            }
+            self.retired.push_back(retired);
+        }
+    }
+
+    /// Packets that were accepted, and bytes in them, of candidates that proved not to be the object, since the last call.
+    pub fn take_dropped(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.contest.dropped)
+    }
+}

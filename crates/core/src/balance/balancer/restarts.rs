@@ -1,0 +1,76 @@
+//! Restarts of senders, as the balancer takes them: from what they say, and from where the ticks of data are.
+
+use super::super::refusal::Ticks;
+use super::Balancer;
+use super::anew::{Anew, FAR, FAR_LOOKS, IDLE, LOOKS, NEAR, PATIENCE};
+use crate::{placement::Nanos, wire::labelled::Sync};
+use std::sync::Arc;
+
+impl Balancer {
+    /// Before the message is heard: it may say that its source was restarted.
+    pub(super) fn note_sync(&mut self, from: u64, sync: &Sync, now: Nanos) {
+        if self.predictor.falls_back(from, sync, now) {
+            self.anew.said = Some(now);
+        }
+    }
+
+    /// Before the data are heard.
+    pub(super) fn note_data(&mut self, newest: u64, now: Nanos) {
+        let is_behind = self.predictor.is_behind(newest, now);
+        let anew = &mut self.anew;
+        (anew.heard, anew.looks) = (Some(now), 0);
+        let rises = |(since, before)| if newest >= before { (since, newest) } else { (now, newest) };
+        anew.behind = is_behind.then(|| anew.behind.map_or((now, newest), rises));
+    }
+
+    /// Where ticks were since the last call, as [`Counters::take_ticks`](super::super::Counters::take_ticks) has it. To be
+    /// called ten times a second or more, also if there were none.
+    pub fn handle_ticks(&mut self, ticks: &Ticks, now: Nanos) {
+        if let Some(newest) = ticks.newest {
+            self.handle_data(newest, now);
+        }
+        let linger = self.config.epochs.linger;
+        let anew = &mut self.anew;
+        anew.said = anew.said.filter(|said| now.since(*said) < PATIENCE);
+        let over = ticks.newest.filter(|_| anew.behind.is_some_and(|(since, _)| now.since(since) >= linger));
+        if let Some(newest) = over {
+            let near = self.predictor.ticks_in(NEAR).unwrap_or(0);
+            let changed = self.epochs.give_way(newest.saturating_add(near));
+            return self.forget(changed, now);
+        }
+        if anew.said.is_some() && anew.is_idle(now, IDLE) {
+            return self.rebase(now);
+        }
+        let Some(old) = ticks.old.filter(|_| ticks.newest.is_none()) else { return };
+        let rising = old.0 >= anew.old.0 && old.1 >= anew.old.1;
+        anew.looks = if rising { anew.looks + 1 } else { 1 };
+        anew.old = old;
+        let (looks, long) = (anew.looks, anew.is_idle(now, FAR));
+        let ahead = self.predictor.ticks_in(FAR).and_then(|ticks| old.1.checked_add(ticks));
+        let far = ahead.is_some_and(|ahead| self.epochs.boundary().is_some_and(|first| ahead < first));
+        if looks >= LOOKS || looks >= FAR_LOOKS && far || long {
+            self.anew.looks = 0;
+            self.anew.extended = Some(now);
+            self.dirty |= self.epochs.extend(now);
+        }
+    }
+
+    /// No packet of the ticks before is under way: the newest calendar holds for all.
+    fn rebase(&mut self, now: Nanos) {
+        let changed = self.epochs.rebase(now);
+        self.forget(changed, now);
+    }
+
+    /// Where ticks were says nothing any more.
+    fn forget(&mut self, changed: bool, now: Nanos) {
+        self.anew = Anew { heard: self.anew.heard, ..Anew::default() };
+        self.predictor.rebase();
+        if changed {
+            self.dirty = true;
+            self.shares.extend(self.epochs.newest().map(|newest| (now, Arc::clone(newest))));
+            while self.shares.len() > super::REMEMBERED {
+                self.shares.pop_front();
+            }
+        }
+    }
+}
