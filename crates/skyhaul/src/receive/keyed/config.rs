@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Part of the memory for heaps of which one packet arrived.
 const UNCONFIRMED: u64 = 4;
-/// Heaps that announce more than this part of the memory, or more than [`LARGE`], get all of it when some of it arrived.
-const ANNOUNCED: u64 = 128;
+/// Where every packet states the size, objects that announce more get memory for all of it only when some of it arrived. Not
+/// where packets may wait for memory, as those of heaps over TCP do: they would wait again while the heap's own time runs.
 const LARGE: u64 = 16 << 20;
 /// How long an object in one packet may be contradicted: packets of one object arrive within a fraction of it.
 const CONTEST: Nanos = Nanos(10_000_000);
@@ -111,8 +111,8 @@ impl StreamConfig {
         let contest = states_size.then_some(CONTEST);
         let mut heaps = Keyed::new(KeyedConfig { largest: self.largest(), contest, ..self.heaps });
         if ours {
-            let memory = self.memory.limit();
-            heaps.limit_announced(memory / UNCONFIRMED, (memory / ANNOUNCED).min(LARGE));
+            let staged = if states_size { LARGE } else { u64::MAX };
+            heaps.limit_announced(self.memory.limit() / UNCONFIRMED, staged);
         }
         heaps
     }
