@@ -257,7 +257,7 @@ fn wrong_use_is_told_with_a_hint() {
             "send --rate max --to udp://127.0.0.1:9 --pattern --payload 7".to_owned(),
             "hint: for example --payload 8000",
         ),
-        ("send --to udp://127.0.0.1:9 --pattern --stream 1".to_owned(), "--scan"),
+        ("send --to udp://127.0.0.1:9 --pattern --stream 1".to_owned(), "cannot be used with"),
         ("send --to udp://127.0.0.1:9".to_owned(), "sending a pattern without limit"),
         (
             "send --to tcp://127.0.0.1:1 --to udp://127.0.0.1:9 --noise".to_owned(),
