@@ -97,7 +97,7 @@ fn a_chunk_that_was_removed_counts_all_its_frames() {
         assert_eq!(n("never_received").0, n("never_received").1, "{also_its_record}: {check}");
         let ls = site.run("ls --json").expect(1).json();
         assert_eq!(ls[0]["ledger"], check["ledger"], "{also_its_record}: {ls}");
-        let text = site.run("check trial").expect(1).stderr;
+        let text = site.run("check trial").expect(1).told();
         assert!(text.contains(" frames were recorded and are gone or damaged"), "{also_its_record}: {text}");
     }
 }
@@ -141,7 +141,7 @@ fn invalid_frames_of_plain_files_are_counted() {
     assert_eq!(invalid, number(&books["in_chunks"]), "{check}");
     assert!(invalid > 100);
     assert_eq!(check["ledger"]["unverified"], books["recorded"], "{check}");
-    let text = site.run("check trial").expect(1).stderr;
+    let text = site.run("check trial").expect(1).told();
     assert!(text.contains(" frames are marked invalid"), "{text}");
     // A chunk that is gone was recorded once, as its number says.
     let gone =
@@ -164,7 +164,7 @@ fn a_scan_without_a_packet_is_not_complete() {
     agreed(&done.json());
     let check = site.run("check trial --json").expect(1).json();
     assert_eq!(check["verdict"], "unproven", "{check}");
-    let text = site.run("check trial").expect(1).stderr;
+    let text = site.run("check trial").expect(1).told();
     assert!(text.contains("trial: EMPTY: nothing was recorded"), "{text}");
     assert_eq!(site.run("ls").expect(1).code, Some(1));
 }

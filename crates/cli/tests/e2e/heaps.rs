@@ -106,7 +106,8 @@ fn a_capture_of_packets_that_were_cut_short_is_no_success() {
 fn trains_in_captures_are_cut_and_what_is_none_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = capture(directory.path(), &record(&[&packet(6)[..], b"trailing"].concat()));
-    let done = receive(&format!("--json --pcap {path}")).finish().expect(0);
+    // A packet that states another size than its heap is refused, and that is no success.
+    let done = receive(&format!("--json --pcap {path}")).finish().expect(1);
     let report = done.json();
     assert_eq!(number(&report["objects"]["heaps"]["complete"]), 5, "{report}");
     assert_eq!(
