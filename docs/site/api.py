@@ -16,6 +16,7 @@ MODULES = [
     "skyhaul.ejfat",
     "skyhaul.recording",
     "skyhaul.spead",
+    "skyhaul.spead.numba",
     "skyhaul.spead.recv",
     "skyhaul.spead.send",
     "skyhaul.spead2",

@@ -42,9 +42,9 @@ pub(crate) fn tools(python: &Path, arch: &str) -> Result<Option<Tools>> {
         return Ok(None);
     }
     let programs = python.parent().context("the directory of Python")?.display().to_string();
-    let script = |what: &str, with: &str| {
+    let script = |what: &str, first: &str, with: &str| {
         let text = format!(
-            "#!/bin/sh\nPATH=\"{programs}:$PATH\" exec \"{programs}/maturin\" zig {what} -- {with}\"$@\"\n"
+            "#!/bin/sh\n{first}PATH=\"{programs}:$PATH\" exec \"{programs}/maturin\" zig {what} -- {with}\"$@\"\n"
         );
         let path = workspace::root().join(TOOLS).join(format!("{what}-{arch}"));
         std::fs::create_dir_all(workspace::root().join(TOOLS))?;
@@ -52,6 +52,25 @@ pub(crate) fn tools(python: &Path, arch: &str) -> Result<Option<Tools>> {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
         Ok::<PathBuf, anyhow::Error>(path)
     };
-    let cc = script("cc", &format!("-g -target {arch}-linux-gnu.{GLIBC} "))?;
-    Ok(Some(Tools { cc, ar: script("ar", "")? }))
+    let unwinder = unwinder(arch).map(|path| shared_unwinder(&path)).unwrap_or_default();
+    let cc = script("cc", &unwinder, &format!("-g -target {arch}-linux-gnu.{GLIBC} "))?;
+    Ok(Some(Tools { cc, ar: script("ar", "", "")? }))
+}
+
+/// The unwinder of this machine's compiler, for its own architecture.
+fn unwinder(arch: &str) -> Option<String> {
+    if arch != std::env::consts::ARCH {
+        return None;
+    }
+    let found = Command::new("cc").arg("-print-file-name=libgcc_s.so.1").output().ok()?;
+    let path = String::from_utf8(found.stdout).ok()?.trim().to_owned();
+    Path::new(&path).is_absolute().then_some(path)
+}
+
+/// Lines that link a module with the unwinder that the process has. Zig would put one of its own into it, which crashes when
+/// Python ends daemon threads: `pthread_exit` unwinds them with the frames of the other.
+fn shared_unwinder(path: &str) -> String {
+    format!(
+        "case \" $* \" in *\" -shared \"*)\nfor arg do shift; [ \"$arg\" = -lgcc_s ] && arg='{path}'; set -- \"$@\" \"$arg\"; done;;\nesac\n"
+    )
 }

@@ -154,7 +154,7 @@ class Item(Descriptor):
             return octets
         if isinstance(value, str) and self._layout.kind == "S":
             value = value.encode("ascii")
-        value = np.array(value, self._layout, order=self.order, copy=None)
+        value = np.asarray(value, self._layout, order=self.order)
         self._check_shape(value.shape)
         # A view as plain bytes: types like datetime64 do not support the buffer protocol.
         flat = value.ravel(order=self.order)
