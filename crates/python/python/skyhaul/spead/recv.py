@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -130,17 +130,7 @@ class Stream(ReceiveStream, Awaited[Heap]):
             """Every counter of the stream; in `readers`, those of each reader."""
             ...
 
-    # ---- readers
-
-    add_udp: Final = ReceiveStream.add_udp
-    add_udp_fd: Final = ReceiveStream.add_udp_fd
-    add_tcp: Final = ReceiveStream.add_tcp
-    add_tcp_fd: Final = ReceiveStream.add_tcp_fd
-    add_pcap: Final = ReceiveStream.add_pcap
-    add_bytes: Final = ReceiveStream.add_bytes
-    add_inproc: Final = ReceiveStream.add_inproc
-
-    # ---- taking heaps: `get` and iteration are native
+    # ---- taking heaps: readers, `get` and iteration are native
 
     def get_nowait(self) -> Heap:
         """The next heap if one is queued, else `Empty` (or `Stopped`)."""
