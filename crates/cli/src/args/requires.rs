@@ -8,7 +8,7 @@ use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory, parser::ValueSource};
 
-/// Values of which every option takes one.
+/// Every option accepts at least one of these values.
 const VALUES: [&str; 27] = [
     "1",
     "64",

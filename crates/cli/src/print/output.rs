@@ -70,7 +70,7 @@ pub(crate) fn json(report: &impl serde::Serialize) -> Result<()> {
     whole(&text)
 }
 
-/// The first error of a line of a result: it is told at the end.
+/// The first error while printing results; reported at the end.
 static FAILED: Mutex<Option<anyhow::Error>> = Mutex::new(None);
 
 /// Print a part of a result for people: a line of a table, while more is measured. The line of progress makes room for it.

@@ -26,7 +26,7 @@ pub(super) fn ask(
     let lossy = points.iter().zip(found).find(|(_, flows)| flows.iter().any(is_lossy));
     let Some((report, flows)) = lossy.filter(|_| !interrupt.is_set()) else { return };
     progress.show("datagrams at the same rate");
-    // What was measured is told, whatever becomes of this: a firewall may let no UDP pass.
+    // Results are reported even if this fails: a firewall may block UDP.
     if let Err(error) = measure(server, token, report, flows, interrupt) {
         say!("note: no datagrams were measured beside, which tell more of losses: {error}");
     }

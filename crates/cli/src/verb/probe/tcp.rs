@@ -65,7 +65,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         let mut found: Vec<Vec<TcpDiagnosed>> =
             told.points.iter().map(|point| diagnose(point, &probe)).collect();
         progress.show("the other direction");
-        // What was measured is told, whatever becomes of this.
+        // Results are reported even if this fails.
         if let Err(error) = client.look_for_holes(&told.points, &mut found, &interrupt.flag()) {
             say!("note: the other direction was not measured: {error}");
         }

@@ -1,4 +1,4 @@
-//! Objects of which less than half arrived: what they may hold together.
+//! Unconfirmed objects (less than half of their bytes arrived), and the memory they may hold in total.
 //!
 //! A packet says how long its object is, and a forged one says anything; so do two. Only bytes that arrive confirm it: large
 //! objects are unconfirmed until half of their bytes are there. If all of them together hold more than a share, those that
@@ -15,7 +15,7 @@ use crate::placement::Nanos;
 
 /// Smaller objects are not counted.
 pub(super) const LARGE: u64 = 1 << 20;
-/// An object of which so many bytes arrive within its timeout is not given up: it is only large.
+/// Bytes that must arrive within each timeout to keep an object that is too large to complete in one.
 pub(super) const PACE: u64 = 16 << 20;
 /// An object is not judged by its pace before this part of its timeout.
 const GRACE: u64 = 8;

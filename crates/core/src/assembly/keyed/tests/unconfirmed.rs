@@ -1,4 +1,4 @@
-//! Objects of which less than half arrived.
+//! Unconfirmed objects: less than half of their bytes arrived.
 
 use super::*;
 
