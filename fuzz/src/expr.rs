@@ -11,7 +11,10 @@ use skyhaul::spead::receive::chunk::{Expr, Wrong};
 const VALUES: [i64; 8] = [0, 1, -1, 7, 64, 4096, i64::MAX, i64::MIN];
 const NAMES: [&str; 6] = ["counter", "size", "stream", "chunk", "index", "offset"];
 /// Operators, loosest first.
-const LEVELS: [&[&str]; 5] = [&["|"], &["&"], &["<<", ">>"], &["+", "-"], &["*", "/", "%"]];
+const LEVELS: [&[&str]; 8] =
+    [&["or"], &["and"], &COMPARISONS, &["|"], &["&"], &["<<", ">>"], &["+", "-"], &["*", "/", "%"]];
+/// The longer ones first.
+const COMPARISONS: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     [
@@ -23,6 +26,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "((((((1))))))+-(-(-(-counter)))",
         "1 / (counter - 7) % item ( 2 )",
         "item(1) << 63 >> 63 * size",
+        "counter & 3 == 3 and index <= 3 or size != 4096",
+        "(1 < 2) + (offset > chunk) >= stream",
     ]
     .iter()
     .enumerate()
@@ -64,7 +69,8 @@ pub(crate) fn run(input: &[u8]) {
 }
 
 fn operators(text: &str) -> usize {
-    text.bytes().filter(|octet| b"(-+*/%&|<>".contains(octet)).count()
+    let signs = text.bytes().filter(|octet| b"(-+*/%&|<>=!".contains(octet)).count();
+    signs + text.matches("or").count() + text.matches("and").count()
 }
 
 enum Tree {
@@ -96,6 +102,14 @@ impl Tree {
                     "*" => a * b,
                     "/" if b != 0 => a / b,
                     "%" if b != 0 => a % b,
+                    "==" => (a == b).into(),
+                    "!=" => (a != b).into(),
+                    "<" => (a < b).into(),
+                    "<=" => (a <= b).into(),
+                    ">" => (a > b).into(),
+                    ">=" => (a >= b).into(),
+                    "and" => (a != 0 && b != 0).into(),
+                    "or" => (a != 0 || b != 0).into(),
                     _ => return None,
                 }
             }
@@ -125,7 +139,10 @@ impl Reader<'_> {
 
     fn token(&mut self, token: &str) -> bool {
         self.space();
-        let found = self.text[self.at..].starts_with(token.as_bytes());
+        let letters = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
+        let rest = self.text[self.at..].strip_prefix(token.as_bytes());
+        let ends = |rest: &[u8]| !token.bytes().all(|c| letters(&c)) || !rest.first().is_some_and(letters);
+        let found = rest.is_some_and(ends);
         self.at += usize::from(found) * token.len();
         found
     }
@@ -133,7 +150,13 @@ impl Reader<'_> {
     fn level(&mut self, level: usize) -> Option<Tree> {
         let Some(operators) = LEVELS.get(level) else { return self.operand() };
         let mut tree = self.level(level + 1)?;
+        let mut compared = false;
         while let Some(operator) = operators.iter().find(|token| self.token(token)) {
+            // One comparison is not compared with another.
+            if COMPARISONS.contains(operator) && compared {
+                return None;
+            }
+            compared = true;
             tree = Tree::Both(operator, Box::new(tree), Box::new(self.level(level + 1)?));
         }
         Some(tree)

@@ -1,7 +1,7 @@
 //! The target for the table of heaps: the bytes are its limits, then a script of parts and time.
 //!
 //! ```text
-//!   3 octets: limits       5 octets: what · which heap · offset · length · size
+//!   4 octets: limits       5 octets: what · which heap · offset · length · size
 //!   what & 7:  0‥3 a part that agrees with its heap   4 any part   5 time passes   6 a start   7 memory ends, or is back
 //! ```
 //!
@@ -9,7 +9,7 @@
 //! window never holds more than it may, nothing waits past its deadline, and no remembered heap comes twice.
 
 use crate::windows::Attacked;
-use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Retired};
+use skyhaul_core::assembly::{Cause, Counting, Keyed, KeyedConfig, Retired};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use std::collections::BTreeSet;
 
@@ -23,13 +23,13 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let single: Vec<u8> = (0..90u8).flat_map(|n| [0, n, 0, 8, 8]).collect();
     let turns: Vec<u8> =
         (0..90u8).flat_map(|n| [n % 2 * 5, n % 4 + n / 12 * 4, n / 4 % 3 * 8, 8, 24]).collect();
-    let limits = [[0x12, 0, 0xFF], [0x25, 0x11, 4], [0x81, 0x10, 0]];
+    let limits = [[0x12, 0, 0xFF, 0], [0x25, 0x11, 4, 1], [0x81, 0x10, 0, 0]];
     let scripts = [series, single, turns];
     limits.iter().zip(scripts).map(|(limits, script)| [&limits[..], &script].concat()).collect()
 }
 
 pub(crate) fn run(bytes: &[u8]) {
-    let Some((&[first, second, remember], script)) = bytes.split_first_chunk() else { return };
+    let Some((&[first, second, remember, third], script)) = bytes.split_first_chunk() else { return };
     let config = KeyedConfig {
         window: usize::from(first & 7) + 1,
         substreams: u64::from(first >> 3 & 3) + 1,
@@ -40,6 +40,9 @@ pub(crate) fn run(bytes: &[u8]) {
         remember: usize::from(remember),
         remember_for: Nanos(if second & 2 == 0 { u64::MAX } else { 40 * STEP }),
         runs: u32::from(second >> 2 & 3) + 1,
+        counting: if third & 1 == 0 { Counting::Incomplete } else { Counting::Begun },
+        // Two sizes of one object: the simulated worlds forge those.
+        contest: None,
     };
     let mut attacked = Attacked::new(Keyed::new(config), LARGEST);
     let mut books = Books { config, ..Books::default() };
@@ -101,14 +104,19 @@ impl Books {
                     "{key:?} was handed on, and begins again"
                 );
             }
-            // It begins its heap all the same, so that what is lost is told.
-            Err(Reject::OutOfOrder) => drop(self.begun.insert(key)),
+            // Its heap begins all the same, so that the loss is reported.
+            Err(Reject::OutOfOrder) if self.config.counting == Counting::Incomplete => {
+                self.begun.insert(key);
+            }
             Err(_) => {}
         }
     }
 
-    /// Whether it is among the last that were handed on.
+    /// Whether it is among the last that were handed on, and may not begin again.
     fn remembers(&self, key: Key, now: Nanos) -> bool {
+        if self.config.counting == Counting::Begun {
+            return false;
+        }
         let from = self.given.len().saturating_sub(self.config.remember);
         let fresh = |when| now.since(when) < self.config.remember_for;
         self.given[from..].iter().any(|&(given, when)| given == key && fresh(when))

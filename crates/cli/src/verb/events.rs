@@ -6,13 +6,17 @@
 
 mod content;
 mod job;
+#[cfg(feature = "services")]
 mod joining;
 
 use super::sending::{Sender, check_feedback, cpu, mode, rate};
+#[cfg(not(feature = "services"))]
+pub(crate) use super::unbuilt::senders::{join, leave};
 use crate::args::{EventSendArgs, MtuArg, RateArg, SendArgs, TickArg};
 use anyhow::{Context, Result, bail, ensure};
 use content::{Content, Files, Sizes};
 use job::Job;
+#[cfg(feature = "services")]
 pub(crate) use joining::{join, leave};
 use skyhaul::io::udp::largest_datagram;
 use skyhaul::io::udp::send::SendOptions;

@@ -45,10 +45,37 @@ impl Worker {
     pub(crate) fn is_running(&self) -> bool {
         match self.0 {}
     }
+
+    pub(crate) fn report(&self) -> SessionReport {
+        match self.0 {}
+    }
 }
 
 pub(crate) fn leave(worker: Worker, _: &Running, _: bool) -> SessionReport {
     match worker.0 {}
+}
+
+/// `send --join`: there is no balancer to join.
+pub(crate) mod senders {
+    use super::MISSING;
+    use crate::args::SendArgs;
+    use anyhow::{Result, ensure};
+    use skyhaul::send::SendReport;
+    use std::convert::Infallible;
+
+    /// Returns none.
+    ///
+    /// # Errors
+    /// One was asked for.
+    pub(crate) fn join(args: &SendArgs) -> Result<Vec<Infallible>> {
+        ensure!(!args.of_events.join, MISSING);
+        Ok(Vec::new())
+    }
+
+    /// Nothing was refused by a balancer that was not joined.
+    pub(crate) fn leave(_: Vec<Infallible>, _: &mut [SendReport]) -> bool {
+        false
+    }
 }
 
 /// The metrics of a monitor over HTTP: there are none.
