@@ -66,7 +66,6 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
         }
     });
     let report = monitor.report();
-    drop(http);
     if args.output.json {
         print_json(&report)?;
     } else {
