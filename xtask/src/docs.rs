@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<bool> {
             return Ok(false);
         }
     };
-    generated::run(false)?;
+    generated::run(false, generated::From::Sources)?;
     let mut rustdoc = workspace::cargo();
     rustdoc.args(RUSTDOC).env(RUSTDOCFLAGS.0, RUSTDOCFLAGS.1);
     if !rustdoc.current_dir(workspace::root()).status().context("run cargo doc")?.success() {

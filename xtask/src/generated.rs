@@ -7,13 +7,34 @@ use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What is generated, and where it is kept.
 const KEPT: [(&str, &str); 2] =
     [("man", "docs/reference/man"), ("completions", "docs/reference/completions")];
 
+/// Which command writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// That of the sources: it is built if need be.
+    Sources,
+    /// The release binary that is there.
+    Built,
+}
+
+impl From {
+    fn command(self) -> Command {
+        if self == From::Built {
+            return Command::new(workspace::root().join("target/release/skyhaul"));
+        }
+        let mut command = workspace::cargo();
+        command.args(["run", "--quiet", "--locked", "--release", "--package", "skyhaul-cli", "--"]);
+        command
+    }
+}
+
 /// Write the generated files, or with `check` say which are not current.
-pub(crate) fn run(check: bool) -> Result<Vec<String>> {
+pub(crate) fn run(check: bool, from: From) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for (what, kept) in KEPT {
         let fresh = workspace::root().join("target/generated").join(what);
@@ -21,21 +42,8 @@ pub(crate) fn run(check: bool) -> Result<Vec<String>> {
             std::fs::remove_dir_all(&fresh).with_context(|| format!("clear {}", fresh.display()))?;
         }
         std::fs::create_dir_all(&fresh).with_context(|| format!("make {}", fresh.display()))?;
-        let status = workspace::cargo()
-            .args([
-                "run",
-                "--quiet",
-                "--locked",
-                "--release",
-                "--package",
-                "skyhaul-cli",
-                "--",
-                "generate",
-                what,
-            ])
-            .arg(&fresh)
-            .status()
-            .context("run skyhaul generate")?;
+        let status =
+            from.command().args(["generate", what]).arg(&fresh).status().context("run skyhaul generate")?;
         ensure!(status.success(), "skyhaul generate {what} failed");
         let (new, old) = (contents(&fresh)?, contents(&workspace::root().join(kept))?);
         if check {

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::findings().map(report),
         Some("arrows") => arrows::findings().map(report),
         Some("pure") => pure::run(flag("--wasm")).map(report),
-        Some("man") => generated::run(flag("--check")).map(report),
+        Some("man") => generated::run(flag("--check"), generated::From::Sources).map(report),
         Some("proto") => generated::proto(),
         Some("host") => generated::host(),
         Some("aarch64") => aarch64::run(),

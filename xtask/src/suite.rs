@@ -1,8 +1,9 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark, iperf3) ─▶ cargo test (units, whole programs, documents) ─▶ address sanitizer, Miri ─▶ wasm32
-//!     ─▶ man pages ─▶ release binary ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site ─▶ fuzz
+//!   cargo test (units; meanwhile prepare: .venv, tshark, iperf3) ─▶ cargo test (whole programs, documents)
+//!     ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ release binary ─▶ man pages ─▶ rustdoc ─▶ Python package
+//!     ─▶ interop, documents, the site ─▶ the first demo's command ─▶ fuzz
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -20,7 +21,7 @@ mod step;
 mod tally;
 
 use crate::{docs, fuzz, generated, pure, python, workspace};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use beside::Beside;
 use std::path::Path;
 use step::Step;
@@ -31,21 +32,27 @@ pub(crate) fn run() -> Result<bool> {
     let started = std::time::Instant::now();
     let _alone = alone::wait("run")?;
     let mut tally = Tally::default();
-    let python = prepare::python();
-    let capture_tool = prepare::tshark();
-    prepare::iperf3();
+    // Fetching takes a minute, and needs no processor.
+    let fetching = std::thread::spawn(|| {
+        let (python, capture_tool) = (prepare::python(), prepare::tshark());
+        prepare::iperf3();
+        (python, capture_tool)
+    });
+    units(&mut tally)?;
+    let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
     let release =
         python.as_ref().map_or(Ok(vec!["build".to_owned()]), |python| python::command(python, false))?;
-    rust(&release, &mut tally)?;
+    programs(&release, &mut tally)?;
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
-    generated_files(&mut tally);
     let built = Step::new("release binary", "cargo").args(words(&release)).minutes(25).run(&mut tally)?;
+    generated_files(&mut tally);
     Step::new("rustdoc: the pages of the library, without warnings", "cargo")
         .args(docs::RUSTDOC)
         .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
         .run(&mut tally)?;
+    let first = Beside::start(&FIRST);
     let attacks = Beside::start(&[&["build"][..], &fuzz::DRIVER].concat());
     match python {
         Ok(python) if built => {
@@ -58,6 +65,10 @@ pub(crate) fn run() -> Result<bool> {
         Ok(_) => tally.skip("interop and the Python package", "the release binary was not built"),
         Err(why) => tally.skip("interop and the Python package (all)", &why),
     }
+    first.finish();
+    Step::new("the command of a first demo, without services and PNG", "cargo")
+        .args(FIRST)
+        .run(&mut tally)?;
     attacks.finish();
     Step::new("fuzz: every target for a moment", "cargo")
         .args(["run"])
@@ -73,29 +84,33 @@ pub(crate) fn run() -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
+/// What `make demo` builds in a fresh clone, as far as its errors go.
+const FIRST: [&str; 5] = ["check", "--locked", "--package", "skyhaul-cli", "--no-default-features"];
+
 fn words(given: &[String]) -> Vec<&str> {
     given.iter().map(String::as_str).collect()
 }
 
-/// All Rust tests, of one set of features.
-fn rust(release: &[String], tally: &mut Tally) -> Result<()> {
-    let step = |name, which: &[&str]| {
-        let step = Step::new(name, "cargo").args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-        step.args(which).args(["--", "--show-output"]).minutes(40)
-    };
-    let unit = step("Rust: unit and property tests", &["--lib", "--bins"]);
-    again::run(&unit, again::rust, tally)?;
-    // The rest waits more than it computes.
+/// Rust tests, of one set of features.
+fn cargo_test(name: &str, which: &[&str]) -> Step {
+    let step = Step::new(name, "cargo").args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    step.args(which).args(["--", "--show-output"]).minutes(40)
+}
+
+fn units(tally: &mut Tally) -> Result<()> {
+    let step = cargo_test("Rust: unit and property tests", &["--lib", "--bins"]);
+    again::run(&step, again::rust, tally)
+}
+
+/// Programs as a whole; `release` is built beside them, as they wait more than they compute.
+fn programs(release: &[String], tally: &mut Tally) -> Result<()> {
     let release = Beside::start(release);
     // Two to a processor.
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    let whole = step("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
+    let step = cargo_test("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
         .env("RUST_TEST_THREADS", Path::new(&threads.to_string()));
-    again::run(&whole, again::rust, tally)?;
-    step("Rust: documentation tests", &["--doc"]).run(tally)?;
-    Step::new("the command of a first demo, without services and PNG", "cargo")
-        .args(["build", "--locked", "--package", "skyhaul-cli", "--no-default-features"])
-        .run(tally)?;
+    again::run(&step, again::rust, tally)?;
+    cargo_test("Rust: documentation tests", &["--doc"]).run(tally)?;
     release.finish();
     Ok(())
 }
@@ -152,10 +167,11 @@ fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+/// Made by the command that was built before, as it is.
 fn generated_files(tally: &mut Tally) {
     const NAME: &str = "man pages and completions are current";
     println!("\n== {NAME}");
-    match generated::run(true) {
+    match generated::run(true, generated::From::Built) {
         Ok(stale) if stale.is_empty() => tally.pass(),
         Ok(stale) => tally.fail(&format!("{NAME}: {}", stale.join(", "))),
         Err(error) => tally.fail(&format!("{NAME}: {error:#}")),

@@ -17,26 +17,57 @@ const SOME: u64 = 3;
 const MANY: u64 = 6;
 /// Bursts that would be seen at low rates, if they did not care for the rate, from which on their absence tells.
 const EXPECTED: f64 = 4.0;
+/// A point that loses less than this part loses nothing.
+const CLEAN: f64 = 0.005;
 /// A wait before a loss that is no queue, ns.
 const QUIET: f64 = 30_000.0;
 
 /// Part of a point's time that bursts take at the most: what exceeds a limit takes all of it.
 const SELDOM: f64 = 0.3;
 
-/// Bursts of a point that no limit of its rate explains.
-fn of(point: &Point) -> u64 {
+/// What a wait before a loss is compared with.
+struct Waits {
+    /// The longest of packets of points that lose nothing, ns; `None` without such points.
+    clean: Option<f64>,
+    /// What hosts like these need to wake up, ns.
+    wakes: f64,
+}
+
+impl Waits {
+    fn of(case: &Case) -> Waits {
+        let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::max);
+        Waits { clean, wakes: case.wakes }
+    }
+
+    /// Packets waited before those that were lost: in a queue that was filling, or in one that was full all the time.
+    fn before_loss(&self, point: &Point) -> bool {
+        let at_loss = point.delay_at_loss - self.wakes;
+        let fills = at_loss > (3.0 * point.delay).max(point.delay_p99).max(QUIET);
+        let full =
+            self.clean.is_some_and(|clean| at_loss.min(point.delay - self.wakes) > (3.0 * clean).max(QUIET));
+        fills || full
+    }
+}
+
+/// Bursts of a point that no limit of its rate explains: a queue makes packets wait before it drops them.
+fn of(point: &Point, waits: &Waits) -> u64 {
+    if waits.before_loss(point) { 0 } else { at_times(point) }
+}
+
+/// Bursts of a point that do not come all the time.
+fn at_times(point: &Point) -> u64 {
     let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
     if point.steady < AT_TIMES || seldom { point.bursts } else { point.solid }
 }
 
 /// The part of a point's bursts that these are.
-fn share(point: &Point) -> f64 {
-    of(point) as f64 / point.bursts.max(1) as f64
+fn share(point: &Point, waits: &Waits) -> f64 {
+    of(point, waits) as f64 / point.bursts.max(1) as f64
 }
 
 /// Nearly all that was lost was lost at an end, or in what is accounted for.
-fn one_piece(point: &Point) -> bool {
-    let pieces = point.front_lost + point.end_lost + (point.burst_lost as f64 * share(point)) as u64;
+fn one_piece(point: &Point, waits: &Waits) -> bool {
+    let pieces = point.front_lost + point.end_lost + (point.burst_lost as f64 * share(point, waits)) as u64;
     pieces as f64 > 0.9 * point.lost() as f64
 }
 
@@ -48,26 +79,27 @@ fn even(case: &Case) -> impl Iterator<Item = &Point> {
 /// Name them.
 pub(super) fn find(case: &Case) -> Option<Finding> {
     let (mut bursts, mut lost, mut time, mut at_low) = (0, 0, 0.0, 0);
+    let waits = Waits::of(case);
     let fastest = even(case).map(Point::bps).fold(0.0, f64::max);
     let slow = |p: &&Point| p.bps() < SLOW * fastest;
-    for point in even(case).filter(|p| of(p) > 0) {
-        bursts += of(point);
-        lost += (point.burst_lost as f64 * share(point)) as u64;
-        time += point.burst_time * share(point);
-        at_low += if slow(&point) { of(point) } else { 0 };
+    for point in even(case) {
+        let (of_point, share) = (of(point, &waits), share(point, &waits));
+        bursts += of_point;
+        lost += (point.burst_lost as f64 * share) as u64;
+        time += point.burst_time * share;
+        at_low += if slow(&point) { of_point } else { 0 };
     }
     // What is lost besides makes some by chance.
-    let at_times = || even(case).filter(|p| p.steady < AT_TIMES);
-    let rest: u64 = at_times().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
-    let sent: u64 = at_times().map(|p| p.sent).sum();
+    let calm = || even(case).filter(|p| p.steady < AT_TIMES);
+    let rest: u64 = calm().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
+    let sent: u64 = calm().map(|p| p.sent).sum();
     let chance = by_chance(rest, rest as f64 / sent.max(1) as f64);
     if bursts < FEWEST || (bursts as f64) < 1.0 + 3.0 * chance {
         return None;
     }
-    // A queue makes packets wait before it drops them.
-    let waited = |p: &&Point| p.delay_at_loss > (3.0 * p.delay).max(p.delay_p99).max(QUIET) + case.wakes;
-    let lossy = || even(case).filter(|p| of(p) > 0);
-    if lossy().filter(waited).count() * 2 > lossy().count() {
+    let (waited, not): (Vec<&Point>, Vec<&Point>) =
+        even(case).filter(|p| at_times(p) > 0).partition(|p| waits.before_loss(p));
+    if waited.len() > not.len() {
         return None;
     }
     // As often for each packet, or in each second, they would be seen at low rates, too.
@@ -92,13 +124,17 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
 
 /// As if there had been none.
 pub(super) fn without(case: &mut Case) {
+    let waits = Waits::of(case);
     // A point of bursts that were sent shows no more than that some of them met one.
     case.points.retain(|p| p.received > 0 && (p.burst <= 1 || p.hit > 0.6));
     for point in case.points.iter_mut().filter(|p| p.burst <= 1) {
         // What is cut off at an end of a point may be a part of one.
-        let ends =
-            if point.steady < AT_TIMES || one_piece(point) { point.front_lost + point.end_lost } else { 0 };
-        let of_bursts = (point.burst_lost as f64 * share(point)) as u64;
+        let ends = if point.steady < AT_TIMES || one_piece(point, &waits) {
+            point.front_lost + point.end_lost
+        } else {
+            0
+        };
+        let of_bursts = (point.burst_lost as f64 * share(point, &waits)) as u64;
         let back = ends + of_bursts;
         if back == 0 {
             continue;

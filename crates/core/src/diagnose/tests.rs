@@ -189,6 +189,23 @@ fn bursts_do_not_hide_a_limit_and_are_no_limit() {
 }
 
 #[test]
+fn bursts_that_a_full_queue_drops_are_no_outages() {
+    // Packets come late all the time, and a sender that was held up makes the queue drop many in a row.
+    let queued = |lost: &[std::ops::Range<u64>]| {
+        let full = Point { delay: 58e6, delay_p99: 61e6, delay_at_loss: 60e6, ..stream(8000.0, lost) };
+        Point { solid: full.bursts, ..full }
+    };
+    let some = vec![500..565, 1500..1565, 3000..3065];
+    let many = (1..20).map(|n| n * 200..n * 200 + 30).collect();
+    for lost in [some, many] {
+        let slower = Point { spacing: 1e9 / 4500.0, ..queued(&[900..930, 2500..2540]) };
+        let points = vec![queued(&lost), slower, stream(4000.0, &[]), stream(1000.0, &[])];
+        assert!(points[0].bursts > 2 && points[1].bursts == 2);
+        assert!(!of_network(points.clone()).contains(&Cause::BurstLoss), "{:?}", of_network(points));
+    }
+}
+
+#[test]
 fn an_outage_at_the_end_of_a_point_is_no_firewall() {
     let points = vec![
         stream(8000.0, &[3000..4000]),

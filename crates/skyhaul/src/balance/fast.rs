@@ -5,8 +5,8 @@
 //!   counters, highest tick ◀─┘                                   every 50 ms
 //! ```
 //!
-//! The thread is one more plane: it uses the newest table, and publishes counters. The lease is renewed only with that table, so the
-//! program never uses one for longer than a thread would. When the process ends, the kernel takes the program away.
+//! The thread is one more plane: it uses the newest table, and publishes counters. The lease counts from when it looked for that table,
+//! so the program never uses one that is older than the lease. When the process ends, the kernel takes the program away.
 //!
 //! Who is next on the way to a member is asked of the kernel every half second. Until it is known, and whenever a packet is not
 //! what the program knows, sockets forward.
@@ -140,6 +140,8 @@ impl Fast {
         let (mut asked, mut published) = (None::<Instant>, None::<Instant>);
         let due = |last: Option<Instant>, after: Duration| last.is_none_or(|last| last.elapsed() >= after);
         while !shared.stops() {
+            // From before the look: however long this thread has no processor in between, no older table holds for longer.
+            let looked = now();
             let newer = shared.newer(&mut self.known);
             let is_new = newer.is_some();
             self.table = newer.unwrap_or_else(|| Arc::clone(&self.table));
@@ -156,7 +158,7 @@ impl Fast {
                 shared.note(format!("XDP is given up, sockets forward all: {error}"));
                 break;
             }
-            self.lease.set(Lease::PLACES.0, now() + LEASE);
+            self.lease.set(Lease::PLACES.0, looked + LEASE);
             if is_new || due(published, PUBLISH) {
                 published = Some(Instant::now());
                 self.publish(&mut shared.of(number));
