@@ -100,7 +100,8 @@ pub(crate) fn leave(joined: Vec<Joined>, reports: &mut [SendReport]) -> bool {
     }
     let was_out = all.iter().any(|seen| seen.was_out && !seen.is_out);
     if was_out {
-        let text = "this host was not among the senders of the reservation for a time: its packets were refused";
+        let text =
+            "this host was not among the senders of the reservation for a time: its packets were refused";
         report.notes.push(text.to_owned());
     }
     report.notes.extend(
@@ -221,7 +222,10 @@ mod tests {
         assert_eq!((seen.refused, seen.error.as_deref()), (Some(512), Some("away")));
         // What it did not say this time was said before.
         seen.add(counted(None));
-        assert_eq!((seen.refused, seen.error.as_deref(), seen.is_out, seen.was_out), (Some(512), None, false, false));
+        assert_eq!(
+            (seen.refused, seen.error.as_deref(), seen.is_out, seen.was_out),
+            (Some(512), None, false, false)
+        );
         seen.add(Look { is_out: true, ..Look::default() });
         seen.add(counted(Some(12)));
         assert_eq!((seen.refused, seen.is_out, seen.was_out), (Some(512), false, true));

@@ -56,7 +56,10 @@ impl<B> Keyed<B> {
     /// Whether the live object at `at` is one of several candidates of its key.
     pub(super) fn has_rival(&self, at: u32) -> bool {
         let live = self.table.at(at);
-        let is_rival = |known| matches!(known, Known::Live(other) if other != at && self.table.at(other).key == live.key);
+        let is_rival = |known| match known {
+            Known::Live(other) => other != at && self.table.at(other).key == live.key,
+            Known::Finished(_) => false,
+        };
         live.contested
             && (self.index.find(self.index.hash(live.key), is_rival).is_some()
                 || self.contest.held.iter().any(|held| held.retired.key == live.key))

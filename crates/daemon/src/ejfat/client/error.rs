@@ -160,7 +160,10 @@ mod tests {
     #[test]
     fn what_is_aborted_may_go_on() {
         for (message, is_ended) in [
-            ("the session was ended by an operator; hint: start the worker again if it is to come back", true),
+            (
+                "the session was ended by an operator; hint: start the worker again if it is to come back",
+                true,
+            ),
             ("the transaction conflicts with another one", false),
         ] {
             let why = of_status(&Status::new(Code::Aborted, message), &[]);
