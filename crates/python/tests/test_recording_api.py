@@ -101,3 +101,24 @@ class TestAstropy:
         assert recording.open(tmp_path / "y", sample_rate=RATE).about.start == start.to_value("datetime64")
         clock = recording.Clock("x", per_second=1 * units.kHz, epoch=start)
         assert clock.times(np.array([0, 1500])).tolist() == [1_770_091_506_000_000_000, 1_770_091_507_500_000_000]
+
+
+def test_a_damaged_tick_is_no_time():
+    late = np.datetime64("2026-01-01", "ns")
+    for ticks in (np.array([0, 2**47, 1500]), np.array([0, 2**64 - 1, 1500], np.uint64), np.array([0.0, np.inf, 1500.0])):
+        times = recording.Clock("x", per_second=1000, epoch=late).times(ticks)
+        assert times.dtype == "M8[ns]"
+        assert [str(time) for time in times[[0, 2]]] == ["2026-01-01T00:00:00.000000000", "2026-01-01T00:00:01.500000000"]
+        # 4462 years are no time, nor is what is beyond 64 bits.
+        assert np.isnat(times[1]), ticks
+    # Whole numbers: 9 thirds of a nanosecond are 3.
+    assert recording.Clock("x", per_second=3e9).times(np.arange(0, 12, 3)).astype(np.int64).tolist() == [0, 1, 2, 3]
+    fast = recording.Clock("x", per_second=10**10).times(np.array([10**10 + 20, 2**63 - 1], np.uint64))
+    assert fast.astype(np.int64).tolist() == [1_000_000_002, 922_337_203_685_477_580]
+
+
+def test_no_item_takes_the_place_of_another():
+    from skyhaul.recording._columns import variable_of
+
+    items = ["time", "time_", "valid", "x_"]
+    assert [variable_of(name, items) for name in items] == ["time__", "time_", "valid_", "x_"]

@@ -1,6 +1,8 @@
 //! `skyhaul receive`.
 
 mod objects;
+#[cfg(test)]
+mod tests;
 mod ticks;
 
 use super::extra::Extra;

@@ -1,5 +1,7 @@
 //! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
+mod taken;
+
 use super::extra::Extra;
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
@@ -17,6 +19,7 @@ use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::{Keep, LearnOptions, Objects, Place};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use taken::Taken;
 
 /// Default memory for heaps, at most, in bytes, if nothing else is received.
 const MEMORY: u64 = 2 << 30;
@@ -290,7 +293,7 @@ pub(crate) fn watch(
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
     let (mut came, mut told) = (None, 0);
-    let mut taken = ((0, 0), Instant::now());
+    let mut taken = Taken::begin(Instant::now());
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
@@ -302,10 +305,9 @@ pub(crate) fn watch(
         // Refused packets do not count as arrivals.
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
-        let more = (report.packets.saturating_sub(taken.0.0), refused.saturating_sub(taken.0.1));
-        taken = ((report.packets, refused), if more.0 > more.1 { Instant::now() } else { taken.1 });
+        let none_taken = taken.idle(&report, refused, Instant::now());
         if refused > 0 {
-            snapshot.idle = snapshot.idle.max(taken.1.elapsed());
+            snapshot.idle = snapshot.idle.max(none_taken);
         }
         let mut extra = extra();
         extra.streams(&report.events, &mut told);

@@ -28,6 +28,7 @@ mod uri;
 mod verifier;
 
 pub use connection::Trust;
+pub(super) use error::SESSION_ENDED;
 pub use error::{ControlError, Why};
 
 use super::proto::load_balancer_client::LoadBalancerClient;

@@ -199,8 +199,8 @@ impl Feed {
         let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
-        let meta = entry.record.as_ref().map(|record| &record.meta);
-        if let Some(meta) = meta.filter(|meta| loaded.held && self.unpacks(meta)) {
+        let meta = entry.record.as_ref().map(|record| &record.meta).filter(|meta| self.unpacks(meta));
+        if let Some(meta) = meta.filter(|_| loaded.held) {
             return self.unpack(number, meta, loaded.blocks.iter().map(|(block, length)| &block[..*length]));
         }
         if loaded.held {
@@ -212,7 +212,10 @@ impl Feed {
             }
             return Ok(());
         }
-        let again = self.stream(number, place, bytes, (from, to))?;
+        let again = match meta {
+            Some(meta) => self.unpack_file(number, meta, place, bytes)?,
+            None => self.stream(number, place, bytes, (from, to))?,
+        };
         if again.crc32c == loaded.seen.crc32c && again.read == bytes {
             return Ok(());
         }

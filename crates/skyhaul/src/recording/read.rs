@@ -69,6 +69,16 @@ impl Recording {
 
 impl Reader {
     fn new(recording: &Recording, datastream: usize, options: &ReadOptions) -> io::Result<Reader> {
+        Self::holding(MOST_HELD, recording, datastream, options)
+    }
+
+    /// One that holds chunks of at most so many bytes while they are verified.
+    pub(super) fn holding(
+        most_held: u64,
+        recording: &Recording,
+        datastream: usize,
+        options: &ReadOptions,
+    ) -> io::Result<Reader> {
         let Some(stream) = recording.datastreams.get(datastream) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("no datastream {datastream}")));
         };
@@ -83,7 +93,7 @@ impl Reader {
         });
         let nominal = about.as_ref().filter(|_| options.follow).map(|about| about.info.whole_chunk());
         let longest =
-            lengths.filter(|&bytes| bytes <= MOST_HELD).max().max(nominal).unwrap_or(0).min(MOST_HELD);
+            lengths.filter(|&bytes| bytes <= most_held).max().max(nominal).unwrap_or(0).min(most_held);
         let is_whole = longest <= options.whole;
         let at_once = if is_whole { longest as usize } else { options.read_bytes };
         // Small chunks need no large buffers, and large buffers are few.

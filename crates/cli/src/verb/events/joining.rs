@@ -23,22 +23,49 @@ const ADMITTED: Duration = Duration::from_millis(200);
 /// Counters of the last packets are there after this time.
 const SETTLED: Duration = Duration::from_millis(2200);
 
+/// What one look shows.
+#[derive(Debug, Default)]
+struct Look {
+    /// Packets of the reservation that were refused since its counters began.
+    total: Option<u64>,
+    /// This host may not send.
+    is_out: bool,
+    /// The call that failed.
+    error: Option<String>,
+}
+
 /// What is known of refusals.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// Packets of the reservation that were refused since this sender joined; `None` if the server does not say.
     refused: Option<u64>,
+    /// The counter when it was last read.
+    last: Option<u64>,
     /// This host may not send any more.
     is_out: bool,
+    /// It might not for a time.
+    was_out: bool,
     /// The last call that failed.
     error: Option<String>,
+}
+
+impl Seen {
+    fn add(&mut self, look: Look) {
+        if let Some(now) = look.total {
+            // Lower than before: the server was started again, and counts from 0.
+            let more = self.last.map_or(0, |last| now.checked_sub(last).unwrap_or(now));
+            self.refused = Some(self.refused.unwrap_or(0).saturating_add(more));
+            self.last = Some(now);
+        }
+        self.was_out |= look.is_out && look.error.is_none();
+        (self.is_out, self.error) = (look.is_out, look.error);
+    }
 }
 
 /// A balancer that was joined.
 pub(crate) struct Joined {
     plane: ControlPlane,
     own: IpAddr,
-    before: Option<u64>,
     seen: Arc<Mutex<Seen>>,
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -71,10 +98,16 @@ pub(crate) fn leave(joined: Vec<Joined>, reports: &mut [SendReport]) -> bool {
         let text = "this host is not among the senders of the reservation any more: its packets are refused; hint: skyhaul balancer senders add";
         report.notes.push(text.to_owned());
     }
+    let was_out = all.iter().any(|seen| seen.was_out && !seen.is_out);
+    if was_out {
+        let text =
+            "this host was not among the senders of the reservation for a time: its packets were refused";
+        report.notes.push(text.to_owned());
+    }
     report.notes.extend(
         all.iter().filter_map(|seen| Some(format!("refusals are unknown: {}", seen.error.as_ref()?))),
     );
-    out || refused > 0
+    out || was_out || refused > 0
 }
 
 impl Joined {
@@ -92,21 +125,21 @@ impl Joined {
         if !admits(&plane.status()?.sender_addresses, own) {
             plane.add_senders(vec![own.to_string()]).with_context(|| format!("admit {own} as a sender"))?;
         }
-        let before = settled(&plane);
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Seen { last: settled(&plane), ..Seen::default() };
+        let seen = Arc::new(Mutex::new(seen));
         let (stop, stopped) = mpsc::channel();
         let (to, of) = (Arc::clone(&seen), plane.clone());
         let watch = move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
-                let now = look(&of, own, before);
-                *to.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                let now = look(&of, own);
+                to.lock().unwrap_or_else(PoisonError::into_inner).add(now);
             }
         };
         let thread = Some(std::thread::Builder::new().name("joined".into()).spawn(watch)?);
         if !args.output.quiet {
             say!("joined balancer {} of {} as sender {own}", plane.balancer()?, plane.at());
         }
-        Ok(Self { plane, own, before, seen, stop: Some(stop), thread })
+        Ok(Self { plane, own, seen, stop: Some(stop), thread })
     }
 
     /// What was refused, once the last packets are counted.
@@ -115,23 +148,28 @@ impl Joined {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let before = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         std::thread::sleep(SETTLED);
-        let now = look(&self.plane, self.own, self.before);
+        let now = look(&self.plane, self.own);
         // A server that is gone by now has said before what it refused.
-        if now.error.is_some() && before.error.is_none() { before } else { now }
+        if now.error.is_none() || seen.error.is_some() {
+            seen.add(now);
+        }
+        seen
     }
 }
 
 /// Ask.
-fn look(plane: &ControlPlane, own: IpAddr, before: Option<u64>) -> Seen {
+fn look(plane: &ControlPlane, own: IpAddr) -> Look {
     match plane.status() {
-        Ok(status) => {
-            let refused = refused(plane).zip(before).map(|(now, before)| now.saturating_sub(before));
-            Seen { refused, is_out: !admits(&status.sender_addresses, own), error: None }
-        }
+        Ok(status) => Look {
+            // One without a time is none: the server has just been started, and its counters may go on.
+            total: sample(plane).filter(|(at, _)| *at > 0).map(|(_, value)| value),
+            is_out: !admits(&status.sender_addresses, own),
+            error: None,
+        },
         // One that may not even look is out, too: the reservation has ended, or its token.
-        Err(error) => Seen { refused: None, is_out: !error.is_away(), error: Some(error.to_string()) },
+        Err(error) => Look { total: None, is_out: !error.is_away(), error: Some(error.to_string()) },
     }
 }
 
@@ -141,12 +179,7 @@ fn admits(senders: &[String], ip: IpAddr) -> bool {
     AllowList::of(&networks).admits(ip)
 }
 
-/// Packets of the reservation that were refused so far.
-fn refused(plane: &ControlPlane) -> Option<u64> {
-    sample(plane).map(|(_, value)| value)
-}
-
-/// The same, with all that were refused until now; by then the balancer admits this host, too.
+/// Packets of the reservation that were refused until now; by then the balancer admits this host, too.
 fn settled(plane: &ControlPlane) -> Option<u64> {
     let begun = Instant::now();
     let first = sample(plane);
@@ -159,7 +192,7 @@ fn settled(plane: &ControlPlane) -> Option<u64> {
     }
 }
 
-/// The last sample of that: when it was taken, and what it was.
+/// The last sample of packets that were refused: when it was taken, and what it was.
 fn sample(plane: &ControlPlane) -> Option<(i64, u64)> {
     let path = format!("/lb/{}/refused", plane.balancer().ok()?);
     let reply = plane.timeseries(vec![path.clone()], None).ok()?;
@@ -170,5 +203,31 @@ fn sample(plane: &ControlPlane) -> Option<(i64, u64)> {
             Some(last.map_or((0, 0), |last| (last.timestamp, u64::try_from(last.value).unwrap_or(0))))
         }
         Samples::FloatSamples(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_add_up_whatever_becomes_of_the_server() {
+        let mut seen = Seen { last: Some(600), ..Seen::default() };
+        let counted = |total| Look { total, ..Look::default() };
+        seen.add(counted(Some(1100)));
+        // Started again: it counts from 0.
+        seen.add(counted(Some(10)));
+        seen.add(counted(Some(12)));
+        seen.add(Look { error: Some("away".to_owned()), ..Look::default() });
+        assert_eq!((seen.refused, seen.error.as_deref()), (Some(512), Some("away")));
+        // What it did not say this time was said before.
+        seen.add(counted(None));
+        assert_eq!(
+            (seen.refused, seen.error.as_deref(), seen.is_out, seen.was_out),
+            (Some(512), None, false, false)
+        );
+        seen.add(Look { is_out: true, ..Look::default() });
+        seen.add(counted(Some(12)));
+        assert_eq!((seen.refused, seen.is_out, seen.was_out), (Some(512), false, true));
     }
 }

@@ -4,6 +4,7 @@
 //!   finished ─▶ Worked (--work) ─▶ Listed (--list) ─▶ Payloads (--output-file), or nowhere
 //! ```
 
+use skyhaul::core::wire::keyed::Data;
 use skyhaul::receive::{ObjectSink, Received};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,6 +35,9 @@ impl Write for Output {
     }
 }
 
+/// What stands where nothing arrived.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
 /// Writes the data of heaps and events, one after the other.
 pub(super) struct Payloads {
     pub(super) output: Output,
@@ -43,8 +47,17 @@ pub(super) struct Payloads {
 
 impl ObjectSink for Payloads {
     fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
-        if object.complete || self.fill {
-            object.data().try_for_each(|data| self.output.write_all(data))?;
+        if !object.complete && !self.fill {
+            return Ok(());
+        }
+        object.data().try_for_each(|data| self.output.write_all(data))?;
+        // Of a large event of which little arrived, memory ends before it does.
+        let all = object.size.filter(|_| object.data == Data::All).unwrap_or(0);
+        let mut left = all.saturating_sub(object.payload.len() as u64);
+        while left > 0 {
+            let zeros = &ZEROS[..ZEROS.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+            self.output.write_all(zeros)?;
+            left -= zeros.len() as u64;
         }
         Ok(())
     }

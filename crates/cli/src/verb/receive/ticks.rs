@@ -30,6 +30,8 @@ pub(super) struct Ticks {
     output: Option<Output>,
     /// Incomplete events, which are in no tick.
     incomplete: u64,
+    /// What could not be written while no event came.
+    failed: Option<io::Error>,
     shared: Shared,
 }
 
@@ -49,6 +51,7 @@ impl Ticks {
             list,
             output,
             incomplete: 0,
+            failed: None,
             shared: Shared::default(),
         };
         if let Some(list) = &mut ticks.list {
@@ -94,6 +97,9 @@ fn line(built: &Built<Part>) -> String {
 
 impl ObjectSink for Ticks {
     fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         if object.complete {
             let payload = if self.output.is_some() { object.payload.to_vec() } else { Vec::new() };
             let (held, now) = (payload.len() as u64, self.now());
@@ -107,14 +113,18 @@ impl ObjectSink for Ticks {
 
     fn tick(&mut self) {
         self.builder.handle_timeout(self.now());
-        // What cannot be written now is told by the next event, or at the end.
-        let _ = self.hand_on();
+        // What cannot be written now is told by the next event, or at the end: its tick is not in the list.
+        if self.failed.is_none() {
+            self.failed = self.hand_on().err();
+        }
     }
 
     fn finished(&mut self) -> io::Result<()> {
+        let failed = self.failed.take();
         self.builder.finish();
         self.hand_on()?;
         self.list.as_mut().map_or(Ok(()), |list| list.flush())?;
-        self.output.as_mut().map_or(Ok(()), Write::flush)
+        self.output.as_mut().map_or(Ok(()), Write::flush)?;
+        failed.map_or(Ok(()), Err)
     }
 }

@@ -53,6 +53,26 @@ impl<B> Keyed<B> {
         });
     }
 
+    /// Whether the live object at `at` is one of several candidates of its key.
+    pub(super) fn has_rival(&self, at: u32) -> bool {
+        let live = self.table.at(at);
+        let is_rival = |known| match known {
+            Known::Live(other) => other != at && self.table.at(other).key == live.key,
+            Known::Finished(_) => false,
+        };
+        live.contested
+            && (self.index.find(self.index.hash(live.key), is_rival).is_some()
+                || self.contest.held.iter().any(|held| held.retired.key == live.key))
+    }
+
+    /// The live candidate at `at` is not the object.
+    pub(super) fn drop_candidate(&mut self, at: u32) {
+        let (packets, bytes) = (self.table.at(at).packets, self.table.at(at).seen.bytes());
+        drop(self.discard(at));
+        self.contest.dropped.0 += packets;
+        self.contest.dropped.1 += bytes;
+    }
+
     /// The object of this key has `size` bytes: its other candidates are dropped.
     #[cold]
     pub(super) fn win(&mut self, key: Key, size: u64) {
@@ -62,10 +82,7 @@ impl<B> Keyed<B> {
                 Known::Finished(_) => false,
             });
             let Some(Known::Live(at)) = loser else { break };
-            let (packets, bytes) = (self.table.at(at).packets, self.table.at(at).seen.bytes());
-            drop(self.discard(at));
-            self.contest.dropped.0 += packets;
-            self.contest.dropped.1 += bytes;
+            self.drop_candidate(at);
         }
         let is_rival = |held: &Held<B>| held.retired.key == key && held.retired.size != Some(size);
         while let Some(at) = self.contest.held.iter().position(is_rival) {

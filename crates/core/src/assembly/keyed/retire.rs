@@ -64,8 +64,11 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Retire the live object at `at`.
+    /// Retire the live object at `at`. Of several candidates that nothing confirmed, only the last is taken for the object.
     pub(super) fn retire(&mut self, at: u32, cause: Cause) {
+        if cause != Cause::Complete && self.has_rival(at) {
+            return self.drop_candidate(at);
+        }
         let live = self.table.at(at);
         let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
         let bytes = live.bytes();

@@ -6,6 +6,9 @@ use std::fmt;
 use std::time::Duration;
 use tonic::{Code, Status};
 
+/// How a control plane says that an operator ended a session.
+pub(in super::super) const SESSION_ENDED: &str = "the session was ended by an operator";
+
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlError {
@@ -56,10 +59,11 @@ impl ControlError {
         matches!(&self.why, Why::Refused { code, .. } if unknown.contains(code))
     }
 
-    /// Whether another ended what the call is about, as an operator who removes a worker.
+    /// Whether an operator ended the session that the call is about. A server may refuse as aborted what may be tried again, too:
+    /// two calls at a time that change the same.
     #[must_use]
     pub fn is_ended(&self) -> bool {
-        matches!(&self.why, Why::Refused { code: Code::Aborted, .. })
+        matches!(&self.why, Why::Refused { code: Code::Aborted, message } if message.contains(SESSION_ENDED))
     }
 
     fn hint(&self) -> &'static str {
@@ -146,5 +150,25 @@ pub(super) fn of_status(status: &Status, secrets: &[&str]) -> Why {
         // A connection that broke while the answer was awaited.
         Code::Unknown | Code::Internal | Code::Cancelled if is_local => Why::Unreachable(message),
         code => Why::Refused { code, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_aborted_may_go_on() {
+        for (message, is_ended) in [
+            (
+                "the session was ended by an operator; hint: start the worker again if it is to come back",
+                true,
+            ),
+            ("the transaction conflicts with another one", false),
+        ] {
+            let why = of_status(&Status::new(Code::Aborted, message), &[]);
+            let error = ControlError { what: "send_state", at: String::new(), why };
+            assert_eq!((error.is_ended(), error.is_unknown(), error.is_away()), (is_ended, false, false));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Who may do what: the first question of every call.
 
+use super::super::client::SESSION_ENDED;
 use super::super::facility::Reservation;
 use super::super::facility::token::{Keys, Known, Level, Resource, Token};
 use super::{Caller, Desk, Kind, Refusal, State, gone};
@@ -42,7 +43,7 @@ fn shown(token: Option<&str>) -> Result<&str, Refusal> {
 
 fn not_valid(keys: &Keys, token: &str) -> Refusal {
     if keys.is_ended(token) {
-        let text = "the session was ended by an operator; hint: start the worker again if it is to come back";
+        let text = format!("{SESSION_ENDED}; hint: start the worker again if it is to come back");
         return Refusal::new(Kind::Ended, text);
     }
     let text =

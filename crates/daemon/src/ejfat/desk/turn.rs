@@ -27,7 +27,7 @@ impl Desk {
     /// One second has passed: what is over ends, and the rest is sampled. Returns what is wrong.
     pub fn turn(&self, now: Millis) -> Vec<String> {
         let mut wrong = self.said();
-        wrong.extend(self.guard.as_ref().and_then(Guard::said));
+        wrong.extend(self.guard.iter().flat_map(Guard::said));
         let over = self.locked().facility.over(now);
         for id in over {
             wrong.extend(self.end(id).err().map(|refusal| format!("reservation {id} cannot end: {refusal}")));

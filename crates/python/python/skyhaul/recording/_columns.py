@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _VALID, _ABSENT = 1, 2
 # Heaps whose times are read at a time.
 _SLICE = 1 << 16
+
+# Nanoseconds from 1970 that a time has room for, and ticks in a second whose nanoseconds are counted in whole numbers.
+_FURTHEST, _EXACT = 9.2e18, 9e9
 
 # Names of coordinates.
 _COORDINATES = {"counter", "complete", "item", "valid", "time"}
@@ -141,16 +145,20 @@ class Clock:
         return np.array(self.epoch if epoch is None else int(epoch * 10**9), "M8[ns]")
 
     def times(self, ticks: Any) -> Any:
-        """Times to the nanosecond."""
+        """Times to the nanosecond; NaT for what is no time, as the ticks of a damaged heap."""
         per_second, since = float(_time.per_second(self.per_second)), self._since()
         if np.issubdtype(ticks.dtype, np.integer) and per_second == int(per_second):
             # Exact: ticks may have more digits than a float.
-            whole, rest = ticks.astype(np.int64) // int(per_second), ticks.astype(np.int64) % int(per_second)
-            offset = whole * 10**9 + (rest * (1e9 / per_second)).astype(np.int64)
+            wide = ticks.astype(np.uint64 if ticks.dtype.kind == "u" else np.int64)
+            whole, rest = wide // wide.dtype.type(per_second), wide % wide.dtype.type(per_second)
+            parts = rest.astype(np.int64) * 10**9 // int(per_second) if per_second < _EXACT else rest * (1e9 / per_second)
+            seconds, offset = whole.astype(np.float64), whole.astype(np.int64) * 10**9 + parts.astype(np.int64)
         else:
             seconds = ticks / per_second
-            offset = (np.floor(seconds) * 1e9 + np.round(seconds % 1 * 1e9)).astype(np.int64)
-        return since + offset.astype("m8[ns]")
+            with np.errstate(invalid="ignore"):
+                offset = (np.floor(seconds) * 1e9 + np.round(seconds % 1 * 1e9)).astype(np.int64)
+        is_time = np.abs(seconds * 1e9 + float(since.astype(np.int64))) < _FURTHEST
+        return np.where(is_time, since + offset.astype("m8[ns]"), np.datetime64("NaT", "ns"))
 
 
 def columns_of(
@@ -172,6 +180,14 @@ def columns_of(
             known = ", ".join(sorted(raw[1] for raw in described)) or "none"
             raise ValueError(f"no column {name!r}: {left_out.get(name, f'the items are {known}')}")
     return columns, left_out
+
+
+def variable_of(name: str, items: Container[str]) -> str:
+    """What the variable of an item is called: another name if that is a coordinate's, and no other item's."""
+    if name in _COORDINATES:
+        while name in _COORDINATES or name in items:
+            name += "_"
+    return name
 
 
 def to_dataset(
@@ -209,8 +225,7 @@ def to_dataset(
         raw = (column.raw, bug_compat)
         values = _lazy.lazy(f"{name}-{token}", load_values, spec, blocks, column.dtype, column.shape, raw, hold)
         attributes = {"id": column.item.id, "description": column.item.description}
-        # An item may be called as a coordinate.
-        variables[f"{name}_" if name in _COORDINATES else name] = (dims, values, attributes)
+        variables[variable_of(name, columns)] = (dims, values, attributes)
     coordinates: dict[str, Any] = {
         "counter": ("heap", _lazy.lazy(f"counter-{token}", load_counters, spec, blocks, np.int64, (), bug_compat)),
         "complete": ("heap", _lazy.lazy(f"complete-{token}", load_complete, spec, blocks, np.bool_, (), bug_compat)),

@@ -268,7 +268,8 @@ class Reads:
         the rows as they arrived, without an index. Heaps whose time or counter is not known have no place in such an order:
         they are left out, with a warning and in `attrs["without_time"]`.
 
-        An item that is called as a coordinate is the variable with an underscore behind its name, such as `time_`.
+        An item that is called as a coordinate is the variable with an underscore behind its name, such as `time_` (two, if another
+        item has that name).
 
         Items of variable shape or without descriptor are left out, with a warning and in `attrs["left_out"]`. An item whose
         descriptor changes within the range raises ValueError when it is computed, with the number of the heap.

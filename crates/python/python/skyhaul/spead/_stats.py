@@ -42,6 +42,8 @@ class Counts(TypedDict):
     """Total of these pauses in milliseconds."""
     pointers_refused: int
     """Item pointers beyond the limit of a heap."""
+    items_outside: int
+    """Items that begin beyond the end of their heap: they are not delivered."""
     skipped_bytes: int
     """Bytes outside packets, or of a packet that ended before any of it was used (TCP, bytes); not in bytes."""
     refused_bytes: int

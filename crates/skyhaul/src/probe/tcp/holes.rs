@@ -7,7 +7,7 @@ use super::point::{TcpPoint, Way};
 use crate::peer::PeerError;
 use crate::probe::udp::Named;
 use skyhaul_core::diagnose::{Cause, Finding};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Largest segment of a flow that passes where longer ones vanish, as that of the control connection.
 const SHORT: u32 = 400;
@@ -34,6 +34,10 @@ impl TcpClient {
         let suspect = found.iter().flatten().any(|flow| flow.causes.iter().any(is_hole));
         if suspect {
             let passes = self.passes(way, Some(SHORT), stop)?;
+            if stop.load(Relaxed) {
+                // What was ended early may have sent nothing.
+                return Ok(());
+            }
             let holes =
                 found.iter_mut().flatten().flat_map(|flow| &mut flow.causes).filter(|named| is_hole(named));
             for named in holes {
@@ -52,6 +56,7 @@ impl TcpClient {
         if !self.passes(back, None, stop)?
             && self.passes(back, Some(SHORT), stop)?
             && !self.passes(back, None, stop)?
+            && !stop.load(Relaxed)
         {
             let towards =
                 if back == Way::Reverse { "from the server to here" } else { "from here to the server" };

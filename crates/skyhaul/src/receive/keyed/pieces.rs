@@ -186,7 +186,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
         }
     }
 
-    /// Whether this connection should wait for memory: heaps make progress, or the user has heaps to take.
+    /// Whether this connection should wait for memory: heaps make progress, or the user has heaps to take, or memory to open.
     fn waits(&mut self, connection: u64) -> bool {
         if !self.me.waits || self.states.hopeless {
             return false;
@@ -197,7 +197,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
             now
         });
         let stuck = now.since(since.max(self.states.moved)) >= nanos(PATIENCE);
-        self.states.hopeless = stuck && self.core.ring.len() == 0;
+        self.states.hopeless = stuck && self.core.ring.len() == 0 && self.core.opening.is_none();
         !self.states.hopeless
     }
 

@@ -226,3 +226,56 @@ fn followers_get_everything_in_order_and_from_memory_where_it_still_is() {
     assert!(bytes == wanted);
     assert!(from_memory > 0, "none of 50 chunks came from memory");
 }
+
+/// A chunk without the frames that never arrived; `kept` is what arrived of it.
+fn packed(world: &World, stream: DatastreamId, kept: &[u8], missing: Vec<Range<u32>>) -> Chunk {
+    let mut chunk = world.chunk(stream, 1);
+    chunk.block.place(0, kept);
+    chunk.range = 0..kept.len();
+    (chunk.meta.missing, chunk.meta.packed) = (missing, true);
+    chunk
+}
+
+#[test]
+fn chunks_without_lost_frames_are_filled_however_long_they_are() {
+    let world = world(1);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    let all = expected(0, 1, CHUNK);
+    let kept = [&all[..2 * UNIT], &all[4 * UNIT..100 * UNIT], &all[101 * UNIT..]].concat();
+    writer.submit(world.chunk(stream, 0)).unwrap();
+    writer.submit(packed(&world, stream, &kept, vec![2..4, 100..101])).unwrap();
+    assert_eq!(writer.finish(LONG).datastreams[0].acknowledged, 2);
+    let fill = |units: usize| skyhaul_core::wire::FILL.iter().copied().cycle().take(units * UNIT);
+    let mut wanted = [expected(0, 0, CHUNK), all].concat();
+    drop(wanted.splice(CHUNK + 2 * UNIT..CHUNK + 4 * UNIT, fill(2)));
+    drop(wanted.splice(CHUNK + 100 * UNIT..CHUNK + 101 * UNIT, fill(1)));
+    let options = ReadOptions { missing: Missing::Fill, ..ReadOptions::default() };
+    // Held while they are verified, and not.
+    for most_held in [u64::MAX, 4096] {
+        let mut reader = Reader::holding(most_held, &world.open(), 0, &options).unwrap();
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == wanted, "{most_held}: {} of {} bytes", bytes.len(), wanted.len());
+        let account = reader.account();
+        assert_eq!((account.frames_filled(), account.frames_left_out(), account.gaps()), (3, 0, 0));
+    }
+}
+
+#[test]
+fn a_hole_behind_part_of_a_frame_ends() {
+    let world = world(1);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    // More frames than a piece has, behind one and a half.
+    let mut chunk = packed(&world, stream, &expected(0, 1, UNIT * 3 / 2), vec![3..6000]);
+    (chunk.number, chunk.meta.units) = (0, 6001);
+    writer.submit(chunk).unwrap();
+    assert_eq!(writer.finish(LONG).datastreams[0].acknowledged, 1);
+    let options = ReadOptions { missing: Missing::Fill, ..ReadOptions::default() };
+    let mut reader = world.open().reader(0, &options).unwrap();
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert_eq!((bytes.len(), reader.account().frames_filled()), (UNIT * 3 / 2 + 5997 * UNIT, 5997));
+    assert!(bytes.starts_with(&expected(0, 1, UNIT * 3 / 2)));
+}

@@ -125,6 +125,33 @@ fn candidates_are_few_and_one_of_two_packets_is_settled() {
     assert_eq!(put(&mut keyed, MS, 1, 0..10, 100, 9), Err(Reject::WrongSize));
 }
 
+/// An object is told once, although nobody knows which of its sizes is right.
+#[test]
+fn candidates_that_nothing_confirms_retire_as_one() {
+    for is_over in [true, false] {
+        let mut keyed = keyed();
+        put(&mut keyed, MS, 1, 0..10, 100, 9).unwrap();
+        put(&mut keyed, MS, 1, 0..10, 200, 9).unwrap();
+        put(&mut keyed, 2 * MS, 1, 0..10, 30, 1).unwrap();
+        match is_over {
+            true => keyed.finish(Nanos(3 * MS)),
+            false => keyed.handle_timeout(Nanos(1003 * MS)),
+        }
+        let cause = if is_over { Cause::Finish } else { Cause::Timeout };
+        let sizes: Vec<_> = retired(&mut keyed).iter().map(|one| (one.0, one.1, one.2)).collect();
+        assert_eq!((sizes, keyed.take_dropped(), keyed.held()), (vec![(1, Some(30), cause)], (2, 20), 0));
+    }
+    // One that came whole is rather believed than one that did not.
+    let mut keyed = keyed();
+    put(&mut keyed, MS, 1, 0..10, 100, 9).unwrap();
+    put(&mut keyed, 999 * MS, 1, 0..10, 10, 1).unwrap();
+    keyed.handle_timeout(Nanos(1002 * MS));
+    assert_eq!(retired(&mut keyed), []);
+    keyed.handle_timeout(Nanos(1010 * MS));
+    assert_eq!(retired(&mut keyed), [(1, Some(10), Cause::Complete, true)]);
+    assert_eq!((keyed.take_dropped(), keyed.held()), ((1, 10), 0));
+}
+
 #[test]
 fn the_size_that_was_stated_first_holds_where_nothing_is_contested() {
     let mut keyed = Keyed::new(KeyedConfig::default());

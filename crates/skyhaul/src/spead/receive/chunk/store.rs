@@ -84,7 +84,7 @@ impl Store for ChunkStore {
         let placed = self.shared.rule.place(&heap, &mut place);
         let mut window = lock(&self.shared.window);
         let opened = placed.and_then(|names| {
-            let spot = window.open(self.number, &place, bytes)?;
+            let spot = window.open(self.number, (from.address, head.counter), &place, bytes)?;
             self.shared.rule.count(&heap, &names, &mut window.user);
             Ok(ChunkPlace { spot, flavour: head.flavour })
         });

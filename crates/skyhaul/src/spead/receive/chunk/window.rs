@@ -15,6 +15,7 @@ use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapBytes;
 use std::any::Any;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// Memory of a chunk, provided by the user. Streams write it and never read it, because others may hold it, too.
 pub trait ChunkBytes: Send {
@@ -152,7 +153,8 @@ pub(super) struct Window {
     /// The newest chunk of each stream.
     positions: Vec<Position>,
     ahead: u64,
-    strays: u32,
+    /// Heaps far beyond the window, one behind the other. The packets of each ask for it, and it counts once.
+    strays: Vec<(SocketAddr, u64)>,
     next: u64,
     stream: u64,
     presence: Presence,
@@ -174,7 +176,7 @@ enum Position {
 }
 
 /// Number of consecutive heaps that must agree before the window jumps far.
-const CONFIRM: u32 = 8;
+const CONFIRM: usize = 8;
 
 impl Window {
     pub(super) fn new(config: &ChunkConfig, streams: usize) -> Self {
@@ -188,7 +190,7 @@ impl Window {
             newest: None,
             positions: vec![Position::None; streams],
             ahead,
-            strays: 0,
+            strays: Vec::with_capacity(CONFIRM),
             next: 0,
             stream,
             presence: Presence::of_packets(packet_presence),
@@ -218,8 +220,14 @@ impl Window {
         }
     }
 
-    /// The place of a heap of `bytes`; its chunk is opened if necessary. Checks the whole place.
-    pub(super) fn open(&mut self, stream: usize, place: &Place, bytes: u64) -> Result<Spot, Reject> {
+    /// The place of a heap of `bytes`, known by its sender and number; its chunk is opened if necessary. Checks the whole place.
+    pub(super) fn open(
+        &mut self,
+        stream: usize,
+        heap: (SocketAddr, u64),
+        place: &Place,
+        bytes: u64,
+    ) -> Result<Spot, Reject> {
         let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
         let there = self.live.iter().position(|live| live.chunk.id == id);
         // A heap that has no place moves nothing.
@@ -234,11 +242,8 @@ impl Window {
             if id.saturating_add(self.most()) <= newest {
                 return Err(Reject::Late);
             }
-            if id > newest.saturating_add(self.ahead) {
-                self.strays += 1;
-                if self.strays < CONFIRM {
-                    return Err(Reject::Stray);
-                }
+            if id > newest.saturating_add(self.ahead) && self.is_stray(heap) {
+                return Err(Reject::Stray);
             }
         }
         let at = match there {
@@ -253,12 +258,20 @@ impl Window {
         let extra = usize::try_from(place.extra_at).ok();
         let extra = extra.and_then(|at| live.chunk.extra.get_mut(at..at.checked_add(place.extra_bytes)?));
         extra.ok_or(Reject::Outside)?.copy_from_slice(&place.extra[..place.extra_bytes]);
-        self.strays = 0;
+        self.strays.clear();
         self.positions[stream] = match self.positions[stream] {
             Position::At(before) => Position::At(before.max(id)),
             _ => Position::At(id),
         };
         Ok(Spot { serial, index: place.index, at: place.offset, bytes })
+    }
+
+    /// Whether a heap far beyond the window does not move it yet.
+    fn is_stray(&mut self, heap: (SocketAddr, u64)) -> bool {
+        if self.strays.len() < CONFIRM && !self.strays.contains(&heap) {
+            self.strays.push(heap);
+        }
+        self.strays.len() < CONFIRM
     }
 
     /// Whether a heap of `bytes` has a place there.

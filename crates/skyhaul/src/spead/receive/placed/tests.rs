@@ -1,5 +1,7 @@
 use super::super::tests::{config, flavour, packets_with, queue_of};
 use super::*;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::time::Duration;
 
@@ -77,6 +79,27 @@ fn a_reader_waits_for_memory_until_it_is_opened() {
     for _ in 0..20 {
         assert_eq!(told.recv_timeout(SOON).unwrap(), Told::Asked(11), "again and again");
     }
+    allowed.store(true, std::sync::atomic::Ordering::Release);
+    stream.opened();
+    let rest: Vec<_> =
+        std::iter::from_fn(|| told.recv_timeout(SOON).ok().filter(|told| *told != Told::Finished))
+            .filter(|told| matches!(told, Told::Ended(..)))
+            .collect();
+    assert_eq!(rest, [Told::Ended(11, true), Told::Ended(3, true)]);
+    assert_eq!(stream.stats().total.rejects.total(), 0);
+}
+
+#[test]
+fn a_connection_waits_as_long_as_any_reader() {
+    let (stream, allowed, told) = stream();
+    let at = stream.add_tcp(&"tcp://127.0.0.1:0".parse().unwrap(), &TcpReaderOptions::default()).unwrap();
+    let mut connection = TcpStream::connect(at).unwrap();
+    connection.write_all(&[heap(11).concat(), heap(3).concat()].concat()).unwrap();
+    drop(connection);
+    assert_eq!(told.recv_timeout(SOON).unwrap(), Told::Asked(11));
+    // Longer than a reader waits for memory that heaps under construction may hold.
+    std::thread::sleep(Duration::from_secs(11));
+    assert!(told.try_iter().all(|told| told == Told::Asked(11)), "nothing was refused");
     allowed.store(true, std::sync::atomic::Ordering::Release);
     stream.opened();
     let rest: Vec<_> =

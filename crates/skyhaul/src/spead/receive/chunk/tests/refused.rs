@@ -40,6 +40,25 @@ fn a_heap_that_does_not_fit_moves_no_window() {
 }
 
 #[test]
+fn the_packets_of_one_damaged_heap_move_no_window() {
+    let small = |counter: u64, chunk: u64, channel: u64| {
+        let own = [flavour().immediate(TIME, chunk * 256), flavour().immediate(CHANNEL, channel)];
+        packets_with(counter, &payload(chunk, channel), &own, 300, true)
+    };
+    // Two senders' heaps alternate: neither counts again with each packet.
+    let (one, two) = (small(90, 1_000_000, 0), small(91, 3_000_000, 1));
+    assert!(one.len() > 8);
+    let mut sent = small(4, 1, 0);
+    sent.extend(one.into_iter().zip(two).flat_map(<[_; 2]>::from));
+    sent.extend((1..CHANNELS).flat_map(|channel| small(4 + channel, 1, channel)));
+    let stream = stream(&ChunkConfig::new(rule()), 4);
+    stream.add_bytes(sent.concat()).unwrap();
+    assert_eq!(all(&stream), [(1, vec![1; 4])]);
+    let counts = stream.chunk_counts();
+    assert_eq!((counts.stray_heaps, counts.too_old_heaps, counts.rejected_heaps), (2, 0, 0));
+}
+
+#[test]
 fn packets_are_marked_as_they_arrive() {
     let rule = ChunkRule::declared("item(0x1600) / 256", "item(0x4103) * 3", "item(0x4103) * 3000").unwrap();
     let stream =
