@@ -1,4 +1,4 @@
-//! Losses of many packets in a row, whatever the rate: outages, and links that fail for moments.
+//! Losses of many packets in a row at any rate: outages, and links that fail for a moment.
 
 use super::{
     case::{Case, Cause, Finding},
@@ -6,46 +6,47 @@ use super::{
     point::Point,
 };
 
-/// Part of the fastest rate at which a limit of it is seen less.
+/// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
 pub(super) const SLOW: f64 = 0.6;
 
-/// A point that loses in most of its parts exceeds something, or is on a path that is gone; with less, it loses at times.
+/// A point whose `steady` loss is below this loses packets only at times. One above it exceeds a limit, or its path is
+/// down.
 const AT_TIMES: f64 = 0.05;
-/// Bursts from which on they are named, and with which they are no accident of a host or of other traffic.
+/// Number of bursts needed for a finding, and for more confidence in it: a host or other traffic may cause a few.
 const FEWEST: u64 = 2;
 const SOME: u64 = 3;
 const MANY: u64 = 6;
-/// Bursts that would be seen at low rates, if they did not care for the rate, from which on their absence tells.
+/// If more bursts than this are expected at low rates and none is seen, the bursts depend on the rate.
 const EXPECTED: f64 = 4.0;
-/// A wait before a loss that is no queue, ns.
+/// A delay before a loss that is too short to be a full queue, ns.
 const QUIET: f64 = 30_000.0;
 
-/// Part of a point's time that bursts take at the most: what exceeds a limit takes all of it.
+/// Maximum fraction of a point's time that bursts take. A rate that exceeds a limit loses packets all the time.
 const SELDOM: f64 = 0.3;
 
-/// Bursts of a point that no limit of its rate explains.
+/// Bursts of a point that are not explained by a rate limit.
 fn of(point: &Point) -> u64 {
     let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
     if point.steady < AT_TIMES || seldom { point.bursts } else { point.solid }
 }
 
-/// The part of a point's bursts that these are.
+/// The fraction of a point's bursts that [`of`] counts.
 fn share(point: &Point) -> f64 {
     of(point) as f64 / point.bursts.max(1) as f64
 }
 
-/// Nearly all that was lost was lost at an end, or in what is accounted for.
+/// Whether nearly all losses are at an end of the point or in the counted bursts.
 fn one_piece(point: &Point) -> bool {
     let pieces = point.front_lost + point.end_lost + (point.burst_lost as f64 * share(point)) as u64;
     pieces as f64 > 0.9 * point.lost() as f64
 }
 
-/// Points of an even stream that something arrived of.
+/// Points with an even stream of which at least one packet arrived.
 fn even(case: &Case) -> impl Iterator<Item = &Point> {
     case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0 && p.received > 0)
 }
 
-/// Name them.
+/// Looks for burst loss.
 pub(super) fn find(case: &Case) -> Option<Finding> {
     let (mut bursts, mut lost, mut time, mut at_low) = (0, 0, 0.0, 0);
     let fastest = even(case).map(Point::bps).fold(0.0, f64::max);
@@ -56,7 +57,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
         time += point.burst_time * share(point);
         at_low += if slow(&point) { of(point) } else { 0 };
     }
-    // What is lost besides makes some by chance.
+    // Random losses form some bursts by chance.
     let at_times = || even(case).filter(|p| p.steady < AT_TIMES);
     let rest: u64 = at_times().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
     let sent: u64 = at_times().map(|p| p.sent).sum();
@@ -70,7 +71,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     if lossy().filter(waited).count() * 2 > lossy().count() {
         return None;
     }
-    // As often for each packet, or in each second, they would be seen at low rates, too.
+    // If bursts are as frequent per packet, or per second, at any rate, some must occur at low rates.
     let part = |value: fn(&Point) -> f64| {
         even(case).filter(slow).map(value).sum::<f64>() / even(case).map(value).sum::<f64>().max(1e-9)
     };
@@ -90,12 +91,12 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     Some(Finding::new(Cause::BurstLoss, confidence, text))
 }
 
-/// As if there had been none.
+/// Remove the bursts from the case, so that other causes are looked for in the remaining losses.
 pub(super) fn without(case: &mut Case) {
-    // A point of bursts that were sent shows no more than that some of them met one.
+    // A point sent in bursts of which few lost packets only shows that these met an outage.
     case.points.retain(|p| p.received > 0 && (p.burst <= 1 || p.hit > 0.6));
     for point in case.points.iter_mut().filter(|p| p.burst <= 1) {
-        // What is cut off at an end of a point may be a part of one.
+        // Losses at an end of a point may be part of a burst.
         let ends =
             if point.steady < AT_TIMES || one_piece(point) { point.front_lost + point.end_lost } else { 0 };
         let of_bursts = (point.burst_lost as f64 * share(point)) as u64;
