@@ -203,8 +203,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The data of one stream that are specific to its family. Not on the data path: nothing here is called for each
-/// packet.
+/// Data of one stream that are specific to its family. Not on the data path: not called for each packet.
 pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
     /// The format and its transport header.
     fn title(&self, stream: &StreamFormat) -> String {
@@ -238,8 +237,7 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Frames of one thread in a number of seconds, if that is fixed and seconds do not have a whole number of frames.
-    /// Then no rate is learned.
+    /// Frames of one thread in a number of seconds, if seconds have no whole number of frames. Then no rate is learned.
     fn rate(&self) -> Option<(u64, u64)> {
         None
     }
