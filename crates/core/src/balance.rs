@@ -1,5 +1,5 @@
-//! A load balancer without a clock or a socket: packets of any number of senders to the members of a group, all packets of
-//! a tick to the same one.
+//! A load balancer without a clock or a socket. It sends the packets of any number of senders to the members of a
+//! group, and all packets of a tick to the same member.
 //!
 //! ```text
 //!   data      packet ─▶ Table: allow-list ─ epoch by tick ─ calendar ─ slot ─ member ─▶ Route      any number of threads
@@ -9,11 +9,12 @@
 //!   worker    Governor: queue ─▶ signal                                                           each worker
 //! ```
 //!
-//! A calendar gives each of its 512 slots to a member; the label of a packet chooses the slot. Shares of slots follow what
-//! workers report. A change begins at a tick that no sender has reached, so no event is ever split; a tick whose calendar
-//! is gone is refused, and counted. `docs/internals/balancer.md` has the laws and their limits.
+//! A calendar assigns each of its 512 slots to a member, and the label of a packet selects the slot. Workers get slots
+//! according to their reports. A new calendar begins at a tick that no sender has reached, so no event is ever split;
+//! packets of a tick whose calendar has been retired are rejected and counted. `docs/internals/balancer.md` has the
+//! control laws and their limits.
 //!
-//! The loop of the control thread; the others take the table and give it packets:
+//! The loop of the control thread; the other threads take the table and route packets with it:
 //!
 //! ```
 //! use skyhaul_core::{balance::*, placement::Nanos, wire::{FAMILIES, labelled::*}};
@@ -43,7 +44,7 @@
 //! assert_eq!(FAMILIES.iter().filter_map(|family| family.visit_labelled(Forward)).count(), 1);
 //! ```
 //!
-//! Limits: [`MEMBERS`] seats, [`EPOCHS`] calendars at a time, [`SOURCES`] senders that are predicted.
+//! Limits: [`MEMBERS`] seats, [`EPOCHS`] calendars at a time, predictions for [`SOURCES`] senders.
 
 mod allow;
 mod apportion;

@@ -1,14 +1,17 @@
-//! Why packets are lost, late or doubled, and what bounds a transfer: from what both ends count and stamp.
+//! Finds why packets are lost, delayed or duplicated, and what bounds a transfer, from the counters and time stamps of
+//! both ends.
 //!
-//! The account comes first. Each place on the way counts packets, and the differences name the layer:
+//! The account comes first. Each place on the path counts packets, and the differences show the layer in which they are
+//! lost:
 //!
 //! ```text
 //!   sent ─▶ NIC out ───── network ─────▶ NIC in ─▶ IP ─▶ UDP ─▶ reader
 //!       sender                              ring, backlog  socket   reader
 //! ```
 //!
-//! Only for the network's share, which nobody there counts, are patterns consulted: what loss depends on (rate in bits, rate in
-//! packets, size, bursts, flow, time), and what the delay did before a loss. What fits no pattern is unknown, and stays so.
+//! The network has no counters that the hosts can read, so its share of the loss is explained by patterns: what the
+//! loss depends on (bit rate, packet rate, size, bursts, flow, time), and how the delay changed before a loss. Loss
+//! that fits no pattern is reported as unexplained.
 //!
 //! ```
 //! use skyhaul_core::diagnose::{Account, Case, Cause, Counters, Point, diagnose};
@@ -21,14 +24,15 @@
 //! assert_eq!(found.shares.network, 0);
 //! ```
 //!
-//! How to use it: measure several points (rates, sizes, bursts, ports, after a pause), make a [`Point`] of each from its packets
-//! with [`Point::of`], add the account and the counters of the whole campaign, and call [`diagnose`]. TCP has
-//! [`tcp::diagnose`]. `docs/reference/diagnosis.md` has the confusion matrix over simulated traces.
+//! How to use it: measure several points (different rates, sizes, bursts and ports, and after a pause), compute a
+//! [`Point`] from the packets of each with [`Point::of`], add the account and the counters of the whole campaign, and
+//! call [`diagnose`]. For TCP, use [`tcp::diagnose`]. `docs/reference/diagnosis.md` has the confusion matrix over
+//! simulated traces.
 //!
 //! `skyhaul probe --diagnose` calls it.
 //!
-//! Limits: thresholds were chosen on simulated paths, by who wrote the simulation. One cause that hides another (all packets lost
-//! at the sender) is found first; the other when it is gone.
+//! Limits: the thresholds were tuned on simulated paths, by the author of the simulation. If one cause hides another
+//! (the sender loses all packets, for example), the second is found only after the first has been removed.
 
 mod bursts;
 mod case;
@@ -45,13 +49,13 @@ mod tests;
 pub use case::{Account, Case, Cause, Counters, Diagnosis, Finding, Shares};
 pub use point::{Arrived, Point, Setting};
 
-/// Loss below this part of all packets is no loss: background.
+/// Loss below this fraction of all packets is background and is ignored.
 const NOTHING: f64 = 2e-5;
 
-/// Name the causes.
+/// Finds the causes of loss, delay, reordering and duplication, most certain first.
 #[must_use]
 pub fn diagnose(case: &Case) -> Diagnosis {
-    // The places behind the network count a packet that came twice twice.
+    // The places after the network count duplicates too.
     let doubled: u64 = case.points.iter().map(|point| point.duplicates).sum();
     let once = |count: Option<u64>| count.map(|count| count.saturating_sub(doubled));
     let Account { nic_in, ip_in, udp_in, .. } = case.account;

@@ -33,7 +33,7 @@ pub struct Pacer {
     /// 2⁻³² ns to add to `t0`, so that changing the rate loses nothing.
     t0_fraction: u32,
     bits: u128,
-    /// Delay that is made up at once, and the maximum that is made up.
+    /// Delay that is made up immediately, and the maximum delay that is made up at all.
     tolerance: Nanos,
     slack: Nanos,
     /// Time by which the schedule is behind the ideal and that will be made up.
@@ -123,7 +123,7 @@ impl Pacer {
         }
     }
 
-    /// Nothing is due for so long: what follows is due so much later.
+    /// Delays everything that follows by this time.
     pub fn delay(&mut self, by: Nanos) {
         self.t0 = self.t0.plus(by);
     }
@@ -145,7 +145,7 @@ impl Pacer {
         self.rate = bits_per_second;
     }
 
-    /// Change the rate at once: bytes sent early at the old rate are counted at the new one.
+    /// Changes the rate immediately: bytes sent early at the old rate are counted at the new one.
     pub fn set_rate(&mut self, bits_per_second: u64, now: Nanos) {
         if bits_per_second == self.rate {
             return;
@@ -208,7 +208,7 @@ mod tests {
         clock = Nanos(2_000_000);
         pacer.sent(1000, clock);
         assert_eq!(pacer.forgiven(), Nanos(0));
-        // Behind by a millisecond; the tolerance goes at once, then 1.05 packets go in the time of one.
+        // Behind by a millisecond: the tolerance is made up immediately; then 1.05 packets are sent in the time of one.
         let start = clock;
         run(&mut pacer, &mut clock, 5000);
         let took = clock.since(start).0;
@@ -258,7 +258,7 @@ mod tests {
         let mut pacer = Pacer::new(8_000, Nanos(0));
         pacer.sent(10_000, Nanos(0));
         assert_eq!(pacer.due(), Nanos(10_000_000_000));
-        // Half the time is over: the other half of the bytes goes by the new rate.
+        // After half of the time, the other half of the bytes is sent at the new rate.
         pacer.set_rate(8_000_000, Nanos(5_000_000_000));
         assert_eq!(pacer.due(), Nanos(5_005_000_000));
         pacer.set_rate(0, Nanos(5_001_000_000));

@@ -27,7 +27,7 @@ pub trait Packetize {
 pub struct Part {
     /// Octets of the head.
     pub head: usize,
-    /// Its part of the object's payload.
+    /// The range of the object's payload.
     pub payload: Range<u64>,
     /// Zeros to send after it.
     pub dummy: usize,
@@ -58,7 +58,7 @@ pub trait Divided {
     /// [`count`](Self::count).
     fn packet(&self, n: u64, head: &mut [u8]) -> Part;
 
-    /// Packet `n` in one piece, given the octets of the object: for who sends few, and cannot gather.
+    /// Packet `n` in one piece, from the bytes of the object, for senders of few packets that do not gather.
     ///
     /// # Panics
     /// If `n` is not less than [`count`](Self::count), or the object is shorter than what it was divided for.
@@ -76,7 +76,7 @@ pub trait Divided {
 pub(crate) mod tests {
     use super::*;
 
-    /// All packets of an object whose payload counts up; what is said of each is held against it.
+    /// All packets of an object whose payload counts up; checks the properties of each.
     pub(crate) fn packets(object: &impl Divided) -> Vec<Vec<u8>> {
         let mut head = vec![0xEE; object.head_bytes_max()];
         let parts: Vec<Part> = (0..object.count()).map(|n| object.packet(n, &mut head)).collect();

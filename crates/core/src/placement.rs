@@ -141,7 +141,7 @@ rejects! {
     WrongSize = "wrong_size",
     /// A sync word or magic number that is not this format's.
     BadMagic = "bad_magic",
-    /// A version or variant of the format that cannot be read.
+    /// An unsupported version or variant of the format.
     BadVersion = "bad_version",
     /// A field with a value that the format forbids (BCD digit, frame number, epoch, length).
     BadField = "bad_field",

@@ -1,7 +1,7 @@
-//! What theory allows on a path: the line beside each measured figure.
+//! What theory allows on a path, for comparison with measurements.
 //!
-//! Each formula is a function of plain numbers in SI units: bits per second, seconds, octets, probabilities per packet. They are
-//! models: bounds within a factor of 2 to 4, not forecasts, and their names say whose they are.
+//! Each formula is a function of plain numbers in SI units: bits per second, seconds, bytes, probabilities per packet.
+//! They are models, bounds within a factor of 2 to 4, not forecasts; their names give the source.
 //!
 //! ```
 //! use skyhaul_core::predict::{MAX_WINDOW, Path, mss};
@@ -14,8 +14,8 @@
 //! assert_eq!(format!("{:.1e}", path.cubic_budget().loss), "1.5e-8"); // may be lost
 //! ```
 //!
-//! Limits: one bottleneck, long flows, loss independent of the sender. Nothing here knows a host: see [`host_ceiling`] for what
-//! is to be measured there.
+//! Limits: one bottleneck, long flows, loss independent of the sender. Limits of a host are not included: see
+//! [`host_ceiling`] for what to measure there.
 
 mod congestion;
 mod datagrams;
@@ -28,7 +28,7 @@ pub use congestion::{
 pub use datagrams::{Framing, Policer, Queue, predicted_loss};
 pub use files::{FilesCopied, FilesCost};
 
-/// The largest window of a TCP connection, octets: 65 535 scaled by 2¹⁴ (RFC 7323, 2.3).
+/// The largest window of a TCP connection, bytes: 65 535 scaled by 2¹⁴ (RFC 7323, 2.3).
 pub const MAX_WINDOW: f64 = (65_535u64 << 14) as f64;
 
 /// Segments of the first window (RFC 6928).
@@ -41,7 +41,7 @@ pub struct Path {
     pub rate: f64,
     /// Round-trip time without queues, s.
     pub rtt: f64,
-    /// Payload of a segment, octets.
+    /// Payload of a segment, bytes.
     pub mss: f64,
 }
 
@@ -54,28 +54,28 @@ pub struct SlowStart {
     pub octets: f64,
 }
 
-/// Payload octets of a TCP segment with time stamps: the MTU less 20 (IPv6: 40), 20 and 12.
+/// Payload of a TCP segment with time stamps, bytes: the MTU less 20 (IPv6: 40), 20 and 12.
 #[must_use]
 pub fn mss(mtu: u32, ipv6: bool) -> f64 {
     f64::from(mtu) - if ipv6 { 72.0 } else { 52.0 }
 }
 
-/// The most that one window lets through, bit/s: `8 × window / rtt`. The window is the least of [`MAX_WINDOW`], the send
-/// buffer, and what of the receive buffer can be used.
+/// The maximum rate with one window, bit/s: `8 × window / rtt`. The window is the smallest of [`MAX_WINDOW`], the send
+/// buffer, and the usable part of the receive buffer.
 #[must_use]
 pub fn window_rate(window: f64, rtt: f64) -> f64 {
     8.0 * window / rtt
 }
 
-/// The rate of one core that copies and calls the kernel, bit/s: a call of `octets` takes `octets / copy_rate` (octets per
-/// second) and `call` seconds. Both are measured on the host.
+/// The rate of one core that copies and calls the kernel, bit/s: a call with `octets` bytes takes `octets / copy_rate`
+/// (bytes per second) plus `call` seconds. Both are measured on the host.
 #[must_use]
 pub fn host_ceiling(octets: f64, copy_rate: f64, call: f64) -> f64 {
     8.0 * octets / (octets / copy_rate + call)
 }
 
 impl Path {
-    /// The product of bandwidth and delay, octets: what must be in flight to fill the path.
+    /// The bandwidth-delay product, bytes: the data that must be in flight to fill the path.
     #[must_use]
     pub fn bdp(&self) -> f64 {
         self.rate * self.rtt / 8.0
@@ -87,7 +87,7 @@ impl Path {
         self.bdp() / self.mss
     }
 
-    /// How many flows of this window fill the path.
+    /// Number of flows with this window that fill the path.
     #[must_use]
     pub fn flows_needed(&self, window: f64) -> f64 {
         (self.bdp() / window).ceil().max(1.0)
@@ -99,8 +99,8 @@ impl Path {
         8.0 * window / self.rate
     }
 
-    /// Time and octets of slow start, which doubles the window in each round trip: `rtt × log₂(W / IW)`, in which twice the
-    /// product of bandwidth and delay is sent. HyStart (RFC 9406) may leave it earlier; what is missing then grows by the
+    /// Duration and bytes of slow start, which doubles the window in each round trip: `rtt × log₂(W / IW)`, in which
+    /// twice the bandwidth-delay product is sent. HyStart (RFC 9406) may leave it earlier; the rest then grows by the
     /// congestion control's own law.
     #[must_use]
     pub fn slow_start(&self) -> SlowStart {
@@ -108,20 +108,20 @@ impl Path {
         SlowStart { seconds: self.rtt * doublings, octets: 2.0 * self.bdp() }
     }
 
-    /// Mean rate of a transfer of so many octets that begins with slow start and then runs at the path's rate, bit/s.
+    /// Mean rate of a transfer of this many bytes that begins with slow start and then runs at the path's rate, bit/s.
     #[must_use]
     pub fn transfer_rate(&self, octets: f64) -> f64 {
         let start = self.slow_start();
         let seconds = if octets >= start.octets {
             start.seconds + 8.0 * (octets - start.octets) / self.rate
         } else {
-            // It ends within slow start: as many rounds as the sum of doubled windows needs.
+            // It ends within slow start, after the rounds that the sum of doubled windows needs.
             self.rtt * (1.0 + octets / (INITIAL_WINDOW * self.mss)).log2()
         };
         (8.0 * octets / seconds).min(self.rate)
     }
 
-    /// The size from which a transfer reaches this part (0 to 1) of the path's rate, octets.
+    /// The size from which on a transfer reaches this fraction (0 to 1) of the path's rate, bytes.
     #[must_use]
     pub fn octets_for(&self, part: f64) -> f64 {
         let start = self.slow_start();

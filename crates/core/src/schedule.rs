@@ -1,4 +1,5 @@
-//! When tests that are repeated for weeks begin: each in slots of its own, spread so that they do not beat.
+//! Start times of tests that are repeated for weeks: each test has its own slots, with random starts so that tests do
+//! not always coincide.
 //!
 //! ```text
 //!   every      │ slot 0      │ slot 1      │ slot 2      │ slot 3
@@ -6,8 +7,9 @@
 //!   one runs at a time: a test waits for the one before it, and if it waits until its next slot begins, it missed this one
 //! ```
 //!
-//! Every slot ends in one of two counts, `ran` or `missed`; nothing is made up for later. Two tests with equal periods fall
-//! on each other at random, not always or never, and so do two monitors that began at the same moment with other seeds.
+//! Every slot ends in one of two counts, `ran` or `missed`; missed runs are not made up for. Two tests with equal
+//! periods coincide at random, not always or never, and so do two monitors that began at the same moment with different
+//! seeds.
 //!
 //! ```
 //! use skyhaul_core::placement::Nanos;
@@ -25,7 +27,7 @@
 //! assert_eq!((due.test, due.slot, schedule.missed(0)), (0, 1, 0));
 //! ```
 //!
-//! Limits: times below 584 years; a few octets of memory for each test, for ever.
+//! Limits: times below 584 years; a few bytes of memory for each test.
 
 use crate::placement::Nanos;
 
@@ -52,11 +54,11 @@ pub struct Due {
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     period: Period,
-    /// The slot that comes next.
+    /// The next slot.
     slot: u64,
     ran: u64,
     missed: u64,
-    /// Which run of all its last one was; 0: it never ran.
+    /// The number of its last run among all runs; 0: it never ran.
     turn: u64,
 }
 
@@ -86,7 +88,7 @@ impl Schedule {
         Self { begin, seed, turns: 0, lanes: periods.iter().map(lane).collect() }
     }
 
-    /// When [`poll`](Self::poll) has something next; it may lie in the past. `None`: there are no tests.
+    /// When [`poll`](Self::poll) next returns a test; it may be in the past. `None`: there are no tests.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         (0..self.lanes.len()).map(|test| self.due(test)).min()
@@ -119,7 +121,7 @@ impl Schedule {
     /// Slots whose successor is due are over.
     fn pass(&mut self, test: usize, now: Nanos) {
         let Lane { period, slot, .. } = self.lanes[test];
-        // The slot in which `now` lies, and the one before it, which may still be waiting for the jitter of this one.
+        // The slot of `now`, and the one before it, which may still be waiting because of this slot's jitter.
         let lies = now.0.saturating_sub(self.begin.0) / period.every;
         let reached = (lies.saturating_sub(1)..=lies).rev().find(|&n| self.at(test, n) <= now).unwrap_or(0);
         let over = reached.saturating_sub(slot);

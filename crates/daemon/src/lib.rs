@@ -1,5 +1,5 @@
-//! The services of skyhaul, and their clients: all that talks by request and reply. The only home of an asynchronous
-//! runtime; no octet of data passes through it.
+//! The services of skyhaul and their clients: everything that works by request and reply. It is the only crate with an
+//! asynchronous runtime; no data pass through it.
 //!
 //! ```text
 //!   balance (threads, tables)  ◀── ejfat::server ◀── gRPC, REST ──── workers, senders, operators

@@ -1,8 +1,8 @@
-//! HTTP services: one TCP port, a thread of their own, and the asynchronous part of serving.
+//! HTTP services: one TCP port, a separate thread, and the asynchronous part of serving.
 //!
-//! What is not known to be honest is bounded in number, size and time before anything is done for it. Limits: [`CONNECTIONS`] of
-//! [`seats`](self::seats); a connection has [`HEAD_TIME`] until its first request, and [`PATIENCE`] between requests, or
-//! [`IDLE`] once it has shown a valid token; heads of [`HEAD`] bytes.
+//! Connections that have not shown a valid token are limited in number, size and time before any work is done for them.
+//! Limits: [`CONNECTIONS`] of [`seats`](self::seats); a connection has [`HEAD_TIME`] until its first request, and
+//! [`PATIENCE`] between requests, or [`IDLE`] once it has shown a valid token; heads of [`HEAD`] bytes.
 
 mod seats;
 
@@ -29,35 +29,35 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower_layer::Layer;
 
-/// How long the handshake of TLS may take, and then the head of the first request.
+/// Maximum time for the TLS handshake, and then for the head of the first request.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long a connection that has shown no valid token may ask nothing.
+/// Maximum time without a request for a connection that has shown no valid token.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// The same of one that has.
+/// The same for a connection that has shown one.
 pub const IDLE: Duration = Duration::from_secs(120);
-/// Bytes of the head of a request.
+/// Maximum size of the head of a request, bytes.
 pub const HEAD: usize = 16 << 10;
-/// Bytes of requests that are under way on a stream, and on a connection, and not read yet.
+/// Maximum number of unread bytes of requests on a stream, and on a connection.
 const WINDOW: u32 = 64 << 10;
-/// How long calls have to end when the server does.
+/// Time for running calls to end when the server stops.
 const GRACE: Duration = Duration::from_secs(2);
-/// Threads for calls that wait, at most: one for each call that may be under way (`ejfat::server::CALLS`), so that none that
-/// waits for a disk takes the thread of one that does not.
+/// Maximum number of threads for blocking calls: one for each concurrent call (`ejfat::server::CALLS`), so that a call
+/// that waits for a disk does not take the thread of one that does not.
 const THREADS: usize = 160;
-/// Requests at a time on one connection.
+/// Maximum number of concurrent requests on one connection.
 pub const STREAMS: u32 = 32;
 
-/// What is served, and how.
+/// The service and its options.
 pub(crate) struct Site {
     /// Name of its threads.
     pub(crate) name: &'static str,
-    /// Its doors.
+    /// Its routes.
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) seats: Arc<Seats>,
 }
 
-/// A service at work. It stops when dropped.
+/// A running service. It stops when dropped.
 pub(crate) struct Listening {
     address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -65,7 +65,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Open the port, and serve; what `beside` returns runs on the same threads, and the service ends with it.
+    /// Opens the port and serves. The future that `beside` returns runs on the same threads, and ends with the service.
     pub(crate) fn start<F: Future<Output = ()>>(
         site: Site,
         listen: SocketAddr,
@@ -99,21 +99,21 @@ impl Listening {
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
-    /// Whether it still serves: it ends by itself only by a fault in this program.
+    /// Whether it still serves; it ends by itself only because of a bug.
     pub(crate) fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Where it listens, with the port that was found.
+    /// The address on which it listens, with the actual port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Drop for Listening {
-    /// Let calls end, and stop.
+    /// Waits for running calls, and stops.
     fn drop(&mut self) {
-        // Nobody listens any more if it has ended.
+        // If the service has ended, nobody needs the signal.
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -124,7 +124,7 @@ impl Drop for Listening {
 /// What answers the requests of one connection.
 type Answering = AddExtension<Router, Arc<Connection>>;
 
-/// A connection, as far as it says who calls.
+/// What is known of the caller on a connection.
 pub(crate) struct Connection {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) tls: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Connection {
     asked: Mutex<Asked>,
 }
 
-/// What a connection asked last.
+/// The last request of a connection.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     last: Option<Instant>,
@@ -141,7 +141,7 @@ struct Asked {
 }
 
 impl Connection {
-    /// Whether its last request showed a valid token: who did not makes room for others first.
+    /// Sets whether the last request showed a valid token; connections without one make room for others first.
     pub(crate) fn prove(&self, proved: bool) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).proved = proved;
         self.ticket.prove(proved);
@@ -151,7 +151,7 @@ impl Connection {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).last = Some(Instant::now());
     }
 
-    /// Until when it has to ask next.
+    /// The time by which it must send its next request.
     fn deadline(&self) -> Instant {
         let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// It asks nothing for too long.
+    /// Waits until the connection has sent no request for too long.
     async fn silent(&self) {
         loop {
             let deadline = self.deadline();
@@ -173,7 +173,7 @@ impl Connection {
     }
 }
 
-/// Note that a connection has asked something.
+/// Notes a request on a connection.
 async fn asked(Extension(connection): Extension<Arc<Connection>>, request: Request, next: Next) -> Response {
     connection.asks();
     let response = next.run(request).await;
@@ -181,7 +181,7 @@ async fn asked(Extension(connection): Extension<Arc<Connection>>, request: Reque
     response
 }
 
-/// Serve connections until it is to stop.
+/// Serves connections until it is told to stop.
 async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receiver<bool>) {
     let router = site.router.clone().layer(from_fn(asked));
     let mut connections = tokio::task::JoinSet::new();
@@ -192,7 +192,7 @@ async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receive
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, from)) = stream else {
-            // Out of file descriptors: some come back when connections end.
+            // Out of file descriptors: some become free when connections end.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -204,7 +204,7 @@ async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receive
             begun: Instant::now(),
             asked: Mutex::default(),
         });
-        // The router is one for all; what differs is small.
+        // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
         let (tls, stopped) = (site.tls.clone(), stopped.clone());
         connections.spawn(async move {
@@ -225,7 +225,7 @@ async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receive
     let _ = timeout(GRACE, all_end).await;
 }
 
-/// A connection: with TLS or without.
+/// Serves a connection, with or without TLS.
 async fn enter(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
@@ -236,7 +236,7 @@ async fn enter(
     match tls {
         None => serve(stream, service, stopped).await,
         Some(tls) => {
-            // Whoever fails to shake hands knows why; here it is one of many.
+            // A client whose handshake fails knows the reason; it is not logged here, because there may be many.
             if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
                 serve(stream, service, stopped).await;
             }

@@ -1,4 +1,4 @@
-//! `/metrics` over HTTP for a program that has no other door. No token is asked for, and none is shown.
+//! `/metrics` over HTTP for a program without another HTTP service. It requires no token and contains none.
 //!
 //! ```
 //! use skyhaul_daemon::metrics::Server;
@@ -7,7 +7,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: those of every service here; what is not `/metrics` is not found.
+//! Limits: those of every service here. Other paths are not found.
 
 use crate::listening::{Listening, Seats, Site};
 use axum::Router;
@@ -24,7 +24,7 @@ pub const TYPE: &str = "text/plain; version=0.0.4";
 pub struct Server(Listening);
 
 impl Server {
-    /// Open the port, and answer with `text`, made anew for each request.
+    /// Opens the port, and replies with `text`, which is called for each request.
     ///
     /// # Errors
     /// The port is taken.
@@ -42,13 +42,13 @@ impl Server {
         Listening::start(site, listen, std::future::pending).map(Self)
     }
 
-    /// Whether it still serves: it ends by itself only by a fault in this program.
+    /// Whether it still serves; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.0.is_running()
     }
 
-    /// Where it listens, with the port that was found.
+    /// The address on which it listens, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address()

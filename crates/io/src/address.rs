@@ -22,8 +22,9 @@
 //! # Ok::<(), skyhaul_io::address::NotAnEndpoint>(())
 //! ```
 //!
-//! Limits: numeric addresses only (a name may mean several hosts, and a recording must not hang on a resolver);
-//! an empty address (`udp://:2630`) is every IPv4 address of this host, `[::]` every IPv6 address and no other; port 0 asks the system for a free one.
+//! Limits: only numeric addresses (a name may stand for several hosts, and a recording must not hang on a resolver). An
+//! empty address (`udp://:2630`) means every IPv4 address of this host, `[::]` every IPv6 address; with port 0, the
+//! system chooses a free one.
 
 use crate::quantity::Size;
 use std::{
@@ -126,7 +127,7 @@ impl Endpoint {
     /// Check that the address can be a destination.
     ///
     /// # Errors
-    /// If the port is 0, with which a receiver requests a free port, and which cannot be a destination.
+    /// If the port is 0, which requests a free port for a receiver and cannot be a destination.
     pub fn check_destination(&self) -> io::Result<()> {
         if self.address.port() != 0 {
             return Ok(());

@@ -1,12 +1,12 @@
-//! Programs in the kernel that see packets before any socket does (XDP), and the memory that they share with us.
+//! Kernel programs that see packets before any socket does (XDP), and the memory that they share with this process.
 //!
 //! ```text
 //!   octets of a program ─▶ Program ─ attach ─▶ Attached      it ends when the last of them is dropped, or the process ends
 //!                            └── Map ── read and written by both
 //! ```
 //!
-//! Nothing is pinned: what a process that was killed had attached is gone. System calls are made directly; libraries for it
-//! load what a C compiler made, and there is none here.
+//! Nothing is pinned, so the programs of a killed process are removed. System calls are made directly, because the
+//! usual libraries load object files of a C compiler, and there are none here.
 //!
 //! Limits: Linux 5.18 (packets in pieces), root or `CAP_BPF` with `CAP_NET_ADMIN`.
 
@@ -33,7 +33,7 @@ const LICENSE: &CStr = c"Apache-2.0";
 /// What the verifier writes, at most.
 const LOG: usize = 1 << 20;
 
-/// Call `bpf`. `what` has the fields that this command has.
+/// Calls `bpf`; `what` holds the arguments of the command.
 ///
 /// # Safety
 /// Addresses in `what` must be of memory as large as the command asks for, and live during the call.
@@ -110,10 +110,11 @@ struct Attach {
 pub struct Program(OwnedFd);
 
 impl Program {
-    /// Load a program for packets, which may be in pieces.
+    /// Loads a program for packets, which may be in several buffers.
     ///
     /// # Errors
-    /// No permission, or the kernel does not find it safe: the error ends with what it says.
+    /// There is no permission, or the kernel does not accept the program as safe: the error ends with the kernel's
+    /// message.
     pub fn load(steps: &[[u8; 8]]) -> io::Result<Program> {
         let mut load = Load {
             kind: XDP_PROGRAM,
@@ -134,7 +135,7 @@ impl Program {
         if matches!(first.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) {
             return Err(hinted(what, &first));
         }
-        // Once more, to hear why.
+        // Once more, to get the reason.
         let mut log = vec![0u8; LOG];
         (load.log_level, load.log_bytes, load.log) = (1, LOG as u32, log.as_mut_ptr() as u64);
         // SAFETY: as above, and the log has so many octets.
@@ -157,7 +158,7 @@ impl Program {
         self.run(packet, 1).map(|(answer, output, _)| (answer, output))
     }
 
-    /// How long one run over a packet takes, that the program does not change: the mean of so many.
+    /// Mean time of one run over a packet, which the program must not change, over `runs` runs.
     ///
     /// # Errors
     /// As [`test`](Self::test).
@@ -182,10 +183,10 @@ impl Program {
         Ok((run.answer, output, run.nanos))
     }
 
-    /// Let it see the packets that come to `interface`.
+    /// Attaches the program to the packets that arrive at `interface`.
     ///
     /// # Errors
-    /// The interface's driver cannot, or another program is there: the error has a hint.
+    /// The interface's driver does not support it, or another program is attached: the error has a hint.
     pub fn attach(&self, interface: u32, place: Place) -> io::Result<Attached> {
         let flags = match place {
             Place::Driver => 1 << 2,
@@ -219,7 +220,7 @@ impl Program {
 /// Where in the kernel a program sees packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the driver, before the kernel makes anything of them.
+    /// In the driver, before the kernel processes the packets.
     Driver,
     /// Behind it, when trains may have been joined: with every driver, and slower.
     Stack,
@@ -244,7 +245,7 @@ pub struct Attached {
     pub place: Place,
 }
 
-/// Nanoseconds of the clock that programs see, too.
+/// The time in nanoseconds of the clock that the programs also use.
 #[must_use]
 pub fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -20,7 +20,7 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
         AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
         StorageFull,
     };
-    // It may be a name of somebody else, and has no line of its own.
+    // The name may come from someone else, and must stay on one line.
     let shown = |path: &Path| escaped_name(&path.to_string_lossy()).into_owned();
     let makes = matches!(operation, "create" | "write");
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

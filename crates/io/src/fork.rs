@@ -1,14 +1,14 @@
-//! What has to happen around a fork: functions that the system library calls inside `fork`, whoever forks.
+//! Functions that the system library calls inside `fork`.
 //!
 //! ```text
 //!   os.fork()   hooks of the interpreter ─▶ fork(2): before ─┬─ parent: stayed  ─▶ hooks of the interpreter
 //!                                                            └─ child:  entered ─▶ hooks of the interpreter
 //! ```
 //!
-//! Nothing of the interpreter runs between `before` and the others. So they may hold locks for which a hook of another
-//! module, or a thread that such a hook waits for, would wait for ever.
+//! No code of the interpreter runs between `before` and the other functions. So they may hold locks; otherwise a hook
+//! of another module, or a thread for which such a hook waits, could wait for these locks for ever.
 //!
-//! Limits: once for each process. Handlers of other libraries that were registered earlier run inside, too.
+//! Limits: once for each process. Handlers that other libraries registered earlier run inside, too.
 
 use std::io;
 use std::sync::OnceLock;
@@ -38,10 +38,10 @@ extern "C" fn entered() {
     REGISTERED.get().inspect(|at| (at.entered)());
 }
 
-/// Call these functions at every fork from now on.
+/// Registers these functions for every fork.
 ///
 /// # Errors
-/// Others are registered already, or there is no memory for them.
+/// Other functions are already registered, or there is no memory for them.
 pub fn at_fork(functions: AtFork) -> io::Result<()> {
     REGISTERED.set(functions).map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
     // SAFETY: the three are functions of this program, which are never unloaded, and what they call is set.

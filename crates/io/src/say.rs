@@ -1,13 +1,14 @@
-//! Text for people, on standard error: written as well as possible, and never a reason to fail.
+//! Text for users on standard error, which never causes a failure.
 //!
 //! ```
 //! use skyhaul_io::say;
 //! say!("listening on {}", "127.0.0.1:4000");
 //! ```
 //!
-//! A terminal goes away, a disk with a log is full, a pipe has no reader or one that is slow: what a program does must not
-//! depend on it. So errors are ignored, and a standard error that takes nothing for [`PATIENCE`] is not waited for again until
-//! it does. What names of files, packets and peers contain reaches no terminal as a command: control characters are escaped.
+//! A terminal may be closed, a disk with a log may be full, a pipe may have no reader or a slow one: a program's work
+//! must not depend on these. So errors are ignored, and if standard error accepts nothing for [`PATIENCE`], it is not
+//! waited for again until it does. Control characters in names of files, packets and peers are escaped, so that they
+//! cannot act as terminal commands.
 //!
 //! Limits: a text longer than the room of a pipe waits for its reader.
 
@@ -24,7 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// Erases the line of a terminal.
 const ERASE: &str = "\r\x1b[2K";
 
-/// A line that is redrawn stands on the terminal.
+/// Whether a status line is on the terminal.
 static STATUS: AtomicBool = AtomicBool::new(false);
 /// The last text was not taken.
 static STUCK: AtomicBool = AtomicBool::new(false);
@@ -73,11 +74,11 @@ pub fn clear_status() {
 
 fn put(text: &str) {
     let mut err = io::stderr().lock();
-    // There is nobody to tell.
+    // An error here cannot be reported.
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Whether standard error takes text, or refuses it at once.
+/// Whether standard error accepts text, or refuses it immediately.
 fn is_taking(wait: Duration) -> bool {
     let err = io::stderr();
     let mut ready = [PollFd::new(&err, PollFlags::OUT)];
@@ -85,7 +86,7 @@ fn is_taking(wait: Duration) -> bool {
     !matches!(poll(&mut ready, Some(&wait)), Ok(0))
 }
 
-/// Whether a terminal may take a character for more than itself: controls, and what turns the direction of text.
+/// Whether a terminal may interpret a character: control characters, and those that change the direction of text.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -28,7 +28,7 @@ pub const ONE_REQUEST: Duration = Duration::from_secs(1);
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// Set by the first SIGTERM or SIGHUP, which the programs that this one started have not necessarily received.
 static TERMINATED: AtomicBool = AtomicBool::new(false);
-/// When the first signal came, in nanoseconds of the monotonic clock; 0: none came.
+/// When the first signal arrived, in nanoseconds of the monotonic clock; 0: none has.
 static FIRST: AtomicI64 = AtomicI64::new(0);
 /// Whether handlers are installed.
 static INSTALLED: Mutex<bool> = Mutex::new(false);
@@ -52,7 +52,8 @@ pub fn listen() -> io::Result<Arc<AtomicBool>> {
     Ok(asked.clone())
 }
 
-/// Whether SIGTERM or SIGHUP came: a terminal's Ctrl-C reaches the programs that this one started by itself, these may not.
+/// Whether SIGTERM or SIGHUP arrived. Unlike Ctrl-C in a terminal, these may not reach the programs started by this
+/// one.
 #[must_use]
 pub fn is_terminated() -> bool {
     TERMINATED.load(Ordering::Relaxed)

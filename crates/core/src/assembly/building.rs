@@ -1,28 +1,28 @@
-//! Objects of several sources that belong together: the events of one tick.
+//! Event building: collects the events of one tick from several sources.
 //!
 //! ```text
 //!   source 1   │ 7 │ 8 │   │ 9 │ ─┐
-//!   source 2   │ 7 │   │ 9 │   │ ─┼─▶ open: a tick of which some parts are there ─▶ built: all parts, or the time is over
+//!   source 2   │ 7 │   │ 9 │   │ ─┼─▶ open: a tick of which some parts have arrived ─▶ built: all parts, or timeout
 //!   source 3   │ 7 │ 8 │ 9 │ 8 │ ─┘
 //! ```
 //!
-//! A tick ends once: with its last part, when it has waited for `timeout`, or when too many newer ones began or too many bytes
-//! are held, oldest first. What comes of it later is refused, as long as it is among the last ticks that ended.
+//! A tick ends once: with its last part, after `timeout`, or when more ticks or bytes are held than allowed (the oldest
+//! tick ends first). Parts that arrive later are rejected as long as the tick is among the last that ended.
 
 use crate::placement::Nanos;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Which parts make a tick whole.
+/// Which parts a whole tick consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sources {
-    /// One of each of these sources.
+    /// One part from each of these sources.
     Named(Vec<u16>),
-    /// This many, from whichever sources.
+    /// This many parts, from any sources.
     Count(usize),
 }
 
 impl Sources {
-    /// How many parts a whole tick has.
+    /// Number of parts in a whole tick.
     #[must_use]
     pub fn parts(&self) -> usize {
         match self {
@@ -42,19 +42,21 @@ impl Sources {
 /// How ticks are built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildConfig {
-    /// Which parts make a tick whole.
+    /// Which parts a whole tick consists of.
     pub sources: Sources,
-    /// How long a tick waits for its parts, from the first on.
+    /// How long a tick waits for its parts after the first.
     pub timeout: Nanos,
-    /// Most ticks of which parts are held.
+    /// Maximum number of ticks of which parts are held.
     pub window: usize,
-    /// Most bytes that are held.
+    /// Maximum number of bytes held.
     pub bytes: u64,
 }
 
 impl BuildConfig {
+    /// Checks the configuration.
+    ///
     /// # Errors
-    /// Why nothing can be built so.
+    /// The reason why it is invalid.
     pub fn check(&self) -> Result<(), &'static str> {
         let parts = self.sources.parts();
         let is_doubled = match &self.sources {
@@ -77,26 +79,26 @@ impl BuildConfig {
 pub struct Built<T> {
     /// Its number.
     pub number: u64,
-    /// Its parts, by source, ascending.
+    /// Its parts, in ascending order of their source.
     pub parts: Vec<(u16, T)>,
-    /// Parts that did not come.
+    /// Number of missing parts.
     pub lacking: usize,
 }
 
-/// What became of ticks and of parts.
+/// Counters of ticks and parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildCounts {
     /// Ticks that ended with all parts.
     pub whole: u64,
-    /// Ticks that ended without.
+    /// Ticks that ended with parts missing.
     pub partial: u64,
-    /// Of these, ticks that ended before their time, because too much was held.
+    /// Of these, ticks that ended before their timeout, because too much was held.
     pub crowded: u64,
-    /// Parts of ticks that had ended.
+    /// Parts that arrived after their tick had ended.
     pub late: u64,
-    /// Parts that were there already.
+    /// Duplicate parts.
     pub doubled: u64,
-    /// Parts of sources that are not built.
+    /// Parts of sources that are not configured.
     pub other_sources: u64,
 }
 
@@ -108,16 +110,17 @@ struct Open<T> {
     parts: Vec<(u16, T)>,
 }
 
-/// See the [module](self). Give it parts and the time, and take what [`poll_built`](Self::poll_built) gives.
+/// Collects the parts of ticks; see the [module](self). Pass it parts and the time, and take finished ticks from
+/// [`poll_built`](Self::poll_built).
 #[derive(Debug)]
 pub struct Builder<T> {
     config: BuildConfig,
-    /// By when they began.
+    /// In the order in which they began.
     open: BTreeMap<u64, Open<T>>,
     by_number: HashMap<u64, u64>,
     begun: u64,
     bytes: u64,
-    /// The last that ended, the earliest first.
+    /// Numbers of the last ticks that ended, earliest first.
     over: VecDeque<u64>,
     is_over: HashSet<u64>,
     built: VecDeque<Built<T>>,
@@ -125,10 +128,10 @@ pub struct Builder<T> {
 }
 
 impl<T> Builder<T> {
-    /// Ended ticks that are remembered, for each tick of the window.
+    /// Number of ended ticks remembered for each tick of the window.
     const REMEMBERED: usize = 4;
 
-    /// Nothing is held.
+    /// A builder without ticks.
     #[must_use]
     pub fn new(config: BuildConfig) -> Self {
         Builder {
@@ -144,7 +147,7 @@ impl<T> Builder<T> {
         }
     }
 
-    /// A part of `number` from `source`, which holds `bytes`.
+    /// Adds a part of `bytes` bytes from `source` to the tick `number`.
     pub fn add(&mut self, number: u64, source: u16, bytes: u64, part: T, now: Nanos) {
         self.handle_timeout(now);
         if !self.config.sources.include(source) {
@@ -178,33 +181,33 @@ impl<T> Builder<T> {
         }
     }
 
-    /// End what has waited for too long.
+    /// Ends the ticks whose timeout has passed.
     pub fn handle_timeout(&mut self, now: Nanos) {
         while self.poll_timeout().is_some_and(|due| due <= now) {
             self.end_oldest();
         }
     }
 
-    /// When the next tick has waited for too long.
+    /// When the timeout of the next tick passes.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let (_, oldest) = self.open.first_key_value()?;
         Some(Nanos(oldest.since.0.saturating_add(self.config.timeout.0)))
     }
 
-    /// Nothing more comes: end all.
+    /// The stream has ended: ends all ticks.
     pub fn finish(&mut self) {
         while !self.open.is_empty() {
             self.end_oldest();
         }
     }
 
-    /// The next tick that ended.
+    /// Returns the next tick that ended.
     pub fn poll_built(&mut self) -> Option<Built<T>> {
         self.built.pop_front()
     }
 
-    /// What became of ticks so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> BuildCounts {
         self.counts
@@ -309,7 +312,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each part is in one tick that ended, or refused by name; no more is held than may be.
+        /// Each part is in one ended tick, or counted as rejected; the limits hold.
         #[test]
         fn every_part_is_accounted_for(parts in proptest::collection::vec((0u64..12, 0u16..5, 0u64..600, 0u64..60), 0..200)) {
             let mut builder = Builder::new(config(Sources::Named(vec![1, 2, 3])));

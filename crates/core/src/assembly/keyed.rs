@@ -20,7 +20,7 @@
 //!   packet does not begin one again, and a new object is never rejected because of a hash collision. Where
 //!   counters have few bits, at most a quarter of their period is remembered.
 //!
-//! It never blocks, reads no clock and depends on no format. An object of one part costs one look-up and no
+//! The window never blocks, reads no clock and depends on no format. An object of one part costs one look-up and no
 //! allocation; a part of the same object as the previous one costs no look-up. Memory is bounded: at most
 //! `window` objects for each substream, each with one block and at most `runs` ranges, and `remember` keys.
 //!
@@ -83,9 +83,9 @@ pub struct Keyed<B> {
     retired: VecDeque<Retired<B>>,
     unconfirmed: Unconfirmed,
     contest: Contest<B>,
-    /// The slot of the last part: nearly always that of the next one.
+    /// Slot of the object that the last part belonged to; nearly always that of the next part too.
     hint: u32,
-    /// The latest time passed in. It never goes back, even if the clocks of several readers differ.
+    /// The latest time passed in. It never decreases, even if the clocks of several readers differ.
     now: Nanos,
 }
 
@@ -143,9 +143,9 @@ impl<B> Keyed<B> {
         gives
     }
 
-    /// Finished objects that arrived again in full, [`RESTART`](Self::RESTART) or longer after they were
-    /// finished, since the last call. A network does not delay duplicates that long: the sender uses its
-    /// counters again.
+    /// Returns the number of finished objects that arrived again in full at least [`RESTART`](Self::RESTART) after they
+    /// were finished, since the last call. A network does not delay duplicates that long: the sender uses its counters
+    /// again.
     pub fn take_repeated(&mut self) -> u64 {
         std::mem::take(&mut self.finished.repeated)
     }
@@ -176,7 +176,7 @@ impl<B> Keyed<B> {
             return missed;
         }
         let need = match live.size.or(size) {
-            // Little of it arrived, and this part has its place.
+            // Too little of the object has arrived to grow it, and this part fits.
             Some(all) if part.end <= live.room && !self.unconfirmed.is_earned(live.seen.bytes(), all) => {
                 part.end
             }
@@ -202,7 +202,7 @@ impl<B> Keyed<B> {
         room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
     ) -> Result<(), Reject> {
         if told && !self.unconfirmed.is_earned(self.table.at(at).seen.bytes(), need) {
-            // Not counted meanwhile, so that it does not make room for itself.
+            // Do not count this object meanwhile, or it might retire to make room for itself.
             self.unconfirmed.settle(&mut self.table.at_mut(at).unconfirmed);
             let may = self.may_announce(need, &(0..0), need);
             let live = self.table.at_mut(at);
@@ -218,7 +218,7 @@ impl<B> Keyed<B> {
                 Ok(block) => {
                     (live.block, live.room) = (Some(block), bytes);
                     if told && live.seen.bytes() < bytes / 2 {
-                        // It counts again: for all that it holds now.
+                        // Count it again, with all the memory that it has now.
                         self.unconfirmed.settle(&mut live.unconfirmed);
                         live.unconfirmed = self.unconfirmed.announce(bytes);
                     }
@@ -246,7 +246,7 @@ impl<B> Keyed<B> {
         at
     }
 
-    /// An object begins. Where counters wrap around, one with its key may be among the finished.
+    /// Count an object that begins. Where counters wrap around, a finished object may have the same key: forget it.
     #[inline]
     fn take_turn(&mut self, key: Key, number_bits: u8) -> Turn {
         let turn = self.laps.begin(key, number_bits);

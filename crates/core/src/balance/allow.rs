@@ -1,4 +1,4 @@
-//! Which senders a balancer serves: addresses and networks of IPv4 and IPv6.
+//! The senders that a balancer serves: IPv4 and IPv6 addresses and networks.
 //!
 //! The networks are kept as disjoint ranges in ascending order, so a lookup is a binary search over at most as many ranges
 //! as there are networks.
@@ -14,8 +14,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The network of `bits` leading bits of `ip`. `None` if an address has fewer bits. An IPv4 address mapped to IPv6 is
-    /// the IPv4 address, if all bits count.
+    /// The network of the `bits` leading bits of `ip`. `None` if the address has fewer bits. An IPv4 address mapped to
+    /// IPv6 is converted to the IPv4 address if `bits` is 128.
     #[must_use]
     pub fn new(ip: IpAddr, bits: u8) -> Option<Prefix> {
         let most = if ip.is_ipv4() { 32 } else { 128 };
@@ -55,7 +55,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// A text that is no network.
+/// Error: the text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPrefix(String);
 
@@ -95,13 +95,13 @@ pub struct AllowList {
 }
 
 impl AllowList {
-    /// Everyone.
+    /// Allows everyone.
     #[must_use]
     pub fn anyone() -> AllowList {
         AllowList { any: true, ..AllowList::default() }
     }
 
-    /// The hosts of these networks, and no others; nobody if there are none.
+    /// Allows only the hosts of these networks; nobody if there are none.
     #[must_use]
     pub fn of(networks: &[Prefix]) -> AllowList {
         let ranges = |v4: bool| {
@@ -116,18 +116,18 @@ impl AllowList {
         }
     }
 
-    /// Whether everyone is allowed, and the ranges of those who are.
+    /// Whether everyone is allowed, and the ranges of the allowed addresses.
     pub(super) fn ranges(&self) -> (bool, &[Range<Ipv4Addr>], &[Range<Ipv6Addr>]) {
         (self.any, &self.v4, &self.v6)
     }
 
-    /// Of ranges in ascending order, of which none overlaps another.
+    /// From ranges in ascending order that do not overlap.
     pub(super) fn of_ranges(any: bool, v4: Vec<Range<Ipv4Addr>>, v6: Vec<Range<Ipv6Addr>>) -> AllowList {
         AllowList { any, v4, v6 }
     }
 
-    /// Whether `sender` is allowed. An IPv4 address mapped to IPv6, as a socket of both versions gives it, is the IPv4
-    /// address.
+    /// Whether `sender` is allowed. An IPv4 address mapped to IPv6, as a dual-stack socket returns it, is treated as
+    /// the IPv4 address.
     #[inline]
     #[must_use]
     pub fn admits(&self, sender: IpAddr) -> bool {
@@ -144,7 +144,7 @@ fn holds<T: Ord + Copy>(ranges: &[(T, T)], ip: T) -> bool {
     behind.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|&(_, to)| ip <= to)
 }
 
-/// Ranges in ascending order, of which none touches another.
+/// Merges ranges, so that they are in ascending order and neither overlap nor touch.
 fn merged(mut ranges: Vec<(u128, u128)>) -> Vec<(u128, u128)> {
     ranges.sort_unstable();
     let mut out: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());

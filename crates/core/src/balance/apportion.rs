@@ -1,4 +1,4 @@
-//! Slots for weights: exact, by largest remainders (Hamilton), between bounds.
+//! Divides slots by weight: exactly, by the method of largest remainders (Hamilton), within bounds.
 //!
 //! ```text
 //!   quota = weight · slots / all weights       3.7      5.2      0.1
@@ -9,7 +9,7 @@
 /// A claim on slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Relative to the others'.
+    /// Weight relative to the other claims.
     pub weight: u32,
     /// Minimum number of slots.
     pub least: u16,
@@ -17,9 +17,9 @@ pub struct Claim {
     pub most: u16,
 }
 
-/// Divide `slots` among `claims`: as their weights are, within their bounds, nothing left over. Equal remainders go to the
-/// earlier claim. If the bounds cannot all be met, the minima are divided themselves, or the maxima ignored. If all weights
-/// are 0, they are equal.
+/// Divides all `slots` among `claims` in proportion to their weights and within their bounds. Of equal remainders, the
+/// earlier claim wins. If the minima add up to more than `slots`, the slots are divided in proportion to the minima; if
+/// the maxima add up to less, they are ignored. Weights that are all 0 count as equal.
 #[must_use]
 pub fn apportion(claims: &[Claim], slots: u16) -> Vec<u16> {
     if claims.is_empty() {
@@ -41,7 +41,7 @@ pub fn apportion(claims: &[Claim], slots: u16) -> Vec<u16> {
         let left = slots - given.iter().flatten().sum::<u16>();
         let weights: Vec<u64> = free.iter().map(|&n| weight(&claims[n])).collect();
         let sum: u64 = weights.iter().sum();
-        // How far the quotas are beyond the bounds on either side, times the sum of weights.
+        // How far the quotas exceed the bounds on either side, times the sum of weights.
         let (mut under, mut over) = (0u128, 0u128);
         let mut outside = Vec::new();
         for (&n, &weight) in free.iter().zip(&weights) {
@@ -61,7 +61,7 @@ pub fn apportion(claims: &[Claim], slots: u16) -> Vec<u16> {
             free.iter().zip(shares).for_each(|(&n, share)| given[n] = Some(share));
             break;
         }
-        // The side that is further out is out in the end too.
+        // The side that exceeds its bounds by more still does so in the end.
         for (n, bound, is_under) in outside {
             if is_under == (under >= over) {
                 given[n] = Some(bound);
@@ -71,7 +71,7 @@ pub fn apportion(claims: &[Claim], slots: u16) -> Vec<u16> {
     given.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// Largest remainders, without bounds.
+/// Divides by largest remainders, without bounds.
 fn by_remainder(weights: &[u64], slots: u16) -> Vec<u16> {
     let sum: u64 = weights.iter().sum();
     let (sum, equal) = if sum == 0 { (weights.len() as u64, true) } else { (sum, false) };
@@ -138,7 +138,7 @@ mod tests {
                 for (claim, share) in claims.iter().zip(&shares) {
                     prop_assert!((claim.least..=claim.most).contains(share), "{:?} {}", claim, share);
                 }
-                // Of two that are within their bounds, the one of more weight has no fewer slots.
+                // Of two claims within their bounds, the one with more weight has at least as many slots.
                 for (a, x) in claims.iter().zip(&shares) {
                     for (b, y) in claims.iter().zip(&shares) {
                         let free = |claim: &Claim, share: u16| claim.least < share && share < claim.most;

@@ -1,4 +1,4 @@
-//! The control of one balancer: who works, with which share, from which tick on.
+//! The control plane of one balancer: which workers take part, with which share, from which tick.
 
 mod anew;
 mod demands;
@@ -21,38 +21,38 @@ use super::{
 use crate::{placement::Nanos, wire::labelled::Sync};
 use std::{collections::VecDeque, sync::Arc};
 
-/// How shares follow from what is known of workers.
+/// How the shares of workers are determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// From their reports.
+    /// From the workers' reports.
     #[default]
     Dynamic,
-    /// From the weights with which they registered.
+    /// From the weights with which the workers registered.
     Static,
-    /// Workers have the slots that they demand, and nobody has the others.
+    /// Workers have the slots that they demand; the other slots are unassigned.
     Explicit,
 }
 
 /// Limits and times of a [`Balancer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalancerConfig {
-    /// How shares follow.
+    /// How shares are determined.
     pub strategy: Strategy,
     /// Time between two calendars.
     pub period: Nanos,
-    /// How far ahead of the senders a calendar begins. All threads must use a table this long after it is given out, less
-    /// the error of the prediction.
+    /// How far ahead of the senders a calendar begins. All threads must use a new table within this time after it is
+    /// returned, less the error of the prediction.
     pub lead: Nanos,
-    /// A worker that is not heard for this time gets no share of the next calendar.
+    /// A worker that has not reported for this time gets no share of the next calendar.
     pub silent: Nanos,
-    /// One that is not heard for this time is removed.
+    /// A worker that has not reported for this time is removed.
     pub removed: Nanos,
     /// How long calendars are kept.
     pub epochs: EpochConfig,
 }
 
 impl Default for BalancerConfig {
-    /// Dynamic; a calendar every 500 ms, 500 ms ahead; 2 s and 60 s of silence, as udplbd has.
+    /// Dynamic; a calendar every 500 ms, 500 ms ahead; 2 s and 60 s of silence, as in udplbd.
     fn default() -> BalancerConfig {
         BalancerConfig {
             strategy: Strategy::Dynamic,
@@ -65,15 +65,15 @@ impl Default for BalancerConfig {
     }
 }
 
-/// Boundaries this much further than predicted now were predicted from what was wrong.
+/// A boundary this far beyond the present prediction was predicted wrongly.
 const MISLED: Nanos = Nanos(1_000_000_000);
-/// What the rest for workers that are not loaded may be of what they would like.
+/// Bounds of the share left for workers that are not loaded, relative to their targets.
 const LESS: f64 = 0.85;
 const MORE: f64 = 1.5;
-/// Past calendars of which shares are known.
+/// Number of past calendars kept to compute shares.
 const REMEMBERED: usize = 32;
 
-/// The control of one balancer. See the [module](super) for its loop.
+/// The control plane of one balancer. See the [module](super) for its loop.
 #[derive(Clone, Debug)]
 pub struct Balancer {
     config: BalancerConfig,
@@ -84,16 +84,16 @@ pub struct Balancer {
     sessions: u64,
     predictor: Predictor,
     epochs: Epochs,
-    /// Calendars and when they begin, oldest first.
+    /// Calendars and their start times, oldest first.
     shares: VecDeque<(Nanos, Arc<Calendar>)>,
     next: Nanos,
     dirty: bool,
-    /// What shows that ticks begin anew.
+    /// Evidence for a restart of the senders.
     anew: Anew,
 }
 
 impl Balancer {
-    /// Without workers; nobody may send yet.
+    /// A balancer without workers and without allowed senders.
     #[must_use]
     pub fn new(config: BalancerConfig) -> Balancer {
         Balancer {
@@ -111,8 +111,9 @@ impl Balancer {
         }
     }
 
-    /// Go on with `table`, which was given out before by a balancer that is no more, and with its workers. They have what
-    /// they had until they report; members that are not among them get its ticks until the calendars that name it are over.
+    /// Continues with `table`, which another balancer returned before it ended, and with its workers. They keep their
+    /// slots until they report. Other members of the table are leaving: they get ticks until the calendars that name
+    /// them are over.
     #[must_use]
     pub fn resume(
         config: BalancerConfig,
@@ -141,8 +142,8 @@ impl Balancer {
         }
     }
 
-    /// Begin again with the workers that are registered: ticks, calendars and shares are forgotten, and nothing is routed
-    /// until one of them reports that it is ready.
+    /// Starts again with the registered workers. Ticks, calendars and shares are forgotten, and nothing is routed until
+    /// a worker reports that it is ready.
     pub fn reset(&mut self, now: Nanos) {
         let here = |worker: &&Worker| matches!(worker.standing, Standing::Ready | Standing::Waiting);
         let known: Vec<_> =
@@ -153,13 +154,13 @@ impl Balancer {
         *self = Balancer { sessions: self.sessions, demanded, ..begun };
     }
 
-    /// Only these may send from the next table on.
+    /// Sets the senders that are allowed, from the next table on.
     pub fn allow(&mut self, allow: AllowList) {
         self.dirty |= allow != self.allow;
         self.allow = allow;
     }
 
-    /// A worker registers. It gets a share as soon as it reports that it is ready.
+    /// Registers a worker. It gets a share as soon as it reports that it is ready.
     ///
     /// # Errors
     /// See [`RegisterError`].
@@ -175,7 +176,7 @@ impl Balancer {
         Ok(session)
     }
 
-    /// A worker leaves. It still gets the ticks of calendars that name it, until these are over.
+    /// Deregisters a worker. It still gets the ticks of calendars that name it, until these are over.
     ///
     /// # Errors
     /// [`StateError::NoSession`].
@@ -184,7 +185,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// A worker is sent nothing any more, from the next table on.
+    /// Evicts a worker: nothing is sent to it from the next table on.
     ///
     /// # Errors
     /// [`StateError::NoSession`].
@@ -194,7 +195,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// A worker reports.
+    /// Handles the report of a worker.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -208,13 +209,13 @@ impl Balancer {
         self.worker(session)?.report(state, share, now)
     }
 
-    /// A synchronisation message: see [`Predictor::handle_sync`].
+    /// Handles a synchronisation message: see [`Predictor::handle_sync`].
     pub fn handle_sync(&mut self, from: u64, sync: &Sync, now: Nanos) {
         self.note_sync(from, sync, now);
         self.predictor.handle_sync(from, sync, now);
     }
 
-    /// The highest tick since the last call: see [`Predictor::handle_data`].
+    /// Handles the highest tick forwarded since the last call: see [`Predictor::handle_data`].
     pub fn handle_data(&mut self, newest: u64, now: Nanos) {
         self.note_data(newest, now);
         if self.predictor.handle_data(newest, now) {
@@ -222,13 +223,13 @@ impl Balancer {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called next.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
         self.next
     }
 
-    /// Time has passed: workers fall silent, calendars end, and a new one begins if shares changed.
+    /// Time has passed: handles silent workers, retires calendars, and begins a new one if shares changed.
     pub fn handle_timeout(&mut self, now: Nanos) {
         if now < self.next {
             return;
@@ -249,7 +250,7 @@ impl Balancer {
         self.release();
     }
 
-    /// The tables, if they changed since they were last given out.
+    /// Returns the table if it changed since the last call.
     pub fn poll_table(&mut self) -> Option<Table> {
         if !std::mem::take(&mut self.dirty) {
             return None;
@@ -263,19 +264,19 @@ impl Balancer {
         Some(Table::new(self.allow.clone(), self.epochs.epochs(), &members))
     }
 
-    /// The workers, and those that are leaving.
+    /// The workers, including those that are leaving.
     #[must_use]
     pub fn workers(&self) -> &[Worker] {
         &self.workers
     }
 
-    /// Slots of a worker in the newest calendar.
+    /// Number of slots of a worker in the newest calendar.
     #[must_use]
     pub fn slots(&self, session: Session) -> u16 {
         self.epochs.newest().map_or(0, |calendar| calendar.count(session.seat()))
     }
 
-    /// These slots, those in a row together: the first, and how many.
+    /// The slots of a worker in the newest calendar, as ranges: first slot and length.
     #[must_use]
     pub fn ranges(&self, session: Session) -> Vec<(u16, u16)> {
         self.epochs.newest().map_or(Vec::new(), |calendar| calendar.ranges(session.seat()).collect())
@@ -287,7 +288,7 @@ impl Balancer {
         self.epochs.boundary()
     }
 
-    /// The tick that the senders have reached, as predicted.
+    /// The predicted tick of the senders at `now`; `None` if too little is known.
     #[must_use]
     pub fn tick(&self, now: Nanos) -> Option<u64> {
         self.predictor.ahead(now, now)
@@ -304,8 +305,8 @@ impl Balancer {
         found.ok_or(StateError::NoSession)
     }
 
-    /// Slots for each worker; `None` if the last calendar goes on. It does while workers are registered of which none is
-    /// ready: they may be at work though they are not heard, as after a restart of the control plane.
+    /// Number of slots for each worker; `None` to keep the last calendar. It is kept while workers are registered but
+    /// none is ready: after a restart of the control plane, they may be working without having reported yet.
     fn numbers(&self, met: &Calendar) -> Option<Vec<(Seat, u16)>> {
         let ready: Vec<&Worker> =
             self.workers.iter().filter(|worker| worker.standing == Standing::Ready).collect();
@@ -314,10 +315,10 @@ impl Balancer {
         (!none).then(|| self.apportioned(&ready, met))
     }
 
-    /// The share of each of these, relative to the others. Who is loaded gets what it can take; the rest is for the others.
+    /// The relative share of each of these workers. A loaded worker gets what it can take; the others divide the rest.
     fn targets(&self, ready: &[&Worker]) -> Vec<f64> {
         let known = |worker: &Worker| worker.target.filter(|_| self.config.strategy == Strategy::Dynamic);
-        // What is not known of a worker is what its weight says, beside the others.
+        // A worker whose target is unknown gets a share by its weight, relative to the others.
         let told = ready.iter().filter_map(|worker| Some((known(worker)?, worker.registration.weight)));
         let (sum, weights) = told.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let scale = if weights > 0.0 { sum / weights } else { 1.0 };
@@ -336,7 +337,7 @@ impl Balancer {
         targets
     }
 
-    /// A new calendar, if it differs, from a tick that no sender has reached.
+    /// Begin a new calendar, if it differs, at a tick that no sender has reached.
     fn change(&mut self, numbers: &[(Seat, u16)], met: &Calendar, now: Nanos) {
         let none = Calendar::default();
         let newest = self.epochs.newest().map_or(&none, |newest| newest);
@@ -345,7 +346,7 @@ impl Balancer {
             return;
         }
         let (is_first, calendar) = (self.epochs.newest().is_none(), Arc::new(calendar));
-        // The first calendar holds at once and for all ticks. Others have to wait until something is known of ticks.
+        // The first calendar is valid immediately and for all ticks. Later ones need a prediction of the ticks.
         let due = if is_first { now } else { now.plus(self.config.lead) };
         let Some(first) = self.predictor.ahead(now, due).or(is_first.then_some(0)) else { return };
         match self.epochs.begin(first, Arc::clone(&calendar), due) {
@@ -356,12 +357,12 @@ impl Balancer {
                 self.shares.push_back((due, calendar));
                 self.dirty = true;
             }
-            // Tried again in the next period.
+            // Try again in the next period.
             Err(Held::NotAhead | Held::Full) => {}
         }
     }
 
-    /// Seats of workers that left, and that no calendar names, are free.
+    /// Free the seats of workers that have left and are not named by any calendar.
     fn release(&mut self) {
         let (epochs, demanded, before) = (&self.epochs, &mut self.demanded, self.workers.len());
         self.workers.retain(|worker| {

@@ -1,4 +1,4 @@
-//! Which calendar holds from which tick: changes that split no event.
+//! Epochs: the calendar for each range of ticks. Changes never split an event.
 //!
 //! ```text
 //!   ticks  ────────┬───────────────┬──────────────┬─────────▶
@@ -6,10 +6,10 @@
 //!                  ▲ ticks before this are refused: their calendar is gone
 //! ```
 //!
-//! All packets of a tick meet the same calendar, whenever they arrive, since a calendar that holds for a tick that has been
-//! sent is never replaced: a new one begins at a tick that no sender has reached ([`Predictor`](super::Predictor)), and an
-//! old one is kept until none of its ticks can come. A boundary that nothing has reached can be withdrawn, for a prediction
-//! may have been misled.
+//! All packets of a tick use the same calendar, whenever they arrive, because the calendar of a tick that has been sent
+//! is never replaced. A new calendar begins at a tick that no sender has reached ([`Predictor`](super::Predictor)), and
+//! an old one is kept until none of its ticks can arrive. A boundary that no tick has reached can be withdrawn, because
+//! the prediction may have been wrong.
 
 use super::{
     calendar::Calendar,
@@ -21,9 +21,9 @@ use std::{collections::VecDeque, sync::Arc};
 /// How long epochs are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochConfig {
-    /// An epoch is kept this long after all senders passed its end: as long as a packet may be under way.
+    /// An epoch is kept this long after all senders have passed its end: as long as a packet may be in flight.
     pub linger: Nanos,
-    /// And at most this long after its end was due, though a sender seems to be behind.
+    /// Maximum time for which an epoch is kept after its end was due, even if a sender seems to be behind.
     pub longest: Nanos,
 }
 
@@ -37,24 +37,24 @@ impl Default for EpochConfig {
 /// Why a new epoch cannot begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Not after the first tick of the newest.
+    /// Its first tick is not after that of the newest epoch.
     NotAhead,
-    /// As many as a table holds are needed.
+    /// A table has no room for another epoch.
     Full,
 }
 
-/// Counters of a timeline.
+/// Counters of epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochStats {
     /// Epochs begun.
     pub begun: u64,
-    /// Epochs over.
+    /// Epochs retired.
     pub retired: u64,
-    /// Of these, retired though a sender seemed to be behind.
+    /// Of these, epochs retired although a sender seemed to be behind.
     pub forced: u64,
     /// Epochs whose boundary was withdrawn.
     pub withdrawn: u64,
-    /// Changes that had to wait.
+    /// New epochs that could not begin and had to wait.
     pub held: u64,
 }
 
@@ -63,27 +63,27 @@ struct Live {
     epoch: Epoch,
     /// When its first tick was due.
     due: Nanos,
-    /// When one of its ticks, or of a later one's, was last forwarded.
+    /// When one of its ticks, or one of a later epoch, was last forwarded.
     reached: Option<Nanos>,
 }
 
-/// The calendars that hold, by tick.
+/// The calendars in use, by tick.
 #[derive(Clone, Debug)]
 pub struct Epochs {
     config: EpochConfig,
-    /// Oldest first. Never empty after the first.
+    /// Oldest first. Never empty after the first epoch has begun.
     live: VecDeque<Live>,
     stats: EpochStats,
 }
 
 impl Epochs {
-    /// Without a calendar.
+    /// Without any calendar.
     #[must_use]
     pub fn new(config: EpochConfig) -> Epochs {
         Epochs { config, live: VecDeque::with_capacity(EPOCHS), stats: EpochStats::default() }
     }
 
-    /// Go on with these, ordered by their first ticks, which another timeline began before `now`.
+    /// Continues with epochs that were begun elsewhere before `now`, ordered by their first ticks.
     #[must_use]
     pub fn resume(config: EpochConfig, epochs: &[Epoch], now: Nanos) -> Epochs {
         let live =
@@ -97,7 +97,7 @@ impl Epochs {
         self.stats
     }
 
-    /// For a table; oldest first.
+    /// The epochs for a table, oldest first.
     #[must_use]
     pub fn epochs(&self) -> Vec<Epoch> {
         self.live.iter().map(|live| live.epoch.clone()).collect()
@@ -115,12 +115,13 @@ impl Epochs {
         self.live.back().map(|live| live.epoch.first)
     }
 
-    /// All calendars that hold.
+    /// All calendars in use.
     pub fn calendars(&self) -> impl Iterator<Item = &Calendar> {
         self.live.iter().map(|live| &*live.epoch.calendar)
     }
 
-    /// From tick `first` on, which is due at `due`, `calendar` holds. The first calendar of all holds for every tick.
+    /// Begins an epoch with `calendar` at the tick `first`, which is due at `due`. The very first calendar is valid for
+    /// every tick.
     ///
     /// # Errors
     /// See [`Held`]; nothing changes then.
@@ -141,8 +142,8 @@ impl Epochs {
         Ok(())
     }
 
-    /// Forget epochs that are over at `now`. `slowest` is the tick that the slowest sender had reached a `linger` ago; `None`
-    /// if that is unknown. Returns whether any was.
+    /// Retires epochs that are over at `now`. `slowest` is the tick that the slowest sender had reached one `linger`
+    /// earlier; `None` if that is unknown. Returns whether any epoch was retired.
     pub fn retire(&mut self, slowest: Option<u64>, now: Nanos) -> bool {
         let before = self.live.len();
         while let Some(next) = self.live.get(1) {
@@ -158,16 +159,17 @@ impl Epochs {
         self.live.len() < before
     }
 
-    /// Ticks up to `newest` were forwarded before `now`.
+    /// Notes that ticks up to `newest` were forwarded before `now`.
     pub fn reach(&mut self, newest: u64, now: Nanos) {
         let reached = self.live.iter_mut().filter(|live| live.epoch.first <= newest);
         reached.for_each(|live| live.reached = Some(now));
     }
 
-    /// No sender is beyond `tick`, nor will be soon: boundaries beyond it were predicted from what was wrong, or ticks began
-    /// again. They are withdrawn, and the calendars before them go on, unless ticks behind them were forwarded in the last
-    /// [`longest`](EpochConfig::longest): more packets of these may come. The oldest is extended to tick 0 if not even its
-    /// ticks come any more. Returns whether anything changed.
+    /// Withdraws the boundaries beyond `tick`, which no sender has reached or will reach soon: the prediction was
+    /// wrong, or ticks began again. The calendar before such a boundary continues. A boundary stays if ticks after it
+    /// were forwarded in the last [`longest`](EpochConfig::longest), because more of their packets may arrive. If even
+    /// the oldest epoch begins beyond `tick` and none of its ticks arrive any more, it is extended to tick 0. Returns
+    /// whether anything changed.
     pub fn withdraw(&mut self, tick: u64, now: Nanos) -> bool {
         let longest = self.config.longest;
         let idle = |live: &Live| {
@@ -184,10 +186,10 @@ impl Epochs {
     }
 }
 
-/// Ticks that begin anew.
+/// Ticks that begin again.
 impl Epochs {
-    /// The newest calendar holds for the ticks before the oldest, too, which nothing meets any more. Returns whether anything
-    /// changed.
+    /// Uses the newest calendar also for the ticks before the oldest epoch, which have no calendar any more. Returns
+    /// whether anything changed.
     pub fn extend(&mut self, now: Nanos) -> bool {
         let Some(newest) = self.newest().filter(|_| self.live[0].epoch.first > 0).cloned() else {
             return false;
@@ -201,8 +203,8 @@ impl Epochs {
         true
     }
 
-    /// Calendars from ticks after `tick` on give way to those before, although their ticks were met: these are of a start of the
-    /// sender that is over. Returns whether anything changed.
+    /// Withdraws the calendars that begin after `tick`, although some of their ticks were forwarded: these ticks are
+    /// from before the sender's restart. Returns whether anything changed.
     pub fn give_way(&mut self, tick: u64) -> bool {
         let before = self.live.len();
         while self.live.len() > 1 && self.live.back().is_some_and(|live| live.epoch.first > tick) {
@@ -212,7 +214,7 @@ impl Epochs {
         self.live.len() < before
     }
 
-    /// The newest calendar holds for all ticks; the others are over. Returns whether anything changed.
+    /// Uses the newest calendar for all ticks, and retires the others. Returns whether anything changed.
     pub fn rebase(&mut self, now: Nanos) -> bool {
         let Some(newest) = self.newest().cloned() else { return false };
         if self.live.len() == 1 && self.live[0].epoch.first == 0 {
@@ -274,7 +276,7 @@ mod tests {
     #[test]
     fn an_epoch_is_over_when_none_of_its_ticks_can_come() {
         let mut epochs = epochs(4);
-        // The end of the first was due at 1 s.
+        // The end of the first epoch was due at 1 s.
         assert!(!epochs.retire(Some(5000), Nanos(4 * S - 1)), "packets may be under way");
         assert!(!epochs.retire(Some(999), Nanos(4 * S)), "a sender is behind");
         assert!(!epochs.retire(None, Nanos(4 * S)), "one may be");

@@ -1,17 +1,18 @@
-//! What a worker asks of the balancer: by how much its share should change.
+//! The control signal of a worker: by how much its share should change.
 //!
 //! ```text
 //!   arriving ─▶ ▐▐▐▐▐▐▐ queue ─▶ taken
-//!               fill               speed: what is taken while there is always something to take
+//!               fill               speed: events taken per second while the queue is never empty
 //!
 //!   signal = speed / arriving · (1 + gain · (set point − fill)) − 1        in thousandths
 //! ```
 //!
-//! A worker that is behind knows its speed, and how much more arrives: one answer says the share that it can take, and no
-//! gain needs tuning. One that is not behind does not know what it could do; it asks for a little more than it has shown,
-//! which has an effect only if others are behind. Where events are not counted, a [`Pid`] on the fill level is what is left.
+//! A worker that is behind knows its speed and the rate at which events arrive, so a single report gives the share that
+//! it can take, and no gain needs tuning. A worker that is not behind does not know its speed: it asks for a little
+//! more than the speed it has shown so far, which has an effect only if others are behind. If events are not counted,
+//! the signal comes from a [`Pid`] on the fill level.
 //!
-//! The signal is what udplbd's protocol calls the control signal: it adds to weights with a mean of 1000.
+//! The signal is the control signal of udplbd's protocol, which is added to weights with a mean of 1000.
 
 use super::pid::{Gains, Pid};
 use crate::placement::Nanos;
@@ -19,26 +20,27 @@ use std::collections::VecDeque;
 
 /// The time over which rates are measured.
 pub const WINDOW: Nanos = Nanos(500_000_000);
-/// The time from which on a speed is measured.
+/// The speed is measured only if the queue was never empty for at least this time.
 const SHORTEST: Nanos = Nanos(150_000_000);
-/// A queue that was never emptier than this during the window was never empty in between.
+/// A queue whose reported fill level is never below this is taken to be never empty between reports.
 pub(super) const STANDING: f64 = 0.01;
-/// What a full queue takes away from the share, where it should be empty.
+/// Fraction by which a full queue reduces the share if the set point is empty.
 const GAIN: f64 = 0.03;
-/// What a worker that is not behind asks for beyond what it has shown, and at most.
+/// Factor over the speed it has shown that a worker asks for if it is not behind; the second is the maximum over its
+/// present rate.
 const MORE: f64 = 1.03;
 const MOST_MORE: f64 = 1.25;
-/// The weight of a new measurement of the speed.
+/// Weight of a new measurement of the speed.
 const FRESH: f64 = 0.4;
-/// Reports that are kept: of 20 ms each, as many as the window has.
+/// Number of reports kept: enough for the window at one report each 20 ms.
 const KEPT: usize = 32;
 
-/// The state of a worker's queue of events. Counts are since it began.
+/// The state of a worker's event queue. Counts are since the worker began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// How full the queue is, 0 to 1.
     pub fill: f64,
-    /// Events that arrived at the queue, those that found no room included.
+    /// Events that arrived at the queue, including those that found no room.
     pub received: u64,
     /// Events taken from it; 0 if they are not counted.
     pub taken: u64,
@@ -48,7 +50,7 @@ pub struct Load {
 #[derive(Clone, Debug)]
 pub struct Governor {
     reports: VecDeque<(Nanos, Load)>,
-    /// Events per second, when it was last behind.
+    /// Speed when the worker was last behind, events per second.
     speed: Option<f64>,
     pid: Pid,
     signal: f64,
@@ -62,8 +64,8 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// The signal for this load at `now`, in thousandths of the share that the worker had during the last [`WINDOW`]. To be
-    /// asked every 20 to 1000 ms.
+    /// Returns the signal for this load at `now`, in thousandths of the share that the worker had during the last
+    /// [`WINDOW`]. Call it every 20 to 1000 ms.
     pub fn signal(&mut self, load: Load, now: Nanos) -> f64 {
         let restarted = self.reports.back().is_some_and(|(then, last)| {
             now <= *then || load.received < last.received || load.taken < last.taken
@@ -71,7 +73,7 @@ impl Governor {
         if restarted {
             self.reports.clear();
         }
-        // The newest that is a window old is where the window begins.
+        // The window begins with the newest report that is at least a window old.
         while self.reports.len() == KEPT
             || self.reports.get(1).is_some_and(|&(at, _)| now.since(at) >= WINDOW)
         {
@@ -95,7 +97,7 @@ impl Governor {
             return Some(0.0);
         }
         let arriving = arrived as f64 / seconds;
-        // Since when there was always something to take.
+        // Since when the queue was never empty.
         let behind = self.reports.iter().rev().take_while(|(_, load)| load.fill >= STANDING).last();
         let ratio = match behind.filter(|(since, _)| to.since(*since) >= SHORTEST) {
             Some((since, then)) => {
@@ -104,7 +106,7 @@ impl Governor {
                 self.speed = Some(speed);
                 speed / arriving * (1.0 + GAIN * (Gains::default().set_point - fill))
             }
-            // It is getting behind, and does not know yet how far.
+            // The worker is falling behind, but its speed is not measured yet.
             None if behind.is_some() => self.speed.map_or(1.0, |speed| speed / arriving).min(1.0),
             None => {
                 let taking = taken as f64 / seconds;
@@ -130,7 +132,7 @@ mod tests {
     }
 
     impl Queue {
-        /// The signal after `n` reports, with so many events arriving in a second.
+        /// The signal after `n` reports at this rate of arrival, events per second.
         fn run(&mut self, arriving: u64, n: u64) -> f64 {
             let mut signal = 0.0;
             for _ in 0..n {
@@ -160,7 +162,7 @@ mod tests {
     fn one_that_is_not_asks_for_a_little_more() {
         let mut queue = Queue::default();
         assert_eq!(queue.run(500, 20), 250.0);
-        // It was behind once, and remembers.
+        // It was behind once and remembers its speed.
         queue.run(2000, 20);
         queue.run(500, 30);
         let signal = queue.run(950, 20);

@@ -1,11 +1,11 @@
-//! Who receives: an address and a range of ports, in a seat of the table.
+//! Members: receivers with an address and a range of ports, each in a seat of the table.
 
 use core::net::{IpAddr, SocketAddr};
 
-/// Seats of a table, as ESnet's data plane has.
+/// Number of seats of a table, as in ESnet's data plane.
 pub const MEMBERS: usize = 1024;
 
-/// A seat of the table. It keeps its number for as long as its member stays.
+/// A seat of the table. A member keeps its seat for as long as it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat(pub(super) u16);
 
@@ -23,7 +23,7 @@ impl Seat {
     }
 }
 
-/// How many ports a member has: a power of two, from 1 to 16384.
+/// Number of ports of a member: a power of two, from 1 to 16384.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortRange(u8);
 
@@ -39,14 +39,14 @@ impl PortRange {
         (0..=14).map(PortRange).find(|range| range.mask() == mask)
     }
 
-    /// The bits of a label's port that choose among them.
+    /// Mask of the bits of a label's port that select one of them.
     #[must_use]
     pub fn mask(self) -> u16 {
         (1 << self.0) - 1
     }
 }
 
-/// A member as packets are sent to it.
+/// Where the packets of a member are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub(super) ip: IpAddr,

@@ -1,28 +1,28 @@
-//! A controller of three terms on the fill level of a queue, as the receivers of E2SAR, udplbd and JLab have.
+//! A PID controller on the fill level of a queue, as in the receivers of E2SAR, udplbd and JLab.
 //!
 //! ```text
-//!   error = set point − fill             proportional: empty it
-//!   its sum over time                    integral: what is off for long
-//!   its change over time                 derivative: what grows, before it is full
+//!   error = set point − fill             proportional: empties the queue
+//!   its sum over time                    integral: removes a lasting deviation
+//!   its change over time                 derivative: reacts to growth before the queue is full
 //! ```
 //!
-//! Unlike theirs it divides by the time that passed, so gains do not depend on how often it is asked; it does not sum while
-//! its answer is at a limit; and the default gains balance.
+//! Unlike theirs, it divides by the time passed, so the gains do not depend on how often it is called; it stops
+//! integrating while its output is at a limit; and its default gains balance the load.
 
 use crate::placement::Nanos;
 
-/// Gains of a [`Pid`]. Its answer is in thousandths of a worker's share.
+/// Gains of a [`Pid`]. The output is in thousandths of a worker's share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gains {
-    /// For an error of 1: a full queue where it should be empty.
+    /// Output for an error of 1: a full queue that should be empty.
     pub proportional: f64,
-    /// For an error of 1, after a second.
+    /// Output for an error of 1 that lasts one second.
     pub integral: f64,
-    /// For an error that grows by 1 in a second.
+    /// Output for an error that grows by 1 per second.
     pub derivative: f64,
     /// The fill level to keep, 0 to 1.
     pub set_point: f64,
-    /// Largest answer, up and down.
+    /// Largest output in either direction.
     pub most: f64,
 }
 
@@ -43,17 +43,17 @@ pub struct Pid {
 }
 
 impl Pid {
-    /// Times between two answers below this are too short to see change.
+    /// Calls closer together than this are too close to measure a change.
     const SHORTEST: Nanos = Nanos(10_000_000);
 
-    /// A controller that was not asked before.
+    /// A controller before its first call.
     #[must_use]
     pub fn new(gains: Gains) -> Pid {
         Pid { gains, sum: 0.0, last: None, answer: 0.0 }
     }
 
-    /// The signal for a queue with this fill level, 0 to 1, at `now`: by how many thousandths the worker's share should
-    /// change.
+    /// Returns the signal for a queue with this fill level (0 to 1) at `now`: by how many thousandths the worker's
+    /// share should change.
     pub fn signal(&mut self, fill: f64, now: Nanos) -> f64 {
         let gains = self.gains;
         let error = gains.set_point - fill;

@@ -1,4 +1,4 @@
-//! Where the senders' ticks will be: from synchronisation messages, and from the data.
+//! Predicts the ticks of the senders, from synchronisation messages and from the data.
 //!
 //! ```text
 //!   tick │        ╱ ╱ boundary: the furthest of those that agree, `lead` from now
@@ -9,43 +9,44 @@
 //! ```
 //!
 //! Each source has a track. A boundary must lie ahead of every sender, so the furthest track counts; an epoch is over
-//! when the slowest has passed it. Among sources, those count that agree with the *leader*: the data, if there are data, else
-//! the source that has been consistent for longest. Who disagrees with it is an outlier, however many they are, until it
-//! falls silent. So neither forged sources nor one that jumps move a boundary, and a sender that was restarted is followed
-//! once its data are.
+//! when the slowest track has passed it. Only sources that agree with the *leader* count. The leader is the data, if
+//! there are data, else the source that has been consistent for longest. Sources that disagree with it are outliers,
+//! however many there are, until the leader falls silent. So neither forged sources nor a source that jumps can move a
+//! boundary, and a restarted sender is followed as soon as its data are.
 //!
-//! Only arrival times count; the clocks of senders may be wrong by any amount. **Error bound:** if messages of a sender with
-//! a constant rate arrive every second at least and with a delay between `d` and `d + j`, its predicted tick at a time `h`
-//! after the last message is off by at most `rate · (d + 2 j + 4 j h / s)`, where `s` is the time over which its messages are
-//! kept. `d` only makes it lower. A source that slows down is predicted at its former rate, half of which is forgotten in 30 s:
-//! too high is safe. Tested in simulated worlds.
+//! Only arrival times count; the clocks of senders may be wrong by any amount. **Error bound:** if messages of a sender
+//! with a constant rate arrive at least every second and with a delay between `d` and `d + j`, its predicted tick at a
+//! time `h` after the last message is off by at most `rate · (d + 2 j + 4 j h / s)`, where `s` is the time over which
+//! its messages are kept. The delay `d` only makes the prediction lower. A source that slows down is predicted at its
+//! former rate, half of which is forgotten in 30 s: a prediction that is too high is safe. The bound is tested in
+//! simulated worlds.
 //!
-//! Limits: [`SOURCES`] sources. Without any message or packet there is no prediction.
+//! Limits: [`SOURCES`] sources. Without any message or packet, there is no prediction.
 
 mod track;
 
 use crate::{placement::Nanos, wire::labelled::Sync};
 use track::{Heard, Track};
 
-/// Sources that are followed. One more takes the place of a silent one, or is not heard.
+/// Maximum number of sources. A further one replaces a silent source, or is ignored if there is none.
 pub const SOURCES: usize = 64;
-/// A source is silent after this time. E2SAR sends every 10 s at the least.
+/// A source is silent after this time without a message. E2SAR sends one at least every 10 s.
 const SILENT: Nanos = Nanos(12_000_000_000);
 /// Sources agree if they differ by less than this time's ticks.
 const AGREE: f64 = 2e9;
-/// Data are looked at often, and need no longer silence to be over.
+/// The data have ended after this time without a packet. Their ticks are checked often, so it can be short.
 const DATA_SILENT: Nanos = Nanos(3_000_000_000);
 
-/// A tick that was forwarded counts for this time, whatever is forwarded later: after the end of the data only late packets
-/// come, and say less than was known.
+/// The highest tick forwarded counts for this time, even if later ticks are lower: after the end of the data, only late
+/// packets arrive.
 const PEAK: Nanos = Nanos(10_000_000_000);
-/// Time between two looks that are kept.
+/// Minimum time between two samples of the data's track.
 const DATA_APART: Nanos = Nanos(100_000_000);
 
 /// Counters of a predictor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PredictStats {
-    /// Messages that fit what was known.
+    /// Messages that agree with the prediction.
     pub fitting: u64,
     /// Messages that do not, and are not followed so far.
     pub suspect: u64,
@@ -80,8 +81,8 @@ impl Predictor {
         self.stats
     }
 
-    /// A message came at `now`, from the source `from`: a number for its address and for what it calls itself, so that
-    /// nobody else can speak for it. The caller admits only senders that are allowed.
+    /// Handles a message that arrived at `now` from the source `from`, a number that stands for both its address and
+    /// its own name, so that no other sender can impersonate it. The caller must pass only messages of allowed senders.
     pub fn handle_sync(&mut self, from: u64, sync: &Sync, now: Nanos) {
         if let Some(source) = self.sources.iter_mut().find(|source| source.from == from) {
             let heard = source.track.hear(sync.tick, sync.rate, Some(sync.sent), now);
@@ -100,8 +101,8 @@ impl Predictor {
         self.sources.push(Source { from, track: Track::new(sync.tick, sync.rate, sync.sent, now) });
     }
 
-    /// The highest tick of the packets forwarded since this was last called. To be called often, ten times a second or more.
-    /// Returns whether it is credible: it is not if it does not fit the data before it.
+    /// Handles the highest tick of the packets forwarded since the last call. Call it at least ten times a second.
+    /// Returns whether the tick is credible, that is, whether it fits the earlier data.
     pub fn handle_data(&mut self, newest: u64, now: Nanos) -> bool {
         let credible = match &mut self.data {
             Some(track) if now.since(track.heard()) < DATA_APART => track.would_fit(newest, now),
@@ -123,14 +124,14 @@ impl Predictor {
         credible
     }
 
-    /// Whether the message says that a source whose ticks were known has begun to count anew: it is far behind.
+    /// Whether the message shows that a known source began to count again: its tick is far behind.
     #[must_use]
     pub(super) fn falls_back(&self, from: u64, sync: &Sync, now: Nanos) -> bool {
         let source = self.sources.iter().find(|source| source.from == from);
         source.is_some_and(|source| source.track.falls_back(sync.tick, sync.sent, now))
     }
 
-    /// Whether data with this tick are far behind those of late.
+    /// Whether data with this tick are far behind recent data.
     #[must_use]
     pub(super) fn is_behind(&self, tick: u64, now: Nanos) -> bool {
         let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK);
@@ -138,7 +139,7 @@ impl Predictor {
         peak.is_some_and(|(peak, _)| tick.saturating_add(near) < peak)
     }
 
-    /// Ticks in so much time, at the highest rate of late; `None` if no rate is known.
+    /// Number of ticks in `time` at the highest recent rate; `None` if no rate is known.
     #[must_use]
     pub(super) fn ticks_in(&self, time: Nanos) -> Option<u64> {
         let tracks = self.sources.iter().map(|source| &source.track).chain(&self.data);
@@ -146,16 +147,16 @@ impl Predictor {
         (fastest > 0.0).then_some((fastest * time.0 as f64) as u64)
     }
 
-    /// Ticks begin anew: what the data were before says nothing.
+    /// Ticks begin again: forget all tracks.
     pub(super) fn rebase(&mut self) {
         (self.data, self.peak) = (None, None);
-        // They are heard again within a second.
+        // Their next messages arrive within about a second.
         self.sources.clear();
     }
 
-    /// The tick that no sender reaches before `at`, as far as is known at `now`: a boundary. `None` if too little is known: it
-    /// takes three messages over half a second. Data that just began are waited for: messages may have said little of ticks
-    /// that stood still.
+    /// Returns a tick that no sender reaches before `at`, as predicted at `now`: a boundary. `None` if too little is
+    /// known: it takes three messages over half a second. Just after data begin, the result is `None` too, until their
+    /// rate is known: before, messages may have reported ticks that stood still.
     #[must_use]
     pub fn ahead(&self, now: Nanos, at: Nanos) -> Option<u64> {
         let agreed = self.known(now)?;
@@ -164,13 +165,13 @@ impl Predictor {
         highest.max(peak).map(|tick| tick.saturating_add(1))
     }
 
-    /// The tick that every sender has reached at `at`, which is before `now`. `None` if too little is known.
+    /// Returns a tick that every sender had reached at `at`, which is before `now`. `None` if too little is known.
     #[must_use]
     pub fn slowest(&self, now: Nanos, at: Nanos) -> Option<u64> {
         self.known(now)?.into_iter().map(|track| track.lowest(at)).min()
     }
 
-    /// Sources that are heard, and how many of them agree with the leader.
+    /// Number of sources that are not silent, and how many of them agree with the leader.
     #[must_use]
     pub fn sources(&self, now: Nanos) -> (usize, usize) {
         let heard = self.sources.iter().filter(|source| source.track.is_live(now, SILENT));
@@ -190,7 +191,7 @@ impl Predictor {
         known.then_some(agreed)
     }
 
-    /// The tracks that count: the leader, and those that agree with it. If none is heard any more, all go on as they were.
+    /// The tracks that count: the leader and those that agree with it. If all are silent, the one heard last.
     fn agreed(&self, now: Nanos) -> Vec<&Track> {
         let all = || self.sources.iter().map(|source| &source.track).chain(&self.data);
         let mut heard: Vec<&Track> = self.sources.iter().map(|source| &source.track).collect();
@@ -200,13 +201,13 @@ impl Predictor {
             .live_data(now)
             .or_else(|| heard.iter().find(|track| track.is_settled()).or(heard.first()).copied());
         let Some(leader) = leader else {
-            // The last that was heard.
+            // The one heard last.
             let last = all().max_by_key(|track| track.heard());
             return last.into_iter().collect();
         };
         let here = leader.highest(now);
         let near = |track: &&Track| {
-            // By the leader's rate: a claim of the others' proves nothing.
+            // Use the leader's rate, because the others' own rates prove nothing.
             (track.highest(now).abs_diff(here) as f64) <= (leader.fastest() * AGREE).max(1.0)
         };
         heard.into_iter().chain(self.live_data(now)).filter(near).collect()

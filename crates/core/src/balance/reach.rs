@@ -1,8 +1,8 @@
-//! Where a balancer must not send: to itself, to everyone, to nowhere.
+//! Addresses to which a balancer must not send: its own, broadcast and unusable ones.
 //!
-//! A worker at the address on which the balancer receives would be sent every packet, which comes in again and is sent again:
-//! one packet becomes tens of thousands a second. Such a worker is refused when it registers, and its packets are refused by
-//! the data plane, which may have been given its table by another process.
+//! A worker at an address on which the balancer receives would send every packet in a circle: one packet becomes tens
+//! of thousands a second. Such a worker is refused when it registers. Its packets are also refused by the data plane,
+//! because the table may come from another process.
 //!
 //! ```
 //! use skyhaul_core::balance::{Kind, Member, PortRange, Reach, Unusable};
@@ -14,34 +14,34 @@
 //! assert!(matches!(reach.check(&member("255.255.255.255", 9), elsewhere), Err(Unusable::NotOne(_))));
 //! ```
 //!
-//! Limits: balancers that feed each other are known by their control plane; what circulates all the same ends when its time
-//! to live is used up ([`Refusal::HopLimit`](super::Refusal)).
+//! Limits: only the control plane can recognise balancers that feed each other. Packets that circulate nevertheless end
+//! when their time to live is used up ([`Refusal::HopLimit`](super::Refusal)).
 
 use super::member::Member;
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 
-/// What an address is to this host, as its routes say.
+/// What an address is to this host, according to its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One of its own.
+    /// An address of this host.
     Own,
-    /// Everyone on one of its networks.
+    /// The broadcast address of one of its networks.
     Broadcast,
-    /// Any other.
+    /// Any other address.
     Other,
 }
 
-/// Why a worker's address cannot be sent to.
+/// Why packets cannot be sent to a worker's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// No host, a group, everyone on a network, or reserved.
+    /// It does not belong to a single host: unspecified, multicast, broadcast or reserved.
     NotOne(IpAddr),
-    /// Without the interface it means nothing.
+    /// A link-local address, which is ambiguous without an interface.
     LinkLocal(IpAddr),
-    /// On this host alone, and the balancer receives from others.
+    /// A loopback address, although the balancer does not receive on loopback.
     Loopback(IpAddr),
-    /// The balancer receives there itself.
+    /// The balancer itself receives at this address.
     Own(SocketAddr),
 }
 
@@ -68,23 +68,23 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Where a balancer receives, and so what it must not send to.
+/// The addresses on which a balancer receives, to check that it does not send to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     own: Vec<SocketAddr>,
-    /// It receives on loopback, too.
+    /// Whether it receives on loopback.
     loopback: bool,
 }
 
 impl Reach {
-    /// For a balancer that receives on these addresses: packets and messages.
+    /// For a balancer that receives packets and synchronisation messages on these addresses.
     #[must_use]
     pub fn new(own: Vec<SocketAddr>) -> Reach {
         let here = |at: &SocketAddr| at.ip().is_loopback() || at.ip().is_unspecified();
         Reach { loopback: own.is_empty() || own.iter().any(here), own }
     }
 
-    /// Whether `member` can be sent to; `kind` says what an address is to this host.
+    /// Checks that packets can be sent to `member`; `kind` returns what an address is to this host.
     ///
     /// # Errors
     /// See [`Unusable`].
@@ -97,8 +97,8 @@ impl Reach {
         if kind(ip) == Kind::Broadcast { Err(Unusable::NotOne(ip)) } else { Ok(()) }
     }
 
-    /// What can be said without the host: for a data plane, of each member of a table. `is_own` is asked only where the
-    /// balancer receives on every address of its host.
+    /// Checks a member of a table in the data plane, without the routes of the host. `is_own` is called only if the
+    /// balancer receives on all addresses of its host.
     pub fn check_table(&self, member: &Member, is_own: impl FnMut(IpAddr) -> bool) -> Result<(), Unusable> {
         self.class(member.ip.to_canonical())?;
         self.leads_back(member, is_own).map_or(Ok(()), |at| Err(Unusable::Own(at)))
@@ -106,7 +106,8 @@ impl Reach {
 
     fn class(&self, ip: IpAddr) -> Result<(), Unusable> {
         let one = match ip {
-            // 0.0.0.0/8 is this host, 224.0.0.0/4 groups, 240.0.0.0/4 reserved, with 255.255.255.255: everyone.
+            // 0.0.0.0/8 is this host, 224.0.0.0/4 multicast, 240.0.0.0/4 reserved (including the broadcast address
+            // 255.255.255.255).
             IpAddr::V4(ip) => (1..=223).contains(&ip.octets()[0]),
             IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
         };
@@ -118,11 +119,11 @@ impl Reach {
         }
     }
 
-    /// The balancer's own address that packets to `member` arrive at, if there is one.
+    /// The balancer's own address at which packets to `member` would arrive, if there is one.
     fn leads_back(&self, member: &Member, mut is_own: impl FnMut(IpAddr) -> bool) -> Option<SocketAddr> {
         let (ip, ports) = (member.ip.to_canonical(), member.port..=member.port + member.mask);
         let at = self.own.iter().find(|at| {
-            // A socket of IPv6 hears no IPv4.
+            // An IPv6 socket does not receive IPv4.
             let any = at.ip().is_unspecified() && at.is_ipv4() == ip.is_ipv4();
             ports.contains(&at.port()) && (at.ip() == ip || any && (ip.is_loopback() || is_own(ip)))
         });
@@ -143,7 +144,7 @@ mod tests {
         Reach::new(own.iter().map(|at| at.parse().unwrap()).collect())
     }
 
-    /// A host with this address, whose network has this one for everyone.
+    /// The routes of a host with these addresses and this broadcast address.
     fn kind(ip: IpAddr) -> Kind {
         match ip.to_string().as_str() {
             "10.0.0.1" | "10.0.0.2" | "fd00::1" => Kind::Own,

@@ -1,10 +1,10 @@
-//! Why a balancer forwards a packet to nobody, and what it counts.
+//! Reasons for which a balancer does not forward a packet, and its counters.
 
 use super::member::{MEMBERS, Seat};
 
 macro_rules! refusals {
     ($( $(#[$doc:meta])* $name:ident = $text:literal ),+ $(,)?) => {
-        /// Why a packet was forwarded to nobody. Each reason is a counter in every report, and each has a test.
+        /// Why a packet was not forwarded. Each reason is a counter in every report, and each has a test.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Refusal { $( $(#[$doc])* $name ),+ }
@@ -15,7 +15,7 @@ macro_rules! refusals {
             /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Whether a packet is right, and only lacks a member.
+            /// Whether the packet is valid and only has no member to go to.
             #[must_use]
             pub fn is_for_want_of_a_member(self) -> bool {
                 matches!(
@@ -40,18 +40,18 @@ macro_rules! refusals {
 refusals! {
     /// Its sender is not allowed.
     BlockedSource = "blocked_source",
-    /// Shorter than a label.
+    /// It is shorter than a label.
     Truncated = "truncated",
-    /// Without a label.
+    /// It has no label.
     BadMagic = "bad_magic",
-    /// With a label of a version that cannot be read.
+    /// Its label has an unsupported version.
     BadVersion = "bad_version",
-    /// With a label and nothing after it.
+    /// It has a label and no payload.
     Empty = "empty",
     /// There is no calendar yet.
     NoEpoch = "no_epoch",
-    /// Its tick is before the oldest calendar that is kept. The newest would send it to another member than the rest of its
-    /// event.
+    /// Its tick is before the oldest calendar that is kept. The newest calendar would send it to another member than
+    /// the rest of its event.
     TooOld = "too_old",
     /// No member has its slot.
     UnassignedSlot = "unassigned_slot",
@@ -61,32 +61,32 @@ refusals! {
     Evicted = "evicted",
     /// The address of the member that has its slot leads back to the balancer, or to no single host.
     Unusable = "unusable_member",
-    /// The balancer sent it itself: an address leads back to it.
+    /// The balancer itself sent the packet: a member's address leads back to it.
     OwnPacket = "own_packet",
-    /// Its time to live is used up, as that of a packet that circulates.
+    /// Its time to live is used up, as happens to a packet that circulates.
     HopLimit = "hop_limit",
 }
 
-/// What one member was sent.
+/// Traffic sent to one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Packets.
     pub packets: u64,
-    /// Octets in them, as forwarded.
+    /// Bytes in them, as forwarded.
     pub bytes: u64,
 }
 
-/// Where the ticks of packets were since this was last asked.
+/// The ticks of the packets since the last call of [`Counters::take_ticks`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// The highest of packets that were forwarded or had no member.
+    /// The highest tick of packets that were forwarded or had no member.
     pub newest: Option<u64>,
-    /// The lowest and the highest of packets that were [too old](Refusal::TooOld).
+    /// The lowest and the highest tick of packets that were [too old](Refusal::TooOld).
     pub old: Option<(u64, u64)>,
 }
 
 impl Ticks {
-    /// Those of another thread, too.
+    /// Merges the ticks seen by another thread.
     pub fn merge(&mut self, other: &Ticks) {
         self.newest = self.newest.max(other.newest);
         self.old = match (self.old, other.old) {
@@ -96,11 +96,11 @@ impl Ticks {
     }
 }
 
-/// Counters of one thread of a balancer, of fixed size. They outlive tables. A seat's counts go on when another member takes
-/// it: who reports them remembers what they were then.
+/// Counters of one thread of a balancer, of fixed size. They outlive tables. The counters of a seat continue when
+/// another member takes it; a program that reports them must subtract their values at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that came, forwarded or not.
+    /// Packets received, whether forwarded or not.
     pub packets: u64,
     refused: [u64; Refusal::COUNT],
     members: Box<[Traffic; MEMBERS]>,
@@ -119,7 +119,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counters of another process: packets, those refused by the number of the reason, and what seats were sent.
+    /// Counters of another process: packets received, packets refused by number of the reason, and traffic to each
+    /// seat.
     #[must_use]
     pub fn of(packets: u64, refused: &[u64], members: impl IntoIterator<Item = (Seat, Traffic)>) -> Counters {
         let mut counters = Counters { packets, ..Counters::default() };
@@ -128,7 +129,7 @@ impl Counters {
         counters
     }
 
-    /// What each seat was sent, if it was sent anything.
+    /// The traffic of each seat to which anything was sent.
     pub fn members(&self) -> impl Iterator<Item = (Seat, Traffic)> {
         let all = self.members.iter().enumerate().filter(|(_, traffic)| traffic.packets > 0);
         all.filter_map(|(seat, traffic)| Some((Seat::new(seat)?, *traffic)))
@@ -146,13 +147,13 @@ impl Counters {
         self.refused.iter().sum()
     }
 
-    /// What the member in this seat was sent.
+    /// The traffic to the member in this seat.
     #[must_use]
     pub fn member(&self, seat: Seat) -> Traffic {
         self.members[seat.number()]
     }
 
-    /// Where ticks were since this was last asked.
+    /// Returns the ticks since the last call.
     pub fn take_ticks(&mut self) -> Ticks {
         std::mem::take(&mut self.ticks)
     }
@@ -168,7 +169,7 @@ impl Counters {
         }
     }
 
-    /// A train of so many packets is refused before a table is asked.
+    /// Counts a train of this many packets that was refused before its look-up.
     #[cold]
     pub fn refuse_train(&mut self, why: Refusal, packets: u64) {
         self.packets += packets;
@@ -181,8 +182,8 @@ impl Counters {
         self.refused[why as usize] += 1;
     }
 
-    /// The tick counts though nobody has it: otherwise no calendar could begin behind one in which nobody has a slot, nor one
-    /// for ticks that begin anew.
+    /// Also notes the tick of the refused packet. Otherwise, no calendar could begin after one in which nobody has a
+    /// slot, nor one for ticks that begin again.
     #[inline]
     pub(super) fn refuse_tick(&mut self, why: Refusal, tick: u64) {
         self.refuse(why);

@@ -1,11 +1,11 @@
-//! The data plane: where a packet goes, from tables that do not change.
+//! The data plane: finds the destination of a packet in an immutable table.
 //!
 //! ```text
-//!   source ─ allow-list ─▶ tick ─ epochs ─▶ calendar ─ slot ─▶ seat ─ members ─▶ address, port, octets to leave out
+//!   source ─ allow-list ─▶ tick ─ epochs ─▶ calendar ─ slot ─▶ seat ─ members ─▶ address, port, bytes to remove
 //! ```
 //!
-//! A table is replaced as a whole, so any number of threads share one without a lock. A lookup loads a boundary, a slot and
-//! a member; packets of one train with the same label are looked up once. Nothing is allocated.
+//! A table is replaced as a whole, so any number of threads share it without a lock. A look-up loads a boundary, a slot
+//! and a member; packets of one train with the same label are looked up once. Nothing is allocated.
 
 mod bytes;
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Maximum number of epochs in a table.
 pub const EPOCHS: usize = 32;
 
-/// How a label's slot chooses one of the calendar: `(slot ^ xor)`, its low `bits`.
+/// How a label's slot selects a slot of the calendar: the low `bits` of `slot ^ xor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotSelect {
     mask: u16,
@@ -48,24 +48,24 @@ impl SlotSelect {
 }
 
 impl Default for SlotSelect {
-    /// All slots, as they are.
+    /// Uses all bits of the slot unchanged.
     fn default() -> SlotSelect {
         SlotSelect { mask: SLOTS as u16 - 1, xor: 0 }
     }
 }
 
-/// The calendar from one tick to the next epoch's.
+/// A calendar, and the first tick for which it is used; it ends where the next epoch begins.
 #[derive(Clone, Debug)]
 pub struct Epoch {
     /// First tick.
     pub first: u64,
-    /// Who has which slot.
+    /// The owner of each slot.
     pub calendar: Arc<Calendar>,
     /// How a slot is chosen.
     pub select: SlotSelect,
 }
 
-/// A seat of the table.
+/// The occupant of a seat of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupant {
     /// Nobody.
@@ -73,9 +73,9 @@ pub enum Occupant {
     None,
     /// A member.
     Member(Member),
-    /// A member that was evicted: epochs that name it are not over yet.
+    /// A member that was evicted, but is still named by an epoch.
     Evicted,
-    /// A member whose address cannot be sent to: see [`Table::bar`].
+    /// A member with an unusable address: see [`Table::bar`].
     Barred,
 }
 
@@ -86,11 +86,11 @@ pub struct Route {
     pub seat: Seat,
     /// To this port of it.
     pub port: u16,
-    /// Octets at the front of the packet that are left out: the label, or none.
+    /// Bytes to remove from the front of the packet: the label, or none.
     pub skip: u16,
 }
 
-/// Tables of one balancer.
+/// The table of one balancer.
 #[derive(Clone, Debug)]
 pub struct Table {
     allow: AllowList,
@@ -100,7 +100,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of these epochs, ordered by their first ticks, of which the last [`EPOCHS`] are used, and of these members.
+    /// A table of these epochs and members. Epochs are sorted by first tick; if there are more than [`EPOCHS`], the
+    /// last are used.
     #[must_use]
     pub fn new(allow: AllowList, mut epochs: Vec<Epoch>, members: &[(Seat, Occupant)]) -> Table {
         epochs.sort_by_key(|epoch| epoch.first);
@@ -116,7 +117,7 @@ impl Table {
         self.allow.admits(source)
     }
 
-    /// Who may send.
+    /// The senders that are allowed.
     #[must_use]
     pub fn allow(&self) -> &AllowList {
         &self.allow
@@ -136,7 +137,7 @@ impl Table {
         })
     }
 
-    /// Send nothing to members that cannot be sent to: their packets are refused. Returns how many there are.
+    /// Bars members with unusable addresses: packets for them are refused. Returns how many there are.
     pub fn bar(&mut self, mut is_unusable: impl FnMut(&Member) -> bool) -> usize {
         let mut barred = 0;
         for occupant in &mut *self.members {
@@ -148,19 +149,19 @@ impl Table {
         barred
     }
 
-    /// Where `packet` of an allowed source goes.
+    /// Finds the destination of `packet`, whose source is allowed.
     ///
     /// # Errors
-    /// The reason for which it goes nowhere. [`Refusal::BlockedSource`] is not examined.
+    /// The reason for which the packet is not forwarded. [`Refusal::BlockedSource`] is not checked.
     #[inline]
     pub fn route<L: Labelled>(&self, packet: &[u8]) -> Result<Route, Refusal> {
         self.route_one::<L>(packet, &mut (&[], 0, Err(Refusal::Empty)))
     }
 
-    /// Where a packet with this label goes.
+    /// Finds the destination of a packet with this label.
     #[inline]
     fn find(&self, label: &Label) -> Result<Route, Refusal> {
-        // Nearly always the newest or the one before.
+        // Search from the newest: it is nearly always the newest epoch or the one before.
         let epoch = self.epochs.iter().rfind(|epoch| epoch.first <= label.tick);
         let none = if self.epochs.is_empty() { Refusal::NoEpoch } else { Refusal::TooOld };
         let epoch = epoch.ok_or(none)?;
@@ -178,8 +179,8 @@ impl Table {
         }
     }
 
-    /// Where each packet of a train from `source` goes. Writes as many `routes` as there are packets, or as fit, and counts
-    /// these. Returns their number.
+    /// Finds the destination of each packet of a train from `source`. Writes as many `routes` as there are packets, or
+    /// as fit, and counts these packets. Returns their number.
     #[inline]
     pub fn route_train<'p, L: Labelled>(
         &self,
@@ -215,7 +216,8 @@ impl Table {
         done
     }
 
-    /// Where `packet` goes, and the label by which the next one goes there too.
+    /// Finds the destination of `packet`, and keeps its label: a next packet with the same label has the same
+    /// destination.
     #[inline]
     fn route_one<'p, L: Labelled>(
         &self,
@@ -232,7 +234,7 @@ impl Table {
         route
     }
 
-    /// The address that a route leads to; `None` if it is of another table.
+    /// The address of a route; `None` if the route is from another table.
     #[inline]
     #[must_use]
     pub fn address(&self, route: Route) -> Option<SocketAddr> {
@@ -243,7 +245,7 @@ impl Table {
     }
 }
 
-/// What a label that cannot be read is counted as.
+/// The refusal for an unreadable label.
 fn unreadable(why: Reject) -> Refusal {
     match why {
         Reject::Truncated => Refusal::Truncated,

@@ -1,4 +1,4 @@
-//! Workers: their registration, what they report, and the share that follows from it.
+//! Workers: registrations, reports, and the shares that follow from them.
 
 use super::{
     apportion::Claim,
@@ -10,12 +10,12 @@ use super::{
 use crate::placement::Nanos;
 use std::fmt;
 
-/// A registered worker. Never used again, though its seat is.
+/// A registered worker's session. Its number is never reused, although its seat is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session(pub(super) u64);
 
 impl Session {
-    /// The session of this number, as [`number`](Self::number) gave it.
+    /// The session with this number, which came from [`number`](Self::number).
     #[must_use]
     pub fn new(number: u64) -> Session {
         Session(number)
@@ -33,7 +33,7 @@ impl Session {
         Seat((self.0 % MEMBERS as u64) as u16)
     }
 
-    /// How many sessions there were when it began.
+    /// Number of sessions of the balancer when it began.
     pub(super) fn generation(self) -> u64 {
         self.0 / MEMBERS as u64
     }
@@ -43,16 +43,16 @@ impl Session {
     }
 }
 
-/// What a worker asks for when it registers.
+/// The registration of a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Registration {
-    /// Where it receives.
+    /// Where the worker receives.
     pub member: Member,
-    /// Its first share relative to others'.
+    /// Its initial share, relative to the other workers.
     pub weight: f64,
-    /// At least this part of an even share; 0: no bound.
+    /// Minimum share, as a multiple of an even share; 0: no bound.
     pub min_factor: f64,
-    /// At most this many even shares; 0: no bound.
+    /// Maximum share, as a multiple of an even share; 0: no bound.
     pub max_factor: f64,
 }
 
@@ -61,16 +61,16 @@ pub struct Registration {
 pub enum RegisterError {
     /// All seats are taken.
     Full,
-    /// A weight that is not between 0 and a million.
+    /// The weight is not between 0 and a million.
     BadWeight(f64),
-    /// A factor that is not a number from 0 to 512, or a maximum below the minimum.
+    /// A factor is not a number from 0 to 512, or the maximum is below the minimum.
     BadFactors {
-        /// Of an even share.
+        /// Multiple of an even share.
         min: f64,
-        /// Of an even share.
+        /// Multiple of an even share.
         max: f64,
     },
-    /// Its address cannot be sent to.
+    /// Its address is unusable.
     Unusable(Unusable),
 }
 
@@ -115,23 +115,23 @@ impl Registration {
     }
 }
 
-/// What a worker reports.
+/// The report of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerState {
-    /// Whether it can be sent anything.
+    /// Whether the worker is ready to receive.
     pub ready: bool,
-    /// By how many thousandths its share should change; 0 in all reports if it has no controller.
+    /// By how many thousandths its share should change; always 0 if the worker has no controller.
     pub signal: f64,
-    /// Its queue.
+    /// The state of its queue.
     pub load: Load,
 }
 
-/// Why a worker's report is not used.
+/// Why a worker's report is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
-    /// No such session: it ended, was removed, or never was.
+    /// There is no such session: it has ended, was removed, or never existed.
     NoSession,
-    /// A fill level or signal that is not a number.
+    /// The fill level or the signal is not a number.
     NotANumber,
 }
 
@@ -148,14 +148,14 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// What becomes of a worker.
+/// The state of a worker's registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It gets its share.
     Ready,
-    /// It gets nothing in the next calendar: it is not ready, or silent.
+    /// It gets no slots in the next calendar, because it is not ready or silent.
     Waiting,
-    /// It leaves: it gets the ticks of calendars that name it, and nothing else.
+    /// It is leaving: it only gets the ticks of calendars that name it.
     Leaving,
     /// It was evicted: it gets nothing at all.
     Evicted,
@@ -169,22 +169,22 @@ pub struct Worker {
     pub(super) standing: Standing,
     pub(super) state: WorkerState,
     pub(super) heard: Nanos,
-    /// The share that it should have; shares need not add up to 1. `None`: nothing is known.
+    /// The share that it should have; shares need not add up to 1. `None` if unknown.
     pub(super) target: Option<f64>,
-    /// It has sent a signal.
+    /// Whether it has ever sent a signal.
     signals: bool,
-    /// Its counts say what it can take.
+    /// Whether its counts show how much it can take.
     counts: bool,
-    /// In place of its own.
+    /// Computes the signal if the worker sends none.
     governor: Governor,
 }
 
-/// How much a report may change a share, in thousandths.
+/// Limits of the change of a share by one report, in thousandths.
 const DOWN: f64 = -700.0;
 const UP: f64 = 1000.0;
-/// A signal within so many thousandths of what the counts say is made from them.
+/// A signal that differs by at most this many thousandths from the one computed from the counts agrees with them.
 const AGREES: f64 = 100.0;
-/// A target follows reports with this time constant, seconds.
+/// Time constant with which a target follows reports, seconds.
 const SETTLE: f64 = 0.3;
 
 impl Worker {
@@ -214,25 +214,26 @@ impl Worker {
         &self.registration
     }
 
-    /// What becomes of it.
+    /// The state of its registration.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// What it reported last.
+    /// Its last report.
     #[must_use]
     pub fn state(&self) -> &WorkerState {
         &self.state
     }
 
-    /// When it was last heard.
+    /// When it last reported.
     #[must_use]
     pub fn heard(&self) -> Nanos {
         self.heard
     }
 
-    /// It reported `state` at `now`; `share` of all ticks went to it during the last window.
+    /// Handles its report `state` at `now`; `share` is the fraction of all ticks that went to it during the last
+    /// window.
     pub(super) fn report(
         &mut self,
         mut state: WorkerState,
@@ -242,7 +243,7 @@ impl Worker {
         if state.load.fill.is_nan() || state.signal.is_nan() {
             return Err(StateError::NotANumber);
         }
-        // udplbd's receiver divides by what is left of its queue: infinite if it is full.
+        // udplbd's receiver divides by the room left in its queue: the result is infinite if the queue is full.
         state.load.fill = state.load.fill.clamp(0.0, 1.0);
         let was_loaded = self.is_loaded();
         let passed = now.since(self.heard).0 as f64 / 1e9;
@@ -253,31 +254,31 @@ impl Worker {
         let own = self.governor.signal(state.load, now);
         self.signals |= state.signal != 0.0;
         let signal = if self.signals { state.signal } else { own };
-        // Other controllers' signals only say in which direction.
+        // The signals of other controllers only show the direction of the change.
         self.counts = state.load.taken > 0 && (signal - own).abs() <= AGREES;
         if share > 0.0 {
             let wanted = share * (1.0 + signal.clamp(DOWN, UP) / 1000.0);
             let fresh = 1.0 - (-passed / SETTLE).exp();
-            // What it would like says nothing of what it can take.
+            // A target from when it was not loaded does not show how much it can take.
             let before = self.target.filter(|_| was_loaded || !self.is_loaded());
             self.target = Some(before.map_or(wanted, |target| target + fresh * (wanted - target)));
         }
         Ok(())
     }
 
-    /// Whether it is behind: its target is what it can take, and not only what it would like.
+    /// Whether it is behind, so that its target is what it can take.
     pub(super) fn is_loaded(&self) -> bool {
         self.counts && self.state.load.fill >= STANDING
     }
 
-    /// Its claim for a calendar, if `target` is its share and `largest` the largest, among `workers`.
+    /// Its claim for a calendar among `workers` workers; `target` is its share, and `largest` the largest share.
     pub(super) fn claim(&self, target: f64, largest: f64, workers: usize) -> Claim {
         let even = (SLOTS / workers.max(1)) as f64;
         let slots = |factor: f64| (even * factor).round().clamp(1.0, SLOTS as f64) as u16;
         let &Registration { min_factor, max_factor, .. } = &self.registration;
         Claim {
             weight: (target / largest * f64::from(u32::MAX)).round() as u32,
-            // Without a slot nothing would be heard of what it can do.
+            // Without a slot, its speed could not be measured.
             least: slots(min_factor),
             most: if max_factor == 0.0 { SLOTS as u16 } else { slots(max_factor) },
         }

@@ -53,7 +53,7 @@ const REPAY_MOST: Nanos = Nanos(4_000_000_000);
 const TRIED: Nanos = Nanos(1_000_000_000);
 /// Maximum growth, per second: e-fold in half a second.
 const FASTEST: f64 = 2.0;
-/// Settling longer than this means that what keeps the queue full is not this sender.
+/// Settling longer than this means that another sender keeps the queue full.
 const PATIENCE: Nanos = Nanos(1_000_000_000);
 /// Finds and keeps the highest rate at which nothing is lost. See the [module](super).
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::placement::Nanos;
 
 /// Reports over which rates are measured.
 const SPAN: usize = 4;
-/// The delay is the least of this many one-way times.
+/// The delay is the minimum of this many one-way times.
 const WINDOW: usize = 3;
 /// How long one half of the base's history lasts.
 const BASE: Nanos = Nanos(10_000_000_000);

@@ -1,4 +1,4 @@
-//! The law step by step, against a way that is a few lines long. Links with queues are in the simulator.
+//! The law step by step, with a very simple model of a path. Links with queues are in the simulator.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,12 +6,12 @@ use proptest::prelude::*;
 const TICK: Nanos = Nanos(10_000_000);
 const PACKET: u64 = 1472;
 
-/// A way without a queue: what is more than `capacity` bits per second is lost; reports come at once.
+/// A path without a queue: packets above `capacity` bits per second are lost; reports arrive immediately.
 struct Way {
     control: Controller,
     now: Nanos,
     capacity: f64,
-    /// Every so many packets one is lost by chance.
+    /// One packet in this many is lost by chance.
     every: u64,
     sent: u64,
     came: u64,
@@ -145,7 +145,7 @@ fn old_doubled_and_strange_reports_do_no_harm() {
     let old = Report { mark_time: Nanos(5), packets: 0, ..report };
     way.control.report(&old, way.now);
     assert_eq!((way.control.rate(), way.control.stats().stale), (rate, 2));
-    // A receiver that began anew: its counts start at nothing, and are compared from there on.
+    // A receiver that restarted: its counts begin at 0, and are compared from there on.
     way.came = 0;
     let rate = way.run(100);
     assert!(rate > 500_000_000, "{rate}");
@@ -170,7 +170,7 @@ fn refused_packets_count_as_lost() {
     assert_eq!(way.control.stats().last, Some(Cause::Loss));
 }
 
-/// Search against a border; what it finds, and after how many trials.
+/// Runs a search with this limit; returns its result and the number of trials.
 fn search(config: SearchConfig, border: impl Fn(u32) -> u64) -> (Step, u32) {
     let mut search = Search::new(config);
     loop {

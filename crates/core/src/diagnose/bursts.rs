@@ -1,4 +1,4 @@
-//! Losses of many packets in a row, whatever the rate: outages, and links that fail for moments.
+//! Losses of many packets in a row at any rate: outages, and links that fail for a moment.
 
 use super::{
     case::{Case, Cause, Finding},
@@ -6,23 +6,24 @@ use super::{
     point::Point,
 };
 
-/// Part of the fastest rate at which a limit of it is seen less.
+/// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
 pub(super) const SLOW: f64 = 0.6;
 
-/// A point that loses in most of its parts exceeds something, or is on a path that is gone; with less, it loses at times.
+/// A point whose `steady` loss is below this loses packets only at times. One above it exceeds a limit, or its path is
+/// down.
 const AT_TIMES: f64 = 0.05;
-/// Bursts from which on they are named, and with which they are no accident of a host or of other traffic.
+/// Number of bursts needed for a finding, and for more confidence in it: a host or other traffic may cause a few.
 const FEWEST: u64 = 2;
 const SOME: u64 = 3;
 const MANY: u64 = 6;
-/// Bursts that would be seen at low rates, if they did not care for the rate, from which on their absence tells.
+/// If more bursts than this are expected at low rates and none is seen, the bursts depend on the rate.
 const EXPECTED: f64 = 4.0;
 /// A point that loses less than this part loses nothing.
 const CLEAN: f64 = 0.005;
 /// A wait before a loss that is no queue, ns.
 const QUIET: f64 = 30_000.0;
 
-/// Part of a point's time that bursts take at the most: what exceeds a limit takes all of it.
+/// Maximum fraction of a point's time that bursts take. A rate that exceeds a limit loses packets all the time.
 const SELDOM: f64 = 0.3;
 
 /// What a wait before a loss is compared with.
@@ -71,12 +72,12 @@ fn one_piece(point: &Point, waits: &Waits) -> bool {
     pieces as f64 > 0.9 * point.lost() as f64
 }
 
-/// Points of an even stream that something arrived of.
+/// Points with an even stream of which at least one packet arrived.
 fn even(case: &Case) -> impl Iterator<Item = &Point> {
     case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0 && p.received > 0)
 }
 
-/// Name them.
+/// Looks for burst loss.
 pub(super) fn find(case: &Case) -> Option<Finding> {
     let (mut bursts, mut lost, mut time, mut at_low) = (0, 0, 0.0, 0);
     let waits = Waits::of(case);
@@ -102,7 +103,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     if waited.len() > not.len() {
         return None;
     }
-    // As often for each packet, or in each second, they would be seen at low rates, too.
+    // If bursts are as frequent per packet, or per second, at any rate, some must occur at low rates.
     let part = |value: fn(&Point) -> f64| {
         even(case).filter(slow).map(value).sum::<f64>() / even(case).map(value).sum::<f64>().max(1e-9)
     };
@@ -122,7 +123,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     Some(Finding::new(Cause::BurstLoss, confidence, text))
 }
 
-/// As if there had been none.
+/// Remove the bursts from the case, so that other causes are looked for in the remaining losses.
 pub(super) fn without(case: &mut Case) {
     let waits = Waits::of(case);
     // A point of bursts that were sent shows no more than that some of them met one.

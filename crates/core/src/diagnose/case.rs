@@ -1,17 +1,17 @@
-//! What is known of a measurement, and what is found.
+//! Input and result of a diagnosis.
 
 use super::point::Point;
 
-/// What is wrong.
+/// A cause of loss, delay, reordering or duplication, or of a slow transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// A token bucket drops what exceeds a rate.
+    /// A token bucket drops packets that exceed a rate.
     Policer,
     /// A queue before a slower line is full.
     FullQueue,
-    /// A short queue overflows in bursts, at a mean rate that is no problem.
+    /// A short queue overflows during bursts, although the mean rate is not too high.
     Microburst,
-    /// The socket's buffer is full: the reader pauses for longer than it holds.
+    /// The socket buffer overflows: the reader pauses for longer than the buffer can hold.
     SocketBuffer,
     /// The kernel's memory for UDP is used up.
     UdpMemory,
@@ -23,13 +23,13 @@ pub enum Cause {
     Sender,
     /// Single packets are damaged on the way.
     BitErrors,
-    /// Packets are lost many in a row, at any rate: outages, or a link that fails for moments.
+    /// Many packets in a row are lost, at any rate: outages, or a link that fails for a moment.
     BurstLoss,
     /// Packets above a size do not pass.
     Mtu,
     /// A firewall or address translation forgets the flow.
     Firewall,
-    /// A limit of packets per second.
+    /// A limit in packets per second.
     PacketRate,
     /// Packets of one flow take several paths.
     Spraying,
@@ -41,9 +41,9 @@ pub enum Cause {
     Duplication,
     /// A CPU sleeps too deeply between bursts.
     IdleStates,
-    /// The interface gathers packets before it interrupts.
+    /// Interrupt moderation: the interface collects packets before it interrupts.
     Moderation,
-    /// The other side asks the line to pause.
+    /// Pause frames (IEEE 802.3x) stop the sender.
     Pause,
     /// A clock stepped: the delay only seems to change.
     ClockStep,
@@ -53,18 +53,18 @@ pub enum Cause {
     ReceiverWindow,
     /// TCP: the send buffer.
     SendBuffer,
-    /// TCP: the application does not give data, or does not take it.
+    /// TCP: an application does not write or read data fast enough.
     SlowApplication,
-    /// TCP: a disk of one end.
+    /// TCP: the disk of one end is too slow.
     SlowDisk,
-    /// TCP: loss that has nothing to do with its rate.
+    /// TCP: loss that does not depend on the flow's rate.
     Loss,
     /// TCP: the buffer of the bottleneck is too short for the congestion control.
     ShallowBuffer,
 }
 
 impl Cause {
-    /// All, in the order of tables.
+    /// Every cause, in the order of the tables.
     pub const ALL: [Cause; 28] = [
         Cause::Policer,
         Cause::FullQueue,
@@ -132,15 +132,15 @@ impl Cause {
     }
 }
 
-/// Packets of the measurement that each place on the way counted. `None` where nothing could be read: what is lost there goes
-/// to the next place that counts.
+/// Packets of the measurement, as counted at each place on the path. `None` where no counter can be read: loss there is
+/// attributed to the next place that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Given to the kernel by the sender.
     pub sent: u64,
     /// Sent by the sender's interface.
     pub nic_out: Option<u64>,
-    /// Arrived at the receiver's interface, those included that its ring had no room for.
+    /// Arrived at the receiver's interface, including packets for which its ring had no room.
     pub nic_in: Option<u64>,
     /// Given to IP.
     pub ip_in: Option<u64>,
@@ -150,7 +150,7 @@ pub struct Account {
     pub received: u64,
 }
 
-/// By how much counters of the hosts rose during the measurement; 0 where one cannot be read.
+/// Increase of the hosts' counters during the measurement; 0 where a counter cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Sender: dropped by a queueing discipline or the interface, or refused for lack of a buffer.
@@ -167,11 +167,11 @@ pub struct Counters {
     pub damaged: u64,
     /// Either end: pause frames.
     pub pauses: u64,
-    /// Packets that a firewall's table had no place for.
+    /// Packets dropped because the connection-tracking table was full.
     pub conntrack_drops: u64,
 }
 
-/// All that is known of a measurement.
+/// A measurement to be diagnosed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Case {
     /// Its points.
@@ -180,14 +180,14 @@ pub struct Case {
     pub account: Account,
     /// Counters of both ends.
     pub counters: Counters,
-    /// Steps of a clock that exchanges of time stamps found, ns ([`crate::measure::clock`]).
+    /// Clock steps found by exchanging time stamps, ns ([`crate::measure::clock`]).
     pub clock_steps: Vec<i64>,
-    /// What a host like these needs to wake up in any case, ns: its scheduler's time, and its hypervisor's.
+    /// Wake-up latency that is normal for these hosts (scheduler and hypervisor), ns.
     pub wakes: f64,
 }
 
 impl Case {
-    /// The same, as if every packet had arrived: what is said of order and delay holds though nothing may be said of loss.
+    /// The same case as if no packet had been lost, to diagnose only order and delay.
     #[must_use]
     pub fn without_loss(&self) -> Case {
         let account =
@@ -205,16 +205,17 @@ pub struct Shares {
     pub network: u64,
     /// Between the interface and IP.
     pub ring: u64,
-    /// Between IP and the socket's queue, or in it.
+    /// Between IP and the socket's queue, or in the queue.
     pub socket: u64,
-    /// After that.
+    /// Between the socket's queue and the reader.
     pub reader: u64,
-    /// What arrived and no place counted, or was counted twice: how far the account is wrong.
+    /// Packets that a place counted in excess of the place before it: the error of the account.
     pub residual: u64,
 }
 
 impl Shares {
-    /// The differences of an account. What counters say moves loss to where it happened if a place does not count.
+    /// Computes the differences of an account. Where a place does not count packets, the counters of drops locate the
+    /// loss.
     #[must_use]
     pub fn of(account: &Account, counters: &Counters) -> Shares {
         let mut shares = Shares::default();
@@ -233,7 +234,8 @@ impl Shares {
         if account.udp_in.is_some() {
             return shares;
         }
-        // The last place that counted carries what the ones after it did not: give it to those that have counters of drops.
+        // Loss after the last place that counts packets ends up in the reader's share: move it to the places whose
+        // counters show drops.
         let last = &mut shares.reader;
         let drops = [
             (account.nic_out.is_none(), counters.send_drops, 0),
@@ -263,14 +265,14 @@ impl Shares {
     }
 }
 
-/// A cause, and why it is believed.
+/// A cause and the evidence for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The cause.
     pub cause: Cause,
-    /// 0 to 1: a weight that orders findings, chosen by hand. It is no measured probability.
+    /// Weight from 0 to 1 that orders the findings. It was chosen by hand and is not a measured probability.
     pub confidence: f64,
-    /// What speaks for it, as sentences with figures.
+    /// The evidence, as sentences with figures.
     pub evidence: Vec<String>,
 }
 
@@ -280,12 +282,12 @@ impl Finding {
     }
 }
 
-/// The result.
+/// The result of a diagnosis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagnosis {
     /// Where packets were lost.
     pub shares: Shares,
-    /// Causes, the most certain first.
+    /// Causes, most certain first.
     pub findings: Vec<Finding>,
     /// Packets whose loss no cause explains.
     pub unexplained: u64,

@@ -4,39 +4,41 @@
 //!   sent   ················································
 //!   lost      ▆        ▆▆▆▆ ▆▆▆▆▆▆              ▆    ▆
 //!   burst              └────┬────┘
-//!                 few arrived between, and most of them are lost
+//!                 fewer than 8 packets arrive between two losses, and at least 35 % are lost
 //! ```
 //!
-//! What was sent at once after a pause of the sender, and found no room, is none: its packets took no time.
+//! Packets that a sender sends back to back after a pause, and that overflow a queue, are not such a burst: they were
+//! not sent at the spacing of an even stream.
 
 use std::ops::Range;
 
-/// Packets between losses of one burst, at the most.
+/// Losses with fewer than this many packets between them belong to one burst.
 const JOIN: u64 = 8;
-/// Packets lost in a burst, at the least,
+/// Minimum number of packets lost in a burst.
 const FEWEST: u64 = 4;
-/// and the part of those between its first and its last that were.
+/// Minimum fraction lost of the packets from the first to the last loss of a burst.
 const DENSE: f64 = 0.35;
-/// Packets in a row that no limit of a rate drops while it lets others pass.
+/// A rate limit lets some packets pass: it does not drop this many in a row.
 const SOLID: u64 = 20;
-/// Part of the time that so many packets take at their spacing, which a burst takes at the least.
+/// A burst lasts at least this fraction of the time that its packets take at the stream's mean spacing.
 const EVEN: f64 = 0.5;
 
 /// Bursts of losses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clusters {
-    /// Where they are.
+    /// The packet numbers of each burst.
     pub(super) all: Vec<Range<u64>>,
-    /// Those of them in which nothing arrived for long: no limit of a rate does that.
+    /// Number of bursts in which at least [`SOLID`] packets, and all of the burst, were lost: a rate limit does not do
+    /// that.
     pub(super) solid: u64,
-    /// Packets lost in them.
+    /// Packets lost in all bursts.
     pub(super) lost: u64,
-    /// Time that they took, ns.
+    /// Total duration of the bursts, ns.
     pub(super) time: f64,
 }
 
 impl Clusters {
-    /// Those of these losses; `sent_at` says when a packet was sent, ns, if it arrived.
+    /// Finds the bursts in the runs `lost`. `sent_at` returns the send time of a packet that arrived, ns.
     pub(super) fn of(
         lost: &[Range<u64>],
         sent: u64,
@@ -57,7 +59,7 @@ impl Clusters {
         let mut found = Clusters::default();
         for (all, count) in joined {
             let length = all.end - all.start;
-            // What began before the point, or lasts beyond it, has no end that is known.
+            // The length of a burst that reaches an end of the point is unknown.
             let ends = all.start >= JOIN && all.end + JOIN <= sent;
             if count < FEWEST || (count as f64) < DENSE * length as f64 || !ends {
                 continue;
@@ -75,7 +77,7 @@ impl Clusters {
         found
     }
 
-    /// The losses beside them.
+    /// The losses outside the bursts.
     pub(super) fn rest(&self, lost: &[Range<u64>]) -> Vec<Range<u64>> {
         let inside = |run: &&Range<u64>| {
             let at = self.all.partition_point(|burst| burst.end <= run.start);
@@ -85,19 +87,20 @@ impl Clusters {
     }
 }
 
-/// Times at which something was lost: losses near each other are one.
+/// Number of loss events: losses with fewer than [`JOIN`] packets between them are one event.
 pub(super) fn times(lost: &[Range<u64>]) -> u64 {
     let apart = lost.windows(2).filter(|pair| pair[1].start - pair[0].end >= JOIN).count() as u64;
     apart + u64::from(!lost.is_empty())
 }
 
-/// How many more losses there are at a time than chance makes: 1 for single ones, of which so many were lost at so many times, at this
-/// part of all packets.
+/// Ratio of losses per event to the number expected by chance if single packets are lost independently: about 1 for
+/// random loss. `part` is the fraction of all packets that is lost.
 pub(super) fn together(lost: u64, times: u64, part: f64) -> f64 {
     lost as f64 / times.max(1) as f64 * (1.0 - part).powi(JOIN as i32)
 }
 
-/// Bursts that chance makes of single losses, this part of all packets: three more within what a burst of four may take.
+/// Expected number of bursts that are only chance, if single packets are lost independently: three more losses within
+/// the longest span of a burst of four. `part` is the fraction of all packets that is lost.
 pub(super) fn by_chance(lost: u64, part: f64) -> f64 {
     let within = FEWEST as f64 / DENSE;
     let threes = within * (within - 1.0) * (within - 2.0) / 6.0;

@@ -1,4 +1,4 @@
-//! Patterns of what happens between the interfaces.
+//! Causes of loss between the interfaces, recognised by their patterns.
 
 use super::{
     bursts::{self, SLOW},
@@ -8,30 +8,30 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Part of the fastest rate at which a limit of it is hardly seen.
+/// Points below this fraction of the fastest rate are hardly affected by a rate limit.
 const CALM: f64 = 0.35;
 
-/// Part of the bursts that a queue which is too short for them drops something of, at the least.
+/// A queue that is too short for the bursts drops packets of at least this fraction of them.
 const MOST_BURSTS: f64 = 0.6;
-/// Part of a point's loss that is seen in most of its parts, where it is more than a limit allows.
+/// If the rate exceeds a limit, the median part of a point loses at least this fraction of the point's mean loss.
 const STEADY: f64 = 0.3;
 
-/// A point whose loss is worth a thought.
+/// Whether the loss of a point is more than background.
 pub(super) fn lossy(point: &&Point) -> bool {
     point.loss() > 0.001 && point.lost() > 3
 }
 
-/// Points without a silence before them and of one flow: the plain ones.
+/// Points of the first flow without a silence before them.
 pub(super) fn plain<'a>(case: &'a Case, more: impl Fn(&&'a Point) -> bool) -> Vec<&'a Point> {
     case.points.iter().filter(|p| p.idle == 0.0 && p.flow == 0).filter(more).collect()
 }
 
-/// Causes of loss in the network: each is looked for in what those before it do not explain.
+/// Causes of loss in the network. Each is looked for in the losses that the causes before it do not explain.
 pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
     let rules = [mtu, firewall, route_change, bursts::find, polarisation, damage, microburst, ceiling];
     let network = shares.network as f64 / shares.lost().max(1) as f64;
     let mut left = case.clone();
-    // As if the hosts had lost nothing.
+    // Count packets that a host lost as received.
     for point in &mut left.points {
         let came = (point.received + point.in_hosts).min(point.sent);
         point.delivered_pps *= came as f64 / point.received.max(1) as f64;
@@ -57,11 +57,12 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
             _ => {}
         }
         found.confidence *= weight;
-        // What is found in a part of the points is less sure.
+        // Each finding leaves fewer losses for the next, which is less certain.
         weight *= if matches!(found.cause, Cause::BitErrors | Cause::BurstLoss) { 1.0 } else { 0.85 };
         findings.push(found);
     }
-    // A limit whose bucket holds less than a burst drops the burst's end too: it explains more.
+    // A rate limit whose bucket is smaller than a burst also drops the end of the burst: prefer the explanation that
+    // covers more.
     let place = |is: fn(Cause) -> bool| findings.iter().position(|finding| is(finding.cause));
     let limit = place(|cause| matches!(cause, Cause::Policer | Cause::PacketRate));
     if let (Some(burst), Some(limit)) = (place(|cause| cause == Cause::Microburst), limit) {
@@ -71,12 +72,12 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A point of which nothing arrived, though the flow was not silent before.
+/// Whether nothing of the point arrived, though the flow was not silent before it.
 fn gone(p: &&Point) -> bool {
     p.loss() > 0.999 && p.idle == 0.0
 }
 
-/// All above a size, none below.
+/// All packets above a size are lost, and smaller ones pass.
 fn mtu(case: &Case) -> Option<Finding> {
     let least = case.points.iter().filter(gone).map(|p| p.size).min()?;
     let busy = || case.points.iter().filter(|p| p.idle == 0.0);
@@ -92,16 +93,16 @@ fn mtu(case: &Case) -> Option<Finding> {
     })
 }
 
-/// A gap, and another delay or another number of hops behind it.
+/// A gap, after which the delay or the number of hops differs.
 fn route_change(case: &Case) -> Option<Finding> {
     let changed = |p: &&Point| {
         let shifted = p.shift.abs() > (6.0 * p.noise).max(5_000.0) + case.wakes;
-        // A gap that a host made is none of the route.
+        // A host may have caused the gap.
         let elsewhere = p.in_hosts < p.longest_run;
         (p.ttl_changed || shifted && case.clock_steps.is_empty()) && p.loss() < 0.5 && elsewhere
     };
     let point = case.points.iter().filter(lossy).find(changed)?;
-    // The loss is one gap, at the place of the change.
+    // Most of the loss must be one gap.
     one_gap(point).then(|| {
         Finding::new(
             Cause::RouteChange,
@@ -116,28 +117,29 @@ fn route_change(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Most of what is lost is lost in a row.
+/// Whether most losses are one run.
 fn one_gap(point: &Point) -> bool {
     point.longest_run as f64 > 0.7 * point.lost() as f64
 }
 
-/// All is lost from the beginning, or to the end.
+/// Whether the losses are mainly one run at the beginning or the end of the point.
 fn cut(p: &Point) -> bool {
     let piece = p.end_lost.max(p.front_lost);
     piece > 20 && piece as f64 > 0.01 * p.sent as f64 && piece as f64 > 0.8 * p.lost() as f64
 }
 
-/// All is lost to the end, whatever else is lost before.
+/// Whether the point ends with a long run of losses, in addition to any other losses.
 fn ends(p: &Point) -> bool {
     p.end_lost > 20 && p.end_lost as f64 > 0.05 * p.sent as f64
 }
 
-/// Nothing any more after some time or some silence, whatever the rate.
+/// Nothing arrives any more after some time or after a silence, at any rate.
 fn firewall(case: &Case) -> Option<Finding> {
     let points: Vec<&Point> = case.points.iter().filter(|p| cut(p)).collect();
     let idle = points.iter().filter(|p| p.idle > 0.0).count();
     let first = points.first()?;
-    // Whatever else is lost: all of what follows a silence, the end of every point, or all from a time on.
+    // Apart from other losses: all points after a silence are lost, or the end of nearly every point, or all packets
+    // from some time on.
     let silent = idle == points.len() && points.iter().all(|p| p.loss() > 0.999);
     let for_good = || {
         let mut behind = case.points.iter().skip_while(|p| !cut(p)).skip(1);
@@ -146,7 +148,7 @@ fn firewall(case: &Case) -> Option<Finding> {
     let lasting =
         silent || for_good() || case.points.iter().filter(|p| ends(p)).count() * 10 >= case.points.len() * 9;
     let counted = case.counters.conntrack_drops > 0;
-    // One gap behind which all was well again is none that forgot the flow.
+    // If packets pass again after a single gap, no firewall has forgotten the flow.
     let once = points.len() == 1 && idle == 0 && case.points.last().is_some_and(|last| last != *first);
     if once && !counted {
         return None;
@@ -159,16 +161,17 @@ fn firewall(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Some flows lose, others of the same kind do not, and the same ones when they are measured again.
+/// Some flows lose packets and others at the same rate do not, and a second measurement shows the same flows.
 fn polarisation(case: &Case) -> Option<Finding> {
-    // One that was sent much more slowly shows nothing.
+    // A flow at a much lower rate proves nothing.
     let flows = || case.points.iter().filter(|p| p.flow > 0);
     let fastest = flows().map(Point::pps).fold(0.0, f64::max);
     let points: Vec<&Point> = flows().filter(|p| p.pps() > 0.8 * fastest).collect();
     let mut flows: BTreeMap<u16, Vec<&Point>> = BTreeMap::new();
     points.iter().for_each(|p| flows.entry(p.flow).or_default().push(p));
     let worst = points.iter().map(|p| p.loss()).fold(0.0, f64::max);
-    // What shares a link for a moment loses a little: that says neither. If many do, it is chance.
+    // A flow that shares a link for a moment loses a little: it is neither good nor bad. If there are many of these,
+    // the pattern is chance.
     let all = |is: &dyn Fn(&Point) -> bool| -> Vec<&Point> {
         let flows = flows.values().filter(|of| of.iter().all(|p| is(p)));
         flows.flatten().copied().collect()
@@ -176,12 +179,12 @@ fn polarisation(case: &Case) -> Option<Finding> {
     let bad = all(&|p| p.loss() > 0.005);
     let good = all(&|p| p.loss() <= 0.005 && p.loss() < worst / 10.0);
     let between = points.len() - bad.len() - good.len();
-    // As likely for all, so few losses of the good ones would be no chance.
+    // If all flows lost with the same probability, so few losses of the good ones would be unlikely.
     let sums = |all: &[&Point]| all.iter().fold((0, 0), |(l, s), p| (l + p.lost(), s + p.sent));
     let ((all_lost, all_sent), (lost, sent)) = (sums(&points), sums(&good));
     let expected = all_lost as f64 * sent as f64 / all_sent.max(1) as f64;
     let unlike = expected > 3.5 && (lost as f64) < 0.25 * expected;
-    // Were all that lose faster than those that do not, it would be the rate.
+    // If every bad flow is faster than every good one, the rate may be the cause.
     let rate =
         |all: &[&Point], of: fn(f64, f64) -> f64| all.iter().map(|p| p.pps()).reduce(of).unwrap_or(0.0);
     let mixed = rate(&good, f64::max) > 0.999 * rate(&bad, f64::min);
@@ -202,12 +205,12 @@ fn polarisation(case: &Case) -> Option<Finding> {
                 worst * 100.0,
                 if again { "; a second time, they are the same ports" } else { "" }
             );
-            // Seen once, any loss that comes and goes may look so.
+            // In a single measurement, any intermittent loss may look like this.
             Finding::new(Cause::Polarisation, if again { 0.92 } else { 0.5 }, text)
         })
 }
 
-/// Losses of points that are well below the fastest: packets, and bits that were offered.
+/// Packets lost in points below the fraction `part` of the fastest rate, and the number of bits sent in these points.
 fn below(case: &Case, part: f64) -> (u64, f64) {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
     let fastest = smooth.iter().map(|p| p.bps()).fold(0.0, f64::max);
@@ -215,10 +218,11 @@ fn below(case: &Case, part: f64) -> (u64, f64) {
     slow.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()))
 }
 
-/// As if no single packet had been damaged: the more of what the slowest points say for a bit, and for a packet.
+/// Remove the loss of damaged packets from the case, at the rate that the slowest points show. It is applied per bit,
+/// but to a small packet as to one of the usual size.
 fn undamaged(case: &mut Case) {
     let calm = below(case, CALM);
-    // Too few are no rate.
+    // A few losses do not give a rate.
     let (lost, bits) = if calm.0 >= 8 { calm } else { below(case, SLOW) };
     let bit = lost as f64 / bits.max(1.0);
     let usual = case.points.first().map_or(0.0, Point::wire_bits);
@@ -229,10 +233,10 @@ fn undamaged(case: &mut Case) {
     }
 }
 
-/// Losses at a time, by how many chance makes, from which on they are no single ones.
+/// If losses per event exceed those expected by chance by this factor, they are not independent.
 const GROUPS: f64 = 1.35;
 
-/// Whether losses come near each other more often than by chance, beside bursts and limits.
+/// Whether losses outside bursts, in points that lose only at times, are closer together than by chance.
 fn in_groups(points: &[&Point]) -> bool {
     let at_times = || points.iter().filter(|p| p.steady < 0.1);
     let sum = |of: fn(&Point) -> u64| at_times().map(|p| of(p)).sum::<u64>();
@@ -241,7 +245,7 @@ fn in_groups(points: &[&Point]) -> bool {
     times > 0 && lost > 20 && together(lost, times, part) > GROUPS
 }
 
-/// Single losses that do not care for the rate.
+/// Single losses at any rate.
 fn damage(case: &Case) -> Option<Finding> {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
     let fastest = smooth.iter().map(|p| p.bps()).fold(0.0, f64::max);
@@ -249,7 +253,7 @@ fn damage(case: &Case) -> Option<Finding> {
     let (lost, sent) = below(case, SLOW);
     let rate = lost as f64 / sent.max(1.0);
     let single = slow.iter().filter(|p| p.lost() > 5).all(|p| p.burstiness < 2.0) && !in_groups(&smooth);
-    // Congestion leaves slow points alone, and the slowest most of all.
+    // Congestion hardly affects slow points, and the slowest least.
     let (seen, offered) = below(case, CALM);
     let spared = rate * offered > 6.0 && (seen as f64) < 0.3 * rate * offered;
     if lost < 8 || !single || spared {
@@ -267,10 +271,10 @@ fn damage(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Loss in bursts only, or more of it than a limit of the rate explains, which lets its own burst pass.
+/// Packets are lost only if they are sent in bursts, or more of them than a rate limit with a bucket explains.
 fn microburst(case: &Case) -> Option<Finding> {
     let bursts = plain(case, |p| p.burst > 1);
-    // A short queue drops the end of most bursts; other losses hit some of them.
+    // A short queue drops the end of most bursts; other causes affect only some.
     let bad: Vec<&&Point> = bursts.iter().filter(|p| p.loss() > 0.002 && p.hit > MOST_BURSTS).collect();
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let smooth = plain(case, |p| p.burst <= 1 && p.bps() >= worst.bps() * 0.9);
@@ -289,17 +293,18 @@ fn microburst(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Packets that the limit of the rate lets pass at once, as the steady points that exceed it show.
+/// Burst size that the rate limit lets pass, packets, as the even streams that exceed it show.
 fn passes(smooth: &[&Point], burst: &Point) -> f64 {
     let bad = |same: bool| {
         let bad = smooth.iter().filter(move |p| p.loss() > 0.01 && (p.size == burst.size) == same);
         bad.map(|p| p.passed_first as f64 * (1.0 - p.delivered_pps / p.pps()).max(0.0))
     };
-    // If only smaller ones exceed it, it counts packets.
+    // Prefer points of the same packet size. If only smaller packets exceed the limit, it counts packets, and size does
+    // not matter.
     bad(true).reduce(f64::max).or(bad(false).reduce(f64::max)).unwrap_or(0.0)
 }
 
-/// A rate that is not exceeded: in bits or in packets, with a queue or without.
+/// A rate limit, in bits or in packets, with or without a queue.
 fn ceiling(case: &Case) -> Option<Finding> {
     let bad = plain(case, |p| {
         let steady = p.steady > STEADY * p.loss();
@@ -307,7 +312,7 @@ fn ceiling(case: &Case) -> Option<Finding> {
     });
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let slow_clean = plain(case, |p| p.burst <= 1 && p.pps() < 0.6 * worst.pps() && p.loss() < 0.005);
-    // Below a limit, nearly all pass: what loses there as well is no limit.
+    // Below a limit, nearly all packets pass. If points there lose too, there is another cause.
     let (pps, bps) = (0.85 * worst.delivered_pps, 0.85 * worst.delivered_pps * worst.wire_bits());
     let below = plain(case, |p| p.burst <= 1 && p.pps() < pps && p.bps() < bps && p.loss() < 0.95);
     let sum = |of: fn(&Point) -> u64| below.iter().map(|p| of(p)).sum::<u64>() as f64;
@@ -321,7 +326,7 @@ fn ceiling(case: &Case) -> Option<Finding> {
     };
     let sizes = bad.iter().map(|p| p.size).min() != bad.iter().map(|p| p.size).max();
     let (in_packets, in_bits) = (spread(&|p| p.delivered_pps), spread(&|p| p.delivered_pps * p.wire_bits()));
-    // Another size at the same bit rate passes or not: that tells what is limited, even if only one size loses.
+    // Whether larger packets pass at the same bit rate shows what is limited, even if only one size is lost.
     let others = plain(case, |p| {
         p.burst <= 1 && p.size != worst.size && p.bps() > 0.9 * worst.delivered_pps * worst.wire_bits() * 1.15
     });
@@ -335,7 +340,8 @@ fn ceiling(case: &Case) -> Option<Finding> {
         return Some(Finding::new(Cause::PacketRate, 0.92, text));
     }
     let noise = slow_clean.iter().map(|p| p.delay_p99).fold(0.0, f64::max);
-    // What delays some packets at any rate (pauses, several paths) is in that, so that half of all wait is a sign, too.
+    // Pauses and several paths delay some packets at any rate and raise `noise`, so a higher median delay is a sign of
+    // a queue too.
     let half = slow_clean.iter().map(|p| 1.5 * p.delay + p.noise).fold(15_000.0, f64::max);
     let waits =
         worst.delay_at_loss > (3.0 * noise).max(15_000.0) || worst.delay.min(worst.delay_at_loss) > half;

@@ -5,10 +5,10 @@ use super::{
     point::Point,
 };
 
-/// Part of the packets behind later ones, from which on their paths decide when they come.
+/// If more than this fraction of the packets is reordered, arrival times depend on the paths.
 const SPRAYED: f64 = 0.2;
 
-/// Name them.
+/// Looks for duplication, reordering, sleeping CPUs, interrupt moderation, pause frames, clock steps and route changes.
 pub(super) fn find(case: &Case, findings: &mut Vec<Finding>) {
     let received: u64 = case.points.iter().map(|p| p.received).sum();
     let part = |n: u64| n as f64 / received.max(1) as f64;
@@ -36,7 +36,7 @@ pub(super) fn find(case: &Case, findings: &mut Vec<Finding>) {
     let comb = combs.iter().copied().fold(0.0, f64::max);
     if combs.len() >= 2 && comb > 10_000.0 {
         let text = format!("packets arrive in heaps {:.0} µs apart", comb / 1e3);
-        // Packets of several paths come in heaps, too.
+        // Packets that take several paths also arrive in batches.
         let confidence = if part(reordered) > SPRAYED { 0.45 } else { 0.9 };
         findings.push(Finding::new(Cause::Moderation, confidence, text));
     }
@@ -69,17 +69,18 @@ pub(super) fn find(case: &Case, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A change of the delay between two points, at the same rate, that tells a route though only one point came before it, ns. The first
-/// packets of a measurement may find a host asleep, but none for that long.
+/// A change of the delay at the same rate that shows a change of the route, even if only one point was measured before
+/// it, ns. The first packets of a measurement may be late because a CPU was asleep, but not by this much.
 const PLAIN: f64 = 1e6;
 
-/// Another least delay from some packet on, for all points that follow, though the rate is the same. No clock stepped.
+/// The smallest delay of all points from some point on differs from the one before, at the same rate, and no clock
+/// stepped.
 fn moved_for_good(case: &Case) -> Option<Finding> {
     let size = case.points.first()?.size;
     let even = case.points.iter().enumerate();
     let even = even.filter(|(_, p)| p.burst <= 1 && p.size == size && p.received > 50 && p.idle == 0.0);
     let even: Vec<(usize, &Point)> = even.collect();
-    // Those of the first port, and where they are among all.
+    // Points of the first port, and their indices.
     let (places, points): (Vec<usize>, Vec<&Point>) =
         even.iter().filter(|(_, p)| p.flow == 0).copied().unzip();
     let noise = points.iter().map(|p| p.noise).fold(0.0, f64::max);
@@ -93,7 +94,8 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
         let change = if least_after > high { least_after - high } else { most_after - low };
         let is_apart = |floor: f64| if change > 0.0 { floor > high + least } else { floor < low - least };
         let apart = is_apart(least_after) && is_apart(most_after);
-        // It was seen to happen, or the same rate is on both sides, from other ports too: a slower one may find a processor asleep.
+        // The change happened within a point, or points at the same rate (of any port) lie on both sides: at a lower
+        // rate, a CPU may be asleep.
         let seen = before.last().is_some_and(|p| (p.shift - change).abs() < 0.3 * change.abs());
         let later = even.iter().filter(|(place, p)| *place >= places[at] && is_apart(p.floor));
         let later: Vec<&Point> = later.map(|(_, p)| *p).collect();
@@ -106,11 +108,11 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
     })
 }
 
-/// By how much the first packets of bursts, which meet no queue of their own, are later than those of steady streams before and
-/// after, ns. A change of the route or of a clock is on one side only.
+/// Extra delay of the first packets of bursts, which wait for no other packet of the burst, over the packets of even
+/// streams before and after, ns. Both are compared because a change of the route or of a clock affects only one side.
 ///
-/// What delays packets of both alike, and is seen by itself (pauses, heaps, a ring that is not emptied, several paths), is left
-/// out by taking the least of both.
+/// If there are other signs of delay (pause frames, batches, ring drops, several paths), the smallest delays of both
+/// are compared, which these do not affect.
 fn woken(case: &Case) -> f64 {
     let Counters { pauses, ring_drops, .. } = case.counters;
     let apart = case.points.iter().any(|p| p.comb > 0.0 || p.reordered > 10);

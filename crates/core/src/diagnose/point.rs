@@ -1,4 +1,4 @@
-//! One point of a measurement in a few numbers, from its packets.
+//! Statistics of one measured point, computed from its packets.
 
 use super::clusters::Clusters;
 use crate::{measure::loss::Gilbert, placement::Nanos};
@@ -11,26 +11,26 @@ pub struct Arrived {
     pub number: u64,
     /// When it was sent, by the sender's clock.
     pub sent: Nanos,
-    /// When the kernel or the interface stamped it; the user's stamp where there is none.
+    /// Receive time stamp of the kernel or the interface; the time in `user` if there is none.
     pub kernel: Nanos,
-    /// When the reader had it.
+    /// When the reader received it.
     pub user: Nanos,
-    /// The hops that were left to it; 0 if unknown.
+    /// Its time to live (hop limit) on arrival; 0 if unknown.
     pub ttl: u8,
 }
 
-/// What was asked of a point.
+/// How a point was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Setting {
-    /// Octets of a packet's payload.
+    /// Payload of a packet, bytes.
     pub size: u32,
     /// Mean time between packets, ns.
     pub spacing: f64,
-    /// Packets that were sent together; 1 for single ones.
+    /// Packets sent back to back; 1 for an even stream.
     pub burst: u32,
-    /// The flow: points that differ in this alone were sent at the same time from other ports.
+    /// The flow. Points that differ only in this were sent at the same time from different ports.
     pub flow: u16,
-    /// Silence of the flow before it, s.
+    /// How long the flow was silent before this point, s.
     pub idle: f64,
     /// Packets sent.
     pub sent: u64,
@@ -38,18 +38,18 @@ pub struct Setting {
     pub reader_busy: f64,
 }
 
-/// A point in numbers. Delays are in ns, over the least of the point.
+/// Statistics of a point. Delays are in ns, relative to the point's smallest delay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Octets of a packet's payload.
+    /// Payload of a packet, bytes.
     pub size: u32,
     /// Mean time between packets, ns.
     pub spacing: f64,
-    /// Packets that were sent together.
+    /// Packets sent back to back; 1 for an even stream.
     pub burst: u32,
     /// The flow.
     pub flow: u16,
-    /// Silence before, s.
+    /// How long the flow was silent before this point, s.
     pub idle: f64,
     /// How busy the reader's thread was, 0 to 1.
     pub reader_busy: f64,
@@ -57,69 +57,70 @@ pub struct Point {
     pub sent: u64,
     /// Packets received, without duplicates.
     pub received: u64,
-    /// Packets of which counters say that a host lost them.
+    /// Packets lost in a host, according to its counters.
     pub in_hosts: u64,
-    /// Packets that came again.
+    /// Duplicate packets.
     pub duplicates: u64,
-    /// Packets behind a later one.
+    /// Reordered packets: they arrived after a packet that was sent later.
     pub reordered: u64,
-    /// How much longer runs of losses are than chance makes them.
+    /// Mean length of a run of losses, relative to independent random loss.
     pub burstiness: f64,
-    /// The longest run.
+    /// The longest run of losses, packets.
     pub longest_run: u64,
-    /// Losses of many in a row, each of which began and ended in the middle of an even stream,
+    /// Bursts of losses, each of which began and ended within the point.
     pub bursts: u64,
-    /// those in which nothing at all arrived for long,
+    /// Of these, long bursts in which no packet at all arrived.
     pub solid: u64,
-    /// the packets lost in them,
+    /// Packets lost in the bursts.
     pub burst_lost: u64,
-    /// the time that they took, ns,
+    /// Total duration of the bursts, ns.
     pub burst_time: f64,
-    /// and what would be seen without them: how much longer runs are than chance makes them, and the longest.
+    /// `burstiness` and `longest_run` of the losses outside the bursts.
     pub calm: (f64, u64),
-    /// Times at which something was lost besides, of which several are near each other.
+    /// Loss events outside the bursts; losses near each other are one event.
     pub times: u64,
-    /// Part that is lost in most tenths of the run, from the first loss on: a limit loses all the time, an accident at times.
+    /// Median loss of ten equal parts of the run after the first loss: a rate limit loses packets all the time, an
+    /// outage only at times.
     pub steady: f64,
-    /// Part of the bursts that were sent of which something was lost.
+    /// Fraction of the sent bursts that lost a packet.
     pub hit: f64,
-    /// Packets that arrived before any was lost.
+    /// Packets that arrived before the first loss.
     pub passed_first: u64,
-    /// Packets lost at the front and at the end of the run, in one piece.
+    /// Length of the run of losses with which the point begins, packets.
     pub front_lost: u64,
-    /// Packets lost at the end, in one piece.
+    /// Length of the run of losses with which the point ends, packets.
     pub end_lost: u64,
     /// Median delay.
     pub delay: f64,
-    /// Delay of 99 % of packets.
+    /// 99th percentile of the delay.
     pub delay_p99: f64,
     /// Median delay of the packets just before runs of losses; 0 without losses.
     pub delay_at_loss: f64,
-    /// By how much the delay of a quiet part of the run varies: the lowest tenth to the median of its quietest twentieth.
+    /// Variation of the delay in the quietest twentieth of the run: its 90th less its 10th percentile.
     pub noise: f64,
-    /// The largest lasting change of the delay,
+    /// The largest lasting change of the delay.
     pub shift: f64,
-    /// and where it was: packets.
+    /// Number of the packet at which the delay changed.
     pub shift_at: u64,
     /// Whether the number of hops changed.
     pub ttl_changed: bool,
-    /// The least delay as the stamps say it, ns: it may be negative where clocks differ.
+    /// The smallest difference of the time stamps, ns; it may be negative, because the clocks of the hosts differ.
     pub floor: f64,
-    /// Median delay of the first packets of bursts,
+    /// Median delay of the first packets of bursts.
     pub first: f64,
-    /// and the least.
+    /// Smallest delay of the first packets of bursts.
     pub first_least: f64,
-    /// Arrivals come in heaps this far apart, ns; 0 if they do not.
+    /// If packets arrive in batches, the time between two batches, ns; else 0.
     pub comb: f64,
-    /// How often the delay jumped and drained again, without a loss.
+    /// How often the delay rose abruptly and fell again.
     pub spikes: u64,
-    /// How often nothing arrived for longer than a path's own unevenness explains, though nothing was lost.
+    /// Gaps between arrivals that neither losses nor the path's usual variation explain.
     pub stalls: u64,
-    /// Rate of delivery of the half of the run with the most losses, packets per second.
+    /// Rate of delivery in the half of the run with the most losses, packets per second.
     pub delivered_pps: f64,
 }
 
-/// A silence that an interrupt which comes late does not explain, ns.
+/// A gap between arrivals that is too long to be a late interrupt, ns.
 const STALL: f64 = 150_000.0;
 
 fn median(values: &mut [f64]) -> f64 {
@@ -135,47 +136,47 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
 }
 
 impl Point {
-    /// The part that was lost.
+    /// Fraction of packets lost.
     #[must_use]
     pub fn loss(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { 1.0 - self.received as f64 / self.sent as f64 }
     }
 
-    /// Packets that were lost.
+    /// Packets lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Packets that were lost, but for those in bursts.
+    /// Packets lost outside the bursts.
     pub(super) fn single(&self) -> u64 {
         self.sent.saturating_sub(self.received + self.burst_lost)
     }
 
-    /// Packets per second that were offered.
+    /// Offered load, packets per second.
     #[must_use]
     pub fn pps(&self) -> f64 {
         1e9 / self.spacing.max(1e-3)
     }
 
-    /// Bits per second on the line that were offered.
+    /// Offered load on the line, bits per second.
     #[must_use]
     pub fn bps(&self) -> f64 {
         self.pps() * self.wire_bits()
     }
 
-    /// Bits of the line that a packet takes.
+    /// Size of a packet on the line, bits.
     #[must_use]
     pub fn wire_bits(&self) -> f64 {
         8.0 * (f64::from(self.size) + 66.0)
     }
 
-    /// The numbers of a point, from its packets in order of arrival.
+    /// Computes the statistics of a point from its packets in order of arrival.
     #[must_use]
     pub fn of(setting: &Setting, arrived: &[Arrived]) -> Point {
         let Setting { size, spacing, burst, flow, idle, sent, reader_busy } = *setting;
         let mut point = Point { size, spacing, burst, flow, idle, sent, reader_busy, ..Point::default() };
-        // By number, once each.
+        // By packet number, without duplicates.
         let mut by_number: Vec<Option<&Arrived>> =
             vec![None; usize::try_from(sent).unwrap_or(0).min(1 << 24)];
         let mut highest = None;
@@ -209,7 +210,7 @@ impl Point {
         point
     }
 
-    /// The same, as if it had ended where all is lost from then on.
+    /// Remove the run of losses at the end.
     pub(super) fn without_end(&mut self) {
         let runs = self.lost() as f64 * (1.0 - self.loss()) / self.burstiness.max(1e-9);
         self.sent -= self.end_lost.min(self.sent);
@@ -231,7 +232,7 @@ impl Point {
         self.end_lost = lost.last().filter(ends).map_or(0, |run| run.end - run.start);
     }
 
-    /// Losses that belong together, and how steady the rest is.
+    /// Bursts of losses, and the losses outside them.
     fn clusters(&mut self, lost: &[Range<u64>], by_number: &[Option<&Arrived>]) {
         let sent_at = |number: u64| by_number.get(number as usize)?.map(|packet| packet.sent.0 as f64);
         let found = Clusters::of(lost, self.sent, self.spacing, &sent_at);
@@ -263,7 +264,8 @@ impl Point {
         self.noise = delays.chunks(part).map(spread).fold(f64::INFINITY, f64::min).max(0.0);
     }
 
-    /// The place where the medians of parts before and after differ most, for good.
+    /// The largest lasting change of the delay: where the medians of all parts before differ most from those of all
+    /// parts after.
     fn shifts(&mut self, here: &[&Arrived], delays: &[f64]) {
         let part = (delays.len() / 40).max(10);
         let medians: Vec<f64> = delays.chunks(part).map(|part| median(&mut part.to_vec())).collect();
@@ -271,7 +273,7 @@ impl Point {
             let (before, after) = (&medians[..at], &medians[at..]);
             let most = |side: &[f64]| side.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let least = |side: &[f64]| side.iter().copied().fold(f64::INFINITY, f64::min);
-            // All of one side is beyond all of the other.
+            // Every median of one side must lie above every median of the other.
             let (up, down) = (least(after) - most(before), least(before) - most(after));
             let found = if up > down { up } else { -down };
             if up.max(down) > self.shift.abs() {
@@ -293,7 +295,7 @@ impl Point {
         self.first = median(&mut first);
     }
 
-    /// Heaps in the kernel's stamps, and delays that jump and drain.
+    /// Batches in the kernel's time stamps, and peaks of the delay.
     fn arrivals(&mut self, arrived: &[Arrived], delays: &[f64]) {
         if self.burst > 1 || arrived.len() < 50 {
             return;
@@ -302,7 +304,7 @@ impl Point {
             arrived.windows(2).map(|pair| pair[1].kernel.0 as f64 - pair[0].kernel.0 as f64).collect();
         let mut long: Vec<f64> = gaps.iter().copied().filter(|&gap| gap > 2.0 * self.spacing).collect();
         let short = gaps.iter().filter(|&&gap| gap < 0.3 * self.spacing).count();
-        // Most packets are in heaps, and most heaps are as far apart as others.
+        // Most packets arrive in batches, and most batches are equally far apart.
         let usual = median(&mut long);
         let even = long.iter().filter(|&&gap| (gap / usual - 1.0).abs() < 0.3).count();
         if short * 2 > gaps.len() && long.len() * 30 > gaps.len() && even * 10 > long.len() * 7 {
@@ -317,17 +319,17 @@ impl Point {
         }
     }
 
-    /// Gaps between arrivals of packets that were sent one after the other.
+    /// Gaps between arrivals of packets that were sent consecutively.
     fn stalled(&mut self, arrived: &[Arrived], gaps: &[f64]) {
         let long = (8.0 * self.spacing).max(1.7 * self.comb).max(STALL);
-        // Where packets are lost, or take several paths, numbers jump.
+        // Loss and reordering make the numbers jump: such gaps do not count.
         let jump = |pair: &[Arrived]| pair[1].number.abs_diff(pair[0].number) as f64 * self.spacing;
         self.stalls =
             arrived.windows(2).zip(gaps).filter(|&(pair, &gap)| gap > long && jump(pair) < gap / 2.0).count()
                 as u64;
     }
 
-    /// Rate of delivery where most is lost.
+    /// Rate of delivery in the half with the most losses.
     fn delivered(&mut self, by_number: &[Option<&Arrived>]) {
         let half = (by_number.len() / 2).max(1);
         let arrived = |part: &[Option<&Arrived>]| part.iter().flatten().count();
@@ -336,10 +338,10 @@ impl Point {
     }
 }
 
-/// Parts of a point, from its first loss on, of which the median tells whether loss is lasting.
+/// Number of parts into which the run after the first loss is divided, to see whether loss is lasting.
 const PARTS: u64 = 10;
 
-/// What most parts of the point lost, from the first loss on.
+/// Median loss of these parts.
 fn steady(lost: &[Range<u64>], sent: u64) -> f64 {
     let first = lost.first().map_or(sent, |run| run.start);
     let part = (sent - first).div_ceil(PARTS).max(1);

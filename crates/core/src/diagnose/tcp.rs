@@ -1,4 +1,5 @@
-//! What bounds a TCP transfer: from the times that the sender's kernel counts, its retransmissions and both applications.
+//! Finds what bounds a TCP transfer, from the times that the sender's kernel counts, from retransmissions, and from the
+//! waiting times of both applications.
 
 use super::case::{Cause, Finding};
 
@@ -8,18 +9,18 @@ mod losses;
 pub use flow::{Flow, Round};
 pub use losses::Pattern;
 
-/// Part of the segments that are seen out of order, from which on the path sprays, and how many they are at the least.
+/// If more than this fraction of the segments, and at least this many, are reordered, packets take several paths.
 const SPRAYED: (f64, u64) = (2e-3, 50);
 
-/// Segments of a flow that arrived nowhere, from which on that is no chance.
+/// If none of at least this many segments arrived, that is not chance.
 const VANISHED: u64 = 4;
 
-/// Name what bounds this flow, the most important first; empty if nothing but the path does.
+/// Returns what bounds this flow, most important first; empty if only the path does.
 #[must_use]
 pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     let mut findings = Vec::new();
     if flow.received == Some(0) && flow.segments >= VANISHED {
-        // Small ones passed: those that opened the connection.
+        // The small segments that open the connection did pass.
         let text = format!("none of {} full segments arrived, though the connection was made", flow.segments);
         return vec![Finding::new(Cause::Mtu, 0.7, text)];
     }
@@ -46,20 +47,21 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
 }
 
 impl Flow {
-    /// Whether segments take several paths: far more are out of order than what is sent again brings about.
+    /// Whether segments take several paths: many more are reordered than retransmission explains.
     #[must_use]
     pub fn is_sprayed(&self) -> bool {
         self.reordered >= SPRAYED.1 && self.reordered as f64 > SPRAYED.0 * self.segments as f64
     }
 }
 
-/// What is waited for at the ends: parts of the time for the receiver's window, the send buffer, and data.
+/// Causes at the ends, from the fractions of the time spent waiting for the receiver's window, the send buffer and
+/// data.
 fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding>) {
     let mut name =
         |cause, share: f64, text: String| findings.push(Finding::new(cause, 0.5 + share / 2.0, text));
     let percent = |share: f64| share * 100.0;
     if rwnd > 0.2 {
-        // A window closes because it is small, or because nobody empties the buffer.
+        // A window closes because it is small, or because the application does not read.
         match (flow.disk_wait > 0.4, flow.reader_away > 0.4) {
             (true, _) => name(
                 Cause::SlowDisk,

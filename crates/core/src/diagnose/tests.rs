@@ -34,7 +34,7 @@ fn counters_divide_what_no_place_counts() {
     let shares = Shares::of(&account, &counters);
     let expected = Shares { sender: 3, network: 20, ring: 5, socket: 12, ..Shares::default() };
     assert_eq!((shares, shares.lost()), (expected, 40));
-    // Other traffic raises the counters, too: no more is moved than was lost.
+    // Other traffic also raises the counters: only as many packets are moved as were lost.
     let wild = Counters { ring_drops: u64::MAX, backlog_drops: u64::MAX, ..counters };
     assert_eq!(Shares::of(&account, &wild).lost(), 40);
 }
@@ -48,7 +48,7 @@ fn more_than_was_sent_is_a_residual() {
 #[test]
 fn a_point_counts_each_packet_once() {
     let setting = Setting { size: 100, spacing: 10.0, burst: 1, sent: 8, ..Setting::default() };
-    // 0 and 7 are lost, 2 is behind 3, 4 comes twice, 9 was never sent.
+    // 0 and 7 are lost, 2 arrives after 3, 4 arrives twice, 9 was never sent.
     let order = [1, 3, 2, 4, 4, 5, 6, 9];
     let packets: Vec<Arrived> = order.iter().map(|&n| arrived(n, n * 10, n * 10 + 500)).collect();
     let point = Point::of(&setting, &packets);
@@ -79,7 +79,7 @@ fn nothing_known_and_wild_values_find_nothing_and_end() {
     assert_eq!(diagnose(&Case { points: vec![odd], account, ..Case::default() }).unexplained, 0);
 }
 
-/// A point at this rate of which so many of 1000 were lost; its least delay is 1 ms.
+/// A point at this rate with `lost` of 1000 packets lost; its smallest delay is 1 ms.
 fn lossy(pps: f64, lost: u64) -> Point {
     Point {
         size: 1472,
@@ -150,7 +150,7 @@ fn ports_are_accused_only_if_the_same_ones_lose_again() {
     assert_eq!(found([60, 0, 0, 0, 0, 0, 90, 0]), []);
 }
 
-/// An even stream of 4000 packets, 100 µs apart, without those in these ranges; it takes 10 ms.
+/// An even stream of 4000 packets with these ranges lost; the delay is 10 ms.
 fn stream(pps: f64, lost: &[std::ops::Range<u64>]) -> Point {
     let setting = Setting { size: 1472, spacing: 1e9 / pps, burst: 1, sent: 4000, ..Setting::default() };
     let kept = (0..4000u64).filter(|n| !lost.iter().any(|run| run.contains(n)));
@@ -169,19 +169,19 @@ fn bursts_at_any_rate_are_named_and_what_only_a_high_rate_loses_is_not() {
     let many: Vec<_> = (1..20).map(|n| n * 200..n * 200 + 30).collect();
     let fast = vec![stream(8000.0, &many), stream(2000.0, &[]), stream(1000.0, &[])];
     assert!(!of_network(fast).contains(&Cause::BurstLoss));
-    // One is an accident.
+    // A single burst is an accident.
     assert_eq!(of_network(vec![stream(8000.0, &some[..1]), stream(4000.0, &[]), stream(1000.0, &[])]), []);
 }
 
 #[test]
 fn bursts_do_not_hide_a_limit_and_are_no_limit() {
-    // Beyond a limit, three of eight are lost all the time.
+    // Above a limit, three of eight packets are lost all the time.
     let over: Vec<_> = (100..499).map(|n| n * 8..n * 8 + 3).collect();
     let some = [500..540, 1900..1940, 3000..3050];
     let points =
         vec![stream(8000.0, &over), stream(4000.0, &some), stream(2000.0, &some), stream(1000.0, &some)];
     assert_eq!(of_network(points), [Cause::BurstLoss, Cause::Policer]);
-    // All that two outages take of a fast point, and nothing of slower ones, is no policer.
+    // Two outages in a fast point, and no loss in slower ones, are not a policer.
     let outages = [500..900, 2500..2900];
     let points =
         vec![stream(8000.0, &outages), stream(4000.0, &[]), stream(2000.0, &[]), stream(1000.0, &[])];
@@ -224,7 +224,7 @@ fn ports_that_lose_because_they_were_faster_are_no_polarisation() {
     assert_eq!(of_network(slower), []);
     let alike = vec![at(1, 3990.0, 0), at(2, 4000.0, 70), at(3, 3980.0, 65), at(4, 3970.0, 80)];
     assert_eq!(of_network(alike), [Cause::Polarisation]);
-    // One of them met the other traffic for a moment.
+    // One of the flows shared a link with other traffic for a moment.
     let with = |more: [u64; 4]| {
         let ports = [0, 22, 15, 10, 0, 0, 0, 0].into_iter().chain(more);
         ports.zip(1..).map(|(lost, flow)| at(flow, 4000.0, lost)).collect()
@@ -233,7 +233,7 @@ fn ports_that_lose_because_they_were_faster_are_no_polarisation() {
     assert_eq!(of_network(with([4, 4, 3, 4])), []);
 }
 
-/// A point of which these parts of 1000 were lost, single ones, and one in 50 besides.
+/// A point with `lost` of 1000 packets lost, each alone.
 fn damaged(pps: f64, lost: u64) -> Point {
     let received = 1000 - lost;
     Point {
@@ -251,7 +251,7 @@ fn a_limit_is_seen_through_damage_and_through_a_cut() {
     let clean = |pps: f64, lost| Point { received: 1000 - lost, ..damaged(pps, lost) };
     let mut cut = vec![clean(4000.0, 400), clean(2000.0, 0), clean(1000.0, 0), clean(500.0, 0)];
     for point in &mut cut {
-        // Half as many again are lost behind.
+        // Another 500 packets are lost at the end.
         (point.sent, point.end_lost, point.longest_run) = (1500, 500, 500);
         point.burstiness = 2.0;
     }
@@ -265,7 +265,7 @@ fn a_limit_whose_bucket_is_smaller_than_a_burst_comes_before_the_burst() {
     assert_eq!(of_network(points), [Cause::Policer, Cause::Microburst]);
 }
 
-/// A point of which a host lost so many, with its reader that busy.
+/// A point of which a host lost `lost` packets, with a reader that is this busy.
 fn in_host(pps: f64, lost: u64, reader_busy: f64) -> Point {
     Point { in_hosts: lost, reader_busy, ..lossy(pps, lost) }
 }
@@ -296,11 +296,11 @@ fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     assert_eq!(of_network(changed.clone()), [Cause::RouteChange]);
     let stepped = diagnose(&Case { points: changed, clock_steps: vec![3_000_000], ..Case::default() });
     assert_eq!(stepped.findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::ClockStep]);
-    // After the first point: a large change alone.
+    // After the first point, only a large change counts.
     let after_one = |by| vec![lossy(4000.0, 0), moved(by, 4000.0), moved(by, 2000.0), moved(by, 1000.0)];
     assert_eq!(of_network(after_one(12e6)), [Cause::RouteChange]);
     assert_eq!(of_network(after_one(3e5)), []);
-    // At lower rates, and at the same one from other ports.
+    // At lower rates, and at the same rate from other ports.
     let port = |flow, by| Point { flow, ..moved(by, 4000.0) };
     let ports = |by, ports| {
         vec![lossy(4000.0, 0), lossy(4000.0, 0), moved(by, 1000.0), moved(by, 500.0), port(1, ports)]
@@ -311,7 +311,7 @@ fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     let last = |by| vec![lossy(4000.0, 0), lossy(1000.0, 0), moved(3e6, 500.0), port(1, by), port(2, by)];
     assert_eq!(of_network(last(3e6)), [Cause::RouteChange]);
     assert_eq!(of_network(last(0.0)), []);
-    // Later at lower rates alone: a processor that sleeps.
+    // Later only at lower rates: a CPU that sleeps.
     let asleep = vec![lossy(4000.0, 0), lossy(3000.0, 0), moved(2e5, 1000.0), moved(2e5, 500.0)];
     assert_eq!(of_network(asleep), []);
 }

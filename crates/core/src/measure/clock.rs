@@ -6,8 +6,8 @@
 //!   local    t1 ╱      ╲ t4            t3 − t4  ≤  offset  ≤  t2 − t1
 //! ```
 //!
-//! Packets that met no queue lie closest to the truth, so nothing is averaged. Over time, the upper bounds have a lower convex
-//! hull, the lower bounds an upper one, and between the two lies the line of the offset:
+//! Packets that waited in no queue are closest to the truth, so nothing is averaged. Over time, the upper bounds have a
+//! lower convex hull, the lower bounds an upper one, and the line of the offset lies between the two:
 //!
 //! ```text
 //!   offset │  ·    ·      ·    ·  ·      t2 − t1: the way there, and its queues
@@ -18,12 +18,13 @@
 //!          └──────────────────────── local time
 //! ```
 //!
-//! The middle is right if the least delays of both directions are equal, which no exchange of time stamps can tell. But that
-//! the offset lies between the hulls is proven, so their distance is the error bar: half of the least round trip, and more where
-//! exchanges were few. It does not shrink with more of them.
+//! The middle is right if the smallest delays of both directions are equal, which no exchange of time stamps can show.
+//! But it is certain that the offset lies between the hulls, so their distance is the error bar: half of the smallest
+//! round-trip time, and more if there are few exchanges. It does not shrink with more of them.
 //!
-//! A step of one of the clocks leaves no line between the hulls, or only a much thinner strip than the exchanges before and
-//! after the step have for themselves: there the series is divided. Where neither holds, the step was less than the error bar.
+//! If one of the clocks steps, there is no line between the hulls, or only a much thinner strip than for the exchanges
+//! before and after the step alone. The series is then divided at the step. If neither is the case, the step was
+//! smaller than the error bar.
 //!
 //! ```
 //! use skyhaul_core::{measure::clock::{ClockFit, Exchange}, placement::Nanos};
@@ -45,7 +46,8 @@
 //! assert!((offset.nanos - 5_000_100_000).abs() < 100 && offset.error < 1_001_000);
 //! ```
 //!
-//! Limits: clocks that run evenly between steps, to 500 ppm; times within 104 days of the first, so that nanoseconds are exact.
+//! Limits: clocks must run evenly between steps, within 500 ppm; times must be within 104 days of the first, so that
+//! nanoseconds are exact.
 
 mod strip;
 #[cfg(test)]
@@ -68,7 +70,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Time on the way, both directions, ns; negative if a clock stepped meanwhile.
+    /// Round-trip time without the time at the remote host, ns; negative if a clock stepped meanwhile.
     #[must_use]
     pub fn round_trip(&self) -> i64 {
         difference(self.returned, self.sent).wrapping_sub(difference(self.replied, self.received))
@@ -96,7 +98,7 @@ pub struct Step {
 /// The offset of a remote clock over time.
 #[derive(Clone, Debug)]
 pub struct ClockFit {
-    /// Local time from which times are counted, and what is taken from each offset, so that the rest is small.
+    /// Local time from which times are counted, and a value subtracted from each offset to keep numbers small.
     origin: Nanos,
     base: i64,
     /// Between steps, in order of time.
@@ -110,8 +112,8 @@ fn difference(a: Nanos, b: Nanos) -> i64 {
 }
 
 impl ClockFit {
-    /// From the exchanges before, during and after a measurement, in any order. `None` if there are none. Answers that cannot be
-    /// (received before they were sent, by the same clock) are left out.
+    /// From the exchanges before, during and after a measurement, in any order. `None` if there are none. Impossible
+    /// replies (received before they were sent, by the same clock) are ignored.
     #[must_use]
     pub fn new(exchanges: &[Exchange]) -> Option<ClockFit> {
         let possible = |e: &&Exchange| e.returned >= e.sent && e.replied >= e.received;
@@ -154,8 +156,9 @@ impl ClockFit {
         Offset { nanos: self.base.wrapping_add(middle.round() as i64), error: error as u64 }
     }
 
-    /// The one-way delay of a packet, ns: sent by the local clock, received by the remote one; and its error, the same for all
-    /// packets of a short time. Only differences of such delays are free of it.
+    /// The one-way delay of a packet that was sent at a time of the local clock and received at one of the remote
+    /// clock, ns, and its error. The error is the same for all packets within a short time; differences of such delays
+    /// do not have it.
     #[must_use]
     pub fn delay(&self, sent: Nanos, received: Nanos) -> Offset {
         let offset = self.offset(sent);

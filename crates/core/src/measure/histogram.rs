@@ -121,7 +121,7 @@ impl Histogram {
         self.rows[at].get_or_insert_with(|| Box::new([0; ROW]))
     }
 
-    /// Allocate what values in this range need, so that counting them allocates nothing.
+    /// Allocates the buckets for values in this range, so that counting them allocates nothing.
     pub fn prepare(&mut self, values: Range<u64>) {
         if !values.is_empty() {
             let (first, last) = (bucket(values.start) / ROW, bucket(values.end - 1) / ROW);
@@ -145,8 +145,9 @@ impl Histogram {
         self.min = self.min.min(other.min);
     }
 
-    /// A histogram from what [`iter`](Self::iter), [`min`](Self::min), [`max`](Self::max) and [`sum`](Self::sum) gave.
-    /// What does not fit together in a damaged file is made to: the smallest and the largest value lie in their buckets.
+    /// Restores a histogram from the values of [`iter`](Self::iter), [`min`](Self::min), [`max`](Self::max) and
+    /// [`sum`](Self::sum). Inconsistent values from a damaged file are corrected: the smallest and the largest value
+    /// lie in their buckets.
     #[must_use]
     pub fn restore(
         buckets: impl IntoIterator<Item = (u64, u64)>,
@@ -197,7 +198,7 @@ impl Histogram {
         if self.total == 0 { 0.0 } else { self.sum as f64 / self.total as f64 }
     }
 
-    /// The standard deviation of the values as their buckets give them, 0 if there is no value.
+    /// The standard deviation of the values at the resolution of the buckets, 0 if there is no value.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         let (n, mean) = (self.total.max(1) as f64, self.mean());
@@ -244,7 +245,7 @@ impl Histogram {
         std::iter::from_fn(move || {
             let (value, mut count) = fine.next()?;
             let range = eighth(value);
-            // The end of the last range does not exist.
+            // The last range has no representable end.
             let inside = |v: u64| v < range.end || range.end == u64::MAX;
             while let Some((_, n)) = fine.next_if(|&(v, _)| inside(v)) {
                 count = count.saturating_add(n);

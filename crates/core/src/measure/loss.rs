@@ -1,4 +1,4 @@
-//! The pattern of losses: how they cluster, and the models that name it.
+//! The pattern of losses: how they cluster, and models that describe it.
 //!
 //! All functions take the lost numbers of a run as ranges in ascending order, and how many were sent:
 //!
@@ -12,7 +12,7 @@
 //! | model | parameters | method |
 //! |---|---|---|
 //! | [`Gilbert`] | p (good to bad), r (bad to good); all is lost in bad, nothing in good | maximum likelihood: counts of transitions |
-//! | [`Elliott`] | the same, and k, h: the part that arrives in good and in bad | Baum-Welch from the simple model, on the first 2¹⁷ packets |
+//! | [`Elliott`] | the same, and k, h: the fraction that arrives in good and in bad | Baum-Welch from the simple model, on the first 2¹⁷ packets |
 //!
 //! ```
 //! use skyhaul_core::measure::loss::{Episodes, Gilbert};
@@ -25,7 +25,7 @@
 
 use std::ops::Range;
 
-/// Packets that the fit of the hidden model looks at.
+/// Number of packets to which the hidden model is fitted.
 const MOST: u64 = 1 << 17;
 /// Rounds of the fit of the hidden model.
 const ROUNDS: usize = 60;
@@ -68,7 +68,7 @@ impl Gilbert {
     }
 }
 
-/// The Gilbert-Elliott model: two states that cannot be seen, in each of which a part is lost.
+/// The Gilbert-Elliott model: two hidden states, in each of which a fraction of the packets is lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elliott {
     /// Probability of going from good to bad.
@@ -82,8 +82,8 @@ pub struct Elliott {
 }
 
 impl Elliott {
-    /// The model of these losses by the algorithm of Baum and Welch, which finds a local best. `None` as [`Gilbert::fit`], or if
-    /// fewer than 10 packets are lost among the first 2¹⁷.
+    /// Fits the model by the algorithm of Baum and Welch, which finds a local optimum. `None` as for [`Gilbert::fit`],
+    /// or if fewer than 10 packets are lost among the first 2¹⁷.
     #[must_use]
     pub fn fit(lost: &[Range<u64>], sent: u64) -> Option<Elliott> {
         let sent = sent.min(MOST);
@@ -155,7 +155,7 @@ impl Elliott {
 pub struct Episodes {
     /// Episodes.
     pub count: u64,
-    /// The part of all packets that were sent within one.
+    /// Fraction of all packets that were sent within an episode.
     pub share: f64,
     /// Packets of an episode, from its first loss to its last, on average,
     pub mean_length: f64,

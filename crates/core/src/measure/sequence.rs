@@ -1,8 +1,8 @@
 //! Loss, reordering and duplicates of a numbered stream, in order of arrival.
 //!
-//! There are two meters in one. Without a window it counts what passes and what is late, in a few instructions for each
-//! packet; loss is decided by who assembles the packets, and is told to it. With a window ([`SequenceMeter::exact`]) it remembers
-//! which of the last W numbers arrived, and decides itself:
+//! There are two meters in one. Without a window, it counts packets in order and late packets, in a few instructions
+//! each; loss is decided by the code that assembles the packets, and reported to the meter. With a window
+//! ([`SequenceMeter::exact`]), it remembers which of the last W numbers arrived, and decides itself:
 //!
 //! | a packet with number | is |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | in the window, here already | a duplicate |
 //! | before the window | too late: its number was settled, and stays lost if it was |
 //!
-//! A number is lost when the window leaves it missing behind, or at [`finish`](SequenceMeter::finish). So at every moment
+//! A number is lost when it leaves the window without having arrived, or at [`finish`](SequenceMeter::finish). So at
+//! every moment
 //!
 //! ```text
 //!   numbers before next = packets − duplicates − too late + lost + missing
@@ -31,8 +32,7 @@
 //! assert_eq!((meter.lost, meter.runs.count(), meter.distance.max()), (4, 2, 2));
 //! ```
 //!
-//! Memory with a window of W numbers: W/8 octets of bits, and 4 W octets that are touched only where numbers are missing.
-//! Limits: a late packet counts no more than 2³² arrivals of extent; a window has 64 to 2²⁴ numbers.
+//! Memory with a window of W numbers: W/8 bytes of bits, and 4 W bytes that are touched only where numbers are missing.
 
 mod exact;
 mod window;
@@ -40,13 +40,13 @@ mod window;
 use super::Histogram;
 use window::{Settled, Window};
 
-/// Where a packet stands among those before it. Without a window only the first two are told.
+/// The position of a packet among those before it. Without a window, only the first two occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Its number is beyond all before.
     InOrder,
-    /// It is reordered. With a window, `extent` packets arrived before it that are beyond it (RFC 4737, 4.2.2: the
-    /// distance to the first of them); without, it is the distance to the next number.
+    /// It is reordered. With a window, `extent` is the number of packets since the first one beyond it arrived (RFC
+    /// 4737, 4.2.2); without, it is the distance to the next number.
     Late {
         /// The reordering extent.
         extent: u64,
@@ -133,13 +133,13 @@ impl SequenceMeter {
         }
     }
 
-    /// The sender's counter restarted. With a window, what is missing is lost.
+    /// The sender's counter restarted. With a window, missing numbers count as lost.
     pub fn restart(&mut self) {
         self.finish(None);
         self.next = None;
     }
 
-    /// A run of `length` packets is lost for good. Not to be told to a meter with a window, which knows.
+    /// A run of `length` packets is lost. Do not call this for a meter with a window, which finds losses itself.
     pub fn lost_run(&mut self, length: u64) {
         if length > 0 {
             self.lost += length;
@@ -153,8 +153,8 @@ impl SequenceMeter {
         self.window.as_ref().map_or(0, |window| window.missing())
     }
 
-    /// No more packets come: what is missing is lost, up to `end` (the number after the last that was sent) if that is known.
-    /// What arrives after all is too late. Without a window, nothing happens.
+    /// No more packets will arrive: missing numbers are lost, up to `end` (the number after the last one sent) if that
+    /// is known. Packets that arrive later are too late. Without a window, this has no effect.
     pub fn finish(&mut self, end: Option<u64>) {
         let (Some(mut window), Some(next)) = (self.window.take(), self.next) else { return };
         let end = end.unwrap_or(next).max(next);

@@ -1,8 +1,8 @@
 //! When the next of equally spaced packets, or bursts of them, is due: exact to the picosecond.
 //!
-//! [`Pacer`](super::Pacer) counts bits at a rate, because what it sends has any length. A measurement asks for *gaps*: packet n
-//! is due at `t0 + n × spacing`, whatever its size, and a gap of 123.456 ns is no whole number of bits per second. So these are
-//! two types; both compute each time from the whole count, so rounding never adds up.
+//! [`Pacer`](super::Pacer) counts bits at a rate, because its packets have any length. A measurement needs *gaps*:
+//! packet n is due at `t0 + n × spacing`, whatever its size, and a gap of 123.456 ns is not a whole number of bits per
+//! second. So these are two types; both compute each time from the whole count, so rounding errors never accumulate.
 //!
 //! ```text
 //!   every packet alone       │▏    ▏    ▏    ▏    ▏    ▏          one per period, period = spacing
@@ -10,9 +10,9 @@
 //!   bursts of 3              │▏ ▏ ▏              ▏ ▏ ▏             `within` apart, then nothing until the period ends
 //! ```
 //!
-//! A sender that was held up is at most `slack` behind: what is beyond moves the schedule, and is counted. With a slack of 0
-//! no gap is ever shorter than asked, as udpmon does it; with some, the mean rate survives short hold-ups. What is behind is made
-//! up at once, or, with [`smooth`](GapPacer::smooth), a little in each gap:
+//! A delayed sender is at most `slack` behind; a longer delay moves the schedule, and is counted. With a slack of 0, no
+//! gap is ever shorter than requested, as in udpmon; with some slack, the mean rate survives short delays. A delay is
+//! made up immediately, or, with [`smooth`](GapPacer::smooth), a little in each gap:
 //!
 //! ```text
 //!   asked             │▏    ▏    ▏    ▏    ▏    ▏    ▏
@@ -52,9 +52,9 @@ pub struct GapPacer {
     sent: u64,
     slack: u128,
     forgiven: u128,
-    /// Shortest gap while what is behind is made up, ps.
+    /// Shortest gap while a delay is made up, ps.
     shortest: u64,
-    /// Before this no gap would be long enough, ps.
+    /// Earliest time at which the gap is long enough, ps.
     soonest: u128,
 }
 
@@ -81,8 +81,8 @@ impl GapPacer {
         GapPacer { start, period, burst, within, sent: 0, slack, forgiven: 0, shortest: 0, soonest: 0 }
     }
 
-    /// Make up what is behind in gaps of at least 7/8 of those asked for: a hold-up makes one gap too long, and none behind it
-    /// much too short. For packets or trains that are evenly spaced; bursts have the shape that they were asked for.
+    /// Makes up delays in gaps of at least 7/8 of the requested ones: a delay makes one gap too long, but none after it
+    /// much too short. For evenly spaced packets or trains; bursts keep their requested shape.
     #[must_use]
     pub fn smooth(self) -> GapPacer {
         GapPacer { shortest: if self.within == 0 { self.period / 8 * 7 } else { 0 }, ..self }
@@ -142,7 +142,7 @@ impl GapPacer {
     pub fn sent(&mut self, packets: u64, now: Nanos) {
         let late = (u128::from(now.0) * PS).saturating_sub(self.due_ps());
         if late > self.slack {
-            // A fraction of a nanosecond is the clock's, not a hold-up.
+            // A fraction of a nanosecond comes from the clock's resolution, not from a delay.
             let given_up = late - self.slack;
             self.start += given_up;
             self.forgiven += given_up;
@@ -153,7 +153,7 @@ impl GapPacer {
         }
     }
 
-    /// Total delay that was given up: by this much the run is longer than asked.
+    /// Total delay that was given up, by which the run is longer than requested.
     #[must_use]
     pub fn forgiven(&self) -> Nanos {
         Nanos(u64::try_from(self.forgiven / PS).unwrap_or(u64::MAX))

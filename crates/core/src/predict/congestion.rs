@@ -10,7 +10,7 @@ pub const CUBIC_BETA: f64 = 0.7;
 pub const CUBIC_C: f64 = 0.4;
 /// BBR, version 1: growth of the rate in start-up, 2 / ln 2.
 pub const BBR_STARTUP_GAIN: f64 = 2.885;
-/// BBR, version 1: cap of what is in flight, in products of bandwidth and delay. What is above 1 is queue.
+/// BBR, version 1: limit of the data in flight, in bandwidth-delay products. The part above 1 is queue.
 pub const BBR_CWND_GAIN: f64 = 2.0;
 /// BBR, version 1: seconds for which it empties the path to see the round trip again,
 pub const BBR_PROBE_RTT: f64 = 0.2;
@@ -22,9 +22,9 @@ pub const BBR_PROBE_RTT_EVERY: f64 = 10.0;
 pub struct LossBudget {
     /// Probability of a packet.
     pub loss: f64,
-    /// One in so many packets.
+    /// One in this many packets.
     pub packets: f64,
-    /// One each so many seconds.
+    /// One per this many seconds.
     pub seconds: f64,
 }
 
@@ -40,8 +40,8 @@ impl Path {
         self.segments() / 2.0 * self.rtt
     }
 
-    /// Time until CUBIC has its window back after one loss, K of RFC 9438, 4.2: `∛(W × (1 − β) / C)`, s. It does not depend on
-    /// the round trip but by W; where Reno would be faster, CUBIC is as fast as Reno (4.3).
+    /// Time until CUBIC has regained its window after one loss, K of RFC 9438, 4.2: `∛(W × (1 − β) / C)`, s. It depends
+    /// on the round-trip time only through W; where Reno would be faster, CUBIC is as fast as Reno (4.3).
     #[must_use]
     pub fn cubic_recovery(&self) -> f64 {
         (self.segments() * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt()
@@ -90,23 +90,23 @@ pub fn pftk_rate(mss: f64, rtt: f64, rto: f64, acked: f64, loss: f64) -> f64 {
     8.0 * mss / (rounds + timeouts)
 }
 
-/// Rate of BBR, version 1, at this loss, bit/s: the bottleneck's, less what is lost and the time in which it probes the
-/// round trip. `None` beyond 15 %, where it no longer finds the bottleneck's rate.
+/// Rate of BBR, version 1, at this loss, bit/s: that of the bottleneck, less the loss and the time in which it probes
+/// the round-trip time. `None` beyond 15 %, where it no longer finds the bottleneck's rate.
 #[must_use]
 pub fn bbr_rate(bottleneck: f64, loss: f64) -> Option<f64> {
     let probing = BBR_PROBE_RTT / BBR_PROBE_RTT_EVERY;
     (loss <= 0.15).then_some(bottleneck * (1.0 - loss) * (1.0 - probing))
 }
 
-/// The queue that keeps a bottleneck busy through a loss, octets: `(1 − β) / β` of the product of bandwidth and delay, divided
-/// by √flows where many are out of step (Appenzeller, Keslassy and McKeown, 2004).
+/// The queue that keeps a bottleneck busy through a loss, bytes: `(1 − β) / β` of the bandwidth-delay product, divided
+/// by √flows if many flows are out of step (Appenzeller, Keslassy and McKeown, 2004).
 #[must_use]
 pub fn bottleneck_buffer(bdp: f64, beta: f64, flows: f64) -> f64 {
     (1.0 - beta) / beta * bdp / flows.max(1.0).sqrt()
 }
 
-/// The rate at which Linux paces a flow with a window of so many octets, bit/s: 1.2 times the window in a round trip, twice
-/// in slow start (`tcp_pacing_ca_ratio`, `tcp_pacing_ss_ratio`).
+/// The rate at which Linux paces a flow with a window of this many bytes, bit/s: 1.2 times the window per round trip,
+/// twice the window in slow start (`tcp_pacing_ca_ratio`, `tcp_pacing_ss_ratio`).
 #[must_use]
 pub fn pacing_rate(window: f64, rtt: f64, slow_start: bool) -> f64 {
     8.0 * window / rtt * if slow_start { 2.0 } else { 1.2 }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn timeouts_take_their_part_above_a_percent() {
-        // Without timeouts it is the square root law with b = 1.
+        // Without timeouts, it is the square-root law with b = 1.
         near(pftk_rate(1448.0, 0.1, 0.0, 1.0, 1e-4), mathis_rate(1448.0, 0.1, 1e-4));
         let (with, without) = (pftk_rate(1448.0, 0.1, 0.2, 1.0, 0.05), mathis_rate(1448.0, 0.1, 0.05));
         assert!(with < without * 0.85 && with > without * 0.5, "{with} of {without}");

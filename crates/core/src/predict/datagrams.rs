@@ -1,6 +1,6 @@
-//! Datagrams on the wire: what they take of a line, and what is lost of more than it holds.
+//! Datagrams on the wire: the capacity that they use, and the loss if there is too little.
 
-/// How a datagram travels on Ethernet.
+/// The framing of a datagram on Ethernet.
 ///
 /// ```text
 ///   gap 12 │ preamble 8 │ Ethernet 14 │ (VLAN 4) │ IPv4 20 or IPv6 40 │ UDP 8 │ payload │ CRC 4       66 octets with IPv4
@@ -14,7 +14,7 @@ pub struct Framing {
 }
 
 impl Framing {
-    /// Octets of the line that a datagram takes beside its payload.
+    /// Bytes of a datagram on the line in addition to its payload.
     #[must_use]
     pub fn overhead(self) -> f64 {
         66.0 + if self.vlan { 4.0 } else { 0.0 } + if self.ipv6 { 20.0 } else { 0.0 }
@@ -32,7 +32,7 @@ impl Framing {
         user_rate * self.wire_octets(payload) / payload
     }
 
-    /// Time that a datagram takes on a line of this rate, s: the closest spacing there can be.
+    /// Time that a datagram takes on a line of this rate, s: the smallest possible spacing.
     #[must_use]
     pub fn line_spacing(self, payload: f64, line: f64) -> f64 {
         8.0 * self.wire_octets(payload) / line
@@ -51,30 +51,30 @@ impl Framing {
     }
 }
 
-/// The part that is lost if more is offered than the least ceiling on the way (of the sender, a policer, the receiver) lets
-/// through: `1 − ceiling / offered`. Both in the same unit: bit/s, or packets per second.
+/// The fraction that is lost if the offered load exceeds the lowest limit on the path (sender, policer or receiver):
+/// `1 − ceiling / offered`. Both in the same unit: bit/s, or packets per second.
 #[must_use]
 pub fn predicted_loss(offered: f64, ceiling: f64) -> f64 {
     if offered <= ceiling { 0.0 } else { 1.0 - ceiling / offered }
 }
 
-/// A token bucket that drops what it has no tokens for.
+/// A token bucket that drops packets without tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policer {
     /// Tokens per second, bit/s.
     pub rate: f64,
-    /// Tokens that it holds, octets.
+    /// Tokens that it can hold, bytes.
     pub burst: f64,
 }
 
 impl Policer {
-    /// Time until a constant rate meets the first loss, s; for ever at no more than its own.
+    /// Time until the first loss at a constant rate, s; infinite at or below the policer's rate.
     #[must_use]
     pub fn first_loss(&self, offered: f64) -> f64 {
         if offered <= self.rate { f64::INFINITY } else { 8.0 * self.burst / (offered - self.rate) }
     }
 
-    /// The part of a run of so many seconds that is lost, if the bucket was full when it began.
+    /// The fraction lost in a run of this many seconds, if the bucket was full at its beginning.
     #[must_use]
     pub fn loss(&self, offered: f64, seconds: f64) -> f64 {
         (1.0 - (self.rate * seconds + 8.0 * self.burst) / (offered * seconds)).max(0.0)
@@ -84,14 +84,14 @@ impl Policer {
 /// A queue in front of a slower line: a shaper, or a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
-    /// What leaves it, bit/s.
+    /// Its output rate, bit/s.
     pub rate: f64,
-    /// Its room, octets.
+    /// Its size, bytes.
     pub buffer: f64,
 }
 
 impl Queue {
-    /// How fast the delay grows while more comes in than goes out: seconds per second.
+    /// How fast the delay grows while the input exceeds the output, seconds per second.
     #[must_use]
     pub fn slope(&self, offered: f64) -> f64 {
         (offered / self.rate - 1.0).max(0.0)

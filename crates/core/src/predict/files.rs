@@ -1,4 +1,4 @@
-//! What a copy of files takes, from two copies in small.
+//! Predicts the duration of a copy of files from two small trial copies.
 //!
 //! ```text
 //!   seconds = fixed + files × file + 8 × octets / rate
@@ -7,21 +7,21 @@
 //!             the last sync  each file
 //! ```
 //!
-//! One of the two has few files, the other many: what they differ by is not fixed.
+//! One of the two has few files, the other many: the difference gives the cost per file, and the rest is fixed.
 
 /// A copy that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FilesCopied {
     /// Files.
     pub files: f64,
-    /// Octets of all of them.
+    /// Bytes of all files.
     pub octets: f64,
-    /// From asking until all of it is durable, s.
+    /// Time from the request until all data are durable, s.
     pub seconds: f64,
 }
 
 impl FilesCopied {
-    /// What its octets do not explain at this rate, s.
+    /// The time that its bytes do not explain at this rate, s.
     fn besides(&self, rate: f64) -> f64 {
         self.seconds - 8.0 * self.octets / rate
     }
@@ -30,17 +30,17 @@ impl FilesCopied {
 /// What a copy takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FilesCost {
-    /// However little it is, s.
+    /// Fixed cost of a copy, s.
     pub fixed: f64,
     /// For each file, s.
     pub file: f64,
-    /// Of the octets, bit/s.
+    /// Rate of the bytes, bit/s.
     pub rate: f64,
 }
 
 impl FilesCost {
-    /// The cost that explains a copy of few files and one of many, where octets are carried at `rate` bit/s or faster: faster if
-    /// the copies were. What it says of `many` is what that took.
+    /// The costs that explain a copy of few files and one of many, if bytes are carried at `rate` bit/s or faster
+    /// (faster if the copies were). They reproduce the duration of `many`.
     #[must_use]
     pub fn of(few: &FilesCopied, many: &FilesCopied, rate: f64) -> Self {
         let quickest = |octets: f64, seconds: f64| if seconds > 0.0 { 8.0 * octets / seconds } else { 0.0 };
@@ -51,12 +51,12 @@ impl FilesCost {
             .max(1.0);
         let bare = many.besides(rate).max(0.0);
         let file = if files > 0.0 { ((bare - few.besides(rate).max(0.0)) / files).max(0.0) } else { 0.0 };
-        // More files cost more each, if it comes to that: nothing is left that would be fixed.
+        // If necessary, all of the time is attributed to the files, and nothing is fixed.
         let file = if many.files > 0.0 { file.min(bare / many.files) } else { file };
         Self { fixed: bare - many.files * file, file, rate }
     }
 
-    /// Seconds for so many files and octets.
+    /// Predicted duration for this many files and bytes, s.
     #[must_use]
     pub fn seconds(&self, files: f64, octets: f64) -> f64 {
         self.fixed + files * self.file + 8.0 * octets / self.rate

@@ -94,7 +94,7 @@ impl fmt::Display for Coding {
     }
 }
 
-/// How the payload of a frame is written, as far as its header says so.
+/// The coding of a frame's payload, as far as its header states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Coded {
     /// How an elementary sample is written; `None` if the header does not state its width.
@@ -105,6 +105,6 @@ pub struct Coded {
     pub complex: bool,
     /// Octets of the frame before its payload.
     pub header: usize,
-    /// The header says of each channel whether it is valid: `Frames::channel_is_valid`.
+    /// Whether the header has a validity for each channel: `Frames::channel_is_valid`.
     pub by_channel: bool,
 }

@@ -21,7 +21,7 @@ enum Table<T> {
 }
 
 impl<T: Number> Decoder<T> {
-    /// `None`: samples of this coding are not known, or `T` does not hold them.
+    /// `None` if this coding is not supported, or if `T` cannot hold its samples.
     #[must_use]
     pub fn new(coding: Coding) -> Option<Self> {
         let fits = coding.is_known() && coding.bits() <= T::BITS;

@@ -4,9 +4,9 @@ use super::coding::Coding;
 
 /// A type of decoded samples: levels as `f32`, or signed integers.
 pub trait Number: Copy + PartialEq + Send + Sync + 'static {
-    /// In place of a sample that is not there: NaN, or the lowest integer of the type.
+    /// The value of a missing sample: NaN, or the lowest integer of the type.
     const MISSING: Self;
-    /// Most bits of a code.
+    /// Maximum number of bits of a code.
     const BITS: u32;
 
     /// The number of a code.

@@ -1,4 +1,4 @@
-//! The bitstreams of Mark 5B: which of them a recording has, and which make a channel.
+//! The bitstreams of Mark 5B: which of them a recording contains, and which form a channel.
 //!
 //! ```text
 //!   recorded: mask 0000 1111      wanted: 4 5 · 0 1       octet: 3 2 1 0 3 2 1 0   bitstreams, two instants
@@ -25,7 +25,7 @@ pub struct Tracks {
     word: u32,
 }
 
-/// Why bitstreams cannot be taken.
+/// Why bitstreams cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TracksError {
     /// The mask has this many bits: not 1, 2, 4, 8, 16 or 32.

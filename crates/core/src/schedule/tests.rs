@@ -3,12 +3,13 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
-/// A model that knows every slot: what it did with each.
+/// A model that records the outcome of every slot.
 struct Model {
     fates: Vec<Vec<Option<Nanos>>>,
 }
 
-/// A day of a virtual clock: each test takes as long as `takes` says. Returns the schedule, the model, and the clock's end.
+/// One day of a virtual clock; each test takes as long as `takes` returns. Returns the schedule, the model, and the end
+/// time.
 fn day(periods: &[Period], seed: u64, mut takes: impl FnMut(&mut u64) -> u64) -> (Schedule, Model, Nanos) {
     let begin = Nanos(1_000 * SECOND);
     let mut schedule = Schedule::new(periods, begin, seed);
@@ -84,7 +85,7 @@ fn a_slot_is_missed_only_if_the_next_one_was_due() {
                         last = Some(slot);
                     }
                     (None, _) => {
-                        // The next that ran came after the successor was due.
+                        // The next run came after the successor was due.
                         let next = fates[slot..].iter().flatten().next().unwrap();
                         assert!(*next >= schedule.at(test, slot as u64 + 1));
                     }

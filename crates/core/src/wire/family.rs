@@ -99,7 +99,7 @@ pub trait Family: Sync {
     #[doc(hidden)]
     fn seeds(&self) -> Vec<Vec<u8>>;
 
-    /// Parsers of its own that are to be given any octets, each alone.
+    /// Further parsers to be fuzzed separately.
     #[doc(hidden)]
     fn parsers(&self) -> &'static [Parser] {
         &[]
@@ -203,7 +203,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The data of one stream that only its family has. Not on the data path: nothing here is called for each packet.
+/// Data of one stream that are specific to its family. Not on the data path: not called for each packet.
 pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
     /// The format and its transport header.
     fn title(&self, stream: &StreamFormat) -> String {
@@ -237,7 +237,7 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Frames of one thread in so many seconds, where that is fixed and not a whole number in each. Then no rate is learned.
+    /// Frames of one thread in a number of seconds, if seconds have no whole number of frames. Then no rate is learned.
     fn rate(&self) -> Option<(u64, u64)> {
         None
     }

@@ -227,8 +227,8 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         Some(numbering.advanced(*prefix, index as i64 - from as i64))
     }
 
-    /// The threads that alternate around a hole may be others than when the stream began: then a frame of the same thread
-    /// lies at another distance. Places that come from the times are not changed by that.
+    /// The threads that alternate around a hole may differ from those at the start of the stream; then frames of the
+    /// same thread are at another distance. Places computed from times are not affected.
     fn follow_threads(&mut self, hole: &Range<u32>) {
         if self.format.place == Place::Time || self.format.header_at().is_none() {
             return;
@@ -353,7 +353,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         Some(self.format.frame_time(self.unit(index))?.thread)
     }
 
-    /// Where sets of one frame of each thread begin: where the time changes from one unit to the next.
+    /// Finds the starts of frame sets (one frame of each thread): where the time changes from one unit to the next.
     fn find_sets(&mut self) {
         let changes = |index: &usize| {
             let arrived = |index: usize| !self.is_missing(index) && self.has_header(index);
@@ -364,7 +364,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         self.set = found.or_else(|| self.usual_set()).map_or(0, |index| index % self.group);
     }
 
-    /// The same where frames of one thread alone arrived: as far before one of them as its thread is from the first.
+    /// The same if only frames of one thread arrived: the set begins as many units before a frame as its thread's rank.
     fn usual_set(&self) -> Option<usize> {
         let threads = &self.format.threads;
         let index = (0..self.units).find(|&index| !self.is_missing(index) && self.has_header(index))?;

@@ -63,11 +63,11 @@ pub trait Frames: Sync {
     fn coded(&self, _frame: &[u8]) -> Option<Coded> {
         None
     }
-    /// Whether the header of a frame says that this channel is valid; asked only if [`Coded::by_channel`].
+    /// Whether the header of a frame marks this channel as valid; called only if [`Coded::by_channel`].
     fn channel_is_valid(&self, _frame: &[u8], _channel: u32) -> bool {
         true
     }
-    /// The tables of a frame's header, each after so many octets; none if it has no header.
+    /// The tables of a frame's header, each with its offset in octets; empty if it has no header.
     fn tables(&self, _frame: &[u8]) -> Vec<(usize, &'static [Field])> {
         Vec::new()
     }
@@ -163,7 +163,7 @@ pub struct Thread {
     pub header: Vec<u8>,
 }
 
-/// A deviation of a stream from its standard, or a property that makes it harder to use, in words. It is tolerated.
+/// A deviation of a stream from its standard, or a property that makes it harder to use, as text. It is tolerated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quirk(String);
 

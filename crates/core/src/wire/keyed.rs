@@ -1,7 +1,7 @@
 //! Families whose objects have keys: heaps, events, messages.
 //!
-//! Their packets arrive in any order, from any port, and each states the object it is part of. So a receiver reads the
-//! whole head of a packet at once, and takes everything else from it.
+//! Their packets arrive in any order, from any port, and each states the object that it is part of. So a receiver reads
+//! the whole head of a packet in one pass, and takes everything else from it.
 //!
 //! ```text
 //!   packet ──read──▶ Head ──placement──▶ Placement           where its payload belongs

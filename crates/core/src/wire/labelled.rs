@@ -1,7 +1,7 @@
 //! Families whose packets are labelled for a load balancer.
 //!
-//! The label says which object a packet is part of, so that all packets of one object reach one receiver. A balancer needs
-//! nothing else of a packet, and usually removes the label.
+//! The label identifies the object that a packet is part of, so that all packets of one object reach one receiver. A
+//! balancer needs only the label, and usually removes it.
 //!
 //! ```text
 //!   packet ──label──▶ Label { tick, slot, port, bytes }     which calendar, which member, which of its ports
@@ -12,7 +12,7 @@ use super::family::Known;
 use crate::placement::Reject;
 use std::fmt;
 
-/// What a packet's label says.
+/// The contents of a packet's label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
     /// The object; ascends with time. All packets of a tick must reach the same member.
@@ -25,14 +25,14 @@ pub struct Label {
     pub bytes: u16,
 }
 
-/// What a sender tells the balancer of its ticks, outside the data.
+/// A synchronisation message: the present tick and rate of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sync {
     /// The sender, as it calls itself.
     pub source: u32,
     /// Its tick when it sent this.
     pub tick: u64,
-    /// Ticks per second; 0 if it does not know.
+    /// Ticks per second; 0 if unknown.
     pub rate: u32,
     /// When it sent this: nanoseconds since 1970, by its own clock.
     pub sent: u64,
@@ -44,9 +44,9 @@ pub struct Sync {
 pub struct LabelLayout {
     /// Octets of a label: an even number.
     pub bytes: u16,
-    /// Octets that it begins with.
+    /// The first octets of every label.
     pub magic: &'static [u8],
-    /// Where the version is, an octet.
+    /// Offset of the version, one octet.
     pub version_at: u16,
     /// Versions that are read, and where their slot is, 16 bits.
     pub slots: &'static [(u8, u16)],

@@ -48,8 +48,8 @@ impl Sample {
 }
 
 impl Shape {
-    /// The shape of a packet, by the most specific signs first. A single packet is no proof: any octets of the right
-    /// length may be samples.
+    /// The shape of a packet; the most specific signs are checked first. A single packet is no proof, because samples
+    /// may contain any octets.
     #[must_use]
     pub fn of(packet: &[u8], asked: Format) -> Option<Shape> {
         asked.families().find_map(|family| family.shape(packet))
@@ -168,8 +168,8 @@ impl Learner {
         Some(format.and_then(checked))
     }
 
-    /// Whether nothing more must be learned: all packets are parts of keyed objects, and each is self-contained. Holding
-    /// back more of them would keep their objects from being completed by packets of other senders.
+    /// Whether nothing more must be learned, because all packets are parts of keyed objects and self-contained. Holding
+    /// back more of them would prevent packets of other senders from completing their objects.
     fn says_all(&self) -> bool {
         let is_keyed =
             |sample: &Sample| sample.shape.is_some_and(|shape| shape.family.objects() != Objects::Frames);

@@ -1,7 +1,7 @@
-//! The frames of a file as a stream: where each lies, and how far it stands from the first.
+//! The positions of a file's frames in their stream.
 //!
-//! A sender of a file needs the position of each frame in its stream: frames that are missing have a position too. From
-//! it follow the time at which the frame is due, and a sequence number that shows the gap.
+//! To send a file, the position of each frame in its stream is needed; missing frames have positions too. The position
+//! gives the time at which the frame is due, and a sequence number that shows gaps.
 //!
 //! ```text
 //!   file       A0 B0 A1 B1 A4 B4 A5 B5      threads A, B; numbers 2 and 3 are missing
@@ -9,11 +9,11 @@
 //!   runs       [0        3][8        11]    what is kept: one entry for each run
 //! ```
 //!
-//! The first frames tell threads, their order and the frame rate ([`FrameClock`]), by which each frame is placed ([`Placer`]); if all
-//! frames tell something else, they are placed once more. Payloads are not read.
+//! Threads, their order and the frame rate are learned from the first frames ([`FrameClock`]), and each frame is placed
+//! by them ([`Placer`]). If all frames together show something else, they are placed once more. Payloads are not read.
 //!
-//! Limit: in a file whose neighbours do not follow each other in time (one thread behind another), positions go up and
-//! down: [`Placer::is_in_order`] says so.
+//! Limit: in a file whose consecutive frames are not in order of time (one thread after another), positions go up and
+//! down: see [`Placer::is_in_order`].
 
 mod clock;
 mod error;
@@ -109,7 +109,7 @@ impl Positions {
         }
         let clock = seen.conclude(fps, &frames)?;
         if !clock.places_as(&early) {
-            // The first frames did not tell all: a thread came later, or the rate.
+            // The first frames did not show everything: a thread began later, or the rate was learned later.
             placed = Placed::new(clock.clone());
             let mut all = units().map_while(Result::ok).peekable();
             while let Some(unit) = all.next() {
@@ -179,7 +179,7 @@ impl Positions {
         self.runs.get(next).map_or(self.frames, |run| run.first)
     }
 
-    /// Positions of a pass: the next one begins so many after this one.
+    /// Number of positions from the start of a pass to the start of the next.
     #[must_use]
     pub fn pass_length(&self) -> u64 {
         self.placer.pass_frames() * self.clock.lanes()
@@ -211,7 +211,7 @@ impl Placed {
         Placed { runs: Vec::new(), frames: 0, placer: Placer::new(clock) }
     }
 
-    /// The next frame, which lies in the file with what is before it as `unit` says.
+    /// Adds the next frame; `unit` is its place in the file, including the bytes before it.
     fn frame(&mut self, unit: (usize, usize), frame: &[u8], next: Option<&[u8]>) {
         let (at, bytes) = unit;
         let position = self.placer.place(frame, next);
@@ -229,7 +229,7 @@ impl Placed {
 
 /// The format of a file, and the bytes before each of its frames.
 fn detect(file: &[u8], format: Format) -> (Option<FamilyRef>, usize) {
-    // Frames of one length, one behind the other.
+    // Frames of one length without gaps.
     let even = |family: &FamilyRef, skip: usize| {
         let Some(stamps) = family.stamps() else { return false };
         let framing =

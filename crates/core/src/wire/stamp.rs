@@ -1,13 +1,13 @@
-//! STAMP: a test packet, and its reflection with the times at which it arrived and left (RFC 8762, unauthenticated mode).
+//! STAMP: a test packet, and its reflection with the times of arrival and departure (RFC 8762, unauthenticated mode).
 //!
 //! ```text
 //!   sender     t1 ──── number, t1 ────▶ t2     reflector
 //!              t4 ◀─ number, t2, t3 ─── t3     round trip: (t4 − t1) − (t3 − t2); each way: t2 − t1, t4 − t3
 //! ```
 //!
-//! A *stateless* reflector repeats the sender's number, a *stateful* one counts what it reflects, so that the sender can
-//! tell a packet that was lost on the way there from one that was lost on the way back. A reflection is as long as its
-//! packet, and goes to where that came from, so a reflector cannot be used to flood another host.
+//! A *stateless* reflector repeats the sender's number. A *stateful* one counts its reflections, so that the sender can
+//! tell loss in the forward direction from loss in the reverse direction. A reflection is as long as its packet and is
+//! sent to its source, so a reflector cannot be used to flood another host.
 //!
 //! ```
 //! use skyhaul_core::wire::stamp::{LEN, Reflection, Stamp, TestPacket, reflect};
@@ -20,14 +20,16 @@
 //! # Ok::<(), skyhaul_core::placement::Reject>(())
 //! ```
 //!
-//! Limits: times are written in the NTP format (RFC 8762, 4.2.1), and read in that of PTP, too; they are taken to lie between 1968
-//! and 2104. Octets behind the 44 of the base format are reflected as they came: extensions (RFC 8972) are not interpreted.
+//! Limits: times are written in NTP format (RFC 8762, 4.2.1), and read in NTP or PTP format; they are taken to lie
+//! between 1968 and 2104. Octets after the 44 of the base format are reflected unchanged: extensions (RFC 8972) are not
+//! interpreted.
 
 use crate::placement::Reject;
 
 /// Octets of a test packet and of a reflection, at least.
 pub const LEN: usize = 44;
-/// Octets of a reflection up to the estimate of the sender, behind which a reflector of TWAMP-Light may end.
+/// Octets of a reflection up to and including the sender's error estimate, after which a reflector of TWAMP-Light may
+/// end.
 const SHORTEST: usize = 38;
 /// UDP port of reflectors (RFC 8762, 4.1).
 pub const PORT: u16 = 862;
@@ -75,7 +77,7 @@ impl Stamp {
     #[must_use]
     pub const fn of_unix(nanoseconds: u64) -> Self {
         let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
-        // Rounded up, so that the way back gives the same nanosecond.
+        // Rounded up, so that converting back gives the same nanosecond.
         let fraction = (rest << 32).div_ceil(1_000_000_000);
         Self((seconds.wrapping_add(SINCE_1900) << 32) | fraction)
     }
@@ -89,7 +91,7 @@ impl Stamp {
         seconds.saturating_sub(SINCE_1900) * 1_000_000_000 + fraction
     }
 
-    /// The same of a time in the format that its [`Estimate`] names: PTP counts seconds since 1970 and nanoseconds.
+    /// The same for a time in the format named by its [`Estimate`]: PTP counts seconds since 1970 and nanoseconds.
     #[must_use]
     pub const fn unix_as(self, estimate: Estimate) -> u64 {
         match estimate.is_ptp() {
@@ -156,7 +158,8 @@ impl Estimate {
 }
 
 impl Reflection {
-    /// Read a reflection. Those of TWAMP-Light are 41 octets long, some of its reflectors' 38: what is missing of 44 is zero.
+    /// Reads a reflection. Those of TWAMP-Light have 41 octets, those of some of its reflectors 38; octets missing from
+    /// 44 are read as zero.
     #[must_use]
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let mut octets = [0; LEN];
@@ -169,26 +172,26 @@ impl Reflection {
 /// Longest time in a reflector, seconds, by which a reflection is known.
 const LONGEST_INSIDE: i64 = 60;
 
-/// Whether this is a reflection and no test packet. A reflector that answered it could be made to play ping-pong with another
-/// one for ever, by a single packet in the other's name.
+/// Whether this is a reflection and not a test packet. If a reflector answered reflections, a single packet with a
+/// forged source address could make two reflectors answer each other for ever.
 ///
-/// A test packet has zeros behind its first 16 octets (RFC 8762, figure 2), or, from TWAMP-Light, any padding. A reflection
-/// has two times of one clock there, within a minute, and zeros between its other fields; padding has that by chance once in
-/// 2⁴⁰ packets.
+/// After its first 16 octets, a test packet has zeros (RFC 8762, figure 2), or, from TWAMP-Light, any padding. There, a
+/// reflection has two times of one clock, within a minute, and zeros between its other fields; random padding looks
+/// like that once in 2⁴⁰ packets.
 #[must_use]
 pub fn is_reflection(packet: &[u8]) -> bool {
     let Some((read, _)) = Reflection::read(packet) else { return false };
     let Reflection { timestamp, receive_timestamp, zero_a, zero_b, zero_c, .. } = read;
-    // Seconds stand in the upper half in the formats of NTP and of PTP.
+    // In both NTP and PTP format, the upper half holds the seconds.
     let inside = (timestamp.wrapping_sub(receive_timestamp) as i64) >> 32;
     receive_timestamp != 0 && inside.abs() <= LONGEST_INSIDE && zero_a == 0 && zero_b == 0 && zero_c == 0
 }
 
-/// Make the reflection of a test packet, in its place. `count` is what a stateful reflector counted so far.
+/// Turns a test packet into its reflection, in place. `count` is the present count of a stateful reflector.
 ///
 /// # Errors
 ///
-/// It is too short.
+/// The packet is too short.
 pub fn reflect(
     packet: &mut [u8],
     received: Stamp,
@@ -272,7 +275,7 @@ mod tests {
     #[test]
     fn a_reflection_is_known_and_no_test_packet_is_taken_for_one() {
         assert!(is_reflection(&REFLECTED) && !is_reflection(&TEST) && !is_reflection(&REFLECTED[..43]));
-        // Of any first packet, with any padding: what comes back is known at once.
+        // The reflection of any first packet, with any padding, is recognised.
         for octet in [0, 1, 0x5A, 0xFF] {
             let mut packet = vec![octet; 100];
             assert!(!is_reflection(&packet), "{octet}");
@@ -280,7 +283,7 @@ mod tests {
             reflect(&mut packet, now, Stamp(now.0 + 1), 1, 64, Some(0)).unwrap();
             assert!(is_reflection(&packet), "{octet}");
         }
-        // TWAMP-Light: padding that counts up, and times of PTP, whose seconds stand in the upper half, too.
+        // TWAMP-Light: padding that counts up, and PTP times, whose upper half also holds the seconds.
         let mut padded = TEST;
         (14..44).for_each(|at| padded[at] = at as u8);
         assert!(!is_reflection(&padded));

@@ -1,7 +1,7 @@
 //! The times in the headers of frames: read, counted, and moved by a constant.
 //!
-//! A sender of a file needs them to pace its frames, to number its packets so that a gap shows, and to give frames new
-//! times if asked to. A new time is the old one plus a constant, so gaps, threads and their order stay as they are.
+//! To send a file, the times are needed to pace its frames, to number its packets so that gaps show, and to give frames
+//! new times on request. A new time is the old one plus a constant, so gaps, threads and their order do not change.
 //!
 //! ```text
 //!   file       A0 B0 A1 B1    A3 B3         thread, frame in the second; number 2 is missing
@@ -54,7 +54,7 @@ pub trait Stamps: Sync {
     /// Where frames end.
     fn frames(&self) -> &'static dyn Frames;
 
-    /// Units of its recordings: its frames, or parts of frames that are recorded as they come.
+    /// The units of its recordings: frames, or parts of frames if these are recorded as they arrive.
     fn units(&self) -> &'static dyn Frames {
         self.frames()
     }
@@ -86,6 +86,6 @@ pub trait Stamps: Sync {
     /// The highest rate that the header can count.
     fn max_rate(&self) -> u32;
 
-    /// The header of `frame` with its time moved, and its length; `None` if the header cannot say that time.
+    /// The header of `frame` with its time moved, and its length; `None` if the header cannot represent that time.
     fn moved(&self, frame: &[u8], by: &Move) -> Option<([u8; 32], usize)>;
 }

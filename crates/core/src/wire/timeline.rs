@@ -1,8 +1,7 @@
-//! Compares what the frames of a stream say with their places in it: the times in their headers, their threads and their
-//! station.
+//! Compares the headers of a stream's frames (times, threads, station) with the places of the frames in the stream.
 //!
-//! Where packets have sequence numbers, the place of a frame does not depend on its header, so a formatter whose clock
-//! jumps or stands still, or that stops sending a thread, loses no packet: only this comparison shows it.
+//! If packets have sequence numbers, the place of a frame does not depend on its header. So a formatter whose clock
+//! jumps or stops, or which stops sending a thread, loses no packet, and only this comparison shows the problem.
 //!
 //! ```text
 //!   place    40   41   42   43   44   45   46   47        two threads: a frame number later is two places later
@@ -10,16 +9,17 @@
 //!                               └ jump of 10 frames, once the next frame of A agrees
 //! ```
 //!
-//! * A single wrong time is an odd frame, not a jump: the next frame of its thread is back where it belongs.
-//! * A thread is absent if a whole second of data has frames of others and none of it. A new one is believed after
-//!   eight frames in a second, as damaged headers show any thread.
+//! * A single wrong time is an odd frame, not a jump: the time of the next frame of its thread is right again.
+//! * A thread is absent if a whole second of data has frames of other threads and none of it. A new thread is accepted
+//!   after eight frames in a second, because damaged headers can show any thread.
 //! * The number of threads may change: then all frame numbers advance by another number of places.
-//! * Threads that do not alternate regularly are noticed; then only jumps of more than a quarter of a second count.
+//! * If threads do not alternate regularly, only jumps of more than a quarter of a second count.
 //! * Without the frame rate, seconds have at least as many frames as the numbers of the two frames compared require: a step
 //!   that no such rate allows is a jump by seconds.
 //!
-//! Frames may be skipped between sightings; what happens within a skipped part and is undone in it is not seen. A stream
-//! that is placed by time agrees with its places always: of it, threads and stations are watched.
+//! Frames may be skipped between observations; an irregularity that begins and ends within a skipped part is not
+//! detected. In a stream that is placed by time, times always agree with places, so only threads and stations are
+//! checked.
 
 mod lane;
 mod offset;
@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 const JUDGED: u64 = 16;
 /// Frame numbers from the start of the stream to the first one of a thread that make it late.
 const LATE: u64 = 16;
-/// Steps that agree before another number of threads is believed.
+/// Number of steps that must agree before another number of threads is accepted.
 const AGREED: u64 = 64;
 /// Changes that wait to be polled; more are counted only.
 const MOST_CHANGES: usize = 64;
@@ -59,7 +59,7 @@ pub struct Sighting {
 /// Something that a regular stream does not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Times are ahead of (or, negative, behind) their places from `to` on.
+    /// Times are ahead of their places (negative: behind) from `to` on.
     Jump {
         /// Last frame before.
         from: FrameTime,
@@ -112,7 +112,7 @@ pub struct Irregular {
     pub stops: u64,
     /// Frames whose time was wrong for themselves alone.
     pub odd_frames: u64,
-    /// Threads that vanished, or of which nothing came.
+    /// Threads that stopped, or never sent anything.
     pub threads_lost: u64,
     /// Threads that returned.
     pub threads_returned: u64,
@@ -135,15 +135,15 @@ impl Irregular {
 /// What is known of a stream beforehand.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineOptions {
-    /// Frames of one thread in so many seconds, if known.
+    /// Frames of one thread in a number of seconds, if known.
     pub rate: Option<(u64, u64)>,
     /// Packets of a frame.
     pub parts: u64,
-    /// Frames of all threads with one time, if it is not one of each of `threads`.
+    /// Number of frames with the same time, if it is not one for each of `threads`.
     pub group: Option<u64>,
     /// Its threads.
     pub threads: Vec<u16>,
-    /// Places do not come from the times.
+    /// Whether places are independent of the times.
     pub numbered: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct Timeline {
     counts: Irregular,
 }
 
-/// What a step from one frame of a thread to another says.
+/// The result of a step from one frame of a thread to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Fits,
@@ -189,7 +189,7 @@ enum Step {
 }
 
 impl Timeline {
-    /// A stream of which no frame was seen yet.
+    /// A stream before its first frame.
     #[must_use]
     pub fn new(known: TimelineOptions) -> Timeline {
         let parts = known.parts.max(1);
@@ -250,7 +250,7 @@ impl Timeline {
         self.observe_many(seen, 1);
     }
 
-    /// The next frame, which stands for `weight` frames at the same distances from each other.
+    /// Observes the next frame, which represents `weight` frames at equal distances.
     fn observe_many(&mut self, seen: Sighting, weight: u64) {
         let time = seen.time;
         self.start.get_or_insert(seen.place);
@@ -295,7 +295,7 @@ impl Timeline {
         self.lanes.binary_search_by_key(&thread, |lane| lane.thread).ok()
     }
 
-    /// Whether a thread that begins here is behind the others.
+    /// Whether a thread that begins here is later than the others.
     fn is_late(&self, place: u64) -> bool {
         let from = self.start.unwrap_or(place);
         self.begun || place.saturating_sub(from) >= LATE.saturating_mul(self.group)
@@ -322,7 +322,7 @@ impl Timeline {
             return;
         }
         let most = self.lanes.iter().map(|lane| lane.seen_now).max().unwrap_or_default();
-        // Frames of two seconds may alternate at its end; and too few frames are no second.
+        // Frames of two seconds may alternate at the end of a second, and a second with too few frames proves nothing.
         if most < JUDGED {
             self.second = Some((time.unix_seconds, whole));
             return;
@@ -352,7 +352,7 @@ impl Timeline {
     fn watch_station(&mut self, at: usize, seen: &Sighting, weight: u64) {
         let Some(is) = seen.station else { return };
         let Some(was) = self.lanes[at].watch_station(is, weight) else { return };
-        // All threads of a sender change it at a time.
+        // All threads of a sender change the station at the same time.
         if self.station.replace((was, is)) != Some((was, is)) {
             self.counts.stations += 1;
             self.change(Change::Station { was, is, at: seen.time });

@@ -1,4 +1,4 @@
-//! Streams of frames for simulated senders: any packet of them, and where it belongs, told without the layout.
+//! Streams of frames for simulated senders: generates any packet, and its place without using the layout.
 //!
 //! ```text
 //!   position   0   1   2   3   4 …      the n-th packet of the stream as it was meant: what its object follows from
@@ -14,9 +14,9 @@ pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
 pub struct Trial {
     /// What it is, in words.
     pub name: &'static str,
-    /// The threads in the order of their ranks, where the receiver must be told.
+    /// The threads in the order of their ranks, if the receiver must be given them.
     pub threads: Option<Vec<u16>>,
-    /// Frames of one thread in a second, where the receiver knows them.
+    /// Frames per second of one thread, if the receiver knows them.
     pub frames_per_second: Option<u32>,
     /// Where each second begins an object: positions in a second, and how many the numbers of its frames could count.
     pub seconds: Option<(u64, u64)>,
@@ -27,7 +27,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// One whose position is all that a receiver must know.
+    /// A stream for which the receiver needs only the position.
     pub(super) fn new(
         name: &'static str,
         first: Range<u64>,
@@ -37,7 +37,7 @@ impl Trial {
         Trial { name, threads: None, frames_per_second: None, seconds: None, first, packet }
     }
 
-    /// These frames, each behind a sequence number.
+    /// These frames, each after a sequence number.
     pub(super) fn numbered(name: &'static str, order: Order, frame: fn(u64) -> Vec<u8>) -> Trial {
         Trial::new(name, 1..1 << 20, move |n| [&vtp::write(n, order)[..], &frame(n)].concat())
     }

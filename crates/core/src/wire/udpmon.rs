@@ -1,4 +1,4 @@
-//! The datagrams of udpmon, protocol 7: one C structure at the head of each, whatever it is for.
+//! The datagrams of udpmon, protocol 7: each begins with the same C structure.
 //!
 //! ```text
 //!   requester                                  responder (UDP port 14233)
@@ -10,7 +10,7 @@
 //!     ── TestEnd ───────────────────────────────▶
 //! ```
 //!
-//! Integers stand in the byte order of the host that udpmon was built on. Commands are below 256, so the first word tells
+//! Integers have the byte order of the host for which udpmon was built. Commands are below 256, so the first word shows
 //! the order; the version word does not, because the requester leaves it 0 in its first message.
 //!
 //! ```
@@ -24,7 +24,7 @@
 //! # Ok::<(), skyhaul_core::placement::Reject>(())
 //! ```
 //!
-//! Limits: the layout of 64-bit builds (208 octets); [`structs`] are raw C structures of such.
+//! Limits: only the layout of 64-bit builds (208 octets); [`structs`] has the raw C structures of these builds.
 
 pub mod structs;
 
@@ -39,7 +39,7 @@ pub const VERSION: u32 = 7;
 pub const LEN: usize = 208;
 /// Octets at the head of a data packet, at least.
 pub const SHORT: usize = 24;
-/// Octets of a piece of a large answer, at most: it stays below the MTU. Records come in pieces of 1416.
+/// Maximum size in octets of a piece of a large reply, which stays below the MTU. Records come in pieces of 1416.
 pub const PIECE: usize = 1416;
 const HEAD: usize = 64;
 
@@ -101,7 +101,7 @@ pub enum Command {
     GetRecords = 0x40,
     /// Give a piece of the counters of interfaces and protocols.
     GetSnmp = 0x43,
-    /// Give a piece of the processors' load.
+    /// Request a piece of the CPU load.
     GetCpu = 0x44,
     /// Give the counters of the network card.
     GetNic = 0x45,
@@ -135,7 +135,7 @@ const COMMANDS: [Command; 15] = {
 pub struct Message {
     /// Byte order of its integers.
     pub order: Order,
-    /// Its first part; what lies beyond the end of a short packet is 0.
+    /// Its first part; fields beyond the end of a short packet are 0.
     pub head: Head,
     /// Its second part; 0 in a short packet.
     pub tail: Tail,
@@ -149,7 +149,7 @@ impl Message {
         Self { order, head, tail: Tail::default() }
     }
 
-    /// What it is for; `None` if it is no command of this version.
+    /// Its command; `None` if this version has no such command.
     #[must_use]
     pub fn command(&self) -> Option<Command> {
         COMMANDS.into_iter().find(|command| *command as u32 == self.head.command)
@@ -158,7 +158,7 @@ impl Message {
     /// Read a datagram: at least [`SHORT`] octets.
     ///
     /// # Errors
-    /// It is too short, or its first word is no command in either byte order.
+    /// It is too short, or its first word is not a command in either byte order.
     pub fn read(datagram: &[u8]) -> Result<Self, Reject> {
         let Some(first) = datagram.first_chunk::<4>() else { return Err(Reject::Truncated) };
         let order = match first {

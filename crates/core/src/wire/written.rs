@@ -27,7 +27,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Complete samples in a payload; `None` if it holds no whole number of them.
+    /// Number of complete samples in a payload; `None` if it does not hold a whole number of them.
     #[must_use]
     pub fn rows_of(&self, payload: usize) -> Option<u64> {
         let row = u64::from(self.channels) * u64::from(self.bits) * (1 + u64::from(self.complex));

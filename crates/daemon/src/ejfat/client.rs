@@ -1,15 +1,16 @@
-//! A client of the control plane, for code without an asynchronous runtime: every call waits, and never for longer than
-//! its deadline.
+//! A blocking client of the control plane, for code without an asynchronous runtime. No call waits longer than its
+//! deadline.
 //!
 //! ```text
 //!   ControlPlane ─ register, send_state … ─▶ a thread with a runtime ─▶ connection ─▶ gRPC (HTTP/2, TLS)
 //!                ◀─ reply, or an error that says what to do ◀──────────┘ made again when it broke
 //! ```
 //!
-//! * A control plane that cannot be reached is tried again for [`ClientOptions::patience`], at growing intervals: a worker
-//!   may start before its balancer does. Nothing was sent then, so this is safe for every call.
-//! * A call that was sent is never repeated: whether it had an effect is unknown.
-//! * The token is sent with every call, and shown in no error, log or report.
+//! * If the control plane cannot be reached, the connection is retried for [`ClientOptions::patience`], at growing
+//!   intervals, because a worker may start before its balancer. Nothing has been sent then, so this is safe for every
+//!   call.
+//! * A call that has been sent is never repeated, because it may have had an effect.
+//! * The token is sent with every call, and appears in no error, log or report.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,23 +47,23 @@ use tonic::{Request, Response, Status};
 /// How calls are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Whose certificate is accepted.
+    /// Which certificates are accepted.
     pub trust: Trust,
-    /// The longest time for a connection, and for an answer.
+    /// Maximum time for a connection, and for a reply.
     pub deadline: Duration,
-    /// How long attempts to connect are repeated.
+    /// How long connecting is retried.
     pub patience: Duration,
 }
 
 impl Default for ClientOptions {
-    /// Authorities of the system; 5 s; 3 s.
+    /// The system's certificate authorities; 5 s; 3 s.
     fn default() -> Self {
         let (deadline, patience) = (Duration::from_secs(5), Duration::from_secs(3));
         Self { trust: Trust::default(), deadline, patience }
     }
 }
 
-/// A control plane, and what `EJFAT_URI` says of it. Clones share one connection.
+/// A control plane and its `EJFAT_URI`. Clones share one connection.
 #[derive(Clone)]
 pub struct ControlPlane {
     connection: Arc<Connection>,
@@ -71,7 +72,7 @@ pub struct ControlPlane {
     options: ClientOptions,
 }
 
-/// The runtime; calls may be under way when it is dropped.
+/// The runtime. It may be dropped while calls are in progress.
 struct Running(Option<Runtime>);
 
 impl Drop for Running {
@@ -90,20 +91,20 @@ impl fmt::Debug for ControlPlane {
 
 type Client = LoadBalancerClient<Channel>;
 
-/// Who asks, and how long for.
+/// Token and deadline of a call, if they differ from the defaults.
 #[derive(Clone, Copy, Debug, Default)]
 struct Manner<'a> {
-    /// Instead of the URI's.
+    /// Instead of the token of the URI.
     token: Option<&'a str>,
-    /// Instead of the options': deadline, and no second attempt to connect.
+    /// A deadline instead of that of the options, without retrying to connect.
     hurry: Option<Duration>,
 }
 
 impl ControlPlane {
-    /// The control plane of this URI. Nothing is connected yet.
+    /// A client of the control plane of this URI. It connects with the first call.
     ///
     /// # Errors
-    /// A certificate that cannot be read, or no thread.
+    /// A certificate cannot be read, or no thread can be started.
     pub fn new(uri: &Uri, options: &ClientOptions) -> Result<Self, ControlError> {
         let connection = Connection::new(uri, &options.trust)?;
         let runtime = Builder::new_multi_thread()
@@ -120,13 +121,13 @@ impl ControlPlane {
         Ok(Self { connection: Arc::new(connection), runtime, uri: uri.clone(), options: options.clone() })
     }
 
-    /// Where it is: `host:port`.
+    /// The address of the control plane: `host:port`.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.connection.at
     }
 
-    /// What it was made with.
+    /// The URI that it was created with.
     #[must_use]
     pub fn uri(&self) -> &Uri {
         &self.uri
@@ -135,7 +136,7 @@ impl ControlPlane {
     /// The reserved balancer.
     ///
     /// # Errors
-    /// The URI names none.
+    /// The URI names no balancer.
     pub fn balancer(&self) -> Result<String, ControlError> {
         self.uri.balancer.clone().ok_or_else(|| {
             let hint = "reserve one, and take the URI of the reservation: ejfat://…/lb/<id>?…";
@@ -147,7 +148,7 @@ impl ControlPlane {
         ControlError { what, at: self.connection.at.clone(), why: Why::Unsent { problem, hint } }
     }
 
-    /// Make a call, and wait for its end.
+    /// Make a call and wait for its reply.
     fn call<Q, R, F>(
         &self,
         what: &'static str,
@@ -195,7 +196,7 @@ impl ControlPlane {
                 let hint = "a token consists of printable characters: copy EJFAT_URI again";
                 self.unsent(what, "the token cannot be sent".to_owned(), hint)
             })?;
-            // Not shown by what logs headers.
+            // Prevents the token from being logged with the headers.
             bearer.set_sensitive(true);
             request.metadata_mut().insert("authorization", bearer);
         }
@@ -203,7 +204,7 @@ impl ControlPlane {
     }
 }
 
-/// The answer to a call.
+/// The reply to a call.
 async fn answer<Q, R, F>(
     connection: &Connection,
     (deadline, patience): (Duration, Duration),

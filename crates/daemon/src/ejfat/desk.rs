@@ -1,20 +1,20 @@
-//! What each call of the control plane does, whichever door it comes through.
+//! The implementation of each call of the control plane, independent of gRPC and REST.
 //!
 //! ```text
-//!   gRPC ─┐                        ┌─ Facility: who may, what there is      written before it holds
+//!   gRPC ─┐                        ┌─ Facility: permissions, state          written before it takes effect
 //!         ├─▶ Desk: one function ──┤
 //!   REST ─┘   for each call        └─ Balance of each reservation           packets, sessions, states
 //!                                     ▲ turn, once a second: ends, samples
 //! ```
 //!
-//! A call is synchronous. It asks for the token first, and says nothing of what a token may not see. If the database cannot be
-//! written, the call is refused and nothing has changed: packets go on.
+//! A call is synchronous. It checks the token first, and reveals nothing that the token may not see. If the database
+//! cannot be written, the call is refused and nothing changes; forwarding continues.
 //!
-//! Two locks: one of the state in memory, held for microseconds, and one of the database, held by the change that is being
-//! written. Who looks or reports waits for no disk, and nobody waits for a process that is started, a name that is resolved,
-//! or another control plane that is asked: all that is done without a lock.
+//! There are two locks: one for the state in memory, held for microseconds, and one for the database, held by the
+//! change being written. Queries and reports do not wait for a disk. Starting a process, resolving a name and asking
+//! another control plane are done without a lock, so no other call waits for them.
 //!
-//! Limits: those of [`Limits`](super::facility::Limits); 1024 seats of each balancer.
+//! Limits: those of [`Limits`](super::facility::Limits), and 1024 seats for each balancer.
 
 #![expect(clippy::needless_pass_by_value, reason = "calls have one shape, which the doors rely on")]
 
@@ -49,24 +49,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use together::Together;
 
-/// Who calls, and when.
+/// The origin and time of a call.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// The token it shows.
+    /// The token of the call.
     pub token: Option<String>,
-    /// Where it reached this server.
+    /// The address at which the caller reached this server.
     pub place: Place,
-    /// Milliseconds of UNIX time.
+    /// The time of the call: Unix time in milliseconds.
     pub now: Millis,
 }
 
-/// A reservation's balancer, and what its workers reported.
+/// A reservation's balancer, and the reports of its workers.
 struct Running {
-    /// Who only looks at it does so without the desk's lock.
+    /// Queries use it without the lock of the desk.
     balance: Arc<Balance>,
     series: ReservationSeries,
     workers: BTreeMap<i64, Reported>,
-    /// What they did together, for load balancers that feed this one.
+    /// The sums over its workers, for load balancers that feed this one.
     together: Together,
     /// Whether any of them has a share.
     ready: bool,
@@ -88,12 +88,12 @@ struct State {
     busy: BTreeSet<i64>,
 }
 
-/// Of each session: its number at the balancer, its number, and its name.
+/// For each session: its number at the balancer, its own number, and its name.
 pub type Names = Vec<(u64, i64, String)>;
 
-/// See the module.
+/// The control plane; see the [module](self).
 pub struct Desk {
-    /// Taken before the state, by who changes it.
+    /// A change locks it before the state.
     store: Mutex<Store>,
     state: Mutex<State>,
     keys: Keys,
@@ -101,21 +101,21 @@ pub struct Desk {
     guard: Option<Guard>,
     calls: AtomicU64,
     refused: [AtomicU64; Kind::ALL.len()],
-    /// Balancers of reservations that ended, until they are fetched.
+    /// Balancers of ended reservations, until they are fetched.
     ended: Mutex<Vec<(Reservation, BalanceStatus)>>,
     /// The name of this desk in graphs of chains.
     node: String,
     trust: Trust,
-    /// Calls that ask other control planes.
+    /// Number of running calls that ask other control planes.
     asking: AtomicUsize,
     notes: Notes,
 }
 
 impl Desk {
-    /// Start the balancers of all reservations.
+    /// Starts the balancers of all reservations.
     ///
     /// # Errors
-    /// See [`BalanceError`]: of the first that cannot.
+    /// The [`BalanceError`] of the first balancer that cannot start.
     pub fn open((facility, store): (Facility, Store), ground: Ground) -> Result<Desk, BalanceError> {
         ground.check()?;
         let mut running = BTreeMap::new();
@@ -148,7 +148,7 @@ impl Desk {
         Ok(desk)
     }
 
-    /// Why a balancer does not work any more, if a thread of it has ended by itself.
+    /// The reason why a balancer no longer works, if one of its threads has failed.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let state = self.locked();
@@ -157,7 +157,7 @@ impl Desk {
         state.running.iter().find_map(fault)
     }
 
-    /// All reservations, each with what its balancer does.
+    /// All reservations, each with the status of its balancer.
     #[must_use]
     pub fn statuses(&self) -> Vec<(Reservation, BalanceStatus, Names)> {
         let ids: Vec<i64> = self.locked().running.keys().copied().collect();
@@ -173,20 +173,20 @@ impl Desk {
         ids.into_iter().filter_map(status).collect()
     }
 
-    /// Calls so far, and those that were refused, by kind.
+    /// Number of calls so far, and of those refused, by kind.
     #[must_use]
     pub fn counts(&self) -> (u64, [(Kind, u64); Kind::ALL.len()]) {
         let refused = Kind::ALL.map(|kind| (kind, self.refused[kind as usize].load(Ordering::Relaxed)));
         (self.calls.load(Ordering::Relaxed), refused)
     }
 
-    /// Packets of clients that took no port from the URI, at addresses that several load balancers share.
+    /// Packets of clients that ignore the port in the URI, at addresses that several load balancers share.
     #[must_use]
     pub fn strays(&self) -> u64 {
         self.guard.as_ref().map_or(0, Guard::packets)
     }
 
-    /// Tokens that are valid, sessions that are registered.
+    /// Number of valid tokens and of registered sessions.
     #[must_use]
     pub fn numbers(&self) -> (usize, usize) {
         let state = self.locked();
@@ -194,7 +194,7 @@ impl Desk {
         (state.facility.tokens().len(), sessions)
     }
 
-    /// Count a call by how it ended.
+    /// Counts a call by its result.
     pub fn count<T>(&self, done: &Result<T, Refusal>) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if let Err(refusal) = done {
@@ -206,7 +206,8 @@ impl Desk {
         locked(&self.state)
     }
 
-    /// Make a change: `plan` says whether it may be, it is written while only other changes wait, and holds then.
+    /// Makes a change: `plan` checks whether it is allowed; then it is written, while only other changes wait, and
+    /// takes effect.
     fn change<T>(&self, plan: impl FnOnce(&mut State) -> Result<Change<T>, Refusal>) -> Result<T, Refusal> {
         let mut store = locked(&self.store);
         let change = plan(&mut self.locked())?;
@@ -249,7 +250,7 @@ fn number(text: &str) -> Result<i64, Refusal> {
     id.ok_or_else(|| Refusal::invalid(format!("`{}` is no number of a reservation; hint: like 1", cut(text))))
 }
 
-/// A name, if it can stand in a log.
+/// Checks that a name is suitable for a log.
 fn name(text: &str, most: usize) -> Result<&str, Refusal> {
     if text.len() > most || text.chars().any(char::is_control) {
         return Err(Refusal::invalid(format!("the name is not plain text of at most {most} bytes")));
@@ -257,7 +258,7 @@ fn name(text: &str, most: usize) -> Result<&str, Refusal> {
     Ok(text)
 }
 
-/// The start of what came from outside.
+/// Shortens text from outside.
 fn cut(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

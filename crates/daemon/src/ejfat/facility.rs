@@ -1,15 +1,15 @@
-//! What a facility of load balancers has given out: reservations, sessions of workers, tokens.
+//! The state of a facility of load balancers: reservations, sessions of workers, tokens.
 //!
 //! ```text
 //!   Facility ── Instance 1 … n ── Reservation (name, senders, until) ── Session (worker, address, weight)
 //!      └── Tokens: a tree, the first is the operator's
 //! ```
 //!
-//! All of it is in memory, and in one database ([`Store`]). A change is written first ([`Change`]); if that fails, nothing
-//! has changed.
-//! Numbers are never given twice, so what refers to something that is gone refers to nothing.
+//! All of it is in memory, and in one database ([`Store`]). A change is written first ([`Change`]); if that fails,
+//! nothing has changed. Numbers are never reused, so a reference to something that has ended never refers to something
+//! else.
 //!
-//! Limits, fixed at the start: [`Limits`]. It has no clock and forwards nothing.
+//! Limits, fixed at the start: [`Limits`]. The facility has no clock and forwards no packets.
 
 mod chain;
 mod chains;
@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use token::{Hash, Level, Permission, Resource, Token, Tokens};
 
-/// See the module.
+/// The state of a facility; see the [module](self).
 #[derive(Debug)]
 pub struct Facility {
     limits: Limits,
@@ -43,10 +43,10 @@ pub struct Facility {
     revoked: usize,
 }
 
-/// What becomes of all other tokens if the operator's is another one than at the last start.
+/// What happens to all other tokens if the operator's token has changed since the last start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Others {
-    /// They are revoked: who replaces a token that others know means those who got in with it, too.
+    /// They are revoked: a leaked token may have been used to create others.
     #[default]
     Revoked,
     /// They stay valid.
@@ -57,11 +57,12 @@ pub enum Others {
 pub const OPERATOR: i64 = 1;
 
 impl Facility {
-    /// Open the state at `path`, or make it; without a path it ends with the process. `operator` is the first token, which
-    /// may do everything; if it is another than before, all that came from that one are revoked.
+    /// Opens the state at `path`, or creates it; without a path, it is lost when the process ends. `operator` is the
+    /// first token, which may do everything. If it differs from the one before, all tokens derived from that are
+    /// revoked.
     ///
     /// # Errors
-    /// The database cannot be used: the error says why, and what to do.
+    /// The database cannot be used: the error gives the reason and a remedy.
     pub fn open(
         path: Option<&Path>,
         operator: &str,
@@ -71,7 +72,7 @@ impl Facility {
         Facility::open_with(path, operator, limits, now, Others::default())
     }
 
-    /// The same; `others` says what becomes of tokens that came from a former operator's token.
+    /// The same; `others` says what happens to tokens derived from a previous operator's token.
     ///
     /// # Errors
     /// See [`Facility::open`].
@@ -93,7 +94,7 @@ impl Facility {
                 }
                 _ => 0,
             };
-            // One that had the text of the operator's token was that of an earlier operator.
+            // A token with the text of the operator's token belonged to an earlier operator.
             to.execute("DELETE FROM token WHERE hash = ?1 AND id <> ?2", (&hash.0[..], OPERATOR))?;
             to.execute(
                 "INSERT INTO token (id, parent, hash, name, created) VALUES (?1, NULL, ?2, 'operator', ?3)
@@ -116,7 +117,7 @@ impl Facility {
         Ok((facility, store))
     }
 
-    /// Tokens that were revoked at the start, because the operator's is another one.
+    /// Number of tokens revoked at the start, because the operator's token had changed.
     #[must_use]
     pub fn revoked(&self) -> usize {
         self.revoked
@@ -175,7 +176,7 @@ impl Facility {
         above.is_some_and(|above| self.covers(outer, above)) || outer == Resource::All
     }
 
-    /// A load balancer that nobody has reserved, of those for which `may` holds.
+    /// Returns a load balancer that is not reserved, of those for which `may` is true.
     ///
     /// # Errors
     /// [`ChangeError::Full`].

@@ -1,4 +1,4 @@
-//! Where the load balancers of a facility stand: their ports, and how each is started.
+//! Addresses and ports of a facility's load balancers, and how each is started.
 //!
 //! ```text
 //!   instance   1       2       3              from the first ports that are given
@@ -6,11 +6,11 @@
 //!   sync     19531   19532   19533            synchronisation messages
 //! ```
 //!
-//! A balancer may have addresses of its own, with the first ports. Those without share `listen`; if there are several, none of
-//! them has [`DATA_PORT`], which is that of clients that take no port from the URI: what they send would reach the workers of
-//! another reservation. [`Guard`] counts it instead.
+//! A balancer may have its own addresses, with the first ports. Those without share `listen`. If several share it, none
+//! of them has [`DATA_PORT`], because clients that ignore the port in the URI send to it: their packets would reach the
+//! workers of another reservation. [`Guard`] counts them instead.
 //!
-//! Limits: with port 0, any port that is free.
+//! Limits: with port 0, any free port is used.
 
 mod apart;
 mod guard;
@@ -30,29 +30,29 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 pub use skyhaul_core::wire::ejfat::{DATA_PORT, SYNC_PORT};
 
-/// Where balancers stand.
+/// Addresses and options of the balancers.
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// Addresses for packets and messages, as senders write them.
+    /// Addresses for packets and messages, as senders use them.
     pub listen: Vec<IpAddr>,
-    /// Addresses of the first balancers, each with its own; the others have `listen`.
+    /// Addresses of the first balancers, which have their own; the others use `listen`.
     pub own: Vec<Vec<IpAddr>>,
-    /// Several balancers have `listen`.
+    /// Whether several balancers share `listen`.
     pub shared: bool,
     /// Port for packets of the first balancer.
     pub data_port: u16,
     /// Port for messages of the first balancer.
     pub sync_port: u16,
-    /// How each balancer works; its addresses, senders and strategy do not count.
+    /// Options of each balancer; addresses, senders and strategy in it are ignored.
     pub balance: BalanceOptions,
-    /// Whose certificate is accepted of load balancers that are to feed one of these.
+    /// Which certificates are accepted from load balancers that are to feed one of these.
     pub upstream: Trust,
-    /// Forward in processes that outlive this one; without, in this one.
+    /// Forward in processes that outlive this one; `None`: in this process.
     pub apart: Option<Apart>,
 }
 
 impl Ground {
-    /// Start the balancer of a reservation, with its sessions, or go on with one that still forwards.
+    /// Starts the balancer of a reservation with its sessions, or continues with one that still forwards.
     ///
     /// # Errors
     /// See [`BalanceError`].
@@ -71,12 +71,12 @@ impl Ground {
             Some(apart) => apart.open(reservation.instance, &options, &workers)?,
             None => Balance::resume(&options, &workers)?,
         };
-        // They were demanded before, of a calendar as long.
+        // They fitted a calendar of this length before.
         let _ = balance.demand_all(&demands);
         Ok(balance)
     }
 
-    /// End what still forwards for a load balancer that nobody has reserved.
+    /// Ends a process that still forwards for a load balancer that is not reserved.
     ///
     /// # Errors
     /// See [`BalanceError`].
@@ -94,10 +94,10 @@ impl Ground {
         all
     }
 
-    /// Whether this host has all of these addresses.
+    /// Checks that this host has all of these addresses.
     ///
     /// # Errors
-    /// The first that it does not have.
+    /// The first address that it does not have.
     pub fn check(&self) -> io::Result<()> {
         for ip in self.addresses() {
             UdpSocket::bind((ip, 0)).map_err(|error| {
@@ -110,14 +110,14 @@ impl Ground {
         Ok(())
     }
 
-    /// Counts what clients without a port send to addresses that several balancers share; `None` if none are shared, or ports
-    /// are any.
+    /// Returns a counter of packets from clients that ignore the port, at addresses that several balancers share;
+    /// `None` if none are shared, or if ports are chosen freely.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         (self.shared && self.data_port != 0).then(|| Guard::start(&self.listen))
     }
 
-    /// Addresses for packets and messages of a balancer.
+    /// The addresses for packets and for messages of a balancer.
     fn places(&self, instance: i64) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         let index = usize::try_from(instance - 1).unwrap_or(usize::MAX);
         let at = |ips: &[IpAddr], port: u16| ips.iter().map(|&ip| SocketAddr::new(ip, port)).collect();
@@ -145,7 +145,7 @@ impl Ground {
     }
 }
 
-/// Port for packets of the `nth` balancer, from 0, that shares its addresses with others, or does not.
+/// Data port of the `nth` balancer, from 0; `shared`: whether it shares its addresses with others.
 #[must_use]
 pub fn data_port(first: u16, nth: u16, shared: bool) -> u16 {
     let port = first.saturating_add(nth);
@@ -156,7 +156,7 @@ pub fn data_port(first: u16, nth: u16, shared: bool) -> u16 {
     }
 }
 
-/// What a session registered with; `None` if its ports exceed the last.
+/// The registration of a session; `None` if its ports exceed the last one.
 #[must_use]
 pub fn registration(session: &Session) -> Option<Registration> {
     let &Session { ip, port, bits, keep_label, weight, min_factor, max_factor, .. } = session;
@@ -164,19 +164,19 @@ pub fn registration(session: &Session) -> Option<Registration> {
     Some(Registration { member, weight, min_factor, max_factor })
 }
 
-/// Slots from these on, so many each.
+/// Converts first slots and lengths to ranges.
 #[must_use]
 pub fn ranges(demands: &[(u16, u16)]) -> Vec<SlotRange> {
     demands.iter().map(|&(first, length)| SlotRange { first: Some(first), length }).collect()
 }
 
-/// A session as the balancer knows it.
+/// The session number of the balancer.
 #[must_use]
 pub fn seated(number: u64) -> Seated {
     Seated::new(number)
 }
 
-/// The workers that a balancer knows, by session.
+/// The workers of a balancer, by session.
 pub type BySession<'a> = HashMap<Seated, &'a WorkerStatus>;
 
 /// See [`BySession`].
@@ -185,14 +185,14 @@ pub fn by_session(status: &BalanceStatus) -> BySession<'_> {
     status.workers.iter().map(|worker| (worker.session, worker)).collect()
 }
 
-/// Whether the balancer still counts with this session.
+/// Whether the balancer still has this session.
 #[must_use]
 pub fn stays(workers: &BySession<'_>, number: u64) -> bool {
     let known = workers.get(&seated(number));
     known.is_some_and(|worker| matches!(worker.standing, Standing::Ready | Standing::Waiting))
 }
 
-/// The slots of a session that is ready.
+/// Number of slots of a session, if it is ready.
 #[must_use]
 pub fn served(workers: &BySession<'_>, number: u64) -> u16 {
     let ready = workers.get(&seated(number)).filter(|worker| worker.standing == Standing::Ready);

@@ -1,6 +1,6 @@
-//! Messages of the protocol as proto3 JSON, and back.
+//! Converts messages of the protocol to and from proto3 JSON.
 //!
-//! The names of fields are those of the definition, which is compiled in; so there are no second types.
+//! The names of fields come from the compiled definition of the protocol, so there are no second types.
 
 pub use prost_reflect::prost::Message;
 
@@ -9,25 +9,25 @@ use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::sync::LazyLock;
 
-/// The definition of the protocol, compiled; a test holds it current.
+/// The compiled definition of the protocol; a test checks that it is current.
 static DEFINITION: LazyLock<Option<DescriptorPool>> =
     LazyLock::new(|| DescriptorPool::decode(&include_bytes!("../../proto/loadbalancer.bin")[..]).ok());
 
-/// Why a message cannot be read or written.
+/// Why a message cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// What was given is no such message.
+    /// The input is not such a message.
     #[error("the request is no {0}: {1}")]
     Request(String, String),
-    /// It is no message of the protocol, which is a fault of this program.
+    /// It is not a message of the protocol: a bug in this program.
     #[error("a fault in this program: the message is no {0}: {1}")]
     Fault(String, String),
 }
 
-/// The message that the definition calls `name`, as JSON with all its fields.
+/// Returns the message called `name` in the definition as JSON with all its fields.
 ///
 /// # Errors
-/// `message` is no such message.
+/// `message` is not such a message.
 pub fn text<R: Message>(name: &str, message: &R) -> Result<String, JsonError> {
     written(name, message, &SerializeOptions::new().skip_default_fields(false))
 }
@@ -49,7 +49,7 @@ fn written<R: Message>(name: &str, message: &R, options: &SerializeOptions) -> R
     String::from_utf8(text).map_err(|error| fault(&error))
 }
 
-/// The message that the definition calls `name`, from its fields. One that does not exist is an error.
+/// Returns the message called `name` in the definition from its fields. An unknown field is an error.
 pub(super) fn read<Q: Message + Default>(name: &str, fields: Map<String, Value>) -> Result<Q, JsonError> {
     let wrong = |error: &dyn Display| JsonError::Request(name.to_owned(), error.to_string());
     let message = DynamicMessage::deserialize(descriptor(name)?, Value::Object(fields))

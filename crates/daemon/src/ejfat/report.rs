@@ -1,4 +1,4 @@
-//! What a control plane and its balancers did, as data.
+//! The final report of a control plane and its balancers.
 
 use super::desk::Desk;
 use super::facility::Reservation;
@@ -7,20 +7,20 @@ use skyhaul::balance::BalanceStatus;
 use skyhaul::report::SourceReport;
 use std::collections::BTreeMap;
 
-/// All of it, since the start of this process.
+/// The report, since the start of this process.
 #[derive(Clone, Debug, Serialize)]
 pub struct FacilityReport {
     /// How long it ran.
     pub seconds: f64,
     /// Calls of the control plane.
     pub calls: u64,
-    /// Those that were refused, by kind.
+    /// Refused calls, by kind.
     pub calls_refused: BTreeMap<&'static str, u64>,
-    /// Packets at the port of clients that take none from the URI, where no load balancer has it.
+    /// Packets at the port used by clients that ignore the port in the URI, if no load balancer has it.
     pub wrong_instance: u64,
-    /// The balancers, those of reservations that ended first.
+    /// The balancers; ended reservations first.
     pub reservations: Vec<ReservationReport>,
-    /// What did not go as it should.
+    /// Problems.
     pub notes: Vec<String>,
 }
 
@@ -35,35 +35,35 @@ pub struct ReservationReport {
     pub data: Vec<String>,
     /// Where synchronisation messages arrived.
     pub sync: Vec<String>,
-    /// Packets that came.
+    /// Packets received.
     pub packets: u64,
-    /// Those that were routed to nobody, by reason.
+    /// Packets refused, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Those that were sent on.
+    /// Packets forwarded.
     pub forwarded: u64,
     /// Bytes in them.
     pub forwarded_bytes: u64,
-    /// Those that were routed and could not be sent on, by reason.
+    /// Packets that were routed but could not be sent, by reason.
     pub unsent: BTreeMap<&'static str, u64>,
-    /// Synchronisation messages that were used.
+    /// Synchronisation messages used.
     pub syncs: u64,
-    /// Those that were not, by reason.
+    /// Synchronisation messages not used, by reason.
     pub syncs_refused: BTreeMap<&'static str, u64>,
-    /// Calendars.
+    /// Number of calendars.
     pub epochs: u64,
     /// CPU time of the threads that forward, for each GB.
     pub cpu_seconds_per_gb: f64,
-    /// How often the process that forwards died, and was started again.
+    /// How often the forwarding process died and was restarted.
     pub plane_restarts: u64,
-    /// Time without it: packets that came then are in no counter.
+    /// Time without it, s: packets that arrived in that time are in no counter.
     pub plane_away_seconds: f64,
-    /// How packets were sent on.
+    /// How packets were forwarded.
     pub mode: String,
-    /// Workers, those that left first.
+    /// The workers; those that left first.
     pub workers: Vec<WorkerReport>,
     /// The data sockets.
     pub sources: Vec<SourceReport>,
-    /// What is not as it was asked for.
+    /// Deviations from the requested options.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct WorkerReport {
     pub left: bool,
     /// Its slots in the newest calendar.
     pub slots: u16,
-    /// Packets that were routed to it.
+    /// Packets routed to it.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
@@ -85,7 +85,7 @@ pub struct WorkerReport {
 }
 
 impl FacilityReport {
-    /// End all balancers of `desk`, and say what they did.
+    /// Ends all balancers of `desk`, and returns the report.
     #[must_use]
     pub fn at_the_end(desk: &Desk, seconds: f64, notes: Vec<String>) -> FacilityReport {
         let (calls, refused) = desk.counts();

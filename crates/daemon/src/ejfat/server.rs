@@ -1,4 +1,4 @@
-//! The doors of a desk: gRPC, REST and metrics on one TCP port, with or without TLS.
+//! The server of the control plane: gRPC, REST and metrics on one TCP port, with or without TLS.
 //!
 //! ```text
 //!   TCP ─ (TLS) ─ HTTP/1.1 or 2 ─▶ who calls? ─┬─ /loadbalancer.LoadBalancer/…   gRPC  ─┐
@@ -7,8 +7,8 @@
 //!                                              └─ /metrics                    no token  ─┘
 //! ```
 //!
-//! The only asynchronous part: its threads wait for sockets. What a call does, it does on a thread for blocking calls, and no
-//! lock is held while waiting.
+//! This is the only asynchronous part: its threads wait for sockets. The work of a call is done on a thread for
+//! blocking calls, and no lock is held while waiting.
 //!
 //! Limits: those of connections ([`CONNECTIONS`], [`PER_ADDRESS`], [`STREAMS`], [`HEAD_TIME`], [`PATIENCE`], [`IDLE`]), of calls
 //! ([`CALLS`], [`OF_TENANT`], [`OF_TOKEN`]), of heads ([`HEAD`]) and bodies ([`LARGEST`], [`BODY_TIME`]). A body is read only
@@ -42,7 +42,7 @@ use std::sync::Arc;
 pub struct Server(Listening);
 
 impl Server {
-    /// Open the port, and serve `desk`. `wrong` is told what does not go as it should, each second that it is so.
+    /// Opens the port and serves `desk`. `wrong` is called with each problem, once per second while it lasts.
     ///
     /// # Errors
     /// The port is taken, or the TLS files cannot be used: the error names them.
@@ -58,26 +58,26 @@ impl Server {
         let rest = rest::routes(&door).route_layer(rights(Speech::Rest));
         let grpc = grpc::routes(&door).route_layer(rights(Speech::Grpc));
         let router = rest.merge(grpc).merge(metrics::routes(&door));
-        // gRPC's own answer to what nobody serves would be 200. Clients of gRPC understand this one.
+        // gRPC's own reply to an unknown path would be 200. gRPC clients understand this one too.
         let router = router.fallback(rest::nothing).layer(from_fn(door::who));
         let site = Site { name: "balance-api", router, tls, seats: Arc::clone(&door.seats) };
         let beside = move || async move { door.turns(&wrong).await };
         Listening::start(site, listen, beside).map(Server)
     }
 
-    /// Whether it still serves: it ends by itself only by a fault in this program.
+    /// Whether it still serves; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.0.is_running()
     }
 
-    /// Where it listens, with the port that was found.
+    /// The address on which it listens, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address()
     }
 
-    /// Let calls end, and stop.
+    /// Waits for running calls, and stops.
     pub fn stop(self) {
         drop(self.0);
     }

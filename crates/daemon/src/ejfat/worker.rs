@@ -2,20 +2,20 @@
 //!
 //! ```text
 //!   balancer ── packets ──▶ receiver ── events ──▶ you
-//!      ▲                       │ ObjectLoad: how far behind it is
+//!      ▲                       │ ObjectLoad: its queue and counts
 //!   control plane ◀─ states ─ Worker          registers · reports every 100 ms · leaves
 //! ```
 //!
-//! The worker touches no packet. It asks its receiver for its [load](Loaded), whichever receiver that is, and lets
-//! [`Governor`](skyhaul::core::balance::Governor) compute what share to ask for.
+//! The worker does not handle packets. It gets the [load](Loaded) of any kind of receiver, and
+//! [`Governor`](skyhaul::core::balance::Governor) computes the share to ask for.
 //!
-//! * While the control plane is away the receiver goes on: the balancer keeps its last calendar. The worker says so once,
-//!   tries again at growing intervals, and says when it is back.
-//! * A control plane that restarted without its state knows no session: the worker registers again.
-//! * [`leave`](Worker::leave) says that the worker is not ready, waits until its packets have ceased, and deregisters, so
-//!   no event is lost. Dropping it deregisters at once.
+//! * While the control plane is unavailable, the receiver continues, because the balancer keeps its last calendar. The
+//!   worker reports the outage once, retries at growing intervals, and reports its end.
+//! * If the control plane restarted without its state, it knows no session, and the worker registers again.
+//! * [`leave`](Worker::leave) reports that the worker is not ready, waits until no more packets arrive, and
+//!   deregisters, so no event is lost. Dropping the worker deregisters immediately.
 //!
-//! Limits: one thread, one call at a time, each of at most a second.
+//! Limits: one thread and one call at a time, each of at most a second.
 
 mod options;
 mod session;
@@ -50,10 +50,10 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// Register, and report from then on. The receiver must be listening already.
+    /// Registers, and reports from then on. The receiver must already be listening.
     ///
     /// # Errors
-    /// Options that make no worker, or why the control plane does not take it.
+    /// The options are invalid, or the control plane refuses the worker.
     pub fn join(
         plane: &ControlPlane,
         options: WorkerOptions,
@@ -68,11 +68,11 @@ impl Worker {
         Self::resume(plane, options, reply, source)
     }
 
-    /// Go on with a session that was registered before. If the control plane does not know it any more, the worker registers
-    /// again.
+    /// Continues with a session that was registered before. If the control plane no longer knows it, the worker
+    /// registers again.
     ///
     /// # Errors
-    /// Options that make no worker, a URI without a balancer, or no thread.
+    /// The options are invalid, the URI names no balancer, or no thread can be started.
     pub fn resume(
         plane: &ControlPlane,
         options: WorkerOptions,
@@ -107,39 +107,39 @@ impl Worker {
         Ok(Self { orders, thread: Some(thread), shared, registered, drain })
     }
 
-    /// Whether it still keeps its session: it ends by itself only by a fault in this program.
+    /// Whether it still maintains its session; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Its last session, with that session's token: to go on with.
+    /// Its last session with that session's token, to continue with it later.
     #[must_use]
     pub fn registered(&self) -> RegisterReply {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it wants events; without, it stays registered, and gets no share of the next calendar.
+    /// Sets whether it wants events. If not, it stays registered, and gets no share of the next calendar.
     pub fn set_ready(&self, ready: bool) {
-        // If its thread has ended, there is nothing to be told.
+        // If its thread has ended, nobody needs the order.
         let _ = self.orders.send(Order::Ready(ready));
     }
 
-    /// What became of it so far.
+    /// The report so far.
     #[must_use]
     pub fn report(&self) -> SessionReport {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Leave: say that it is not ready, wait until no packets arrive any more, deregister. The receiver must go on until this
-    /// returns.
+    /// Leaves: reports that it is not ready, waits until no more packets arrive, and deregisters. The receiver must
+    /// continue until this returns.
     #[must_use]
     pub fn leave(mut self) -> SessionReport {
         self.end(self.drain);
         self.report()
     }
 
-    /// The same without waiting for packets: for a receiver that has ended.
+    /// The same without waiting for packets, for a receiver that has ended.
     #[must_use]
     pub fn leave_at_once(mut self) -> SessionReport {
         self.end(Duration::ZERO);

@@ -1,15 +1,16 @@
-//! Who has a connection, and who loses it when there are no more.
+//! Limits on connections, and which connection is closed when a limit is reached.
 //!
 //! ```text
 //!   a new connection ─▶ room? ─ yes ─▶ seat
 //!                         └ no ─▶ the oldest that has not shown a valid token, of the address that has most of those, is closed
 //! ```
 //!
-//! Who holds thousands of connections open, and says nothing valid on any, closes only its own: an honest client takes the place of
-//! the oldest of them. An address is a host: of IPv6 a network of 64 bits, which a host has for itself.
+//! A client that holds thousands of connections without a valid token only loses its own: a new connection takes the
+//! place of the oldest of them. An address is one host; for IPv6, a network of 64 bits, because a host may have a whole
+//! one.
 //!
-//! Limits: [`CONNECTIONS`] in all, or half of the files that this process may open, so that its own needs always have room;
-//! [`PER_ADDRESS`] of one address.
+//! Limits: [`CONNECTIONS`] in total, or half of the files that this process may open, so that there is room for its own
+//! files; [`PER_ADDRESS`] for one address.
 
 use skyhaul::io::host::descriptors;
 use std::collections::{BTreeSet, HashMap};
@@ -18,11 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// Connections at a time.
+/// Maximum number of connections.
 pub const CONNECTIONS: usize = 4096;
-/// Connections of one address.
+/// Maximum number of connections of one address.
 pub const PER_ADDRESS: usize = 1024;
-/// Connections that are told to close and have not yet.
+/// Maximum number of connections that have been told to close and are still open.
 const CLOSING: usize = 64;
 
 /// See the module.
@@ -38,12 +39,12 @@ pub(crate) struct Seats {
 #[derive(Debug, Default)]
 struct Inner {
     next: u64,
-    /// Those that have a seat.
+    /// Connections that have a seat.
     seats: HashMap<u64, Seat>,
-    /// Those that have shown no valid token, the oldest of each address first.
+    /// Connections that have shown no valid token, the oldest of each address first.
     unproved: BTreeSet<(IpAddr, u64)>,
     addresses: HashMap<IpAddr, Of>,
-    /// Those that are open: with a seat, or closing.
+    /// Number of open connections: with a seat, or closing.
     open: usize,
 }
 
@@ -53,14 +54,14 @@ struct Seat {
     close: Arc<Notify>,
 }
 
-/// What one address has.
+/// The connections of one address.
 #[derive(Debug, Default)]
 struct Of {
     seats: usize,
     unproved: usize,
 }
 
-/// A connection that is open. It counts until it is dropped.
+/// An open connection. It counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     id: u64,
@@ -78,7 +79,7 @@ impl Seats {
         Arc::new(Seats { total, per_address, inner: Mutex::default(), refused, closed })
     }
 
-    /// A seat for a connection from there, if there is one or can be.
+    /// A seat for a connection from this address, if one is free or can be freed.
     pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Ticket> {
         let address = host(from);
         let mut inner = self.locked();
@@ -116,7 +117,7 @@ impl Seats {
         self.locked().open >= self.total + CLOSING
     }
 
-    /// Connections that are open; that found no room; that were closed for others.
+    /// Number of connections that are open; that were refused; that were closed for others.
     pub(crate) fn counts(&self) -> (usize, u64, u64) {
         let open = self.locked().open;
         (open, self.refused.load(Ordering::Relaxed), self.closed.load(Ordering::Relaxed))
@@ -128,12 +129,12 @@ impl Seats {
 }
 
 impl Inner {
-    /// The oldest of an address that has shown no valid token.
+    /// The oldest connection of an address that has shown no valid token.
     fn oldest(&self, address: IpAddr) -> Option<u64> {
         self.unproved.range((address, 0)..=(address, u64::MAX)).next().map(|(_, id)| *id)
     }
 
-    /// The address with most of those.
+    /// The address with most connections without a valid token.
     fn most(&self) -> Option<IpAddr> {
         let some = self.addresses.iter().filter(|(_, of)| of.unproved > 0);
         some.max_by_key(|(_, of)| of.unproved).map(|(address, _)| *address)
@@ -148,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// It has no seat any more, and is told so.
+    /// Takes the seat of a connection, and tells it to close.
     fn leave(&mut self, id: u64) {
         self.prove(id, true);
         let Some(seat) = self.seats.remove(&id) else { return };
@@ -163,12 +164,12 @@ impl Inner {
 }
 
 impl Ticket {
-    /// Whether its last request showed a valid token.
+    /// Sets whether its last request showed a valid token.
     pub(crate) fn prove(&self, proved: bool) {
         self.seats.locked().prove(self.id, proved);
     }
 
-    /// Another has its seat.
+    /// Waits until its seat is taken.
     pub(crate) async fn closed(&self) {
         self.close.notified().await;
     }
@@ -182,7 +183,7 @@ impl Drop for Ticket {
     }
 }
 
-/// What counts as one address.
+/// The network that counts as one address.
 fn host(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
@@ -210,7 +211,7 @@ mod tests {
         let held: Vec<Ticket> = (0..3).map(|_| seats.enter(ip("10.0.0.9")).unwrap()).collect();
         let new = seats.enter(ip("10.0.0.2")).unwrap();
         assert!(is_closed(&held[0]) && ![&honest, &new, &held[1], &held[2]].into_iter().any(is_closed));
-        // One more of the address that has as many as it may have closes its own.
+        // One more connection of the address that has reached its limit closes its own.
         let more = [seats.enter(ip("10.0.0.9")).unwrap(), seats.enter(ip("10.0.0.9")).unwrap()];
         assert!(is_closed(&held[1]) && is_closed(&held[2]) && !is_closed(&honest) && !is_closed(&new));
         assert_eq!(seats.counts(), (7, 0, 3));

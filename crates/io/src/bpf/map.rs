@@ -38,11 +38,11 @@ struct Element {
     flags: u64,
 }
 
-/// An array of one element in the kernel.
+/// A kernel array with one element.
 #[derive(Debug)]
 pub struct Map {
     descriptor: OwnedFd,
-    /// Octets of the element, of all processors.
+    /// Size of the element, for all CPUs together, bytes.
     bytes: usize,
 }
 
@@ -59,10 +59,10 @@ impl Map {
         Create { kind, key: 4, value: value as u32, entries: 1, flags, inner: 0 }
     }
 
-    /// Memory of `bytes` octets with these contents.
+    /// Creates a map with these contents.
     ///
     /// # Errors
-    /// No memory, or no permission: the error has a hint.
+    /// There is no memory or no permission: the error has a hint.
     pub fn of(octets: &[u8]) -> io::Result<Map> {
         let map = Map::create("a table", Map::one(ARRAY, octets.len(), 0), 1)?;
         map.update(octets)?;
@@ -88,7 +88,7 @@ impl Map {
         self.update(&next.number().to_ne_bytes())
     }
 
-    /// `bytes` octets for each processor.
+    /// Creates a map with `bytes` bytes for each CPU.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -123,7 +123,7 @@ impl Map {
         Ok(())
     }
 
-    /// What is in it; of one for each processor, all, one after the other.
+    /// Returns its contents; for a per-CPU map, those of all CPUs one after the other.
     ///
     /// # Errors
     /// A system error.
@@ -144,7 +144,7 @@ fn possible_processors() -> io::Result<usize> {
     last.map(|last| last + 1).ok_or_else(|| io::Error::other(format!("no number of processors: {text}")))
 }
 
-/// Numbers that a program in the kernel reads, too.
+/// Numbers shared with a kernel program.
 #[derive(Debug)]
 pub struct Words {
     first: NonNull<AtomicU64>,

@@ -17,7 +17,8 @@ pub(super) enum Calls {
 }
 
 impl Calls {
-    /// The engine that `options` ask for, with `pool` registered if the kernel permits that; and what it is.
+    /// Opens the engine requested by `options`, with `pool` registered if the kernel permits that; returns it and its
+    /// description.
     ///
     /// # Errors
     /// If the engine requested by name is not available.

@@ -1,6 +1,6 @@
-//! A file system that fails as real ones do: killed at any operation, cut off from power, with syncs that fail once.
+//! A file system that simulates failures: kills at any operation, power cuts, and syncs that fail once.
 //!
-//! It stands under real files, and keeps of every write that is not durable yet the bytes that were there before:
+//! It works on real files. For every write that is not yet durable, it keeps the previous bytes:
 //!
 //! ```text
 //!   write ─▶ old bytes kept ─▶ file        sync ─▶ they are forgotten: the write is durable
@@ -8,11 +8,11 @@
 //!                 └─ power cut ─▶ some of them come back
 //! ```
 //!
-//! So whoever believes a second sync after one that failed has wrong bytes in his file. One seed decides which writes are
+//! So code that trusts a second sync after a failed one gets wrong bytes in its file. A seed decides which writes are
 //! lost.
 //!
-//! Limits: names are durable at once; files opened past the page cache keep no old bytes where they are not read as whole
-//! pages.
+//! Limits: names are durable immediately; files opened past the page cache keep no previous bytes unless they are read
+//! as whole pages.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -87,7 +87,7 @@ impl PartialEq for FailingDisk {
 }
 
 impl FailingDisk {
-    /// One that does not fail yet; `seed` decides what is lost later.
+    /// A file system that does not fail yet; `seed` decides what is lost later.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State { random: seed | 1, ..State::default() })))
@@ -116,14 +116,14 @@ impl FailingDisk {
         self.state().operations
     }
 
-    /// It works again; what is not durable stays, as after a kill.
+    /// Makes it work again; data that are not durable stay, as after a kill.
     pub fn restart(&self) {
         let mut state = self.state();
         state.killed_at = None;
         state.failing.clear();
     }
 
-    /// Some of what is not durable is lost, and it works again.
+    /// Loses some of the data that are not durable, and makes it work again.
     pub fn cut_power(&self) {
         let mut state = self.state();
         let mut files: Vec<(u64, u64)> = state.fresh.keys().copied().collect();
@@ -156,7 +156,7 @@ impl FailingDisk {
         if let Some((_, writes)) = state.fresh.get_mut(&of) {
             writes.push(Old { offset, bytes: old });
         } else {
-            // Opened anew: a clone would keep the lock of the one that is written.
+            // Opened again, because a clone would keep the lock of the file that is written.
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             let file = File::options().read(true).write(true).open(path)?;
             state.fresh.insert(of, (file, vec![Old { offset, bytes: old }]));

@@ -20,7 +20,7 @@ pub struct Faults {
     pub latency: Option<Duration>,
     /// After this many bytes: "no space left on device".
     pub enospc: Option<u64>,
-    /// After this many bytes: "input/output error", for ever.
+    /// After this many bytes, every write fails with "input/output error".
     pub eio: Option<u64>,
     /// Every write is deferred this many times ("try again") before it is accepted.
     pub eagain: Option<u32>,
@@ -38,8 +38,8 @@ impl Faults {
         file.write_all_at(bytes, offset)
     }
 
-    /// Make the bytes of a file durable. If it fails, what was written since the last one may be lost, and a later one that
-    /// succeeds does not say otherwise.
+    /// Makes the bytes of a file durable. If it fails, data written since the last success may be lost, even if a later
+    /// call succeeds.
     ///
     /// # Errors
     /// A system error, or that of a fault.

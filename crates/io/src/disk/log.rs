@@ -94,7 +94,7 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes in it.
+    /// Its length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.length
@@ -137,8 +137,8 @@ impl Log {
         synced
     }
 
-    /// A sync of the file failed: what was appended since the one before it may be lost, and a later sync that succeeds does
-    /// not say otherwise. Nothing more can be appended or finished.
+    /// Notes that a sync of the file failed: lines appended since the last success may be lost, even if a later sync
+    /// succeeds. Nothing more can be appended or finished.
     pub fn fail(&mut self, error: &io::Error) {
         self.failed.get_or_insert_with(|| error.to_string());
     }

@@ -1,7 +1,7 @@
-//! Reads and writes of any files, several in flight: the disk as measurements and copies use it.
+//! Reads and writes of any files, with several requests in flight, for measurements and copies.
 //!
-//! A [`Queue`] belongs to one thread. A request takes its memory with it, and gives it back with its result, so nothing
-//! is shared with the kernel:
+//! A [`Queue`] belongs to one thread. A request owns its memory until it returns it with its result, so nothing is
+//! shared with the kernel:
 //!
 //! ```text
 //!   read(tag, file, offset, block)  ──▶ in flight, up to the depth ──▶ wait ──▶ Ended { tag, bytes, time, block }
@@ -26,7 +26,7 @@ use super::work::{Finished, Work};
 use super::{DiskOptions, Faults, Means, Waker};
 use crate::memory::{ALIGN, Block, Pool, View};
 
-/// A deferred request is submitted again this often: after 1 ms, 2 ms, 4 ms …, a second in all.
+/// A deferred request is submitted again this many times, after 1 ms, 2 ms, 4 ms …, about a second in total.
 const AGAIN: u32 = 10;
 
 /// The result of a request.
@@ -61,7 +61,7 @@ pub struct Queue {
     later: Vec<(Instant, u64, Work)>,
 }
 
-/// What a failing file system says of a request.
+/// The error of a simulated failure for a request.
 fn faulty(faults: &Faults, work: &Work) -> Option<io::Error> {
     match work {
         Work::Write { file, bytes, offset, .. } => faults.writes(file, *offset, *bytes).err(),
@@ -162,10 +162,11 @@ impl Queue {
         }
     }
 
-    /// Submit what was pushed, wait at most `time` for a result or the waker, and add what ended to `ended`.
+    /// Submits the queued requests, waits at most `time` for a result or the waker, and adds finished requests to
+    /// `ended`.
     ///
     /// # Errors
-    /// If the ring itself fails: nothing more can be expected of it.
+    /// If the ring itself fails; it cannot be used any more.
     pub fn wait(&mut self, time: Duration, ended: &mut Vec<Ended>) -> io::Result<()> {
         self.push_again();
         let mut finished = std::mem::take(&mut self.finished);

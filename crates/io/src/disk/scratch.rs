@@ -1,6 +1,7 @@
 //! A file without a name, for measurements: nothing is left of it, however the process ends.
 //!
-//! `O_TMPFILE` makes it; where a file system lacks that, a name is made and removed at once.
+//! It is created with `O_TMPFILE`; on a file system without that, a named file is created and its name removed
+//! immediately.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ impl Scratch {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
         let fd = match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
-            // The second is how old kernels say it: to them it is a directory opened for writing.
+            // Old kernels return the second error, because they take it for a directory opened for writing.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
                 let name = directory.join(format!(".skyhaul-scratch-{}", std::process::id()));
                 let fd = rustix::fs::open(&name, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
@@ -64,7 +65,7 @@ impl Scratch {
         Ok(self.direct)
     }
 
-    /// Give it space on the disk, so that a disk without room is found before anything is written.
+    /// Allocates space on the disk, so that a lack of room is found before anything is written.
     ///
     /// # Errors
     /// If there is no room.
@@ -75,8 +76,8 @@ impl Scratch {
         }
     }
 
-    /// Write what is still in memory to the disk, and let the page cache forget the file, so that the next reader reads
-    /// from the disk.
+    /// Writes data that are still in memory to the disk, and drops the file from the page cache, so that the next
+    /// reader reads from the disk.
     ///
     /// # Errors
     /// A system error.
@@ -87,8 +88,8 @@ impl Scratch {
     }
 }
 
-/// Bytes that this process read from and wrote to disks so far, as the kernel counts them: what the page cache answered
-/// is not among them. None if the kernel does not count.
+/// Bytes that this process has read from and written to disks, as counted by the kernel, excluding those served by the
+/// page cache. `None` if the kernel does not count.
 #[must_use]
 pub fn device_bytes() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;

@@ -38,8 +38,8 @@ pub(super) fn punch(file: &File, range: std::ops::Range<u64>) -> io::Result<bool
     }
 }
 
-/// The next range of `file` from `from` on that is not a hole; None: only holes follow. A file system that knows no holes
-/// has none.
+/// The next range of `file` from `from` on that is not a hole; `None` if only holes follow. On a file system without
+/// support for holes, everything is data.
 ///
 /// # Errors
 /// A system error.
@@ -71,7 +71,7 @@ mod tests {
         file.sync_all().unwrap();
         let size = 10 << 20;
         let first = next_data(&file, 0, size).unwrap().unwrap();
-        // A file system without holes says that all is data.
+        // A file system without holes reports everything as data.
         assert!(first == (4 << 20..(4 << 20) + 4096) || first.contains(&(4 << 20)), "{first:?}");
         if first.start > 0 {
             assert_eq!(next_data(&file, first.end, size).unwrap(), None);

@@ -101,7 +101,7 @@ fn injected_faults_come_as_the_kernel_would_say_them() {
     });
 }
 
-/// The kernel may put a request off. That is waited for, but not for ever, and a disk that does nothing else has failed.
+/// The kernel may defer a request, which is then repeated, but not for ever: a disk that only defers has failed.
 #[test]
 fn what_the_kernel_puts_off_is_tried_again_for_a_second_and_has_then_failed() {
     both(|engine| {

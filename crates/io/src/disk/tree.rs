@@ -1,7 +1,7 @@
-//! A directory below which everything stays: for names that a peer chose.
+//! A directory that no path can leave, for names chosen by a peer.
 //!
-//! Every path is opened name by name from the directory's descriptor, and no link is followed, so neither `..` nor a link
-//! that somebody put there leads out of it.
+//! Every path is opened name by name from the directory's descriptor, and no link is followed, so neither `..` nor a
+//! link leads out of it.
 //!
 //! ```
 //! use skyhaul_io::disk::Tree;
@@ -12,7 +12,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: the directory itself is opened as any other path, links and all.
+//! Limits: the directory itself is opened like any other path, following links.
 
 mod removal;
 #[cfg(test)]
@@ -30,7 +30,7 @@ use super::Faults;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
-/// A process that was killed keeps its locks until the kernel has ended its writes: wait so long for them.
+/// A killed process keeps its locks until the kernel has finished its writes: wait this long for them.
 const KILLED: Duration = Duration::from_secs(1);
 
 /// What a name is.
@@ -46,20 +46,20 @@ pub enum Kind {
     Special,
 }
 
-/// What the file system says about a name.
+/// The status of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// What it is.
     pub kind: Kind,
     /// Bytes of a file.
     pub size: u64,
-    /// Bytes that it takes on the disk: fewer than `size` if it has holes.
+    /// Bytes allocated on the disk: fewer than `size` if it has holes.
     pub stored: u64,
     /// Permissions, with set-user-ID, set-group-ID and the sticky bit.
     pub mode: u32,
     /// Last change of its content: seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
-    /// Last change of anything, which no program can set.
+    /// Last change of content or status, which no program can set.
     pub changed: (i64, u32),
     /// The file system it is on.
     pub device: u64,
@@ -93,7 +93,7 @@ impl Status {
 pub struct Tree {
     path: PathBuf,
     root: Arc<File>,
-    /// The directory opened last: files come in the order of directories.
+    /// The directory opened last, because files come in order of directories.
     last: Mutex<Option<(PathBuf, Arc<File>)>>,
     faults: Faults,
 }
@@ -104,7 +104,7 @@ impl Tree {
     /// The directory at `path`.
     ///
     /// # Errors
-    /// A system error: it does not exist, or is no directory.
+    /// A system error: it does not exist, or is not a directory.
     pub fn open(path: &Path) -> io::Result<Tree> {
         let root = super::open_directory(path)?;
         Ok(Tree { path: path.to_owned(), root, last: Mutex::new(None), faults: Faults::default() })
@@ -194,7 +194,7 @@ impl Tree {
         }
     }
 
-    /// Make the directory `path` and those above it; those that exist stay as they are.
+    /// Creates the directory `path` and those above it; existing ones do not change.
     ///
     /// # Errors
     /// A system error, or the path leads out, or a link or a file is in the way.
@@ -215,7 +215,7 @@ impl Tree {
     /// is.
     ///
     /// # Errors
-    /// A system error, or it is no regular file, or the path leads out.
+    /// A system error, or it is not a regular file, or the path leads out.
     pub fn read(&self, path: &Path, direct: bool) -> io::Result<(File, bool)> {
         self.open_regular(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, direct)
     }
@@ -266,10 +266,10 @@ impl Tree {
         Ok((file, direct))
     }
 
-    /// Give `from` the name `to` in the same directory; with `replace`, what has that name is replaced.
+    /// Renames `from` to `to` in the same directory; with `replace`, an existing file of that name is replaced.
     ///
     /// # Errors
-    /// A system error: `AlreadyExists` if it is not to be replaced.
+    /// A system error; `AlreadyExists` if there is one and `replace` is false.
     pub fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
         self.faults.changes()?;
         let ((parent, from), (beside, to)) = (self.parent(from)?, self.parent(to)?);

@@ -168,7 +168,7 @@ impl FaultPlan {
         self.burst_left == 0 && !self.faults.any()
     }
 
-    /// Follow other faults from the next packet on; the random numbers go on.
+    /// Uses other faults from the next packet on; the sequence of random numbers continues.
     pub fn change(&mut self, faults: &Faults) {
         self.faults = Faults { seed: self.faults.seed, ..*faults };
     }

@@ -1,7 +1,8 @@
-//! Small files that people name: settings, tokens, certificates, plans, reports.
+//! Small files named by the user: settings, tokens, certificates, plans, reports.
 //!
-//! Such a name may be anything: a FIFO, on which `open` waits for a writer, or a device that never ends. So at most a given
-//! number of bytes is read, and nothing waits for ever. Pipes are permitted, because shells make them: `--token-file <(pass sky)`.
+//! Such a name may be anything: a FIFO, on which `open` waits for a writer, or a device that never ends. So the number
+//! of bytes is limited, and nothing waits for ever. Pipes are permitted, because shells make them:
+//! `--token-file <(pass sky)`.
 
 use super::failed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,10 +20,10 @@ pub const TOKEN: usize = 4096;
 /// How long the writer of a pipe may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The bytes of the file at `path`, of which there are at most `most`.
+/// Returns the bytes of the file at `path`, at most `most`.
 ///
 /// # Errors
-/// The file cannot be read, is longer, is a pipe without a writer, or one whose writer takes more than half a minute. The
+/// The file cannot be read, is longer, is a pipe without a writer, or its writer takes longer than half a minute. The
 /// error names the path.
 pub fn read_small(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let failing = |error: io::Error| failed("read", path, &error);
@@ -70,7 +71,7 @@ pub fn read_small_text(path: &Path, most: usize) -> io::Result<String> {
     })
 }
 
-/// Wait until there is something to read or the writer is gone; false: the time is over.
+/// Waits until there is something to read or the writer is gone; `false` on timeout.
 fn waited(file: &File, until: Instant) -> io::Result<bool> {
     let left = until.saturating_duration_since(Instant::now());
     let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
@@ -115,7 +116,7 @@ mod tests {
         let path = directory.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         assert!(said(&path).contains("a pipe without a writer"), "{}", said(&path));
-        // As a shell gives it: the other end is open, and what it writes comes later.
+        // As from a shell: the other end is open, and its data arrive later.
         let (reader, mut writer) = io::pipe().unwrap();
         let name = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let late = std::thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! How fast all processors together copy memory: the bound of whatever copies a payload.
+//! Measures how fast all CPUs together copy memory, which bounds everything that copies payloads.
 //!
-//! Limits: a glance of some ten milliseconds, while other programs run; caches are left behind by 16 MiB for each processor.
+//! Limits: it takes only some ten milliseconds, while other programs run; 16 MiB for each CPU exceed its cache.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Octets that one processor copies again and again.
+/// Bytes that one CPU copies repeatedly.
 const PIECE: usize = 16 << 20;
 const TIME: Duration = Duration::from_millis(30);
 

@@ -1,4 +1,5 @@
-//! How well the clock of this host is kept, as the kernel knows it from NTP or PTP. Reading needs no privilege.
+//! The synchronisation state of this host's clock, which the kernel knows from NTP or PTP. Reading it needs no
+//! privilege.
 
 use std::io;
 

@@ -1,8 +1,8 @@
-//! Open files of this process: how many there may be.
+//! The limit on open files of this process.
 //!
-//! Most systems start programs with a soft limit of 1024, which every program may raise to the hard limit, often half a million
-//! (`ulimit -Hn`). A service that does not is closed by a thousand idle connections: it can then neither accept nor start a
-//! process.
+//! Most systems start programs with a soft limit of 1024, which every program may raise to the hard limit, often half a
+//! million (`ulimit -Hn`). A service that does not raise it is blocked by a thousand idle connections: it can then
+//! neither accept connections nor start a process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

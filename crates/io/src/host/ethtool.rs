@@ -1,4 +1,4 @@
-//! What a network card and its driver say of themselves, asked by ioctl: no `ethtool` needed, and reading needs no root.
+//! Properties of a network card and its driver, read by ioctl: `ethtool` is not needed, and reading needs no root.
 //!
 //! | asked | answer |
 //! |---|---|
@@ -7,12 +7,13 @@
 //! | [`features`](Card::features), [`private_flags`](Card::private_flags) | on or off by name, and whether that can change |
 //! | [`statistics`](Card::statistics) | counters of the driver by name |
 //! | [`hash_fields`](Card::hash_fields), [`indirection`](Card::indirection), [`rules`](Card::rules) | how packets are spread over queues |
-//! | [`timestamps`](Card::timestamps), [`link`](Card::link), [`fec`](Card::fec) | what it can stamp; its link |
+//! | [`timestamps`](Card::timestamps), [`link`](Card::link), [`fec`](Card::fec) | its time stamps; its link |
 //!
-//! Names are those that `ethtool` prints or takes. A request is words of 32 bits in the order of `linux/ethtool.h`; the kernel
-//! answers in the same words. [`set`](Card::set) writes what can be changed without a break of the link.
+//! Names are those that `ethtool` prints or accepts. A request consists of 32-bit words in the order of
+//! `linux/ethtool.h`; the kernel replies in the same words. [`set`](Card::set) writes settings that can be changed
+//! without interrupting the link.
 //!
-//! Limits: an answer has at most 16384 words; a driver that claims more is refused with `EMSGSIZE`.
+//! Limits: a reply has at most 16384 words; a driver that claims more is refused with `EMSGSIZE`.
 
 mod set;
 
@@ -103,9 +104,9 @@ pub struct Timestamps {
 /// The link of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Mb/s; none if there is no link, or nobody knows.
+    /// Speed in Mb/s; `None` if there is no link, or it is unknown.
     pub speed: Option<u32>,
-    /// Both ways at once; none if nobody knows.
+    /// Whether it is full duplex; `None` if unknown.
     pub full: Option<bool>,
     /// Whether both ends agreed on it.
     pub negotiated: bool,
@@ -116,11 +117,11 @@ pub struct Link {
 pub struct Fec {
     /// What is in use.
     pub active: Vec<&'static str>,
-    /// What was asked for.
+    /// The configured modes.
     pub configured: Vec<&'static str>,
 }
 
-/// An interface, to be asked.
+/// An interface whose properties can be read.
 #[derive(Debug)]
 pub struct Card {
     socket: OwnedFd,
@@ -131,7 +132,7 @@ impl Card {
     /// Open the interface of this name, in the network namespace of this thread.
     ///
     /// # Errors
-    /// `ENODEV` for a name that is none; a system error.
+    /// `ENODEV` if there is no such interface; a system error.
     pub fn open(name: &str) -> io::Result<Self> {
         let mut octets = [0; libc::IFNAMSIZ];
         if name.is_empty() || name.len() >= octets.len() || name.contains('\0') {
@@ -174,7 +175,7 @@ impl Card {
     /// Its driver.
     ///
     /// # Errors
-    /// A system error; `EOPNOTSUPP` where the driver does not say, as for all that follow.
+    /// A system error; `EOPNOTSUPP` if the driver does not provide it, as for all of the following functions.
     pub fn driver(&self) -> io::Result<Driver> {
         let octets = octets(&self.asked(GET_DRIVER, 49)?[1..]);
         let at = |number: usize| text(&octets[number * NAME..][..NAME]);
@@ -220,7 +221,7 @@ impl Card {
         let [first, second] = halves(1 << set);
         let mut count = [GET_STRING_COUNT, 0, first, second, 0];
         self.ask(&mut count)?;
-        // The mask comes back with the sets that exist.
+        // The kernel returns a mask of the sets that exist.
         let count = if long(&count[2..4]) == 0 { 0 } else { count[4] };
         let words = 3 + count as usize * NAME / 4;
         if words > MOST {
@@ -339,7 +340,7 @@ impl Card {
     /// # Errors
     /// See [`driver`](Self::driver).
     pub fn link(&self) -> io::Result<Link> {
-        // The kernel first says how many words its masks have, as a negative number.
+        // The kernel first returns the number of words of its masks, as a negative number.
         let sizes = self.asked(GET_LINK, 12)?;
         let masks = (octets(&sizes[4..5])[2] as i8).unsigned_abs();
         let mut words = vec![0; 12 + 3 * usize::from(masks)];

@@ -1,4 +1,4 @@
-//! What the kernel says by netlink of an interface, its queueing disciplines, a route and the firewall.
+//! Properties of an interface, its queueing disciplines, routes and the firewall, read by netlink.
 //!
 //! ```
 //! use skyhaul_io::host::network::{disciplines, limits, route};
@@ -32,7 +32,7 @@ const LIMITS: [(u16, &str); 5] = [
 
 /// Of a discipline.
 const ROOT: u32 = 0xFFFF_FFFF;
-/// Of packets that come in: no queue.
+/// The discipline for arriving packets, which is not a queue.
 const INGRESS: u32 = 0xFFFF_FFF1;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
@@ -65,7 +65,7 @@ pub struct Discipline {
     pub is_root: bool,
     /// Packets that it dropped.
     pub drops: u64,
-    /// Of `fq`: the most that a flow gets, in bytes per second; none is no limit.
+    /// For `fq`: maximum rate of a flow, bytes per second; `None`: no limit.
     pub flow_rate: Option<u64>,
     /// Of `fq`: packets of a flow that wait, at most.
     pub flow_packets: Option<u64>,
@@ -87,11 +87,11 @@ pub struct Route {
 pub struct Firewall {
     /// Names of tables.
     pub tables: Vec<String>,
-    /// Rules in all of them.
+    /// Number of rules in all of them.
     pub rules: u64,
 }
 
-/// Limits of an interface by name, those that this kernel has.
+/// The limits of an interface by name, as far as this kernel has them.
 ///
 /// # Errors
 /// There is no such interface; a system error.

@@ -191,8 +191,9 @@ impl Drop for Program {
     }
 }
 
-/// Let the program that `command` starts have none of this process's descriptors above 2: neither what it opened nor what it
-/// inherited itself, and would keep open in a program that outlives it. Before Linux 5.11 that is not possible.
+/// Prevents the program started by `command` from inheriting any descriptor of this process above 2: neither those that
+/// this process opened nor those that it inherited, which a program that outlives it would keep open. Not possible
+/// before Linux 5.11.
 pub fn alone(command: &mut Command) {
     let leave = || {
         // SAFETY: it marks descriptors of the child to be closed by exec, and touches no memory.
@@ -222,7 +223,7 @@ fn ticks(text: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// The end of a pipe's content; a thread reads it so that the pipe never fills.
+/// The last part of a pipe's contents; a thread reads it, so that the pipe never fills.
 #[derive(Debug)]
 struct Said {
     end: Arc<Mutex<Vec<u8>>>,

@@ -49,14 +49,14 @@ pub fn largest_buffer() -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// What the kernel grants a UDP socket that asks for a receive buffer of `bytes`, without a privilege.
+/// The receive buffer that the kernel grants to a UDP socket that requests `bytes` without a privilege.
 ///
 /// # Errors
 /// A system error.
 pub fn granted(bytes: usize) -> io::Result<u64> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
     socket.set_recv_buffer_size(bytes)?;
-    // The kernel says double, for its own books.
+    // The kernel reports twice the size, including its own overhead.
     Ok(socket.recv_buffer_size()? as u64 / 2)
 }
 

@@ -1,4 +1,4 @@
-//! Counters of this host along the way of a packet, in one reading: interface, IP, UDP, backlog, processors.
+//! Counters of this host along the path of a packet, in one reading: interface, IP, UDP, backlog, CPUs.
 //!
 //! ```text
 //!   sent       udp.sent ─▶ ip.sent ─▶ interface.sent            udp.no_room   interface.send_dropped
@@ -6,8 +6,8 @@
 //!              interface.receive_dropped   backlog.dropped   ip.discarded                udp.buffer_full …
 //! ```
 //!
-//! Differences of two readings tell in which layer packets were lost, if nothing else used the host meanwhile: all
-//! counters are those of the network namespace, or of the host.
+//! The difference of two readings shows in which layer packets were lost, if nothing else used the host meanwhile,
+//! because all counters are those of the network namespace or of the host.
 //!
 //! ```
 //! use skyhaul_io::host::stages;
@@ -17,11 +17,12 @@
 //! assert!(moved.contains_key("udp.received"));
 //! ```
 //!
-//! Processors count what their backlogs dropped of all networks of the host, and the interface counts it, too. So differences tell of
-//! no more than the interfaces of this network dropped, which are `network.receive_dropped`; what never leaves the host is not in it.
+//! CPUs count packets that their backlogs dropped from all networks of the host, and the interface counts these too. So
+//! the differences show at most as many drops as the interfaces of this network counted, which are
+//! `network.receive_dropped`; packets that never leave the host are not included.
 //!
-//! Limits: an interface, IP and UDP count a train that passes as one as one packet, so layers compare only where packets
-//! are sent one by one. Processors are counted in ticks, of which [`TICKS`] make a second.
+//! Limits: an interface, IP and UDP count a train that passes as one packet as one, so layers can be compared only if
+//! packets are sent one by one. CPU times are counted in ticks, of which [`TICKS`] make a second.
 
 use super::tables::{backlogs, protocols, protocols6};
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 /// Counters by name; those that the kernel does not report are missing.
 pub type Stages = BTreeMap<String, u64>;
 
-/// Ticks of a second in the counters of processors (`USER_HZ`, the same on all architectures here).
+/// Ticks per second in the CPU counters (`USER_HZ`, the same on all architectures here).
 pub const TICKS: u64 = 100;
 
 /// `/proc/net/dev`, behind the name: receive, then transmit.
@@ -44,7 +45,7 @@ const DEVICE: [(usize, &str); 8] = [
     (11, "interface.send_dropped"),
 ];
 
-/// What all interfaces dropped as it came.
+/// Packets that all interfaces dropped on receipt.
 const ALL_DROPPED: &str = "network.receive_dropped";
 const BACKLOG_DROPPED: &str = "backlog.dropped";
 

@@ -1,5 +1,5 @@
-//! The kernel's tables of counters, read once for all who want them: the way of a packet ([`stages`](super::stages)), the checks
-//! of a host.
+//! Parsers of the kernel's tables of counters, for the counters along a packet's path ([`stages`](super::stages)) and
+//! the checks of a host.
 //!
 //! | table | a line | gives |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! assert_eq!(all, [("Udp", "InErrors", 3), ("Udp", "RcvbufErrors", 2)]);
 //! ```
 //!
-//! Limits: what is no number that can be counted up (`Tcp: MaxConn -1`) is left out.
+//! Limits: values that are not counters (`Tcp: MaxConn -1`) are omitted.
 
 /// The column of the processor's number, from Linux 5.10.
 const PROCESSOR: usize = 12;
@@ -28,7 +28,7 @@ pub fn protocols(table: &str) -> impl Iterator<Item = (&str, &str, u64)> {
     })
 }
 
-/// The same of IPv6, a line for each; the protocol is called as that of IPv4.
+/// The same for IPv6, with one line for each counter; protocols have the names of IPv4.
 pub fn protocols6(table: &str) -> impl Iterator<Item = (&str, &str, u64)> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -37,7 +37,7 @@ pub fn protocols6(table: &str) -> impl Iterator<Item = (&str, &str, u64)> {
     })
 }
 
-/// Processor, name and value of what passed the backlogs.
+/// CPU, name and value of the backlog counters.
 pub fn backlogs(table: &str) -> impl Iterator<Item = (u64, &'static str, u64)> {
     table.lines().enumerate().flat_map(|(line, text)| {
         let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();

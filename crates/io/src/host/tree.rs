@@ -1,4 +1,4 @@
-//! Files of `/proc` and `/sys`, read below a root, so that a test can make the files of any host.
+//! Files of `/proc` and `/sys`, read below a root directory, so that a test can provide the files of any host.
 //!
 //! ```
 //! use skyhaul_io::host::tree::Tree;
@@ -8,8 +8,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: at most 256 KiB of a file are read, because a few files of `/proc` grow with the host; bytes that are not UTF-8 are
-//! replaced. Links lead where they lead: those of `/sys` are relative, and stay below the root.
+//! Limits: at most 256 KiB of a file are read, because a few files of `/proc` grow with the host; bytes that are not
+//! UTF-8 are replaced. Links are followed: those of `/sys` are relative, and stay below the root.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -43,7 +43,7 @@ impl Tree {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The octets of a file.
+    /// The bytes of a file.
     ///
     /// # Errors
     /// A system error.
@@ -53,7 +53,7 @@ impl Tree {
         Ok(all)
     }
 
-    /// The text of a file, as it is.
+    /// The unchanged text of a file.
     ///
     /// # Errors
     /// A system error.

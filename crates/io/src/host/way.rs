@@ -1,8 +1,9 @@
-//! The way to an address, as the kernel would send there: which interface, and whose hardware address is next.
+//! The kernel's route to an address: the outgoing interface, and the hardware address of the next hop.
 //!
-//! The kernel is asked by netlink, and remembers the neighbour as one that is in use, so it keeps its hardware address fresh.
+//! The kernel is queried by netlink. The neighbour entry is marked as used, so the kernel keeps its hardware address up
+//! to date.
 //!
-//! Limits: one way for each address; of Ethernet only.
+//! Limits: one route for each address; only Ethernet.
 
 use crate::netlink::{Attributes, Netlink, Request, route::octets};
 use std::{
@@ -32,9 +33,9 @@ const LINK_MTU: u16 = 4;
 const ETHERNET: u16 = 1;
 
 const HARDWARE_ADDRESS: u16 = 2;
-/// Reachable, or was not long ago, or for ever.
+/// Neighbour states with a valid address: reachable, recently reachable, or permanent.
 const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x80;
-/// As if it had been sent something.
+/// Marks the neighbour as used.
 const USE: u8 = 1;
 
 /// Of messages about network devices.
@@ -53,16 +54,16 @@ pub struct Link {
     pub mac: [u8; 6],
     /// Octets of an IP packet, at most.
     pub mtu: u32,
-    /// Whether its driver takes frames from programs for packets; and those in pieces, too.
+    /// Whether its driver accepts frames from XDP programs; and whether also frames in several buffers.
     pub takes: (bool, bool),
 }
 
-/// A way to an address.
+/// A route to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// Through this interface.
     pub link: Link,
-    /// The hardware address of who is next.
+    /// The hardware address of the next hop.
     pub next: [u8; 6],
     /// Octets of an IP packet, at most.
     pub mtu: u32,
@@ -73,7 +74,7 @@ pub struct Way {
 pub struct Ways {
     route: Netlink,
     generic: Netlink,
-    /// The number of messages about network devices; none before Linux 6.3.
+    /// The netlink family for network devices; `None` before Linux 6.3.
     devices: Option<u16>,
     /// Interfaces, since they were last forgotten.
     links: BTreeMap<u32, Option<Link>>,
@@ -121,7 +122,7 @@ impl Ways {
         Ok(Some(Link { interface, mac, mtu: mtu as u32, takes: self.takes(interface) }))
     }
 
-    /// Nobody knows in earlier kernels; then it does not.
+    /// Earlier kernels do not report this: `false` is assumed.
     fn takes(&mut self, interface: u32) -> (bool, bool) {
         let Some(devices) = self.devices else { return (false, false) };
         let request = Request::new(devices).fixed(&[GET_DEVICE, 1, 0, 0]).number(DEVICE, interface);
@@ -130,8 +131,8 @@ impl Ways {
         (features & TAKES_FRAMES != 0, features & TAKES_PIECES != 0)
     }
 
-    /// The way from `from` to `to`. `None` if there is none, if it leads nowhere but here, or if it is not known yet whose hardware
-    /// address is next: then it is asked for.
+    /// The route from `from` to `to`. `None` if there is none, if it leads to this host, or if the hardware address of
+    /// the next hop is not known yet, in which case it is requested.
     ///
     /// # Errors
     /// A system error.
@@ -181,7 +182,7 @@ impl Ways {
 pub enum Leads {
     /// Here.
     Here,
-    /// To everyone on a network of this host.
+    /// To the broadcast address of one of this host's networks.
     Everyone,
     /// To another host, or nowhere.
     Elsewhere,
@@ -218,7 +219,7 @@ fn parts(answer: &[u8], fixed: usize) -> Option<(&[u8], Attributes<'_>)> {
     Some((fixed, Attributes::new(attributes)))
 }
 
-/// There is no such thing, which is no error.
+/// Treats "does not exist" as `None`, not as an error.
 fn none<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -244,7 +245,7 @@ mod tests {
     fn where_addresses_lead() {
         let leads = |ip: &str| leads(ip.parse().unwrap()).unwrap();
         assert_eq!((leads("127.0.0.1"), leads("127.4.5.6")), (Leads::Here, Leads::Here));
-        // The address of everyone on the network of loopback, and on any.
+        // The broadcast addresses of the loopback network, and of any network.
         assert_eq!((leads("127.255.255.255"), leads("255.255.255.255")), (Leads::Everyone, Leads::Everyone));
         assert_eq!(leads("192.0.2.77"), Leads::Elsewhere);
         let arrives = |own: &str, to: &str| arrives(own.parse().unwrap(), to.parse().unwrap());

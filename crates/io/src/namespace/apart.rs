@@ -8,17 +8,18 @@ use std::{ffi::CStr, fs, io, mem, os::fd::OwnedFd, ptr};
 pub enum Apart {
     /// The new one: process 1 of its namespaces, and the parent of whatever they hold.
     Inside,
-    /// The one that was there: the other has ended with this status.
+    /// The original process: the new one has ended with this status.
     Ended(i32),
 }
 
-/// Go on as a new process in mount and process namespaces of its own, and in a user namespace if that is what it takes. Inside,
-/// `hosts` is added to `/etc/hosts`, and `/proc` shows the processes inside. Outside, signals are passed on until it has ended.
+/// Continues as a new process in its own mount and process namespaces, and in a user namespace if needed. Inside,
+/// `hosts` is added to `/etc/hosts`, and `/proc` shows the processes inside. Outside, signals are passed on until it
+/// has ended.
 ///
-/// If either process dies, the other does, and with it all that it started.
+/// If either process dies, the other dies too, together with all processes that it started.
 ///
 /// # Errors
-/// The process has more than one thread, or this system forbids it.
+/// The process has more than one thread, or the system forbids namespaces.
 pub fn apart(hosts: &str) -> io::Result<Apart> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("only a process with one thread can be put apart"));
@@ -63,19 +64,19 @@ fn separate() -> io::Result<()> {
 /// What the new process does first.
 fn settle(alive: &OwnedFd, hosts: &str) -> io::Result<()> {
     die_with_parent()?;
-    // If it died before that, nobody holds the other end of the pipe.
+    // If it has already died, the other end of the pipe is closed.
     let mut ended = [rustix::event::PollFd::new(alive, rustix::event::PollFlags::IN)];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut ended, Some(&now))? > 0 {
         return Err(io::Error::other("the process that started this one has ended"));
     }
     mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE)?;
-    // Some containers cover parts of it, and then forbid another one: then it shows the processes outside.
+    // Some containers hide parts of `/proc`, and then forbid another mount: it then shows the processes outside.
     let _ = mount(c"proc", c"/proc", c"proc", libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
     name_hosts(hosts)
 }
 
-/// Put a file with `hosts` in the place of `/etc/hosts`, for whoever sees these mounts.
+/// Mounts a file with `hosts` over `/etc/hosts` in this mount namespace.
 fn name_hosts(hosts: &str) -> io::Result<()> {
     const FILE: &CStr = c"/etc/hosts";
     let Ok(known) = fs::read_to_string("/etc/hosts") else { return Ok(()) };

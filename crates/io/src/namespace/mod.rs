@@ -1,4 +1,4 @@
-//! Networks of this program's own, without names: nothing is left of them when the last process and descriptor is gone.
+//! Unnamed network namespaces: nothing is left of them after the last process and descriptor.
 //!
 //! ```text
 //!   skyhaul ── waits, passes signals on
@@ -7,8 +7,9 @@
 //!        namespaces; /etc/hosts its own  └─ threads in the network of the router
 //! ```
 //!
-//! A [`Network`] is made by any thread that may; [`apart`](apart::apart) puts a whole process into namespaces of its own
-//! first, which is how an ordinary user may. Whichever process dies, by whatever signal, the kernel ends the others.
+//! Any thread with the privilege can create a [`Network`]. For ordinary users, [`apart`](apart::apart) first moves the
+//! whole process into namespaces of its own. If any of these processes dies, by whatever signal, the kernel ends the
+//! others.
 //!
 //! Limits: an ordinary user needs user namespaces, which some systems forbid; the error says so.
 

@@ -1,4 +1,4 @@
-//! A network of its own.
+//! A network namespace.
 
 use super::call::{die_with_parent, done, leave, mount};
 use crate::address::system_text;
@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-/// A network namespace without a name. It ends with the last copy of this, and the last process, socket and interface in it.
+/// An unnamed network namespace. It ends with the last handle, process, socket and interface in it.
 #[derive(Clone, Debug)]
 pub struct Network(Arc<OwnedFd>);
 
@@ -40,7 +40,7 @@ impl Network {
         Ok(Self(Arc::new(file.into())))
     }
 
-    /// The one that `ip netns add NAME` made.
+    /// The namespace created by `ip netns add NAME`.
     ///
     /// # Errors
     /// There is none of this name.
@@ -59,7 +59,7 @@ impl Network {
         Ok(Self(Arc::new(file.into())))
     }
 
-    /// Move this thread into it. Sockets that it opens from here on are there.
+    /// Moves this thread into it. Sockets that the thread opens from now on are in it.
     ///
     /// # Errors
     /// The privilege is missing.
@@ -76,7 +76,7 @@ impl Network {
         })
     }
 
-    /// Do `work` in it, on a thread of its own.
+    /// Runs `work` in it, on a separate thread.
     ///
     /// # Errors
     /// It cannot be entered.
@@ -109,7 +109,7 @@ impl Network {
     }
 }
 
-/// Ask a process, or all of its group, to end: SIGTERM.
+/// Sends SIGTERM to a process, or to its whole group.
 ///
 /// # Errors
 /// There is no such process.

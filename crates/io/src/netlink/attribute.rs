@@ -1,14 +1,14 @@
 //! The attributes of a message, read within their bounds.
 
-/// Two bits of a kind say how the value is to be read.
+/// Two bits of a kind are flags.
 const KIND: u16 = 0x3FFF;
 
-/// Attributes, one after another. What is cut short or gives a length that cannot be ends them.
+/// Attributes, one after another. A truncated attribute, or one with an impossible length, ends them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a>(&'a [u8]);
 
 impl<'a> Attributes<'a> {
-    /// The attributes in these octets.
+    /// The attributes in these bytes.
     #[must_use]
     pub fn new(octets: &'a [u8]) -> Self {
         Self(octets)
@@ -26,7 +26,7 @@ impl<'a> Attributes<'a> {
         Iterator::find(&mut self, |&(of, _)| of == kind).map(|(_, value)| value)
     }
 
-    /// The attributes inside the one of this kind; none if there is no such one.
+    /// The attributes inside the one of this kind; empty if there is none.
     #[must_use]
     pub fn nested(self, kind: u16) -> Attributes<'a> {
         Attributes(self.find(kind).unwrap_or(&[]))
@@ -63,7 +63,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// A number of 8, 16, 32 or 64 bits, as the kernel of this machine writes it.
+/// A number of 8, 16, 32 or 64 bits in the byte order of this machine.
 #[must_use]
 pub fn number(octets: &[u8]) -> Option<u64> {
     match octets.len() {

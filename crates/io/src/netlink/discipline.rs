@@ -1,10 +1,10 @@
-//! The queueing discipline at the root of an interface, so that another can take its place and it can come back.
+//! The queueing discipline at the root of an interface, so that it can be replaced and restored.
 //!
 //! | text | is |
 //! |---|---|
-//! | `default pfifo_fast` | what the kernel chose: nobody set one |
-//! | `pfifo 8001: e8030000` | one that was set: its kind, its handle, its options as the kernel gives them |
-//! | `fq` | a kind, as the kernel makes it |
+//! | `default pfifo_fast` | the kernel's default: nobody set one |
+//! | `pfifo 8001: e8030000` | one that was set: its kind, its handle, its options as returned by the kernel |
+//! | `fq` | a kind, with the kernel's default options |
 //!
 //! ```
 //! use skyhaul_io::netlink::discipline::Root;
@@ -13,8 +13,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: those come back that have no classes and take the options that they give ([`comes_back`](Root::comes_back)); and none
-//! below which somebody has set another.
+//! Limits: only disciplines without classes that accept the options that they return can be restored
+//! ([`comes_back`](Root::comes_back)), and only if no other has been set below them.
 
 use super::message::{CREATE, REPLACE};
 use super::route::Routes;
@@ -28,13 +28,13 @@ const ROOT: u32 = 0xFFFF_FFFF;
 const INGRESS: u32 = 0xFFFF_FFF1;
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
-/// Octets of options and of a kind, at most: text may come from anywhere.
+/// Maximum length of options and of a kind, bytes, because the text may come from anywhere.
 const LONGEST: usize = 1024;
 const LONGEST_KIND: usize = 15;
 /// Kinds that take the options that they give.
 const KEPT: [&str; 4] = ["pfifo", "bfifo", "pfifo_fast", "fq"];
 
-/// What stands at the root of an interface.
+/// The discipline at the root of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Its kind.
@@ -118,7 +118,7 @@ fn octets(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Routes {
-    /// What stands at the root of an interface, and whether somebody has set another below it.
+    /// Returns the discipline at the root of an interface, and whether another has been set below it.
     ///
     /// # Errors
     /// A system error; there is none.
@@ -134,10 +134,10 @@ impl Routes {
         root.map(|root| (root, below)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Put this one at the root of an interface.
+    /// Sets the discipline at the root of an interface.
     ///
     /// # Errors
-    /// What the kernel answered: also that it knows no such kind.
+    /// The error of the kernel, including that the kind is unknown.
     pub fn set_root(&mut self, index: u32, to: &Root) -> io::Result<()> {
         let new = |handle: u16| {
             let handle = u32::from(handle) << 16;

@@ -48,7 +48,7 @@ impl Request {
         Self { octets }
     }
 
-    /// With these flags, too.
+    /// Adds these flags.
     #[must_use]
     pub fn flags(mut self, flags: u16) -> Self {
         let [low, high] = flags.to_ne_bytes();
@@ -100,7 +100,7 @@ impl Request {
         self.octets.extend([0; 2]);
         self.octets.extend(kind.to_ne_bytes());
         fill(&mut self);
-        // Longer ones than can be written are none that anybody asks for; the kernel would refuse them.
+        // Attributes that are too long do not occur; the kernel would refuse them.
         let length = u16::try_from(self.octets.len() - at).unwrap_or(u16::MAX);
         self.octets[at..at + 2].copy_from_slice(&length.to_ne_bytes());
         self.pad();
@@ -148,12 +148,12 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The messages of one read. What is cut short or gives a length that cannot be ends them.
+/// The messages of one read. A truncated message, or one with an impossible length, ends them.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a>(&'a [u8]);
 
 impl<'a> Messages<'a> {
-    /// The messages in these octets.
+    /// The messages in these bytes.
     #[must_use]
     pub fn new(octets: &'a [u8]) -> Self {
         Self(octets)

@@ -1,4 +1,4 @@
-//! Netlink: how the kernel is asked about the network, and told to change it.
+//! Netlink: queries and changes of the kernel's network configuration.
 //!
 //! ```text
 //!   message     length kind flags sequence port │ fixed part │ attributes
@@ -8,8 +8,8 @@
 //! | module | content |
 //! |---|---|
 //! | [`attribute`] | attributes, read within their bounds |
-//! | [`message`] | requests, and the messages of an answer |
-//! | [`socket`] | a socket: questions, commands, lists |
+//! | [`message`] | requests, and the messages of a reply |
+//! | [`socket`] | a socket: queries, commands, lists |
 //! | [`route`] | interfaces, addresses, routes, neighbours, queues |
 //!
 //! ```no_run
@@ -20,7 +20,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: an answer of at most 64 KiB for each read, which is twice what the kernel fills.
+//! Limits: a reply of at most 64 KiB for each read, which is twice what the kernel uses.
 
 pub mod attribute;
 pub mod discipline;

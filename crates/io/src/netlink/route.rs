@@ -1,4 +1,4 @@
-//! Interfaces, addresses, routes, neighbours and queues: what a network that is made needs, as commands of one line.
+//! Interfaces, addresses, routes, neighbours and queues: one-line commands to set up a network.
 //!
 //! ```no_run
 //! use skyhaul_io::netlink::route::{Queue, Routes};
@@ -47,7 +47,7 @@ const UP: u32 = 1;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 const FLAGS: u16 = 8;
-/// Nobody is asked whether another host has it.
+/// Without duplicate address detection.
 const NODAD: u32 = 2;
 const PERMANENT: u32 = 0x80;
 const DESTINATION: u16 = 1;
@@ -76,18 +76,18 @@ const TBF_BURST: u16 = 6;
 pub enum Queue {
     /// At most this many packets.
     Packets(u32),
-    /// A token bucket: bytes per second, bytes at once, bytes that wait.
+    /// A token bucket: bytes per second, burst in bytes, queue in bytes.
     TokenBucket {
         /// Bytes per second.
         rate: u64,
-        /// Bytes at once, at least those of the longest train.
+        /// Burst in bytes, at least the longest train.
         burst: u32,
-        /// Bytes that wait; what comes beyond them is dropped.
+        /// Bytes that can wait; further packets are dropped.
         limit: u32,
     },
 }
 
-/// An interface, and what it counted.
+/// An interface and its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its number.
@@ -98,13 +98,13 @@ pub struct Interface {
     pub mac: Option<[u8; 6]>,
     /// Octets of a packet, at most.
     pub mtu: u32,
-    /// Packets that came.
+    /// Packets received.
     pub received: u64,
-    /// Packets that went.
+    /// Packets sent.
     pub sent: u64,
-    /// Packets dropped as they came.
+    /// Packets dropped on receipt.
     pub receive_dropped: u64,
-    /// Packets dropped as they went.
+    /// Packets dropped when sent.
     pub send_dropped: u64,
 }
 
@@ -198,7 +198,7 @@ impl Routes {
         self.0.tell(&Request::new(DELETE_LINK).fixed(&link(index, 0, 0)))
     }
 
-    /// Give an interface an address, at once valid.
+    /// Adds an address to an interface; it is valid immediately.
     ///
     /// # Errors
     /// What the kernel answered.
@@ -214,7 +214,8 @@ impl Routes {
         self.0.tell(&request)
     }
 
-    /// Send what is for these addresses through an interface: to a gateway, or straight. Packets without a source get `from`.
+    /// Adds a route for these addresses through an interface, to a gateway or directly. Packets without a source
+    /// address get `from`.
     ///
     /// # Errors
     /// What the kernel answered.
@@ -241,7 +242,7 @@ impl Routes {
         self.0.tell(&request)
     }
 
-    /// The hardware address of a neighbour, for ever: nobody asks for it.
+    /// Sets the hardware address of a neighbour permanently, so that it is never requested.
     ///
     /// # Errors
     /// What the kernel answered.
@@ -256,7 +257,7 @@ impl Routes {
         self.0.tell(&request)
     }
 
-    /// The queue at the root of an interface; it takes the place of what was there.
+    /// Sets the queue at the root of an interface, in place of the present one.
     ///
     /// # Errors
     /// What the kernel answered: also that it knows no such queue.
@@ -277,7 +278,7 @@ impl Routes {
         self.0.tell(&request)
     }
 
-    /// The queue of an interface as the kernel chooses it.
+    /// Restores the kernel's default queue of an interface.
     ///
     /// # Errors
     /// What the kernel answered.
@@ -320,7 +321,7 @@ fn family(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
 }
 
-/// An address as it stands in packets.
+/// The bytes of an address in packets.
 pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
     match ip {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -328,7 +329,7 @@ pub(crate) fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// An interface in a message of the kernel about one; `None` if it is none.
+/// Parses a message of the kernel about an interface; `None` if it is not one.
 #[must_use]
 pub fn read_interface(body: &[u8]) -> Option<Interface> {
     let index = u32::from_ne_bytes(*body.get(4..8)?.first_chunk()?);

@@ -11,18 +11,18 @@ const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// The list changed while it was read.
 const INTERRUPTED: u16 = 0x10;
-/// How often such a list is asked for.
+/// Maximum number of attempts to read such a list.
 const TRIES: u32 = 5;
 /// The kernel fills at most 32 KiB.
 const READ: usize = 1 << 16;
 
-/// Of generic netlink: who knows the others, and what it is asked.
+/// The controller of generic netlink, which knows the other families, and its requests.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-/// A socket of netlink, in the network that it was opened in.
+/// A netlink socket, in the network in which it was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -39,7 +39,7 @@ impl Netlink {
         Self::open(None)
     }
 
-    /// For families that have names: [`family`](Self::family) tells their numbers.
+    /// For families with names: [`family`](Self::family) returns their numbers.
     ///
     /// # Errors
     /// A system error.
@@ -60,7 +60,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0, buffer: vec![0; READ] })
     }
 
-    /// The number of a family of generic netlink; `None` if this kernel has none of this name.
+    /// The number of a family of generic netlink; `None` if this kernel does not have it.
     ///
     /// # Errors
     /// A system error.
@@ -73,7 +73,7 @@ impl Netlink {
         }
     }
 
-    /// Ask for one thing; returns what follows the head of the answer.
+    /// Makes a request for one object; returns the body of the reply.
     ///
     /// # Errors
     /// What the kernel answered, or a system error.
@@ -91,11 +91,11 @@ impl Netlink {
         self.receive(|_| ControlFlow::Continue(()))
     }
 
-    /// Ask for a list; `each` gets the kind and the body of every message of it. It is asked for again if it changed while
-    /// it was read, so what `each` gets is one list.
+    /// Requests a list; `each` gets the kind and the body of every message. The request is repeated if the list changed
+    /// while it was read, so `each` gets one consistent list.
     ///
     /// # Errors
-    /// What the kernel answered, a system error, or a list that changed each time.
+    /// The error of the kernel, a system error, or a list that changed in every attempt.
     pub fn dump(&mut self, request: &Request, each: &mut dyn FnMut(u16, &[u8])) -> io::Result<()> {
         let mut found: Vec<(u16, Vec<u8>)> = Vec::new();
         for _ in 0..TRIES {

@@ -1,14 +1,15 @@
-//! A bare loop: what comes to either port goes out of the other, as it is. What a forwarder is measured beside.
+//! A bare loop that copies frames from either port to the other unchanged, as a baseline for a forwarder.
 
 use super::wait::wait;
 use super::{Incoming, Outgoing, Piece, Port, VIRTIO};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long it waits, at most, before it looks whether it should end.
+/// Maximum time before it checks whether it should end.
 const WAIT: u64 = 20_000_000;
 
-/// Copy frames between two ports until told to stop, as many as `batch` by a system call; returns how many the kernel refused.
+/// Copies frames between two ports until told to stop, up to `batch` per system call; returns how many the kernel
+/// refused.
 ///
 /// # Errors
 /// A system error of a port that receives.

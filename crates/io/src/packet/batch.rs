@@ -12,20 +12,20 @@ pub const LONGEST: usize = 65_536 + 128;
 /// Space for a time stamp beside a frame.
 const CONTROL: usize = 64;
 
-/// A frame that came.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Came<'a> {
     /// What is left to do with it.
     pub virtio: Virtio,
     /// From its Ethernet header on.
     pub frame: &'a [u8],
-    /// When it came, by the real-time clock, in nanoseconds; 0 if the kernel did not say.
+    /// Time of arrival by the real-time clock, in nanoseconds; 0 if the kernel did not record it.
     pub stamp: u64,
     /// It was longer than this can be.
     pub cut_short: bool,
 }
 
-/// Places for frames that come.
+/// Buffers for received frames.
 pub struct Incoming {
     places: Vec<Vec<u8>>,
     heads: Vec<[u8; VIRTIO]>,
@@ -98,7 +98,7 @@ impl Incoming {
         Some(Came { virtio: Virtio::read(head), frame, stamp, cut_short: length > place.len() })
     }
 
-    /// Take the octets of a frame without a copy: its place is exchanged for this one, of [`LONGEST`] octets or more.
+    /// Takes the bytes of a frame without a copy: its buffer is exchanged for `place`, of [`LONGEST`] bytes or more.
     pub fn exchange(&mut self, at: usize, place: &mut Vec<u8>) {
         place.resize(LONGEST, 0);
         std::mem::swap(&mut self.places[at], place);
@@ -133,7 +133,7 @@ pub struct Piece<'a> {
     pub payload: &'a [u8],
 }
 
-/// Places for what a system call takes of frames that go.
+/// Buffers for the arguments of a system call that sends frames.
 pub struct Outgoing {
     vectors: Vec<[libc::iovec; 2]>,
     headers: Vec<libc::mmsghdr>,

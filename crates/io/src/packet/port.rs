@@ -9,22 +9,21 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// A packet socket: receives every frame that comes to an interface, and sends through it.
+/// A packet socket: receives every frame that arrives at an interface, and sends through it.
 #[derive(Debug)]
 pub struct Port {
     socket: OwnedFd,
 }
 
 impl Port {
-    /// Open it on the interface of this number, with so much room for what comes, or as much as is permitted.
+    /// Opens it on the interface with this number, with a receive buffer of `room`, or as much as is permitted.
     ///
     /// # Errors
     /// A system error; `CAP_NET_RAW` is missing.
     pub fn open(interface: u32, room: Size) -> io::Result<Self> {
         let every = (libc::ETH_P_ALL as u16).to_be();
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // Of no protocol yet: nothing comes before it is bound to its interface.
-        // SAFETY: the call takes numbers.
+        // Without a protocol, so that nothing arrives before it is bound to its interface.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         done(socket)?;
         // SAFETY: it was opened here, and nobody else has it.
@@ -51,7 +50,7 @@ impl Port {
         Ok(Self { socket })
     }
 
-    /// What goes out is given to the interface at once, past its queue.
+    /// Sends frames directly to the interface, bypassing its queue.
     ///
     /// # Errors
     /// A system error.
@@ -59,7 +58,7 @@ impl Port {
         set_option(self.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)
     }
 
-    /// Receive what there is, without waiting; returns the number of frames.
+    /// Receives the frames that have arrived, without waiting; returns their number.
     ///
     /// # Errors
     /// A system error.
@@ -67,7 +66,7 @@ impl Port {
         into.receive(&self.socket)
     }
 
-    /// Send frames; returns how many were taken. The first one that was not is what an error is about.
+    /// Sends frames; returns how many were accepted. An error concerns the first one that was not.
     ///
     /// # Errors
     /// A system error about the first frame.

@@ -1,6 +1,6 @@
-//! The header before a frame that says what is left to do: `struct virtio_net_hdr`.
+//! The header before a frame that describes incomplete checksums and unsegmented trains: `struct virtio_net_hdr`.
 
-/// Octets of it.
+/// Its length in bytes.
 pub const VIRTIO: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const KIND: u8 = 0x7F;
@@ -53,7 +53,7 @@ impl Virtio {
         octets
     }
 
-    /// Whether the checksum is still to be calculated; what stands in its place is that of the pseudo header.
+    /// Whether the checksum is still to be calculated; its field then holds that of the pseudo-header.
     #[must_use]
     pub fn needs_checksum(&self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0
@@ -65,7 +65,7 @@ impl Virtio {
         self.kind & KIND
     }
 
-    /// For one packet of it.
+    /// The header for a single packet of the train.
     #[must_use]
     pub fn single(self) -> Self {
         Self { kind: 0, headers: 0, each: 0, ..self }

@@ -6,13 +6,13 @@ use rustix::thread::set_current_timer_slack;
 use rustix::time::{ClockId, clock_gettime};
 use std::{io, num::NonZeroU64};
 
-/// The clock that nobody sets.
+/// The monotonic clock, in nanoseconds.
 #[must_use]
 pub fn monotonic() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// The clock of the stamps of frames.
+/// The real-time clock, which the time stamps of frames use, in nanoseconds.
 #[must_use]
 pub fn realtime() -> u64 {
     nanoseconds(ClockId::Realtime)
@@ -23,7 +23,7 @@ fn nanoseconds(of: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Let sleeps of this thread end when they should: by default, the kernel adds up to 50 us.
+/// Lets sleeps of this thread end on time: by default, the kernel adds up to 50 us.
 ///
 /// # Errors
 /// A system error.
@@ -31,7 +31,7 @@ pub fn wake_on_time() -> io::Result<()> {
     Ok(set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// Sleep for so many nanoseconds, or until a frame comes to one of these ports.
+/// Sleeps for this many nanoseconds, or until a frame arrives at one of these ports.
 ///
 /// # Errors
 /// A system error.

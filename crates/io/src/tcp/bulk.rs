@@ -1,4 +1,4 @@
-//! Moves bytes that mean nothing over a connection, at the cost that a measurement allows.
+//! Moves meaningless bytes over a connection, as cheaply as a measurement allows.
 //!
 //! ```text
 //!   Put::Copy    one hot buffer ──write──▶ socket        the default: what a program costs that has its data in memory
@@ -59,7 +59,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// A buffer of `size` bytes, at least one, that no link compresses.
+    /// A buffer of `size` bytes, at least one, with incompressible content.
     ///
     /// # Errors
     /// The system has no memory for it.

@@ -1,7 +1,7 @@
-//! What the kernel knows of a TCP connection (`TCP_INFO`), as plain numbers.
+//! The kernel's information about a TCP connection (`TCP_INFO`), as plain numbers.
 //!
-//! It says what held a sender back: the peer's window, its own send buffer, or neither ([`Limited`]); and how the path
-//! answered: round trips, retransmissions, the rate at which data were acknowledged.
+//! It shows what limited a sender (the peer's window, its own send buffer, or neither: [`Limited`]), and how the path
+//! responded: round-trip times, retransmissions, the rate at which data were acknowledged.
 //!
 //! ```
 //! use skyhaul_io::tcp::info::TcpInfo;
@@ -110,7 +110,7 @@ pub struct TcpInfo {
 /// was the congestion window, or the path itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limited {
-    /// Data waited, or were under way.
+    /// Time with data waiting or in flight.
     pub busy: Duration,
     /// The peer's window was full.
     pub receive_window: Duration,

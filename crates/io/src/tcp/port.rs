@@ -1,4 +1,5 @@
-//! A TCP port: who listens, who is let in, whose bytes wait. How they are read is not known here.
+//! A TCP port: the listener, admission, and connections that are ready to be read. How they are read is decided
+//! elsewhere.
 //!
 //! ```text
 //!   listener ─▶ allowed? room? ─▶ connections ─ ready ─▶ TcpSource    whole packets, in trains
@@ -24,15 +25,15 @@ use std::{
 
 /// Bytes one read asks for: they stay in the cache until they are copied, and larger reads gain nothing.
 pub(super) const READ: usize = 256 << 10;
-/// Most connections that are ready in one look. The kernel hands out the others first the next time.
+/// Maximum number of ready connections per poll. The kernel reports the others first the next time.
 const TURNS: usize = 64;
-/// Most connections accepted in one look.
+/// Maximum number of connections accepted per poll.
 const ACCEPTS: usize = 64;
-/// After running out of file descriptors, the next connection is tried so much later.
+/// After running out of file descriptors, wait this long before accepting again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The same where none of the connections was ready to give way.
+/// The same if no connection can be replaced.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a connection must be silent to give way to another.
+/// How long a connection must be silent before it can be replaced.
 const SILENT: Duration = Duration::from_secs(1);
 /// The listener's mark among the connections, which count from 0.
 const LISTENER: u64 = u64::MAX;
@@ -40,10 +41,10 @@ const LISTENER: u64 = u64::MAX;
 /// Who is let in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Most connections at a time. More are closed at once, and counted.
+    /// Maximum number of connections. Further ones are closed immediately, and counted.
     pub(super) connections: usize,
-    /// Not so: of the connections that were silent for a second, the one that brought least gives way to a newcomer. Where
-    /// there is none, it waits in the kernel's queue.
+    /// Instead of closing a new connection, replace the one that sent least, of those that were silent for a second. If
+    /// there is none, the new one waits in the kernel's queue.
     pub(super) gives_way: bool,
     /// Connections to accept in all.
     pub(super) accept: Option<u64>,
@@ -59,19 +60,19 @@ impl Limits {
     }
 }
 
-/// A connection, and what its way of reading keeps of it.
+/// A connection, and the state of its reader.
 pub(super) struct Connection<C> {
     pub(super) stream: TcpStream,
     pub(super) sender: SocketAddr,
     pub(super) own: C,
-    /// Bytes that it brought.
+    /// Bytes received on it.
     bytes: u64,
     /// When data last arrived on it, or when it was accepted.
     last: Instant,
 }
 
 impl<C> Connection<C> {
-    /// So many bytes came.
+    /// Counts received bytes.
     pub(super) fn brought(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         self.last = Instant::now();
@@ -101,16 +102,16 @@ pub(super) enum Visit<C> {
     GaveWay(Connection<C>),
 }
 
-/// A TCP port and its connections. `C`: what the way of reading keeps of each; nothing while nobody has decided.
+/// A TCP port and its connections. `C`: the reader's state for each; nothing until it is decided how they are read.
 pub struct TcpPort<C = ()> {
     pub(super) door: Door,
     pub(super) connections: BTreeMap<u64, Connection<C>>,
 }
 
-/// Where connections come in, however they are read.
+/// The listening side, independent of how connections are read.
 pub(super) struct Door {
     at: Endpoint,
-    /// None: nobody can connect any more. Closing takes it out of the epoll set, and the kernel refuses who connects.
+    /// `None`: nobody can connect any more. Closing removes it from the epoll set, and the kernel refuses connections.
     pub(super) listener: Option<TcpListener>,
     epoll: OwnedFd,
     pub(super) limits: Limits,
@@ -176,7 +177,8 @@ impl TcpPort {
         Ok(Self { door, connections: BTreeMap::new() })
     }
 
-    /// Take who has connected, and look at the first bytes of each, up to 8, where they stay. The first answer of `each`.
+    /// Accepts connections and inspects up to 8 first bytes of each, without consuming them. Returns the first result
+    /// of `each`.
     ///
     /// # Errors
     /// Operation and address.
@@ -227,7 +229,7 @@ impl Door {
         Ok(())
     }
 
-    /// Look at the listener again after so long.
+    /// Check the listener again after this time.
     fn rest(&mut self, pause: Duration) -> io::Result<()> {
         self.pause = Some(Instant::now() + pause);
         self.watch(false)
@@ -294,7 +296,7 @@ impl<C> TcpPort<C> {
         Ok(marks.into_iter().take(ready.len()).map(|mark| (mark != LISTENER).then_some(mark)))
     }
 
-    /// Let in who has connected.
+    /// Accept waiting connections.
     pub(super) fn accept(&mut self, own: impl Fn() -> C, mut told: impl FnMut(Visit<C>)) -> io::Result<()> {
         for _ in 0..ACCEPTS {
             let Some(listener) = &self.door.listener else { return Ok(()) };

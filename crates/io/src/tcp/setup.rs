@@ -1,5 +1,5 @@
-//! Sockets of a measurement: everything is set before they are connected, because a window announced at the beginning
-//! bounds the window for good (RFC 7323 §2.2).
+//! Sockets of a measurement: all options are set before connecting, because the window announced at the beginning
+//! limits the window for the whole connection (RFC 7323 §2.2).
 //!
 //! Limits: no host names, no interfaces; one attempt to connect.
 
@@ -26,7 +26,7 @@ pub struct Setup {
     pub largest_segment: Option<u32>,
     /// Send small writes at once (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// The octet of type of service: DSCP times four.
+    /// The type-of-service byte: DSCP times four.
     pub tos: u8,
     /// Rate below which the kernel spaces segments; 0: no limit.
     pub pacing: Rate,
@@ -53,8 +53,8 @@ impl Setup {
         Ok(stream)
     }
 
-    /// Listen; accepted connections inherit the window, the congestion control and the largest segment. With an address
-    /// of IPv6 that means every address, IPv4 is heard too.
+    /// Listens; accepted connections inherit the window, the congestion control and the maximum segment size. The
+    /// unspecified IPv6 address accepts IPv4 too.
     ///
     /// # Errors
     /// A system call failed: the error names the operation and the address.
@@ -71,10 +71,10 @@ impl Setup {
         Ok(TcpListener::from(socket))
     }
 
-    /// Set on an accepted connection what its listener did not have.
+    /// Sets the options on an accepted connection that it did not inherit from its listener.
     ///
     /// # Errors
-    /// A system call failed, or the congestion control is not there.
+    /// A system call failed, or the congestion control is not available.
     pub fn apply(&self, accepted: &TcpStream) -> io::Result<()> {
         if let Some(window) = self.window {
             set_send_buffer(accepted, window);
@@ -122,7 +122,7 @@ impl Setup {
 /// As [`TcpStream::connect_timeout`].
 pub fn connect_in_small_segments(to: SocketAddr, segment: u32, patience: Duration) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    // Announced to the peer, too, so that it obeys.
+    // It is also announced to the peer.
     let _ = set_largest_segment(&socket, segment);
     socket.connect_timeout(&SockAddr::from(to), patience)?;
     Ok(TcpStream::from(socket))
@@ -136,8 +136,8 @@ pub fn watch_peer(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     super::open::alive(stream, silence)
 }
 
-/// The peer is sent a reset when the connection is closed, and what is still queued is dropped: the end of a
-/// measurement whose last bytes nobody needs.
+/// Makes closing send a reset to the peer and drop queued data: for the end of a measurement whose last bytes are not
+/// needed.
 ///
 /// # Errors
 /// The kernel refuses it.

@@ -1,4 +1,4 @@
-//! What a measurement sets on a connection before it is used, and reads back: window, congestion control, pace.
+//! Options that a measurement sets on a connection before use, and reads back: window, congestion control, pacing.
 //!
 //! ```no_run
 //! use skyhaul_io::{quantity::Size, tcp::tune};
@@ -45,7 +45,7 @@ pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
 /// Set the algorithm of a connection.
 ///
 /// # Errors
-/// It is not there, or not permitted; the error says which are.
+/// It is not available, or not permitted; the error lists the available ones.
 pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
     SockRef::from(socket).set_tcp_congestion(name.as_bytes()).map_err(|error| {
         let text = format!(

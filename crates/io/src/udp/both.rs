@@ -1,5 +1,5 @@
-//! One socket on which one peer is sent to and received from: the same ports both ways, so that firewalls and translators
-//! of addresses let both through.
+//! One socket for sending to and receiving from one peer: the same ports in both directions, so that firewalls and
+//! address translation let both pass.
 //!
 //! ```
 //! use skyhaul_io::udp::{UdpOptions, both::Both};
@@ -41,7 +41,7 @@ pub struct Both {
 }
 
 impl Both {
-    /// Bind to an address of this host, with buffers as `options` want them.
+    /// Binds to an address of this host, with the buffers of `options`.
     ///
     /// # Errors
     /// A system call failed: the error names the operation and the address, and has a hint.
@@ -51,7 +51,7 @@ impl Both {
         Ok(Self { socket: socket.into(), local })
     }
 
-    /// The same on a port of a service: the address of IPv6 that means every address hears IPv4, too.
+    /// The same for the port of a service: the unspecified IPv6 address also receives IPv4.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -78,7 +78,7 @@ impl Both {
         Endpoint::udp(self.local)
     }
 
-    /// From here on, send to and receive from `peer` only.
+    /// From now on, sends to and receives from only `peer`.
     ///
     /// # Errors
     /// There is no route to it, or another system error.
@@ -166,8 +166,8 @@ impl Both {
         Ok(UdpSender { socket, at: Endpoint::udp(peer), stats })
     }
 
-    /// Have the kernel space out what is sent to this many bytes a second (`SO_MAX_PACING_RATE`); `None`: no longer. It does
-    /// so only where the queueing discipline of the interface is `fq`.
+    /// Has the kernel pace sending to this many bytes per second (`SO_MAX_PACING_RATE`); `None`: no pacing. It only
+    /// works if the queueing discipline of the interface is `fq`.
     ///
     /// # Errors
     /// A system error.
@@ -234,7 +234,7 @@ impl Both {
     }
 }
 
-/// Nothing came in time, or what failed is an earlier datagram, as routers reported it.
+/// Whether nothing arrived in time, or the error concerns an earlier datagram, as reported by routers.
 pub(super) fn is_no_datagram(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -8,8 +8,8 @@
 //! As [`send`](super::send), packets of equal length go as one train, gathered from where they lie. A destination whose path
 //! cannot carry trains gets single packets, and holds up no other.
 //!
-//! Limits: nothing waits and nothing is an error; what the kernel does not take is counted, by reason. The kernel keeps
-//! no address of a peer that refuses, so nobody says that nobody listens.
+//! Limits: it never waits and never fails; packets that the kernel does not accept are counted by reason. The kernel
+//! does not record which peer refused packets, so a missing listener is not reported.
 
 use super::{
     send::{SendOptions, choose, size_send_buffer},
@@ -23,7 +23,7 @@ use std::{
     os::fd::AsFd,
 };
 
-/// What became of packets.
+/// Counters of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// Packets that the kernel accepted.

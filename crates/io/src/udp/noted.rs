@@ -1,4 +1,4 @@
-//! Single datagrams with what the kernel noted of them: when each arrived, and how many hops it could still have taken.
+//! Single datagrams with the kernel's notes: time of arrival, and remaining time to live (hop limit).
 //!
 //! ```
 //! use skyhaul_io::udp::{UdpOptions, both::Both, noted::Noted};
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Noted {
 }
 
 impl Noted {
-    /// Have the kernel note what arrives at `both`.
+    /// Makes the kernel note times and hop limits of datagrams that arrive at `both`.
     ///
     /// # Errors
     /// A system error.
@@ -67,7 +67,7 @@ impl Noted {
         &self.both
     }
 
-    /// Take what is there, or comes within `wait`; returns how many datagrams. `each` may send on the socket.
+    /// Takes datagrams that have arrived or arrive within `wait`; returns their number. `each` may send on the socket.
     ///
     /// # Errors
     /// An error that prevents further work; not what routers reported of earlier datagrams.

@@ -1,4 +1,4 @@
-//! One UDP port, and a connected socket of it for each peer, as servers have it that know a peer by its address.
+//! One UDP port with a connected socket for each peer, for servers that identify peers by address.
 //!
 //! ```text
 //!   port 5201  door ◀── first words of any peer
@@ -6,8 +6,8 @@
 //!              socket connected to peer B
 //! ```
 //!
-//! The kernel prefers the connected socket. Between binding it and connecting it, it may get what was meant for the door:
-//! [`connected`] gives that back.
+//! The kernel prefers the connected socket. Between binding and connecting it, that socket may receive datagrams meant
+//! for the door: [`connected`] returns them.
 //!
 //! Limits: every program that shares the port must set `SO_REUSEADDR`, so only programs of one user do.
 
@@ -25,7 +25,7 @@ const STRAY_BYTES: usize = 64;
 /// A datagram that was meant for the door.
 pub type Stray = (SocketAddr, Vec<u8>);
 
-/// The door of a port; with the address of IPv6 that means every address, IPv4 is heard too.
+/// The unconnected socket of a port; with the unspecified IPv6 address, it also receives IPv4.
 ///
 /// # Errors
 /// A system call failed: the error names the operation and the address.
@@ -33,7 +33,7 @@ pub fn door(at: SocketAddr) -> io::Result<UdpSocket> {
     bound(at).map(UdpSocket::from)
 }
 
-/// A socket of the door's port that hears only `peer`, and what it heard of others before.
+/// A socket on the door's port that receives only from `peer`, and datagrams from others that it received before.
 ///
 /// # Errors
 /// A system call failed: the error names the operation and the address.

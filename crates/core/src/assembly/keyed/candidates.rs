@@ -1,4 +1,4 @@
-//! The candidates of one key in the window: found by size, until one wins.
+//! Candidates with the same key and different sizes, until one of them wins.
 
 use super::Keyed;
 use super::contest::{CANDIDATES, Held};
@@ -6,7 +6,7 @@ use super::index::Known;
 use crate::placement::{Key, Placement, Reject};
 
 impl<B> Keyed<B> {
-    /// The live object that the part belongs to; `Ok(None)`: it begins one. The flag says whether it has rivals.
+    /// The live object that the part belongs to, or `None` if the part begins one, and whether it has rivals.
     pub(super) fn find_sized(&mut self, part: &Placement, size: u64) -> Result<(Option<u32>, bool), Reject> {
         let (key, mut rivals, mut is_settled) = (part.key, 0, false);
         let found = self.index.find(self.index.hash(key), |known| match known {
@@ -39,7 +39,7 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// The candidates of this key have a rival from now on.
+    /// Mark all candidates of this key as contested.
     #[cold]
     fn contest(&mut self, key: Key) {
         let (table, finished, now, laps) = (&mut self.table, &mut self.finished, self.now, &self.laps);
@@ -94,21 +94,22 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Retire what was held long enough, and what is beyond the memory of finished objects, which would not know its rivals; with
-    /// `all`, everything.
+    /// Retire held objects whose time has passed, and those in excess of `remember`, because their rivals could no
+    /// longer be recognised. With `all`, retire every held object.
     pub(super) fn release(&mut self, all: bool) {
         let most = self.config.remember;
         while self.contest.due().is_some_and(|due| all || due <= self.now || self.contest.len() > most) {
             let Some(Held { retired, entry, .. }) = self.contest.held.pop_front() else { break };
             if self.finished.release(entry, retired.key) {
-                // Nothing confirmed a rival.
+                // It was contested, but no rival was confirmed.
                 self.win(retired.key, retired.range.end);
             }
             self.retired.push_back(retired);
         }
     }
 
-    /// Packets that were accepted, and bytes in them, of candidates that proved not to be the object, since the last call.
+    /// Returns the number of packets, and of bytes in them, that were accepted for candidates that lost, since the last
+    /// call.
     pub fn take_dropped(&mut self) -> (u64, u64) {
         std::mem::take(&mut self.contest.dropped)
     }

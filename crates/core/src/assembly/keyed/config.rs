@@ -8,8 +8,9 @@ pub enum Counting {
     /// Objects under construction: one retires when `window` newer ones are incomplete.
     #[default]
     Incomplete,
-    /// All objects that began: one retires when `window` newer ones began, complete or not, as in spead2. What arrives of it
-    /// later begins it again. In order, an object whose first part is lost does not begin.
+    /// All objects, complete or not, as in spead2: an object retires when `window` newer ones have begun. A part that
+    /// arrives later begins the object again. If parts must be in order (`in_order`), an object whose first part is
+    /// lost never begins.
     Begun,
 }
 
@@ -21,12 +22,13 @@ pub struct KeyedConfig {
     pub window: usize,
     /// Which objects count towards the window.
     pub counting: Counting,
-    /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
+    /// Number of substreams, at least 1. Each has a window of its own. An object's substream is the `source` of its key
+    /// modulo this number, or `counter` modulo this number if `source` is 0.
     pub substreams: u64,
     /// Reject a part that is not the next one of its object. The order of objects does not matter. An object
     /// whose first part is lost begins with the first rejected part, and retires empty.
     pub in_order: bool,
-    /// Accept objects of which no part so far states the size.
+    /// Accept objects of which no part has stated the size so far.
     pub unsized_objects: bool,
     /// Maximum size of an object in bytes.
     pub largest: u64,
@@ -39,10 +41,10 @@ pub struct KeyedConfig {
     pub remember_for: Nanos,
     /// Maximum number of separate ranges tracked in an object, at least 1.
     pub runs: u32,
-    /// For families whose every part states the size of its object. Parts with one key that state different sizes are
-    /// candidates: the first of which a second packet arrives is the object, and the packets of the others are rejected.
-    /// So an object that arrived in one packet is retired this long after it, unless it is contradicted. `None`: the
-    /// size that was stated first holds.
+    /// For families whose every part states the size of its object: parts with one key that state different sizes form
+    /// candidates. The first candidate of which a second packet arrives becomes the object; packets of the others are
+    /// rejected. An object that arrives in a single packet therefore retires only after this time, unless another
+    /// candidate wins before. `None`: the size stated first is used.
     pub contest: Option<Nanos>,
 }
 

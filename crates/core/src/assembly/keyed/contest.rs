@@ -1,34 +1,35 @@
-//! Parts with one key that state different sizes: which of them are the object's.
+//! How to tell the parts of an object from parts with the same key that state another size.
 //!
 //! ```text
-//!   a packet states 1000 bytes, and has them all    ─▶ held ──── 10 ms ────▶ retired
-//!   one of the same key states 3000                 ─▶ live, contested
-//!   another states 3000: two agree                  ─▶ live      held one dropped, its packet rejected
+//!   a packet holds a whole object of 1000 bytes     ─▶ held ──── 10 ms ────▶ retired
+//!   one with the same key states 3000 bytes         ─▶ live, contested
+//!   another states 3000: two agree                  ─▶ live      the held one is dropped, its packet rejected
 //! ```
 //!
-//! A packet whose size is damaged or forged must neither take the place of its object nor end it before its time. So
-//! each size is a candidate with memory of its own, and the first that two packets agree on is the object. One packet that
-//! is an object by itself is believed if nothing contradicts it for [`contest`](super::KeyedConfig::contest).
+//! A packet with a damaged or forged size must neither replace the real object nor end it early. So each size is a
+//! candidate with memory of its own, and the first size that two packets state wins. An object that arrives in a single
+//! packet is accepted if no other candidate wins within [`contest`](super::KeyedConfig::contest).
 //!
-//! Limits: [`CANDIDATES`] for one key. Who can send two packets for each key can replace any object.
+//! Limits: [`CANDIDATES`] candidates for one key. An attacker who sends two packets for a key before the sender can
+//! replace its object.
 
 use crate::assembly::Retired;
 use crate::placement::Nanos;
 use std::collections::VecDeque;
 
-/// Sizes of one key, at most; packets that state yet another are rejected.
+/// Maximum number of candidates of one key; packets that state yet another size are rejected.
 pub(super) const CANDIDATES: usize = 4;
 
-/// An object that arrived in one packet.
+/// An object that arrived in one packet, and waits for the end of its contest.
 #[derive(Debug)]
 pub(super) struct Held<B> {
     pub(super) retired: Retired<B>,
-    /// Its entry among the finished.
+    /// Index of its entry in [`Finished`](super::finished::Finished).
     pub(super) entry: u32,
     pub(super) due: Nanos,
 }
 
-/// The objects that are held, in order of their arrival, and what was dropped.
+/// The objects held, in order of arrival, and counters of what was dropped.
 #[derive(Debug)]
 pub(super) struct Contest<B> {
     pub(super) held: VecDeque<Held<B>>,
@@ -47,7 +48,7 @@ impl<B> Contest<B> {
         self.held.len()
     }
 
-    /// When the next is to be retired.
+    /// When the next held object must be retired.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.held.front().map(|held| held.due)
     }

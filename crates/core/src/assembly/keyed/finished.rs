@@ -28,7 +28,7 @@ pub(super) struct Entry {
     turn: Turn,
     complete: bool,
     forgotten: bool,
-    /// It waits to be contradicted: see [`contest`](super::contest).
+    /// It may still lose to a rival: see [`contest`](super::contest).
     held: bool,
     contested: bool,
 }
@@ -40,7 +40,7 @@ impl Entry {
         Self { key, when: now, bytes, refused: 0, turn, complete, forgotten, held, contested }
     }
 
-    /// The same, of an object that waits to be contradicted.
+    /// The same entry for an object that may still lose to a rival.
     pub(super) fn held(self) -> Self {
         Self { held: true, ..self }
     }
@@ -52,9 +52,9 @@ pub(super) struct Finished {
     most: usize,
     keep: Nanos,
     next: usize,
-    /// Objects finished in all.
+    /// Total number of finished objects.
     count: u64,
-    /// All objects of this source before this one are forgotten.
+    /// Source and count of the last call of `forget`: all older objects of that source are forgotten.
     forgotten: (u64, u64),
     /// Objects that arrived again in full.
     pub(super) repeated: u64,
@@ -77,24 +77,25 @@ impl Finished {
             && !laps.is_forgotten(key.source, entry.turn)
     }
 
-    /// Whether a packet of `size` bytes in all may be of the object at `at`: one that waits may have a rival.
+    /// Whether a packet that states `size` belongs to the object at `at`. While that is held, another size is a rival.
     #[inline]
     pub(super) fn may_be(&self, at: u32, size: u64) -> bool {
         let entry = &self.ring[at as usize];
         !entry.held || entry.bytes == size
     }
 
-    /// Whether the object at `at` was of another size.
+    /// Whether the object at `at` had another size.
     pub(super) fn differs(&self, at: u32, size: u64) -> bool {
         self.ring[at as usize].bytes != size
     }
 
-    /// The object at `at` is contradicted, if it still waits.
+    /// A rival of the object at `at` has arrived.
     pub(super) fn contest(&mut self, at: u32) {
         self.ring[at as usize].contested = true;
     }
 
-    /// The object at `at` waits no longer. Returns whether it was contradicted; not if its entry is another's by now.
+    /// The object at `at` is no longer held. Returns whether it was contested; `false` if its entry has been
+    /// overwritten.
     pub(super) fn release(&mut self, at: u32, key: Key) -> bool {
         let entry = &mut self.ring[at as usize];
         entry.key == key && std::mem::take(&mut entry.held) && entry.contested
@@ -115,13 +116,13 @@ impl Finished {
         if entry.refused >= entry.bytes {
             entry.refused = 0;
             laps.again(entry.key, entry.turn);
-            // Duplicates that a network makes arrive sooner.
+            // Duplicates made by a network arrive sooner.
             self.repeated += u64::from(now.since(entry.when) >= RESTART);
         }
         if entry.complete { Reject::Duplicate } else { Reject::Late }
     }
 
-    /// Returns where it is.
+    /// Returns its index.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry, index: &mut Index) -> u32 {
         if self.most == 0 {
@@ -152,7 +153,7 @@ impl Finished {
     pub(super) fn forget(&mut self, source: u64) {
         let from = if self.forgotten.0 == source { self.forgotten.1 } else { 0 };
         let since = (self.count - from).min(self.ring.len() as u64) as usize;
-        // The ring up to `next`, then from its end back.
+        // From newest to oldest: back from `next`, then back from the end of the ring.
         let (newer, older) = self.ring.split_at_mut(self.next);
         for entry in newer.iter_mut().rev().chain(older.iter_mut().rev()).take(since) {
             entry.forgotten |= entry.key.source == source;

@@ -9,7 +9,7 @@
 //! tombstones.
 //!
 //! An attacker who can predict the hash could make all keys collide. So the hash is seeded with the arrival
-//! time of the first packet, which an attacker does not know to the nanosecond, and a simulation reproduces.
+//! time of the first packet: an attacker does not know it to the nanosecond, but a simulation reproduces it.
 
 use crate::placement::{Key, Nanos};
 
@@ -160,7 +160,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Small, so that neighbours are many; the order of insertions and removals is any.
+        /// A small index, so that many keys are neighbours; insertions and removals in any order.
         #[test]
         fn it_is_a_map(first in any::<u64>(), steps in proptest::collection::vec((0u64..40, any::<bool>()), 0..400)) {
             let mut index = Index::new(4);

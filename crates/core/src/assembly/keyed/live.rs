@@ -24,27 +24,27 @@ pub(super) struct Live<B> {
     pub(super) block: Option<B>,
     pub(super) seen: Coverage,
     pub(super) size: Option<u64>,
-    /// Bytes requested.
+    /// Bytes of memory requested for it.
     pub(super) room: u64,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// When its time began to run: with its first packet, or when it was last found to make progress.
+    /// Start of its timeout: arrival of its first packet, or when it was last found to make progress.
     pub(super) from: Nanos,
-    /// Bytes that it had then.
+    /// Bytes received by then.
     pub(super) had: u64,
-    /// Packets in it.
+    /// Packets committed to it.
     pub(super) packets: u64,
-    /// Packets with its key state another size.
+    /// Other packets with its key state another size.
     pub(super) contested: bool,
-    /// What it counts for as long as less than half of it arrived.
+    /// Bytes that it counts towards the limit for unconfirmed objects; 0 once half of it has arrived.
     pub(super) unconfirmed: u64,
-    /// The end of the furthest part that was rejected because an earlier one is missing.
+    /// End of the furthest part that was rejected because an earlier part is missing.
     missed: u64,
     pub(super) turn: Turn,
     substream: u32,
-    /// How many objects its substream had begun before.
+    /// Number of objects begun before it in its substream.
     begun: u64,
-    /// Its neighbours among all, and in its substream.
+    /// Its neighbours in the list of all objects and in that of its substream.
     older: [u32; 2],
     newer: [u32; 2],
 }
@@ -57,7 +57,7 @@ struct List {
 }
 
 impl<B> Live<B> {
-    /// A part up to `end` was rejected because an earlier one is missing.
+    /// A part up to `end` was rejected because an earlier part is missing.
     pub(super) fn miss(&mut self, end: u64, size: Option<u64>) {
         self.missed = self.missed.max(end);
         self.size = self.size.or(size);
@@ -77,7 +77,7 @@ pub(super) struct Table<B> {
     free: Vec<u32>,
     all: List,
     substreams: Vec<List>,
-    /// Objects that began in each substream.
+    /// Number of objects begun in each substream.
     begun: Vec<u64>,
     counting: Counting,
     window: usize,
@@ -134,7 +134,7 @@ impl<B> Table<B> {
         Some(self.at(at).newer[ALL]).filter(|&newer| newer != NONE)
     }
 
-    /// The object that must retire before another begins in the substream of `key`, if its window is full.
+    /// The object that must retire before another begins in the substream of `key`, if the window is full.
     pub(super) fn oldest_beyond(&self, key: Key) -> Option<u32> {
         let substream = self.substream(key);
         let List { oldest, len, .. } = self.substreams[substream];
@@ -145,7 +145,7 @@ impl<B> Table<B> {
         is_full.then_some(oldest)
     }
 
-    /// An object that is complete at once begins in the substream of `key`.
+    /// Count an object of the substream of `key` that is complete with its first packet.
     #[inline]
     pub(super) fn pass(&mut self, key: Key) {
         let substream = self.substream(key);
@@ -200,13 +200,13 @@ impl<B> Table<B> {
         at
     }
 
-    /// When the time of the oldest object began to run.
+    /// Start of the oldest object's timeout.
     pub(super) fn oldest_from(&self) -> Option<Nanos> {
         Some(self.at(self.oldest()?).from)
     }
 
-    /// The time of the object at `at` begins to run again if `pace` bytes of it arrived since it last did. Returns whether
-    /// they did.
+    /// Restart the timeout of the object at `at` if at least `pace` bytes have arrived since it last started. Returns
+    /// whether they have.
     pub(super) fn goes_on(&mut self, at: u32, pace: u64, now: Nanos) -> bool {
         let live = self.at_mut(at);
         let bytes = live.seen.bytes();
@@ -219,7 +219,7 @@ impl<B> Table<B> {
         goes_on
     }
 
-    /// End the live object at `at`: its slot is free.
+    /// Remove the live object at `at` and free its slot.
     pub(super) fn close(&mut self, at: u32) -> Option<B> {
         self.unlink(ALL, at);
         self.unlink(SUBSTREAM, at);

@@ -96,16 +96,18 @@ impl<B> Keyed<B> {
 }
 
 impl<B> Keyed<B> {
-    /// Objects of 1 MiB and more of which less than half arrived hold at most `bytes` together: if they hold more, those that
-    /// are too slow retire ([`Cause::Window`]), the largest first, but none before an eighth of the timeout. Too slow is what
-    /// would not have all its bytes, or 16 MiB of them, within the timeout. Objects that announce more than `staged` bytes get
-    /// memory for 1/256 of them at first, and for all when half of that arrived.
+    /// Limits the memory of unconfirmed objects (1 MiB or more, less than half received) to `bytes` in total. If they
+    /// hold more, those that are too slow retire ([`Cause::Window`]), largest first, but none before an eighth of the
+    /// timeout. An object is too slow if it would receive neither all of its bytes nor 16 MiB within the timeout. An
+    /// object that announces more than `staged` bytes gets memory for 1/256 of them at first, and for all when half of
+    /// that has arrived.
     pub fn limit_announced(&mut self, bytes: u64, staged: u64) {
         self.unconfirmed.limit(bytes, staged);
     }
 
-    /// Whether an object of which only a part was heard may have `bytes` of the `size` that it announces: little of it, or
-    /// as much as all that is only announced has room for.
+    /// Whether an object that announces `size` bytes may get memory for `bytes` of them. It may if that is a small
+    /// fraction, if enough of the object has arrived, or if the limit for unconfirmed objects has room; too slow
+    /// objects retire to make room.
     #[inline]
     pub(super) fn may_announce(&mut self, bytes: u64, part: &Range<u64>, size: u64) -> bool {
         let arrived = part.end - part.start;
@@ -116,7 +118,7 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Retire unconfirmed objects until they hold no more than they may, or none of them is old enough.
+    /// Retire unconfirmed objects until the rest is within the limit, or none of them is too slow.
     #[cold]
     pub(super) fn retire_unconfirmed(&mut self) {
         while self.unconfirmed.is_too_much() {
@@ -130,7 +132,8 @@ impl<B> Keyed<B> {
         Pace::at(self.now, self.config.timeout)
     }
 
-    /// Retire the largest that is too slow, of equal ones the oldest. Returns whether there is one.
+    /// Retire the largest unconfirmed object that is too slow; of equally large ones the oldest. Returns whether there
+    /// was one.
     #[cold]
     pub(super) fn retire_largest_unconfirmed(&mut self) -> bool {
         if self.unconfirmed.bytes() == 0 {

@@ -17,7 +17,7 @@ pub struct KeyedSlot<'a, B> {
     at: At<B>,
     part: Range<u64>,
     packets: u64,
-    /// Packets with this key state another size.
+    /// Other packets with this key state another size.
     contested: bool,
 }
 
@@ -61,7 +61,7 @@ impl<B> Keyed<B> {
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
                 self.release(true);
-                // What is only announced is the first to give its memory back.
+                // Unconfirmed objects are the first to give up their memory.
                 if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
                     self.make_way(key);
                 }
@@ -164,7 +164,7 @@ impl<B> KeyedSlot<'_, B> {
         self.part.end = end.clamp(self.part.start, self.part.end);
     }
 
-    /// The part is of so many packets.
+    /// Sets the number of packets of which the part consists; 1 by default.
     #[inline]
     pub fn of_packets(&mut self, packets: u64) {
         self.packets = packets;

@@ -1,4 +1,4 @@
-//! Single rules one by one, then any operations at all against a model.
+//! Tests of single rules, and of random operations against a model.
 
 mod contest;
 mod model;
@@ -85,7 +85,7 @@ fn one_heap_too_many_retires_the_oldest_with_what_is_missing() {
     }
     assert_eq!(next(&mut h), (9, Cause::Window, vec![0..10, 20..40]));
     assert_eq!(h.live(), 2);
-    // It was not complete: this part was perhaps never there.
+    // The heap was not complete, so this part may not have arrived before.
     assert_eq!(put(&mut h, 9, 0, 10, 40), Err(Reject::Late));
     h.finish(Nanos(5));
     assert_eq!([next(&mut h).1, next(&mut h).1], [Cause::Finish; 2]);
@@ -96,7 +96,7 @@ fn newer_heaps_push_one_out_although_they_are_complete() {
     let config = KeyedConfig { window: 3, counting: Counting::Begun, ..KeyedConfig::default() };
     let mut h = heaps(config);
     put(&mut h, 1, 0, 10, 40).unwrap();
-    // The second of them in two parts.
+    // The second heap arrives in two parts.
     for (counter, offset, length) in [(2, 0, 40), (3, 0, 20), (3, 20, 20)] {
         put(&mut h, counter, offset, length, 40).unwrap();
     }
@@ -117,7 +117,7 @@ fn substreams_have_windows_of_their_own() {
         put(&mut h, counter, 0, 1, 2).unwrap();
     }
     assert_eq!(next(&mut h).0, 5);
-    // Keyed by sender, a sender is a substream.
+    // If the key has a source, each sender is a substream.
     let mut h = heaps(config);
     for (source, counter) in [(1, 1), (2, 1), (2, 2)] {
         put_at(
@@ -221,11 +221,11 @@ fn a_heap_whose_first_part_is_lost_is_told_in_order_too() {
     for offset in [10, 20] {
         assert_eq!(put(&mut h, 1, offset, 10, 30), Err(Reject::OutOfOrder));
     }
-    // Of unknown size: up to where its parts are known to be.
+    // A heap of unknown size ends where its furthest known part ends.
     assert_eq!(put(&mut h, 2, 10, 10, None), Err(Reject::OutOfOrder));
     put(&mut h, 3, 0, 10, None).unwrap();
     assert_eq!(put(&mut h, 3, 20, 10, None), Err(Reject::OutOfOrder));
-    // A part that is refused may be the only one that tells the size.
+    // A rejected part may be the only one that states the size.
     put(&mut h, 4, 0, 10, None).unwrap();
     assert_eq!(put(&mut h, 4, 20, 5, 40), Err(Reject::OutOfOrder));
     h.finish(Nanos(0));
@@ -313,7 +313,7 @@ fn no_memory_is_a_refusal_and_costs_what_is_there_nothing() {
     // Memory for exactly this part is enough.
     let exact = |bytes, old| if bytes == 15 { enough(bytes, old) } else { Err(old) };
     h.reserve(Placement { key: key(1), ..more }, Nanos(0), exact).unwrap().commit(Nanos(0));
-    // A whole heap needs no place in the window; one that does, and finds no memory, ends the oldest.
+    // A whole heap needs no place in the window. One that does, and finds no memory, retires the oldest.
     let whole = Placement { offset: 0, length: 10, size: Some(10), ..Placement::default() };
     assert_eq!(
         h.reserve(Placement { key: key(2), ..whole }, Nanos(0), |_, _| Err(None)).unwrap_err(),
@@ -364,7 +364,7 @@ fn no_number_of_heaps_takes_more_memory_than_the_limits_say() {
     let mut h = heaps(KeyedConfig { window: 3, substreams: 2, remember: 20, ..KeyedConfig::default() });
     let mut before = None;
     for counter in 0..50_000u64 {
-        // Whole, in two parts, never complete; now and then everything is forgotten, or ends.
+        // Heaps that are whole, in two parts, or never complete; now and then all are forgotten, or the stream ends.
         put(&mut h, counter, 0, 8, [8, 16, 16][(counter % 3) as usize]).unwrap();
         if counter % 3 == 1 {
             put(&mut h, counter, 8, 8, 16).unwrap();

@@ -1,14 +1,15 @@
 //! Unconfirmed objects (less than half of their bytes arrived), and the memory they may hold in total.
 //!
-//! A packet says how long its object is, and a forged one says anything; so do two. Only bytes that arrive confirm it: large
-//! objects are unconfirmed until half of their bytes are there. If all of them together hold more than a share, those that
-//! would not complete within their timeout at the pace at which they fill, and do not get [`PACE`] bytes in it either, retire,
-//! the largest first, but none before an eighth of the timeout. So what is announced beyond that share keeps memory only by
-//! arriving, and many honest senders that begin at the same moment lose nothing.
+//! A packet states the size of its object, and a forged packet, or two of them, can state any size. Only bytes that
+//! arrive confirm it: a large object is unconfirmed until half of its bytes have arrived. If all unconfirmed objects
+//! together hold more than a limit, those that are too slow retire, largest first, but none before an eighth of its
+//! timeout. An object is too slow if, at its present pace, it would receive neither all of its bytes nor [`PACE`] bytes
+//! within the timeout. So above the limit an object keeps its memory only as long as its bytes arrive, and many honest
+//! senders that begin at the same moment lose nothing.
 //!
-//! A very large object gets memory for 1/[`EVIDENCE`] of what it announces at first, and all of it when half of that has
-//! arrived: who announces gigabytes without sending megabytes keeps memory from nobody. A part that lies further ahead gets its
-//! place too, as long as the share has room.
+//! A very large object gets memory for 1/[`EVIDENCE`] of its size at first, and for all of it when half of that has
+//! arrived: announcing gigabytes without sending megabytes takes no memory from others. A part beyond the memory
+//! allotted so far is accepted too, as long as the limit has room for its object.
 
 use super::live::Live;
 use crate::placement::Nanos;
@@ -17,7 +18,7 @@ use crate::placement::Nanos;
 pub(super) const LARGE: u64 = 1 << 20;
 /// Bytes that must arrive within each timeout to keep an object that is too large to complete in one.
 pub(super) const PACE: u64 = 16 << 20;
-/// An object is not judged by its pace before this part of its timeout.
+/// An object is not judged by its pace before 1/`GRACE` of its timeout.
 const GRACE: u64 = 8;
 
 /// How fast objects must fill.
@@ -36,8 +37,8 @@ impl Pace {
         Nanos(self.timeout.unwrap_or(Nanos::SECOND).0 / GRACE)
     }
 
-    /// Whether an object is too slow to complete in time, or, if it is large, to be kept. Without a timeout, one that goes on
-    /// has all the time.
+    /// Whether an object is too slow: it would receive neither all of its bytes nor [`PACE`] bytes within the timeout.
+    /// Without a timeout, an object to which packets are still added is never too slow.
     pub(super) fn is_missed<B>(self, live: &Live<B>) -> bool {
         let (age, silent) = (self.now.since(live.from), self.now.since(live.last));
         match self.timeout {
@@ -52,17 +53,17 @@ impl Pace {
     }
 }
 
-/// See the module.
+/// A staged object gets memory for 1/`EVIDENCE` of its size at first.
 pub(super) const EVIDENCE: u64 = 256;
 
-/// What unconfirmed objects hold.
+/// The memory that unconfirmed objects hold, and its limits.
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     bytes: u64,
     most: u64,
-    /// They were looked through, and none had to retire: not again for every packet.
+    /// No object had to retire in the last search; the next search is not before this time.
     rest_until: Nanos,
-    /// Larger objects get memory in two stages.
+    /// Objects larger than this get memory in two stages.
     staged: u64,
 }
 
@@ -73,14 +74,14 @@ impl Default for Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// An object with this room begins with one part of it. Returns what it counts for.
+    /// An object with `room` bytes of memory begins. Returns the bytes that it counts towards the limit.
     pub(super) fn announce(&mut self, room: u64) -> u64 {
         let counted = if room >= LARGE && self.most < u64::MAX { room } else { 0 };
         self.bytes += counted;
         counted
     }
 
-    /// An object that counted for this is confirmed, or has ended.
+    /// An object that counted `counted` bytes is confirmed, or has ended.
     #[inline]
     pub(super) fn settle(&mut self, counted: &mut u64) {
         if *counted > 0 {
@@ -88,29 +89,29 @@ impl Unconfirmed {
         }
     }
 
-    /// At most so much; objects that announce more than `staged` get memory in two stages.
+    /// Limit the total to `bytes`; objects that announce more than `staged` bytes get memory in two stages.
     pub(super) fn limit(&mut self, bytes: u64, staged: u64) {
         (self.most, self.staged) = (bytes, staged);
     }
 
-    /// Memory for an object of `size` bytes that begins with a part up to `end`.
+    /// Memory in bytes for an object of `size` bytes that begins with a part up to `end`.
     #[inline]
     pub(super) fn first_room(&self, size: u64, end: u64) -> u64 {
         if size <= self.staged { size } else { end.max(size / EVIDENCE) }
     }
 
-    /// Whether `bytes` of an object that announces `size` are enough for all of its memory.
+    /// Whether an object that announces `size` bytes gets memory for all of them after `bytes` have arrived.
     #[inline]
     pub(super) fn is_earned(&self, bytes: u64, size: u64) -> bool {
         size <= self.staged || bytes >= size / EVIDENCE / 2
     }
 
-    /// Whether there is room for so much more.
+    /// Whether the limit has room for `bytes` more.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         self.bytes.saturating_add(bytes) <= self.most
     }
 
-    /// What they hold.
+    /// Bytes held by unconfirmed objects.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -120,13 +121,13 @@ impl Unconfirmed {
         self.bytes > self.most
     }
 
-    /// Whether it is time to look through them.
+    /// Whether it is time to search for objects that must retire.
     #[inline]
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         self.is_too_much() && now >= self.rest_until
     }
 
-    /// None of them has to retire at this pace.
+    /// No object has to retire: search again later.
     pub(super) fn rest(&mut self, pace: Pace) {
         self.rest_until = pace.now.plus(Nanos(pace.grace().0 / GRACE));
     }

@@ -1,12 +1,12 @@
-//! Slots that workers demand: for senders whose labels choose a slot for a reason, and not only to spread.
+//! Slots that workers demand, for senders whose labels choose a slot on purpose and not only to spread the load.
 //!
 //! ```text
 //!   demanded     A A A . . . B B .
-//!   calendar     A A A C A B B B C     the rest follows shares; none of it is anyone's if the strategy is explicit
+//!   calendar     A A A C A B B B C     the rest is divided by shares, or stays unassigned if the strategy is explicit
 //! ```
 //!
-//! A worker has what it demands as long as it is ready; otherwise these slots are for the others. Of two that demand a slot,
-//! the later one has it.
+//! A worker has the slots that it demands as long as it is ready; otherwise they are divided among the others. If two
+//! workers demand a slot, the later demand wins.
 
 use super::{Balancer, Strategy};
 use crate::balance::{
@@ -17,23 +17,23 @@ use crate::balance::{
 };
 use std::fmt;
 
-/// Slots in a row.
+/// A range of consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRange {
-    /// The first; `None`: the first from which on so many are demanded by nobody.
+    /// The first slot; `None`: the first place with this many slots that nobody demands.
     pub first: Option<u16>,
-    /// How many.
+    /// Number of slots.
     pub length: u16,
 }
 
-/// Why slots cannot be demanded.
+/// Why a demand for slots is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandError {
     /// No such session.
     NoSession,
-    /// Slots that a calendar does not have.
+    /// The calendar has no such slots.
     NoSuchSlots(SlotRange),
-    /// Nowhere are so many slots in a row that nobody demands.
+    /// There are not this many consecutive slots that nobody demands.
     NoRoom(SlotRange),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for DemandError {
 impl std::error::Error for DemandError {}
 
 impl Balancer {
-    /// A worker demands these slots, and none that it demanded before.
+    /// Sets the slots that a worker demands, in place of its earlier demands.
     ///
     /// # Errors
     /// See [`DemandError`]; nothing changes then.
@@ -69,7 +69,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// These workers demand these slots, and no others demand any.
+    /// Sets the demands of all workers.
     ///
     /// # Errors
     /// See [`DemandError`]; nothing changes then.
@@ -80,7 +80,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Who demands which slot.
+    /// The worker that demands each slot.
     #[must_use]
     pub fn demanded(&self) -> &Calendar {
         &self.demanded
@@ -114,7 +114,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// The demands of those that are ready.
+    /// The demands of workers that are ready.
     pub(super) fn met(&self) -> Calendar {
         let mut met = self.demanded.clone();
         let absent = self.workers.iter().filter(|worker| worker.standing != Standing::Ready);
@@ -122,7 +122,7 @@ impl Balancer {
         met
     }
 
-    /// Slots for each of `ready`, what it demands among them.
+    /// Number of slots for each worker in `ready`, including those that it demands.
     pub(super) fn apportioned(&self, ready: &[&Worker], met: &Calendar) -> Vec<(Seat, u16)> {
         let demanded: Vec<(Seat, u16)> =
             ready.iter().map(|worker| worker.session.seat()).map(|seat| (seat, met.count(seat))).collect();
@@ -133,7 +133,7 @@ impl Balancer {
         let largest = targets.iter().copied().fold(1e-9, f64::max);
         let claim = |(worker, target): (&&Worker, f64)| worker.claim(target, largest, ready.len());
         let mut claims: Vec<Claim> = ready.iter().zip(targets).map(claim).collect();
-        // What is demanded comes before other minima.
+        // Demands have precedence over other minima.
         let least: u32 =
             claims.iter().zip(&demanded).map(|(claim, (_, n))| u32::from(claim.least.max(*n))).sum();
         for (claim, &(_, demanded)) in claims.iter_mut().zip(&demanded) {

@@ -1,4 +1,4 @@
-//! Restarts of senders, as the balancer takes them: from what they say, and from where the ticks of data are.
+//! How the balancer handles restarts of senders, from their synchronisation messages and from the ticks of the data.
 
 use super::super::refusal::Ticks;
 use super::Balancer;
@@ -7,14 +7,14 @@ use crate::{placement::Nanos, wire::labelled::Sync};
 use std::sync::Arc;
 
 impl Balancer {
-    /// Before the message is heard: it may say that its source was restarted.
+    /// Check whether the message shows a restart. Call it before the predictor handles the message.
     pub(super) fn note_sync(&mut self, from: u64, sync: &Sync, now: Nanos) {
         if self.predictor.falls_back(from, sync, now) {
             self.anew.said = Some(now);
         }
     }
 
-    /// Before the data are heard.
+    /// Check whether the data are far behind earlier data. Call it before the predictor handles them.
     pub(super) fn note_data(&mut self, newest: u64, now: Nanos) {
         let is_behind = self.predictor.is_behind(newest, now);
         let anew = &mut self.anew;
@@ -23,8 +23,9 @@ impl Balancer {
         anew.behind = is_behind.then(|| anew.behind.map_or((now, newest), rises));
     }
 
-    /// Where ticks were since the last call, as [`Counters::take_ticks`](super::super::Counters::take_ticks) has it. To be
-    /// called ten times a second or more, also if there were none.
+    /// Handles the ticks seen since the last call, as returned by
+    /// [`Counters::take_ticks`](super::super::Counters::take_ticks). Call it at least ten times a second, even if there
+    /// were none.
     pub fn handle_ticks(&mut self, ticks: &Ticks, now: Nanos) {
         if let Some(newest) = ticks.newest {
             self.handle_data(newest, now);
@@ -55,13 +56,13 @@ impl Balancer {
         }
     }
 
-    /// No packet of the ticks before is under way: the newest calendar holds for all.
+    /// No packet with a tick from before the restart is in flight: use the newest calendar for all ticks.
     fn rebase(&mut self, now: Nanos) {
         let changed = self.epochs.rebase(now);
         self.forget(changed, now);
     }
 
-    /// Where ticks were says nothing any more.
+    /// Discard what is known about earlier ticks.
     fn forget(&mut self, changed: bool, now: Nanos) {
         self.anew = Anew { heard: self.anew.heard, ..Anew::default() };
         self.predictor.rebase();

@@ -1,18 +1,19 @@
-//! Workers that are not heard, and pauses in which nobody could be heard.
+//! Workers that stop reporting, and pauses of this program in which no report could be received.
 
 use super::{Balancer, Standing};
 use crate::placement::Nanos;
 
 impl Balancer {
-    /// The program did not run for `pause` until `now`, as after SIGSTOP. No report could be heard in that time, so it
-    /// does not count as silence of the workers. Ticks went on: the prediction keeps the real time.
+    /// The program did not run for `pause` before `now`, for example because of SIGSTOP. No report could be received in
+    /// that time, so it does not count as silence of the workers. Ticks continued, so the prediction uses the real
+    /// time.
     pub fn handle_pause(&mut self, pause: Nanos, now: Nanos) {
         for worker in &mut self.workers {
             worker.heard = worker.heard.plus(pause).min(now);
         }
     }
 
-    /// Workers that are not heard lose their share, then their registration.
+    /// Workers that stop reporting lose their share, then their registration.
     pub(super) fn expire(&mut self, now: Nanos) {
         for worker in &mut self.workers {
             let quiet = now.since(worker.heard);

@@ -1,4 +1,4 @@
-//! The balancer alone: what becomes of registrations, silence and boundaries. Shares are in `steer`.
+//! Registrations, silence and boundaries of a balancer. Shares are tested in `steer`.
 
 mod anew;
 mod steer;
@@ -21,7 +21,7 @@ fn ready() -> WorkerState {
     WorkerState { ready: true, ..WorkerState::default() }
 }
 
-/// So many workers, ready, with their calendar.
+/// A balancer with this many ready workers and a calendar.
 fn balancer(workers: u8) -> (Balancer, Vec<Session>) {
     let mut balancer = Balancer::new(BalancerConfig::default());
     let sessions: Vec<Session> =
@@ -31,7 +31,8 @@ fn balancer(workers: u8) -> (Balancer, Vec<Session>) {
     (balancer, sessions)
 }
 
-/// A second of reports and messages of 1 MHz from `second` on; those who are `silent` do not report.
+/// One second of reports, and of synchronisation messages of a 1 MHz clock, from `second` on; workers in `silent` do
+/// not report.
 fn second(balancer: &mut Balancer, second: u64, silent: &[Session]) {
     let sync = Sync { source: 1, tick: second * 1_000_000, rate: 1_000_000, sent: second };
     balancer.handle_sync(1, &sync, ms(second * 1000));
@@ -89,7 +90,7 @@ fn silence_costs_the_share_and_then_the_registration() {
     second(&mut balancer, 61, &sessions[..1]);
     assert_eq!(balancer.workers().len(), 2);
     assert_eq!(balancer.handle_state(sessions[0], ready(), ms(62_000)), Err(StateError::NoSession));
-    // One that never reports is removed as well.
+    // A worker that never reports is removed too.
     let never = balancer.register(registration(9), ms(62_000)).unwrap();
     (62..123).for_each(|at| second(&mut balancer, at, &[never]));
     assert_eq!(balancer.workers().len(), 2);
@@ -120,7 +121,7 @@ fn who_leaves_gets_the_ticks_of_calendars_that_name_it() {
     let [old, new] = table.epochs() else { panic!("{:?}", table.epochs().len()) };
     assert!(old.calendar.names(sessions[0].seat()) && !new.calendar.names(sessions[0].seat()));
     assert_eq!(new.first, 5_500_001, "half a second ahead");
-    // Its seat is not taken while it is named.
+    // Its seat is not reused while a calendar names it.
     let other = balancer.register(registration(9), ms(6000)).unwrap();
     assert_ne!(other.seat(), sessions[0].seat());
     (6..12).for_each(|at| second(&mut balancer, at, &[]));
@@ -151,7 +152,7 @@ fn ten_thousand_registrations_are_refused_beyond_the_seats() {
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), MEMBERS);
     assert_eq!(results.last(), Some(&Err(RegisterError::Full)));
     assert!(RegisterError::Full.to_string().contains("; hint: "));
-    // More ready workers than slots: some have none, and nothing breaks.
+    // With more ready workers than slots, some have none.
     for worker in balancer.workers().iter().map(Worker::session).collect::<Vec<_>>() {
         balancer.handle_state(worker, ready(), Nanos(1)).unwrap();
     }
@@ -179,7 +180,7 @@ fn weights_and_bounds_are_heeded() {
 #[test]
 fn a_boundary_from_a_forged_message_is_withdrawn() {
     let (mut balancer, sessions) = balancer(2);
-    // Before any other, messages from the end of time, and a worker that leaves.
+    // First, messages with the highest ticks, and a worker that leaves.
     for n in 0..3 {
         let forged = Sync { source: 9, tick: u64::MAX - 5, rate: u32::MAX, sent: n };
         balancer.handle_sync(9, &forged, ms(n * 250));
@@ -273,7 +274,7 @@ fn a_reset_forgets_ticks_and_keeps_workers() {
     assert!(next.number() > sessions[1].number() && next != sessions[1]);
 }
 
-/// A pause of the program, as after SIGSTOP, is no silence of workers: nobody could hear them.
+/// A pause of the program, as after SIGSTOP, is not silence of the workers: their reports could not be received.
 #[test]
 fn a_pause_costs_nobody_a_share_and_silence_after_it_does() {
     let (mut balancer, sessions) = balancer(2);
@@ -288,7 +289,7 @@ fn a_pause_costs_nobody_a_share_and_silence_after_it_does() {
         balancer.workers().iter().all(|worker| worker.standing() == Standing::Ready && worker.heard() <= now)
     );
     drop(before);
-    // One goes on to report, the other does not.
+    // One worker continues to report, the other does not.
     (94..98).for_each(|at| second(&mut balancer, at, &sessions[1..]));
     assert_eq!(slots(&balancer, &sessions), [512, 0]);
 }

@@ -7,7 +7,7 @@ fn sync(tick: u64, rate: u32, sent: u64) -> Sync {
     Sync { source: 1, tick, rate, sent }
 }
 
-/// Sources that send every second a tick of 1 MHz, from `from` to `to` seconds.
+/// Sources with a clock of 1 MHz send a message each second, from `from` to `to` seconds.
 fn clocks(predictor: &mut Predictor, sources: &[u64], from: u64, to: u64) {
     for second in from..to {
         for &source in sources {
@@ -30,7 +30,7 @@ fn it_takes_three_messages() {
     clocks(&mut predictor, &[1], 7, 8);
     assert_eq!(predictor.ahead(Nanos(7 * S), Nanos(9 * S)), Some(9_000_001));
     assert_eq!(predictor.slowest(Nanos(7 * S), Nanos(S / 2)), Some(500_000));
-    // The first data: what the messages said may be of ticks that stood still.
+    // The first data: earlier messages may have reported ticks that stood still.
     predictor.handle_data(7_000_000, Nanos(7 * S));
     assert_eq!(predictor.ahead(Nanos(7 * S), Nanos(9 * S)), None);
 }
@@ -68,7 +68,7 @@ fn forged_sources_move_nothing() {
     clocks(&mut predictor, &[1, 2], 0, 5);
     for second in 5..60 {
         clocks(&mut predictor, &[1, 2], second, second + 1);
-        // Many, far ahead and far behind, with any rate.
+        // Many forged sources, far ahead and far behind, with any rate.
         for forged in 10..60 {
             let tick = if forged % 2 == 0 { u64::MAX - 9 } else { 3 };
             predictor.handle_sync(forged, &sync(tick, u32::MAX, second), Nanos(second * S + 1));
@@ -119,7 +119,7 @@ fn a_message_that_was_overtaken_is_stale() {
     clocks(&mut predictor, &[1], 0, 5);
     predictor.handle_sync(1, &sync(3_000_000, 1_000_000, 3), Nanos(4 * S + 5));
     assert_eq!((predictor.stats().stale, predictor.stats().fitting), (1, 5));
-    // A clock that is set back makes what follows no older.
+    // Messages after a clock was set back are not stale.
     predictor.handle_sync(1, &sync(5_000_000, 1_000_000, 0), Nanos(5 * S));
     assert_eq!(predictor.stats().fitting, 6);
 }
@@ -127,14 +127,14 @@ fn a_message_that_was_overtaken_is_stale() {
 #[test]
 fn who_is_silent_neither_leads_nor_holds_back() {
     let mut predictor = Predictor::default();
-    // The first stops; the second, later, has other ticks.
+    // The first source stops; the second begins later, with other ticks.
     clocks(&mut predictor, &[1], 0, 5);
     for second in 5..40 {
         predictor.handle_sync(2, &sync(second * 1000, 1000, second), Nanos(second * S));
     }
     let now = Nanos(39 * S);
     assert_eq!((predictor.ahead(now, now), predictor.sources(now)), (Some(39_001), (1, 1)));
-    // All are silent: the last goes on.
+    // All are silent: the last one is extrapolated.
     let late = Nanos(100 * S);
     assert_eq!(predictor.ahead(late, late), Some(100_001));
 }
@@ -153,17 +153,17 @@ fn a_full_house_has_room_only_for_who_replaces_the_silent() {
 fn data_lead() {
     let mut predictor = Predictor::default();
     clocks(&mut predictor, &[1], 0, 3);
-    // Data with other ticks than the message's; a sender without messages is such.
+    // The ticks of the data differ from those of the messages, as for a sender without messages.
     for n in 0..40 {
         predictor.handle_data(77_000 + n * 10, Nanos(3 * S + n * S / 10));
     }
     let now = Nanos(3 * S + 39 * S / 10);
     let ahead = predictor.ahead(now, Nanos(now.0 + S)).unwrap();
     assert!(ahead.abs_diff(77_490) < 10, "{ahead}");
-    // One absurd packet among them.
+    // One packet with an absurd tick.
     predictor.handle_data(u64::MAX, Nanos(now.0 + 1));
     assert_eq!(predictor.ahead(now, Nanos(now.0 + S)), Some(ahead));
-    // They stop; the messages are what is left.
+    // The data stop; only messages continue.
     clocks(&mut predictor, &[1], 3, 20);
     let now = Nanos(19 * S);
     assert_eq!(predictor.ahead(now, now), Some(19_000_001));
@@ -173,7 +173,7 @@ fn data_lead() {
 fn what_was_forwarded_is_behind_every_boundary() {
     let mut predictor = Predictor::default();
     (0..40).for_each(|n| assert!(predictor.handle_data(1_000_000 + n * 100, Nanos(n * S / 10))));
-    // The data end; late packets come, all of one second.
+    // The data end; late packets arrive, all of one second.
     let late = |n: u64| (500_000 + n, Nanos(4 * S + n * S / 10));
     let credible: Vec<bool> = (0..30).map(late).map(|(tick, at)| predictor.handle_data(tick, at)).collect();
     assert_eq!(credible.iter().position(|&credible| credible), Some(2), "confirmed by the third");
@@ -183,7 +183,7 @@ fn what_was_forwarded_is_behind_every_boundary() {
         "{:?}",
         predictor.ahead(now, now)
     );
-    // Not for ever: ticks that begin again are followed.
+    // But ticks that begin again are followed in the end.
     (30..120).for_each(|n| {
         predictor.handle_data(late(n).0, late(n).1);
     });
@@ -193,7 +193,8 @@ fn what_was_forwarded_is_behind_every_boundary() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// The documented bound, in worlds of one sender: any rate, delay, jitter, loss of messages, clock and claim.
+    /// The documented bound, in worlds with one sender: any rate, delay, jitter, loss of messages, clock and stated
+    /// rate.
     #[test]
     fn the_error_is_within_its_bound(rate in prop_oneof![10.0f64..1e4, 1e4f64..1e9], start in 0u64..1 << 62, delay in 0u64..S / 5, jitter in 1u64..S / 20,
             claims: bool, skew: u32, seed: u64, ahead in 0u64..2 * S) {

@@ -3,37 +3,38 @@
 use crate::placement::Nanos;
 use std::collections::VecDeque;
 
-/// Messages that are kept.
+/// Maximum number of messages kept.
 const KEPT: usize = 12;
-/// A rate is measured over at least this time; until then the source's own word counts.
+/// A rate is measured over at least this time, ns; until then, the rate that the source states is used.
 const MEASURED: u64 = 1_000_000_000;
-/// Half of the highest rate is forgotten in this time: a source that stops may go on at any moment as it was.
+/// The highest rate decays by half in this time, ns: a source that stops may continue at its former rate at any moment.
 const FORGET: f64 = 30e9;
-/// A track shorter than this says little of the rate.
+/// A shorter track does not determine the rate.
 const SETTLED: Nanos = Nanos(500_000_000);
-/// A message fits if it is off by less than this time's ticks, and this part of the time since the last.
+/// A message fits if its error is at most the ticks in this time, ns, plus a fraction of the time since the last
+/// message.
 const FITS: f64 = 1e9;
 const FITS_PART: f64 = 0.1;
-/// Messages in a row that fit each other, and not what was known, for a jump to be followed.
+/// A jump is followed when this many consecutive messages fit each other but not the track.
 const CONFIRMED: usize = 3;
 
-/// What a message is to its track.
+/// How a message relates to its track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// As predicted.
     Fits,
-    /// Not as predicted; kept apart.
+    /// Not as predicted; kept as a suspect.
     Suspect,
-    /// Sent before one that was heard.
+    /// Sent before a message that was already handled.
     Stale,
-    /// The third that fits the suspects before it: the track begins anew with them.
+    /// The third consecutive suspect that fits the others: the track begins again with them.
     Jumps,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     tick: u64,
-    /// What the source says of its rate, ticks per nanosecond; 0: nothing.
+    /// Rate that the source states, ticks per nanosecond; 0 if it states none.
     claimed: f64,
     at: Nanos,
 }
@@ -45,16 +46,16 @@ pub(super) struct Track {
     suspects: Vec<Sample>,
     since: Nanos,
     heard: Nanos,
-    /// When the last was sent, by the source's clock.
+    /// When the last message was sent, by the source's clock.
     sent: u64,
     /// Ticks per nanosecond; 0 if unknown.
     rate: f64,
-    /// The highest rate, which is slowly forgotten.
+    /// The highest rate, which decays slowly.
     fastest: f64,
 }
 
 impl Track {
-    /// A source that was heard for the first time.
+    /// The track of a source after its first message.
     #[must_use]
     pub(super) fn new(tick: u64, rate: u32, sent: u64, now: Nanos) -> Track {
         let claimed = f64::from(rate) / 1e9;
@@ -62,11 +63,11 @@ impl Track {
         Track { samples, suspects: Vec::new(), since: now, heard: now, sent, rate: claimed, fastest: 0.0 }
     }
 
-    /// A message came at `now`; `sent` is the time at which the source sent it by its clock, if it says so.
+    /// Handles a message that arrived at `now`; `sent` is the send time by the source's clock, if stated.
     pub(super) fn hear(&mut self, tick: u64, rate: u32, sent: Option<u64>, now: Nanos) -> Heard {
         let sample = Sample { tick, claimed: f64::from(rate) / 1e9, at: now };
         let Some(&last) = self.samples.back() else { return Heard::Stale };
-        // A clock that is set back makes none stale: its ticks go on.
+        // If the clock was set back but the tick advanced, the message is not stale.
         if sent.is_some_and(|sent| sent < self.sent) && tick <= last.tick {
             return Heard::Stale;
         }
@@ -99,7 +100,7 @@ impl Track {
         Heard::Jumps
     }
 
-    /// Whether its source, whose rate is known, says at `now` that it is far behind where it was.
+    /// Whether a message at `now` puts the source, whose rate is known, far behind its track.
     #[must_use]
     pub(super) fn falls_back(&self, tick: u64, sent: u64, now: Nanos) -> bool {
         let here = self.samples.back().map_or(0, |last| last.tick).max(self.lowest(now));
@@ -107,7 +108,7 @@ impl Track {
         sent > self.sent && self.is_settled() && tick.saturating_add(near) < here
     }
 
-    /// Whether a message that came at `now` would fit.
+    /// Whether a message that arrives at `now` would fit.
     #[must_use]
     pub(super) fn would_fit(&self, tick: u64, now: Nanos) -> bool {
         let sample = Sample { tick, claimed: 0.0, at: now };
@@ -116,7 +117,7 @@ impl Track {
 
     fn fits(&self, sample: &Sample, last: &Sample) -> bool {
         if self.rate == 0.0 {
-            // Nothing is known of the rate: any progress will do, once.
+            // The rate is unknown: accept any progress for the first messages.
             return sample.tick >= last.tick && self.samples.len() < CONFIRMED;
         }
         let passed = sample.at.since(last.at).0 as f64;
@@ -138,7 +139,7 @@ impl Track {
         self.samples.len() >= CONFIRMED && span >= SETTLED && self.rate > 0.0
     }
 
-    /// Since when it is consistent.
+    /// Since when it has been consistent.
     #[must_use]
     pub(super) fn since(&self) -> Nanos {
         self.since
@@ -150,19 +151,20 @@ impl Track {
         self.heard
     }
 
-    /// The highest rate of late, ticks per nanosecond; 0 if unknown.
+    /// The highest recent rate, ticks per nanosecond; 0 if unknown.
     #[must_use]
     pub(super) fn fastest(&self) -> f64 {
         self.fastest.max(self.rate)
     }
 
-    /// The same source, whose ticks begin anew.
+    /// This track in place of `old`, a track of the same source: keeps its highest rate.
     #[must_use]
     pub(super) fn after(self, old: &Track) -> Track {
         Track { fastest: old.fastest, ..self }
     }
 
-    /// The tick at `at`, by the message that was least delayed; after the last message at the highest rate.
+    /// The tick at `at` according to the message that was delayed least, extrapolated at the highest rate after the
+    /// last message.
     #[must_use]
     pub(super) fn highest(&self, at: Nanos) -> u64 {
         let last = self.samples.back().map_or(at, |last| last.at);
@@ -170,7 +172,8 @@ impl Track {
         then.saturating_add((self.fastest() * at.since(last).0 as f64) as u64)
     }
 
-    /// The tick at `at`, by the message that was most delayed; before the last message at the highest rate.
+    /// The tick at `at` according to the message that was delayed most; before the last message, extrapolated back at
+    /// the highest rate.
     #[must_use]
     pub(super) fn lowest(&self, at: Nanos) -> u64 {
         let last = self.samples.back().map_or(at, |last| last.at);
@@ -181,19 +184,20 @@ impl Track {
         then.saturating_sub((self.fastest() * last.since(at).0 as f64) as u64)
     }
 
-    /// The tick at `at`, which is after that message, by one message.
+    /// The tick at `at`, which is after `sample`, extrapolated from `sample` alone.
     fn carried(&self, sample: &Sample, at: Nanos) -> u64 {
         sample.tick.saturating_add((self.rate * at.since(sample.at).0 as f64) as u64)
     }
 }
 
-/// Ticks from `a` to `b`. A tick has more bits than a float; the difference of two that count is small.
+/// Ticks from `a` to `b`. A tick has more bits than the mantissa of an `f64`, but the differences that matter are
+/// small.
 fn ticks(a: &Sample, b: &Sample) -> f64 {
     let ticks = b.tick.abs_diff(a.tick) as f64;
     if b.tick >= a.tick { ticks } else { -ticks }
 }
 
-/// Whether `next` goes on with what `suspects` began: forward, and after two at their rate.
+/// Whether `next` continues the suspects: forward, and after two of them at their rate.
 fn follows(suspects: &[Sample], next: &Sample) -> bool {
     let step = |a: &Sample, b: &Sample| (ticks(a, b), b.at.since(a.at).0 as f64);
     let Some(before) = suspects.last() else { return true };
@@ -210,7 +214,8 @@ fn follows(suspects: &[Sample], next: &Sample) -> bool {
         && (ticks - rate * passed).abs() <= (rate * (FITS + FITS_PART * passed)).max(1.0)
 }
 
-/// The median rate of pairs at least half of the time apart (Theil–Sen); until messages span a second, what the source says.
+/// The median rate of all pairs that are at least half of the span apart (Theil–Sen). Until the messages span a second,
+/// the rate that the source states.
 fn measured(samples: &VecDeque<Sample>) -> f64 {
     let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return 0.0 };
     let span = last.at.since(first.at).0;

@@ -1,12 +1,12 @@
-//! A table as octets, so that the process that forwards and the one that decides can be two.
+//! Serialised tables, so that forwarding and control can run in separate processes.
 //!
 //! ```text
 //!   "SKYTAB" version │ anyone? │ n, n × (from, to) IPv4 │ n, n × (from, to) IPv6
 //!                    │ n, n × (first tick, mask, xor, 512 × seat) │ n, n × (seat, occupant)
 //! ```
 //!
-//! Big-endian; numbers of elements have 32 bits. Nothing that is read is trusted: what [`Table::from_bytes`] returns could
-//! have been made by the functions of this module's neighbours, and written again it is the same octets.
+//! Big-endian; numbers of elements have 32 bits. Input is not trusted: [`Table::from_bytes`] only returns tables that
+//! the constructors in the neighbouring modules could have made, and serialising such a table gives the same bytes.
 
 use super::super::{
     allow::AllowList,
@@ -18,10 +18,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::{fmt, sync::Arc};
 
 const MAGIC: &[u8; 7] = b"SKYTAB\x01";
-/// Networks of an allow-list, at most: more than anyone types, and few enough to be held.
+/// Maximum number of networks in an allow-list: more than anyone types, and few enough to fit into memory.
 const RANGES: usize = 1 << 16;
 
-/// Octets that are no table.
+/// Error: the bytes are not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotATable(&'static str);
 
@@ -34,7 +34,7 @@ impl fmt::Display for NotATable {
 impl std::error::Error for NotATable {}
 
 impl Table {
-    /// The table as octets.
+    /// Serialises the table.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -69,7 +69,7 @@ impl Table {
         out
     }
 
-    /// The table that these octets are.
+    /// Reads a serialised table.
     ///
     /// # Errors
     /// [`NotATable`].
@@ -97,7 +97,7 @@ impl Table {
 }
 
 fn count(out: &mut Vec<u8>, n: usize) {
-    // Less than 2^32: see the limits above.
+    // Fits into 32 bits because of the limits above.
     out.extend((n as u32).to_be_bytes());
 }
 
@@ -133,7 +133,7 @@ impl Read<'_> {
         (0..n).map(|_| one(self)).collect()
     }
 
-    /// Ranges in order of which none touches another, as a lookup needs them.
+    /// Ranges in ascending order that do not touch, as a look-up needs them.
     fn ranges<T: Ord + Copy>(
         &mut self,
         ip: impl Fn(&mut Self) -> Result<T, NotATable>,
@@ -232,7 +232,7 @@ mod tests {
             prop_assert_eq!(again.epochs.len(), table.epochs.len());
             prop_assert_eq!(again.to_bytes(), octets.clone());
             prop_assert!(Table::from_bytes(&octets[..cut.index(octets.len())]).is_err());
-            // What is damaged is another table, or none.
+            // Damaged bytes are another table, or none.
             let mut damaged = octets;
             for (at, with) in flips {
                 let at = at.index(damaged.len());

@@ -33,8 +33,9 @@ fn calendar(slots: &[(u16, usize)]) -> Arc<Calendar> {
     Arc::new(calendar)
 }
 
-/// The tables with which ESnet tests its data plane: two epochs, of which the newer is 16 ticks long; on the first balancer
-/// 3 bits of the slot, inverted, and 4 bits of the port; on the second 9 bits, one port, and the label kept.
+/// The tables with which ESnet tests its data plane. There are two epochs; the newer is 16 ticks long. The first
+/// balancer uses 3 inverted bits of the slot and 4 bits of the port; the second uses 9 bits and one port, and keeps the
+/// label.
 fn esnet(second: bool) -> Table {
     let (allow, select, slots, occupant) = if second {
         let member = member("fe80:aa00::4", 0x4C42, 0, true);
@@ -107,7 +108,7 @@ fn each_refusal() {
                 assert_eq!((table.bar(|_| false), table.bar(|_| true), table.members().count()), (0, 1, 0));
                 (table, source, good)
             }
-            // Before a table is asked: `balance/tests/circling.rs` of the library provokes them.
+            // Counted before the look-up: `balance/tests/circling.rs` of the library provokes them.
             Refusal::OwnPacket | Refusal::HopLimit => unreachable!(),
         }
     };
@@ -151,7 +152,7 @@ fn full() -> Table {
 }
 
 proptest! {
-    /// A train is its packets one by one; and one packet is what the rule of the reference says.
+    /// A train gives the same result as its packets one by one, and each packet the result of the reference rule.
     #[test]
     fn a_train_is_its_packets(packets in proptest::collection::vec((0u64..500, any::<u16>(), 0usize..30, any::<bool>(), 0u8..20), 0..60), blocked: bool) {
         let table = full();

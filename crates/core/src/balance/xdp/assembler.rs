@@ -1,12 +1,12 @@
-//! Some instructions of the kernel's virtual machine, and jumps to places that are named before they are known.
+//! An assembler for the instructions of the kernel's virtual machine (BPF) that the program needs, with forward jumps.
 //!
-//! A [`Program`] is what the kernel takes, except for the numbers of its maps, which are known only to the process that loads
-//! it. `Documentation/bpf/standardization/instruction-set.rst` of the kernel (RFC 9669) defines the instructions.
+//! A [`Program`] is complete except for the numbers of its maps, which are known only to the process that loads it. The
+//! instructions are defined in RFC 9669 and in `Documentation/bpf/standardization/instruction-set.rst` of the kernel.
 
 use std::fmt;
 
-/// A register. [`R10`](Reg::R10) is the end of the stack, 512 octets, and cannot be written; [`R0`](Reg::R0) to
-/// [`R5`](Reg::R5) do not outlive a call.
+/// A register. [`R10`](Reg::R10) is the end of the stack of 512 bytes and is read-only; [`R0`](Reg::R0) to
+/// [`R5`](Reg::R5) are not preserved by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "their names are all there is to say")]
@@ -24,7 +24,7 @@ pub(super) enum Reg {
     R10,
 }
 
-/// How much a load or store moves.
+/// Width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Width {
@@ -34,7 +34,7 @@ pub(super) enum Width {
     Double = 0x18,
 }
 
-/// What is computed, with 64 bits.
+/// An arithmetic operation on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Op {
@@ -48,7 +48,7 @@ pub(super) enum Op {
     Set = 0xB0,
 }
 
-/// When a jump is made; all 64 bits count, without sign.
+/// The condition of a jump; an unsigned comparison of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum If {
@@ -63,7 +63,7 @@ pub(super) enum If {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum With {
     Reg(Reg),
-    /// Extended with its sign to 64 bits.
+    /// Sign-extended to 64 bits.
     Number(i32),
 }
 
@@ -79,7 +79,7 @@ impl From<i32> for With {
     }
 }
 
-/// Functions of the kernel, by their numbers.
+/// Helper functions of the kernel, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(super) enum Helper {
@@ -93,11 +93,11 @@ pub(super) enum Helper {
 /// A map that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapName {
-    /// An array of one array: the table in use, see [`image`](super::image).
+    /// An array of maps with one element: the table in use, see [`image`](super::image).
     Tables,
-    /// An array of one: until when the table may be used, see [`Lease`](super::Lease).
+    /// An array with one element: until when the table may be used, see [`Lease`](super::Lease).
     Lease,
-    /// For each processor, an array of one: what it forwarded, see [`Counts`](super::Counts).
+    /// A per-CPU array with one element: what the CPU forwarded, see [`Counts`](super::Counts).
     Counts,
 }
 
@@ -112,39 +112,39 @@ const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const BY_REGISTER: u8 = 0x08;
-/// The number of a wide instruction is a map's, or means the value of its only element.
+/// Marks the number of a wide instruction as that of a map, or of the value of a map's only element.
 const OF_MAP: u8 = 1;
 const OF_ITS_VALUE: u8 = 2;
 
 /// An instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// What it does.
+    /// The operation code.
     pub code: u8,
-    /// The register that it changes.
+    /// The destination register.
     pub to: u8,
-    /// The register that it reads.
+    /// The source register.
     pub from: u8,
-    /// Of a memory address, or how many instructions a jump leaves out.
+    /// Offset of a memory address, or number of instructions to skip.
     pub offset: i16,
-    /// An operand.
+    /// The immediate operand.
     pub number: i32,
 }
 
 impl Step {
-    /// As the kernel takes it.
+    /// The encoding for the kernel.
     #[must_use]
     pub fn octets(self) -> [u8; 8] {
         let [a, b] = self.offset.to_ne_bytes();
         let [c, d, e, f] = self.number.to_ne_bytes();
-        // Two fields of four bits, which lie in the order of the host's octets.
+        // Two fields of four bits, in the byte order of the host.
         let little = cfg!(target_endian = "little");
         let registers = if little { self.from << 4 | self.to } else { self.to << 4 | self.from };
         [self.code, registers, a, b, c, d, e, f]
     }
 }
 
-/// A program that has all but the numbers of its maps.
+/// A program, complete except for the numbers of its maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     steps: Vec<Step>,
@@ -152,7 +152,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The instructions, if the maps have these numbers.
+    /// The instructions, with these numbers of the maps.
     #[must_use]
     pub fn steps(&self, number: impl Fn(MapName) -> i32) -> Vec<Step> {
         let mut steps = self.steps.clone();
@@ -165,7 +165,7 @@ impl Program {
     }
 }
 
-/// Why a program cannot be: it is wrong, or longer than jumps reach.
+/// Error: the program is invalid, or longer than jumps can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CannotAssemble(pub(super) &'static str);
 
@@ -203,13 +203,13 @@ impl Assembler {
         })
     }
 
-    /// A place that is named now and known later.
+    /// Returns a label for a place that is set later.
     pub(super) fn place(&mut self) -> Place {
         self.places.push(None);
         Place(self.places.len() - 1)
     }
 
-    /// The place is here.
+    /// Sets the place to the next instruction.
     pub(super) fn here(&mut self, place: Place) {
         self.places[place.0] = Some(self.steps.len());
     }
@@ -225,7 +225,7 @@ impl Assembler {
         self.compute(Op::Set, to, with);
     }
 
-    /// A number of 32 bits without a sign.
+    /// `to = number`, unsigned.
     pub(super) fn set_word(&mut self, to: Reg, number: u32) {
         self.step(SET_32, to, Reg::R0, 0, number.cast_signed());
     }
@@ -255,7 +255,7 @@ impl Assembler {
         }
     }
 
-    /// Reverse octets so that the low `bits` that were loaded in network order are a number, or the other way round.
+    /// Converts the low `bits` between network order and host order.
     pub(super) fn network(&mut self, to: Reg, bits: i32) {
         self.step(TO_BIG_ENDIAN, to, Reg::R0, 0, bits);
     }
@@ -281,12 +281,12 @@ impl Assembler {
         self.step(EXIT, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// `to` is this map.
+    /// `to` = reference to this map.
     pub(super) fn map(&mut self, to: Reg, map: MapName) {
         self.wide(to, map, OF_MAP);
     }
 
-    /// `to` points to the value of the only element of this map.
+    /// `to` = address of the value of this map's only element.
     pub(super) fn value(&mut self, to: Reg, map: MapName) {
         self.wide(to, map, OF_ITS_VALUE);
     }
@@ -297,10 +297,10 @@ impl Assembler {
         self.steps.push(Step::default());
     }
 
-    /// The program.
+    /// Resolves the jumps.
     ///
     /// # Errors
-    /// A place that is jumped to is nowhere, or too far, or behind: programs go only forward, so they end.
+    /// The target of a jump was not set, is too far, or lies behind the jump: programs jump only forward, so they end.
     pub(super) fn finish(mut self) -> Result<Program, CannotAssemble> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);

@@ -1,9 +1,9 @@
-//! Checksums of the internet, changed by a difference (RFC 1624): sums of 16-bit words in one's complement, in any order of
-//! octets.
+//! Incremental update of Internet checksums (RFC 1624): one's complement sums of 16-bit words. The sums do not depend
+//! on byte order.
 
 use super::assembler::{Assembler, If, Op, Reg, Width::*};
 
-/// Fold the sum in `sum`, of less than 2^40, to 16 bits; `other` is lost.
+/// Fold the sum in `sum`, which is less than 2^40, to 16 bits. Changes `other`.
 pub(super) fn fold(asm: &mut Assembler, sum: Reg, other: Reg) {
     for _ in 0..3 {
         asm.set(other, sum);
@@ -13,7 +13,7 @@ pub(super) fn fold(asm: &mut Assembler, sum: Reg, other: Reg) {
     }
 }
 
-/// Add `octets` octets at `base + at`, an even number, to `sum`; `other` is lost.
+/// Add `octets` bytes (an even number) at `base + at` to `sum`. Changes `other`.
 pub(super) fn add(asm: &mut Assembler, sum: Reg, base: Reg, at: usize, octets: usize, other: Reg) {
     let mut done = 0;
     while done < octets {
@@ -24,11 +24,11 @@ pub(super) fn add(asm: &mut Assembler, sum: Reg, base: Reg, at: usize, octets: u
     }
 }
 
-/// `check` is the checksum of what had it before, if words that added up to `old` are replaced by words that add up to `new`.
-/// All registers but `check` are lost. Never 0, which for UDP would mean that there is none.
+/// Update the checksum in `check`, as words with the sum `old` are replaced by words with the sum `new`. Changes all
+/// registers. The result is never 0, which for UDP would mean that there is no checksum.
 pub(super) fn update(asm: &mut Assembler, check: Reg, old: Reg, new: Reg, other: Reg) {
     fold(asm, old, other);
-    // In one's complement, the complement is the negative.
+    // In one's complement arithmetic, the complement is the negative.
     asm.compute(Op::Xor, old, 0xFFFF);
     asm.compute(Op::Xor, check, 0xFFFF);
     asm.compute(Op::Add, check, old);

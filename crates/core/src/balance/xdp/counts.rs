@@ -1,46 +1,46 @@
-//! What program and process tell each other besides the table: until when it counts, and what was forwarded.
+//! What the kernel program and the process exchange besides the table: the lease and the counters.
 
 use crate::balance::{Counters, MEMBERS, Seat, Traffic};
 
-/// Octets of what each processor counts: when, the highest tick since, and for each seat packets and octets.
+/// Size in bytes of the counters of one CPU: period, highest tick in that period, and packets and bytes for each seat.
 pub const COUNTS_BYTES: usize = SEATS_AT + 16 * MEMBERS;
 pub(super) const PERIOD_AT: usize = 0;
 pub(super) const NEWEST_AT: usize = 8;
 pub(super) const SEATS_AT: usize = 16;
 
-/// Octets of a lease: until when, and the period.
+/// Size in bytes of a lease: until when it is valid, and the period.
 pub const LEASE_BYTES: usize = 16;
 pub(super) const UNTIL_AT: usize = 0;
 pub(super) const LEASE_PERIOD_AT: usize = 8;
 
-/// What the program may do for now. Who gives out tables renews it, so that packets take the way of the sockets if that process is
-/// stopped or slow, and no table is used for longer than a thread would use it.
+/// Permission for the program to forward. The process that publishes tables renews it. If that process is stopped or
+/// slow, the lease runs out and packets go to the sockets, so no table is used for longer than a thread would use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The table counts until then, in nanoseconds of the monotonic clock.
+    /// The table is valid until this time, in nanoseconds of the monotonic clock.
     pub until: u64,
-    /// Highest ticks are told by period.
+    /// Number of the period; the highest tick is counted anew in each.
     pub period: u64,
 }
 
 impl Lease {
-    /// Where `until` and `period` are in the map, in units of 8 octets.
+    /// Indices of `until` and `period` in the map, in units of 8 bytes.
     pub const PLACES: (usize, usize) = (UNTIL_AT / 8, LEASE_PERIOD_AT / 8);
 }
 
-/// What all processors counted.
+/// The sum of the counters of all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets and octets by member.
+    /// Packets and bytes by member.
     pub counters: Counters,
-    /// Octets of all packets.
+    /// Bytes of all packets.
     pub bytes: u64,
-    /// The highest tick of the period that was asked for or a later one.
+    /// The highest tick of the requested period or a later one.
     pub newest: Option<u64>,
 }
 
 impl Counts {
-    /// Read what each processor counted, one after the other; ticks count from `period` on.
+    /// Reads the counters of all CPUs, one after the other. Only ticks of `period` and later ones count.
     #[must_use]
     pub fn read(octets: &[u8], period: u64) -> Counts {
         let (mut newest, mut seats) = (None, vec![Traffic::default(); MEMBERS]);

@@ -1,17 +1,17 @@
-//! A table as the kernel's program reads it: one value, replaced as a whole.
+//! A table in the form that the kernel program reads: one value, replaced as a whole.
 //!
 //! ```text
 //!   anyone? │ 32 × first tick │ 32 × (mask, xor) │ 32 × 512 × seat │ 1024 × member │ 1024 × (from, to) IPv4 │ 1024 × (from, to) IPv6
 //! ```
 //!
-//! Numbers are in the host's order, addresses in the network's. Every list has its full length, so that a search has as many
-//! steps as ever: what is not used of it leads nowhere. What an image cannot say (a member to whom the way is not known, a list of
-//! senders that is too long) leads nowhere, too, and such packets take the way of the sockets.
+//! Numbers are in host byte order, addresses in network order. Every list has its full length, so that a search always
+//! has the same number of steps; unused elements match nothing. What the image cannot represent (a member whose next
+//! hop is unknown, a list of senders that is too long) matches nothing either, and its packets go to the sockets.
 
 use crate::balance::{EPOCHS, MEMBERS, Member, SLOTS, Table};
 use core::net::IpAddr;
 
-/// Networks of each version of IP, at most.
+/// Maximum number of networks for each version of IP.
 pub(super) const RANGES: usize = 1024;
 
 pub(super) const FIRST_AT: usize = 16;
@@ -20,10 +20,10 @@ pub(super) const CALENDAR_AT: usize = SELECT_AT + 4 * EPOCHS;
 pub(super) const MEMBER_AT: usize = CALENDAR_AT + 2 * SLOTS * EPOCHS;
 pub(super) const V4_AT: usize = MEMBER_AT + MEMBER * MEMBERS;
 pub(super) const V6_AT: usize = V4_AT + 8 * RANGES;
-/// Octets of an image.
+/// Size of an image, bytes.
 pub const IMAGE_BYTES: usize = V6_AT + 32 * RANGES;
 
-/// Octets of a member, and where its fields are.
+/// Size of a member, bytes, and the offsets of its fields.
 pub(super) const MEMBER: usize = 64;
 pub(super) const IP: usize = 0;
 /// Destination and source of the Ethernet header.
@@ -31,24 +31,24 @@ pub(super) const LINK: usize = 16;
 pub(super) const INTERFACE: usize = 28;
 pub(super) const PORT: usize = 32;
 pub(super) const MASK: usize = 34;
-/// Version of IP; 0 leads nowhere.
+/// Version of IP; 0 if the seat is not used.
 pub(super) const KIND: usize = 36;
 pub(super) const CUT: usize = 38;
 pub(super) const MTU: usize = 40;
 pub(super) const WHOLE: usize = 42;
 
-/// The next host on the way to an address.
+/// The next hop on the route to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Number of the interface that leads there.
+    /// Number of the outgoing interface.
     pub interface: u32,
-    /// Its hardware address.
+    /// Hardware address of the interface.
     pub from: [u8; 6],
-    /// The next host's.
+    /// Hardware address of the next hop.
     pub to: [u8; 6],
-    /// Octets of an IP packet, at most.
+    /// Maximum size of an IP packet, bytes.
     pub mtu: u16,
-    /// Only packets whose octets the receiving driver has in one piece.
+    /// Forward only packets that the receiving driver holds in one contiguous buffer.
     pub whole: bool,
 }
 
@@ -56,13 +56,13 @@ fn put(image: &mut [u8], at: usize, octets: &[u8]) {
     image[at..at + octets.len()].copy_from_slice(octets);
 }
 
-/// The image of `table`, for packets with labels of `label` octets, if `hop` is the way to an address.
+/// Returns the image of `table` for packets with labels of `label` bytes; `hop` returns the next hop to an address.
 #[must_use]
 pub fn image(table: &Table, label: u16, mut hop: impl FnMut(IpAddr) -> Option<Hop>) -> Vec<u8> {
     let mut image = vec![0; IMAGE_BYTES];
     let (any, v4, v6) = table.allow().ranges();
     put(&mut image, 0, &u32::from(any).to_ne_bytes());
-    // Beyond the last: from the last address to the first, which no address is between.
+    // Unused elements are a range from the last address to the first, which contains nothing.
     for n in 0..RANGES {
         let none = (u32::MAX, 0);
         let short = v4.len() <= RANGES;

@@ -1,4 +1,4 @@
-//! The program: each packet to its member, or to the sockets.
+//! The program: sends each packet to its member, or passes it to the sockets.
 
 mod rewrite;
 
@@ -12,17 +12,17 @@ use crate::balance::{MEMBERS, SLOTS};
 use crate::wire::labelled::{LabelLayout, Labelled};
 use core::net::{IpAddr, SocketAddr};
 
-/// Addresses of data, at most.
+/// Maximum number of data addresses.
 const ADDRESSES: usize = 16;
 const ETHERNET: usize = 14;
 const UDP: usize = 8;
 const UDP_PROTOCOL: i32 = 17;
-// What a program answers.
+// Return values of the program.
 const ABORTED: i32 = 0;
 const PASS: i32 = 2;
 const SEND_BACK: i32 = 3;
 
-// The stack: numbers, and the IP and UDP headers as they will be.
+// Offsets in the stack: variables, and the new IP and UDP headers.
 const KEY: i16 = -8;
 const DATAGRAM: i16 = -16;
 const TICK: i16 = -24;
@@ -34,23 +34,23 @@ const LABEL_PORT: i16 = -64;
 const NEW_DATAGRAM: i16 = -72;
 const HEADERS: i16 = -128;
 
-/// Where packets come in.
+/// The interface on which packets arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inlet {
     /// Number of the interface.
     pub interface: u32,
-    /// Its hardware address. Packets to another one are somebody else's.
+    /// Its hardware address. Packets to other addresses are not for this host.
     pub mac: [u8; 6],
-    /// Addresses to which packets for the balancer come, those of other interfaces, too.
+    /// Addresses on which the balancer receives data, including those of other interfaces.
     pub data: Vec<SocketAddr>,
-    /// Whether a packet without a UDP checksum is surely a single one, and not a train that the kernel joined.
+    /// Whether a packet without a UDP checksum is certainly a single packet, and not a train joined by the kernel.
     pub single: bool,
 }
 
-/// The program for packets of a family that come in at `inlet`.
+/// Returns the program for packets of a family that arrive at `inlet`.
 ///
 /// # Errors
-/// Too many addresses, or a label that it cannot cut out.
+/// There are too many addresses or none, or the label cannot be removed.
 pub fn program<L: Labelled>(inlet: &Inlet) -> Result<Program, CannotAssemble> {
     let layout = L::LAYOUT;
     if layout.bytes % 2 != 0 {
@@ -87,7 +87,8 @@ pub fn program<L: Labelled>(inlet: &Inlet) -> Result<Program, CannotAssemble> {
     asm.finish()
 }
 
-/// `R7` is the start of the packet, of which `octets` octets are there in one piece; `R2` the end of this piece.
+/// Set `R7` to the start of the packet and `R2` to the end of its first contiguous piece; jump to `otherwise` if that
+/// has fewer than `octets` bytes.
 fn head(asm: &mut Assembler, octets: usize, otherwise: Place) {
     asm.load(Word, R7, R6, 0);
     asm.load(Word, R2, R6, 4);
@@ -96,12 +97,12 @@ fn head(asm: &mut Assembler, octets: usize, otherwise: Place) {
     asm.jump_if(If::Above, R3, R2, otherwise);
 }
 
-/// 16 bits in network order, as a load in the host's order has them.
+/// A 16-bit number in network order, as a load in host order returns it.
 fn network(number: u16) -> i32 {
     u16::from_ne_bytes(number.to_be_bytes()).into()
 }
 
-/// What differs between the versions of IP: length of the header, offset of the source address, length of an address.
+/// Constants of a version of IP: length of the header, offset of the source address, length of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     header: usize,
@@ -125,7 +126,7 @@ impl Version {
         ETHERNET + self.header
     }
 
-    /// Where the time to live is.
+    /// Offset of the time to live.
     fn ttl(self) -> usize {
         if self.is_v4() { 8 } else { 7 }
     }
@@ -159,18 +160,18 @@ impl Writer<'_> {
         self.send();
     }
 
-    /// Pass unless the octet, or more, at `at` is `number`.
+    /// Pass the packet unless the value at `at` is `number`.
     fn require(&mut self, width: Width, at: usize, number: i32) {
         self.asm.load(width, R3, R7, at);
         self.asm.jump_if(If::NotEqual, R3, number, self.pass);
     }
 
-    /// A plain header, UDP, a time to live that can be one less, and a source that can be.
+    /// Require a plain header, UDP, a time to live above 1, and a possible source.
     fn network_header(&mut self) {
         let (ip, pass) = (ETHERNET, self.pass);
         if self.version.is_v4() {
             self.require(Octet, ip, 0x45);
-            // All but the permission to fragment.
+            // All bits except "don't fragment".
             self.asm.load(Half, R3, R7, ip + 6);
             self.asm.compute(Op::And, R3, network(0xBFFF));
             self.asm.jump_if(If::NotEqual, R3, 0, pass);
@@ -184,7 +185,7 @@ impl Writer<'_> {
             self.asm.compute(Op::Right, R3, 4);
             self.asm.jump_if(If::NotEqual, R3, 6, pass);
             self.require(Octet, ip + 6, UDP_PROTOCOL);
-            // Groups; and the network of loopback and of IPv4 addresses.
+            // Multicast; the prefix of loopback and of IPv4-mapped addresses.
             self.asm.load(Octet, R3, R7, ip + 8);
             self.asm.jump_if(If::Equal, R3, 0xFF, pass);
             self.asm.load(Double, R3, R7, ip + 8);
@@ -194,7 +195,7 @@ impl Writer<'_> {
         self.asm.jump_if(If::AtMost, R3, 1, pass);
     }
 
-    /// To one of our addresses and its port.
+    /// Require one of our addresses and its port as destination.
     fn ours(&mut self, mine: &[SocketAddr]) {
         let at = ETHERNET + self.version.source + self.version.address;
         let ours = self.asm.place();
@@ -218,7 +219,7 @@ impl Writer<'_> {
         self.asm.here(ours);
     }
 
-    /// Lengths agree, and there is something behind the label. The datagram's is kept in `DATAGRAM`.
+    /// Require consistent lengths and a payload after the label. Keeps the length of the datagram in `DATAGRAM`.
     fn length(&mut self) {
         let pass = self.pass;
         self.asm.load(Half, R8, R7, self.version.udp() + 4);
@@ -236,8 +237,8 @@ impl Writer<'_> {
         self.asm.jump_if(If::Below, R0, R8, pass);
     }
 
-    /// The checksum is not only that of the pseudo-header, as with packets of this host and trains that were joined. What it
-    /// covers and will change is kept in `OLD_SUM`.
+    /// Require a complete checksum: packets of this host and trains joined by the kernel have only that of the
+    /// pseudo-header. Keeps the sum of the fields that will change in `OLD_SUM`.
     fn checksum_is_whole(&mut self) {
         let (udp, pass) = (self.version.udp(), self.pass);
         self.asm.set(R1, 0);
@@ -268,7 +269,7 @@ impl Writer<'_> {
         self.asm.store_slot(Double, PERIOD, R2);
     }
 
-    /// `R8` is the table's image.
+    /// Set `R8` to the image of the table.
     fn table(&mut self) {
         self.asm.store_slot(Word, KEY, 0);
         self.asm.map(R1, MapName::Tables);
@@ -301,7 +302,7 @@ impl Writer<'_> {
         self.asm.here(admitted);
     }
 
-    /// `R4` is the label's tick, `R5` its slot.
+    /// Set `R4` to the label's tick and `R5` to its slot.
     fn label(&mut self) {
         let (label, pass) = (self.version.udp() + UDP, self.pass);
         let LabelLayout { magic, version_at, slots, port_at, tick_at, .. } = self.layout;
@@ -328,7 +329,7 @@ impl Writer<'_> {
         self.asm.store_slot(Double, TICK, R4);
     }
 
-    /// `R9` is the member of the slot `R5` in the calendar of the tick `R4`.
+    /// Set `R9` to the member of the slot `R5` in the calendar of the tick `R4`.
     fn member(&mut self) {
         let pass = self.pass;
         search::epoch(self.asm, pass);

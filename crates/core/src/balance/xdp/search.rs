@@ -1,10 +1,10 @@
-//! Searches in the image without a branch: a verifier that follows both sides of each would have a thousand ways to follow.
+//! Branchless searches in the image: with branches, the verifier would have to follow thousands of paths.
 
 use super::assembler::{Assembler, If, Op, Place, Reg, Reg::*, Width::*};
 use super::image::{FIRST_AT, RANGES, V4_AT, V6_AT};
 use crate::balance::EPOCHS;
 
-/// `to` is 1 if `x - y`, less `borrow`, is below 0, else 0. `y` and `other` are lost.
+/// Set `to` to 1 if `x - y - borrow` is negative (unsigned), else to 0. Changes `y` and `other`.
 fn below(asm: &mut Assembler, x: Reg, y: Reg, to: Reg, other: Reg, borrow: Option<Reg>) {
     asm.set(to, x);
     asm.compute(Op::Xor, to, -1);
@@ -23,8 +23,9 @@ fn below(asm: &mut Assembler, x: Reg, y: Reg, to: Reg, other: Reg, borrow: Optio
     asm.compute(Op::Right, to, 63);
 }
 
-/// `R0` is the last of `count` elements, of `1 << shift` octets, that is not above what is sought, or 0. `is_below` finds
-/// whether what is sought is below the element that `R1` points to, and writes that to `R2`; it may change `R1`, `R3`, `R9`.
+/// Set `R0` to the index of the last of `count` elements, of `1 << shift` bytes each, that is not above the value
+/// sought, or to 0. `is_below` sets `R2` to whether the value is below the element at `R1`; it may change `R1`, `R3`
+/// and `R9`.
 fn search(asm: &mut Assembler, count: usize, at: usize, shift: i32, is_below: impl Fn(&mut Assembler)) {
     asm.set(R0, 0);
     let mut half = count / 2;
@@ -39,7 +40,7 @@ fn search(asm: &mut Assembler, count: usize, at: usize, shift: i32, is_below: im
     point(asm, at, shift, 0);
 }
 
-/// `R1` points to the element `more` after number `R0`.
+/// Set `R1` to the address of element `R0 + more`.
 fn point(asm: &mut Assembler, at: usize, shift: i32, more: usize) {
     asm.set(R1, R0);
     asm.compute(Op::Add, R1, more as i32);
@@ -48,7 +49,7 @@ fn point(asm: &mut Assembler, at: usize, shift: i32, more: usize) {
     asm.compute(Op::Add, R1, at as i32);
 }
 
-/// `R0` is the epoch of the tick in `R4`.
+/// Set `R0` to the epoch of the tick in `R4`; jump to `none` if there is none.
 pub(super) fn epoch(asm: &mut Assembler, none: Place) {
     search(asm, EPOCHS, FIRST_AT, 3, |asm| {
         asm.load(Double, R1, R1, 0);
@@ -58,7 +59,7 @@ pub(super) fn epoch(asm: &mut Assembler, none: Place) {
     asm.jump_if(If::Above, R2, R4, none);
 }
 
-/// Go on if the IPv4 address in `R4` is of a sender.
+/// Jump to `none` unless the IPv4 address in `R4` is an allowed sender.
 pub(super) fn sender_v4(asm: &mut Assembler, none: Place) {
     search(asm, RANGES, V4_AT, 3, |asm| {
         asm.load(Word, R1, R1, 0);
@@ -72,7 +73,7 @@ pub(super) fn sender_v4(asm: &mut Assembler, none: Place) {
     asm.jump_if(If::Below, R2, R4, none);
 }
 
-/// Go on if the IPv6 address in `R4` and `R5` is of a sender.
+/// Jump to `none` unless the IPv6 address in `R4` and `R5` is an allowed sender.
 pub(super) fn sender_v6(asm: &mut Assembler, none: Place) {
     search(asm, RANGES, V6_AT, 5, |asm| {
         asm.load(Double, R2, R1, 8);

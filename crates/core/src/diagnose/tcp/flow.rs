@@ -1,4 +1,4 @@
-//! What is known of a TCP flow.
+//! Measurements of a TCP flow.
 
 /// One flow.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -7,45 +7,45 @@ pub struct Flow {
     pub seconds: f64,
     /// Time in which there was something to send, s (`tcpi_busy_time`).
     pub busy: f64,
-    /// Of that, held by the receiver's window (`tcpi_rwnd_limited`),
+    /// Of that, time limited by the receiver's window, s (`tcpi_rwnd_limited`).
     pub rwnd_limited: f64,
-    /// and by the send buffer (`tcpi_sndbuf_limited`), s.
+    /// Of that, time limited by the send buffer, s (`tcpi_sndbuf_limited`).
     pub sndbuf_limited: f64,
-    /// Part of the time that the sending and the receiving application waited for their disks, 0 to 1.
+    /// Fraction of the time that the sending and the receiving application waited for their disks, 0 to 1.
     pub disk_wait: f64,
-    /// Part of the time that the receiving application had data and did not read, 0 to 1.
+    /// Fraction of the time that the receiving application had data and did not read, 0 to 1.
     pub reader_away: f64,
-    /// Segments sent,
+    /// Segments sent.
     pub segments: u64,
-    /// sent again,
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// that the peer got twice,
+    /// Segments that the peer received twice.
     pub doubled: u64,
-    /// and times that one was seen to arrive behind a later one.
+    /// Segments that arrived after a later one.
     pub reordered: u64,
-    /// Bytes that the receiver got; none if it does not say.
+    /// Bytes received; `None` if the receiver does not report them.
     pub received: Option<u64>,
-    /// Least round trip, s.
+    /// Smallest round-trip time, s.
     pub min_rtt: f64,
-    /// The sender keeps a rate, whatever is lost (bbr): its window says nothing of losses.
+    /// The congestion control keeps its rate under loss (BBR), so its window says nothing about losses.
     pub paced: bool,
-    /// What it did, round trip by round trip.
+    /// The flow, one entry per round trip.
     pub rounds: Vec<Round>,
 }
 
-/// A round trip's worth of a flow.
+/// One round trip of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Round {
     /// When it began, s.
     pub at: f64,
-    /// Round trip before anything was sent again in it, s; 0 if it is not known: what stood still for a moment says nothing of a queue.
+    /// Round-trip time before the first retransmission in this round trip, s; 0 if unknown.
     pub rtt: f64,
     /// Congestion window, in any unit.
     pub window: f64,
-    /// Segments sent again,
+    /// Segments retransmitted.
     pub lost: u32,
-    /// and sent at all.
+    /// Segments sent.
     pub sent: u32,
-    /// Rate of delivery, in any unit; 0 if it is not known.
+    /// Rate of delivery, in any unit; 0 if unknown.
     pub rate: f64,
 }

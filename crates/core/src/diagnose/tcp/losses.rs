@@ -1,4 +1,4 @@
-//! Of which kind the losses of a flow are, from what it did round trip by round trip.
+//! The pattern of a TCP flow's losses, from its measurements per round trip.
 //!
 //! ```text
 //!   losses    at the top of the queue ──────────── the bottleneck: full, or with a buffer that is too short
@@ -8,103 +8,106 @@
 //!             anything else ────────────────────── not known
 //! ```
 //!
-//! Round trips are smoothed by the kernel, and its least one may be rounded to a millisecond: a queue that is shorter than that is
-//! not seen. The first losses are the end of slow start, which ends in losses on any path, and are left out.
+//! The kernel smooths round-trip times and may round the smallest to a millisecond, so a shorter queue is not visible.
+//! Slow start ends in losses on any path, so the first losses are left out.
 
 use super::flow::{Flow, Round};
 use crate::diagnose::Cause;
 
-/// Of which kind the losses are.
+/// The pattern of a flow's losses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
     /// Nothing was lost after slow start.
     None,
-    /// Too few times, without a full queue, to tell.
+    /// Too few loss events for a pattern (their number), and the queue was not full.
     Few(usize),
-    /// The bottleneck is full: its queue is as long as congestion control needs.
+    /// The bottleneck is full, and its queue is as long as congestion control needs.
     Full {
-        /// Part of the segments that were sent again.
+        /// Fraction of the segments that were retransmitted.
         lost: f64,
     },
-    /// The queue of the bottleneck is full, and short: by the round trip.
+    /// The queue of the bottleneck is full, and shorter than congestion control needs.
     Shallow {
-        /// Its length by the round trip.
+        /// Its length as a fraction of the round-trip time.
         queue: f64,
-        /// Segments lost each time.
+        /// Segments lost per event.
         each: f64,
     },
-    /// At one rate each time, without a queue.
+    /// Losses at the same rate each time, without a queue.
     Policer {
-        /// Segments lost each time.
+        /// Segments lost per event.
         each: f64,
-        /// How often, or in how many round trips.
+        /// Loss events, or round trips with losses.
         times: usize,
-        /// More passed for moments, as a bucket lets it and a line does not. Without, a buffer that is too short to be seen does the same.
+        /// Whether the rate was higher for a moment, as a token bucket allows and a line does not. Otherwise, the cause
+        /// may also be a buffer that is too short to be visible.
         bucket: bool,
     },
-    /// Many at a time, at any window.
+    /// Many segments lost at a time, at any window.
     Bursts {
-        /// Segments lost each time.
+        /// Segments lost per event.
         each: f64,
-        /// How often.
+        /// Loss events.
         times: usize,
     },
-    /// One or two at a time, at any window.
+    /// One or two segments lost at a time, at any window.
     Random {
-        /// Part of the segments.
+        /// Fraction of the segments lost.
         lost: f64,
     },
-    /// None of these.
+    /// None of these patterns.
     Unknown,
 }
 
-/// Times of losses of which a pattern is made.
+/// Minimum number of loss events for a pattern.
 pub(super) const FEWEST: usize = 3;
-/// Round trips that are joined if no more than so many without a loss are between.
+/// Losses with at most this many round trips without a loss between them are one event.
 const APART: usize = 2;
-/// Most round trips of slow start's end, and its longest time, s.
+/// Maximum duration of the losses that end slow start: round trips, and seconds.
 const START: (usize, f64) = (20, 1.0);
-/// Most round trips for which slow start lasts.
+/// Maximum duration of slow start, round trips.
 const GROWS: usize = 30;
-/// Round trips of which something can be said.
+/// Minimum number of round trips for a pattern.
 const ROUNDS: usize = 10;
-/// A queue that is seen: longer than this, s, and than this part of the round trip.
+/// A queue is visible if it is longer than this, s, and than this fraction of the round-trip time.
 const VISIBLE: (f64, f64) = (1.2e-3, 0.04);
-/// A queue, by the round trip, that was filled. CUBIC needs 0.43.
+/// A queue of this fraction of the round-trip time is long enough for congestion control. CUBIC needs 0.43.
 const FULL: f64 = 0.35;
-/// Part of the longest queue that is there when a queue overflows; with less than the second, it was not the queue.
+/// A queue that overflows is at least this fraction of the longest queue; below the second value, the queue is not the
+/// cause.
 const TOP: f64 = 0.8;
 const BELOW: f64 = 0.55;
-/// Segments lost at a time, from which on they are many; and up to which they are single ones.
+/// An event of at least this many lost segments is a burst; one of at most the second is a single loss.
 const MANY: f64 = 4.0;
 const SINGLE: f64 = 2.5;
-/// Deviation, by the mean, of windows that are the same (of three times, of five), and that are unlike.
+/// Relative standard deviation of windows that are equal (for three events, for five), different, and very different.
 const SAME: (f64, f64) = (0.05, 0.09);
 const UNLIKE: f64 = 0.15;
 const WILD: f64 = 0.4;
-/// Deviation, by the mean, of the segments from one loss to the next: what a limit lets pass until the window is back, and chance.
+/// Relative standard deviation of the number of segments between two losses: below the first, a rate limit; above the
+/// second, chance.
 const REGULAR: f64 = 0.3;
 const CHANCE: f64 = 0.4;
-/// Those at which a queue overflows differ by less.
+/// Relative standard deviation of the windows at which a queue overflows is below this.
 const ALIKE: f64 = 0.2;
-/// Part of the round trips with losses from which on they have no times of their own.
+/// If more than this fraction of the round trips has losses, there are no separate loss events.
 const ALWAYS: f64 = 0.2;
-/// How much longer a round trip before a loss is than after it, where there is no queue at all: s, and part of it.
+/// Maximum decrease of the round-trip time after a loss if there is no queue: s, and fraction of the round-trip time.
 const NO_QUEUE: (f64, f64) = (2e-4, 2e-3);
 
-/// Losses that belong together.
+/// A loss event.
 #[derive(Clone, Copy, Debug, Default)]
 struct Event {
     window: f64,
     rtt: f64,
-    /// A while after it.
+    /// Round-trip time a few round trips after it.
     later: f64,
     lost: u32,
-    /// Segments sent since the one before.
+    /// Segments sent since the previous event.
     since: f64,
 }
 
-/// What is known of the rounds behind slow start.
+/// The rounds after slow start.
 struct Seen {
     base: f64,
     top: f64,
@@ -121,14 +124,14 @@ impl Seen {
         self.top > VISIBLE.0.max(VISIBLE.1 * self.base)
     }
 
-    /// Median and lowest quarter of the queues before losses, by the longest queue.
+    /// Median and lower quartile of the queues before losses, as fractions of the longest queue.
     fn height(&self, rtts: &[f64]) -> (f64, f64) {
         let queues: Vec<f64> = rtts.iter().filter(|rtt| **rtt > 0.0).map(|&rtt| self.queue(rtt)).collect();
         let part = |q| quantile(&queues, q) / self.top.max(1e-9);
         (part(0.5), part(0.25))
     }
 
-    /// How even the rate of delivery is: 90 %, and 99 %, by the median.
+    /// 90th and 99th percentiles of the rate of delivery, relative to the median.
     fn rates(&self) -> (f64, f64) {
         let rates: Vec<f64> = self.rounds.iter().map(|round| round.rate).filter(|rate| *rate > 0.0).collect();
         let usual = quantile(&rates, 0.5).max(1e-9);
@@ -162,7 +165,7 @@ impl Pattern {
         }
     }
 
-    /// The causes that it shows, whether they are sure, and the evidence.
+    /// The causes that the pattern shows, whether each is certain, and the evidence.
     #[must_use]
     pub fn causes(&self) -> Vec<(Cause, bool, String)> {
         match *self {
@@ -205,7 +208,7 @@ impl Pattern {
     }
 }
 
-/// Losses in a large part of the round trips.
+/// The pattern if a large fraction of the round trips has losses.
 fn always(seen: &Seen, lossy: usize) -> Pattern {
     let of: Vec<&Round> = seen.rounds.iter().filter(|round| round.lost > 0).collect();
     let each = quantile(&of.iter().map(|round| f64::from(round.lost)).collect::<Vec<_>>(), 0.5);
@@ -214,24 +217,25 @@ fn always(seen: &Seen, lossy: usize) -> Pattern {
         return seen.overflow(each);
     }
     let (even, most) = seen.rates();
-    // A bucket lets more pass for a moment, which a slower line never does.
+    // A token bucket lets a higher rate pass for a moment, which a slower line never does.
     if !seen.is_visible() && seen.lost() > 0.01 && even < 1.12 && most > 1.07 {
         return Pattern::Policer { each, times: lossy, bucket: true };
     }
     let all: Vec<f64> = seen.rounds.iter().map(|round| f64::from(round.lost)).collect();
     let mean = all.iter().sum::<f64>() / all.len() as f64;
     let variance = all.iter().map(|lost| (lost - mean).powi(2)).sum::<f64>() / all.len() as f64;
-    // Chance: as many in each round trip as in any other. What only keeps a rate, without a queue, is something else.
+    // Random losses are as frequent in each round trip. If the rate is constant and no queue is visible, there is
+    // another cause.
     if variance < 2.0 * mean && (seen.is_visible() || even > 1.3) {
         return Pattern::Random { lost: seen.lost() };
     }
     Pattern::Unknown
 }
 
-/// Segments that a queue which is full drops at a time, at the most: the window has grown by so many beyond it.
+/// Maximum number of segments that a full queue drops at a time: the window exceeds it by only a few segments.
 const BEYOND: u32 = 8;
 
-/// Too few times for a pattern, but that of a full queue, of which one is enough.
+/// The pattern if there are few events: one is enough to recognise a full queue.
 fn few(seen: &Seen) -> Pattern {
     let rtts: Vec<f64> = seen.events.iter().map(|event| event.rtt).collect();
     let one_by_one = seen.events.iter().all(|event| event.lost <= BEYOND);
@@ -239,7 +243,7 @@ fn few(seen: &Seen) -> Pattern {
     if full { Pattern::Full { lost: seen.lost() } } else { Pattern::Few(seen.events.len()) }
 }
 
-/// Losses at times.
+/// The pattern if there are separate loss events.
 fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
     let times = seen.events.len();
     let of = |value: fn(&Event) -> f64| seen.events.iter().map(value).collect::<Vec<_>>();
@@ -249,7 +253,7 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
     let overflows = seen.is_visible() && height >= TOP && low >= BELOW;
     if overflows && (flow.paced || spread < ALIKE) {
         return match seen.overflow(each) {
-            // A window that has grown by a few segments loses no more than that.
+            // A window that exceeds the queue by a few segments loses only these.
             Pattern::Full { .. } if !flow.paced && each > f64::from(BEYOND) => Pattern::Unknown,
             pattern => pattern,
         };
@@ -258,13 +262,13 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
     let same = if times >= 5 { SAME.1 } else { SAME.0 };
     let grew = quantile(&of(|event| event.rtt - event.later), 0.5);
     let no_queue = grew < NO_QUEUE.0 + NO_QUEUE.1 * seen.base;
-    // The first one came after what was left of slow start.
+    // The first event does not count: the distance to it depends on slow start.
     let apart = variation(&of(|event| event.since)[1..]);
     let regular = spread < same && apart < REGULAR;
     if !seen.is_visible() && !flow.paced && regular && no_queue && seen.rates().0 < 1.4 {
         return Pattern::Policer { each, times, bucket: false };
     }
-    // Who keeps a rate sees it in the queue alone.
+    // The window of a paced flow says nothing; only its queue does.
     let unlike = |least: f64| if flow.paced { seen.is_visible() } else { spread >= least };
     if elsewhere && each >= MANY && unlike(if seen.is_visible() { UNLIKE } else { WILD }) {
         return Pattern::Bursts { each, times };
@@ -275,14 +279,14 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
     Pattern::Unknown
 }
 
-/// The rounds behind slow start; none if there are too few.
+/// The rounds after slow start; `None` if there are too few.
 fn seen(flow: &Flow) -> Option<Seen> {
     let rounds = &flow.rounds;
     let first = rounds.iter().position(|round| round.lost > 0)?;
     let slow = first <= GROWS || rounds[first].at - rounds[0].at <= START.1;
     let quiet = |n: usize| rounds[n..].iter().take(APART + 1).all(|round| round.lost == 0);
     let over = |n: usize| n - first >= START.0 && rounds[n].at - rounds[first].at > START.1;
-    // Losses that come later are not the end of slow start.
+    // Losses that begin later than this are not the end of slow start.
     let begin = if slow { (first + 1..rounds.len()).find(|&n| quiet(n) || over(n))? } else { GROWS };
     let rounds = &rounds[begin..];
     if rounds.len() < ROUNDS {
@@ -290,10 +294,11 @@ fn seen(flow: &Flow) -> Option<Seen> {
     }
     let rtts: Vec<f64> = rounds.iter().map(|round| round.rtt).filter(|rtt| *rtt > 0.0).collect();
     let low = quantile(&rtts, 0.05);
-    // A queue that never drains is one, too; the least round trip is a millisecond too short, at the most.
+    // If the queue never drains, only the kernel's smallest round-trip time is without it; that is up to a millisecond
+    // too short.
     let base = if flow.min_rtt > 0.0 && low - flow.min_rtt > 1.5e-3 { flow.min_rtt } else { low };
     let events = events(rounds);
-    // CUBIC is at the end of a short queue for a few round trips of many.
+    // CUBIC fills a short queue only for a few round trips, so the 95th percentile may miss it.
     let before: Vec<f64> = events.iter().map(|event| event.rtt).filter(|rtt| *rtt > 0.0).collect();
     let before = if before.len() >= FEWEST { quantile(&before, 0.5) } else { 0.0 };
     let top = (quantile(&rtts, 0.95).max(before) - base).max(0.0);
@@ -319,7 +324,7 @@ fn events(rounds: &[Round]) -> Vec<Event> {
             }
         }
         last = Some(n);
-        // A few round trips later it has recovered, and sends less than before.
+        // A few round trips later, the flow has recovered with a smaller window.
         let later = rounds[n..].iter().skip(2).take(4).filter(|round| round.rtt > 0.0);
         let later: Vec<f64> = later.map(|round| round.rtt).collect();
         if let (Some(event), false) = (all.last_mut(), later.is_empty()) {
@@ -336,7 +341,7 @@ fn quantile(values: &[f64], q: f64) -> f64 {
     values.get((last * q).round() as usize).copied().unwrap_or(0.0)
 }
 
-/// Deviation by the mean.
+/// Relative standard deviation.
 fn variation(values: &[f64]) -> f64 {
     let number = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / number;

@@ -40,7 +40,7 @@ fn hull(points: impl Iterator<Item = Point>, sign: f64) -> Vec<Point> {
     corners
 }
 
-/// The least height of these corners over a line of this slope through 0.
+/// The smallest height of these corners above a line of this slope through 0.
 fn least(corners: &[Point], slope: f64) -> f64 {
     corners.iter().map(|(x, y)| y - slope * x).fold(f64::INFINITY, f64::min)
 }
@@ -84,7 +84,7 @@ impl Strip {
     fn widen(&mut self) {
         self.slopes = (-MOST, MOST);
         if self.upper.len() < 2 || self.lower.len() < 2 {
-            // A single exchange says nothing of the drift.
+            // A single exchange does not determine the drift.
             self.at_zero = f64::midpoint(least(&self.upper, 0.0), most(&self.lower, 0.0));
             return;
         }
@@ -95,7 +95,7 @@ impl Strip {
         slopes.retain(|slope| slope.abs() <= MOST);
         slopes.sort_by(f64::total_cmp);
         let widest = slopes.iter().map(|&slope| self.gap(slope)).fold(f64::NEG_INFINITY, f64::max);
-        // Several are as wide where an edge above is parallel to one below: the middle of them.
+        // If an upper edge is parallel to a lower one, several slopes are equally good: take the middle of them.
         let best: Vec<f64> = slopes.iter().copied().filter(|&s| self.gap(s) >= widest - 1e-6).collect();
         self.slope = match best[..] {
             [] => 0.0,
@@ -133,7 +133,7 @@ impl Strip {
         (self.beyond(&self.lower, t, -1.0), self.beyond(&self.upper, t, 1.0))
     }
 
-    /// The hull's height; outside it, the line through its end with the steepest slope that is possible.
+    /// The hull's height; outside it, that of the line through its end with the steepest possible slope.
     fn beyond(&self, corners: &[Point], t: f64, sign: f64) -> f64 {
         if let Some(height) = height(corners, t) {
             return height;

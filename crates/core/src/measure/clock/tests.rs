@@ -26,7 +26,7 @@ struct World {
     random: Random,
     /// Least delays, there and back.
     least: [f64; 2],
-    /// How often a packet meets a queue, and the mean of that, there and back.
+    /// How often a packet waits in a queue, and the mean waiting time, in each direction.
     busy: [f64; 2],
     queue: [f64; 2],
     /// What the end hosts add.
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-/// udpmon's way: remote time against local time of sending + half the round trip, a line through all by least squares.
+/// udpmon's method: a least-squares line through remote time against local send time plus half the round trip.
 fn least_squares(exchanges: &[Exchange]) -> impl Fn(f64) -> f64 {
     let n = exchanges.len() as f64;
     let points: Vec<(f64, f64)> = exchanges

@@ -3,8 +3,8 @@
 use super::{Arrival, SequenceMeter, Settled, Window};
 
 impl SequenceMeter {
-    /// A meter that tells lost, late and doubled packets apart within the last `window` numbers (64 to 2²⁴, rounded up to a
-    /// power of two). Numbers begin at `first`, or with the first that arrives.
+    /// A meter that tells lost, late and duplicate packets apart within the last `window` numbers (64 to 2²⁴, rounded
+    /// up to a power of two). Numbers begin at `first`, or with the first that arrives.
     #[must_use]
     pub fn exact(window: usize, first: Option<u64>) -> SequenceMeter {
         let mut window = Window::new(window);
@@ -107,7 +107,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, HashSet};
 
-    /// What a set of all numbers says of a list of arrivals.
+    /// The expected result, from a set of all numbers that arrived.
     #[derive(Default)]
     struct Naive {
         here: HashSet<u64>,
@@ -154,7 +154,7 @@ mod tests {
         runs
     }
 
-    /// Numbers with loss in bursts, displaced, doubled, and with jumps: all from the seed.
+    /// Numbers with bursts of loss, reordering, duplicates and jumps, all from the seed.
     fn arrivals(seed: u64, length: u64) -> Vec<u64> {
         let mut state = seed;
         let mut random = |below: u64| {

@@ -1,4 +1,4 @@
-//! A bitmap of the numbers that arrived, over the last 2ⁿ numbers: it tells lost, late and doubled packets apart.
+//! A bitmap of the numbers that arrived, over the last 2ⁿ numbers. It tells lost, late and duplicate packets apart.
 //!
 //! ```text
 //!            first        next − W                         next
@@ -7,13 +7,13 @@
 //!             │ here or lost │  a 0 may still arrive        │
 //! ```
 //!
-//! The slot of number n is n mod W, so the slot that `next` takes is the one that leaves the window: what it holds is
-//! settled at that moment. For each missing number the window keeps how many packets had arrived when the first one beyond it
-//! did: RFC 4737's reordering extent is the distance from there.
+//! The slot of number n is n mod W, so the slot that `next` uses is the one that leaves the window, and the number in
+//! it is settled at that moment. For each missing number, the window stores how many packets had arrived when the first
+//! one beyond it did; the reordering extent of RFC 4737 is the distance from there.
 
 use crate::measure::Histogram;
 
-/// What the window tells of numbers that it leaves.
+/// Counts of the numbers that leave the window.
 pub(super) struct Settled<'a> {
     pub(super) lost: &'a mut u64,
     pub(super) runs: &'a mut Histogram,
@@ -108,7 +108,7 @@ impl Window {
     pub(super) fn advance(&mut self, next: u64, to: u64, missing: Option<u32>, settled: &mut Settled<'_>) {
         let inside = (to - next).min(self.len());
         self.turn(next, inside, missing.is_none(), settled);
-        // Only the last W of the numbers have slots in the end; those before are settled at once.
+        // Only the last W numbers have slots in the end; those before are settled immediately.
         let beyond = to - next - inside;
         if beyond > 0 {
             self.settle(next, beyond, missing.is_none(), settled);
@@ -121,7 +121,7 @@ impl Window {
         }
     }
 
-    /// Settle what the slots of `count` numbers from `first` hold, and set them.
+    /// Settle the numbers in the slots of `count` numbers from `first`, and set these.
     fn turn(&mut self, first: u64, count: u64, arrived: bool, settled: &mut Settled<'_>) {
         let mut done = 0;
         while done < count {
@@ -175,7 +175,7 @@ impl Window {
         }
     }
 
-    /// Settle all numbers before `next`: none is missing any more, and what comes of them is too late.
+    /// Settle all numbers before `next`: missing ones are lost, and packets with these numbers are too late.
     pub(super) fn settle_all(&mut self, next: u64, settled: &mut Settled<'_>) {
         self.turn(next, self.len(), true, settled);
         self.close(settled);

@@ -1,4 +1,4 @@
-//! The balancer's header: what a balancer reads of it, and what a sender writes into it.
+//! The balancer's header: the fields that a balancer reads, and the header that a sender writes.
 //!
 //! ```text
 //!   version 2   slot = low bits of the tick         port = entropy
@@ -68,7 +68,7 @@ pub enum BalancerVersion {
     /// The tick chooses the slot.
     #[default]
     V2,
-    /// A field of its own does.
+    /// The slot is a separate field of the header.
     V3,
 }
 

@@ -1,4 +1,4 @@
-//! Fuzzing of what is not a segment: labels, synchronisation messages, the URI, and packetising.
+//! Fuzzing of everything that is not a segment: labels, synchronisation messages, the URI, and packetising.
 
 use super::{
     Addressing, BalancerV2, BalancerV3, BalancerVersion, Dialect, EjfatLabels, EventPackets, EventShape,
@@ -20,7 +20,7 @@ pub(super) const PARSERS: &[Parser] = &[
     Parser { name: "ejfat_packets", weight: 8, run: packets, seeds: packets_seeds },
 ];
 
-/// A label says what the header of its version says.
+/// A label agrees with the header of its version.
 fn label(packet: &[u8]) {
     let _ = OldReassembly::recognise(packet);
     let Ok(label) = EjfatLabels::label(packet) else { return };

@@ -63,7 +63,7 @@ crate::header! {
     }
 }
 crate::header! {
-    /// Reassembly header of the first JLab tools: it counts packets where later ones give octets.
+    /// Reassembly header of the first JLab tools: it counts packets, where later versions count bytes.
     OldReassembly [18] {
         be u16 @ 0 {
             /** 1. */ version[15:12], /** Zero. */ reserved[11:2],
@@ -76,7 +76,7 @@ crate::header! {
     }
 }
 crate::header! {
-    /// Synchronisation message: a datagram of its own to the control plane.
+    /// Synchronisation message: a separate datagram to the control plane.
     SyncMessage [28] {
         be u16 @ 0 { /** 0x4C43, "LC". */ magic }
         be u8 @ 2 { /** 2. */ version }
@@ -125,9 +125,9 @@ pub fn read(packet: &[u8]) -> Result<(Reassembly, &[u8]), Reject> {
 }
 
 impl OldReassembly {
-    /// The old header at the front of `segment`, which follows the balancer's header if there is one. The two layouts share
-    /// version 1 and cannot be told apart with certainty; this one is certain of a packet that begins or ends an event, and
-    /// that would not lie within its event in the layout of today.
+    /// Returns the old header at the front of `segment`, which follows the balancer's header if there is one. The two
+    /// layouts share version 1 and cannot be told apart with certainty. The old one is recognised if the packet begins
+    /// or ends an event, and would not lie within its event in the present layout.
     #[must_use]
     pub fn recognise(segment: &[u8]) -> Option<OldReassembly> {
         let (old, _) = OldReassembly::read(segment)?;
@@ -142,7 +142,7 @@ impl OldReassembly {
 }
 
 impl SyncMessage {
-    /// Read the message in `datagram`. Its reserved octet is not examined, as udplbd does not.
+    /// Reads the message in `datagram`. As in udplbd, its reserved octet is not checked.
     ///
     /// # Errors
     /// [`Reject::WrongSize`] for other than 28 octets, [`Reject::BadMagic`], [`Reject::BadVersion`].

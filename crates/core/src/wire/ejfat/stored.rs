@@ -1,14 +1,14 @@
-//! Events as they are stored, one packet after another.
+//! Stored events, one packet after another.
 //!
 //! ```text
 //!   │ balancer │ reassembly │ payload │ balancer │ reassembly │ payload, up to a gap │ balancer │ reassembly │ payload …
 //!        └ slot and port select: octets of the payload
 //! ```
 //!
-//! A segment does not state its length: a datagram ends where it ends. Stored segments have no datagram around them, so each
-//! has a balancer's header of version 3, whose slot and port select chose a way that the segment has gone. Here these 32 bits
-//! are the octets of the payload. So what is stored are EJFAT packets, which any program that knows both headers can read,
-//! and each proves itself by a magic number, a length, and a tick that is stated twice.
+//! A segment does not state its length: it ends with its datagram. Stored segments have no datagram around them, so
+//! each has a balancer's header of version 3. Its slot and port select, which are of no use after the packet has
+//! arrived, hold the number of payload bytes (32 bits). So the stored data are EJFAT packets, which any program that
+//! knows both headers can read, and each can be verified by a magic number, a length, and a tick that is stated twice.
 
 use super::{BalancerV3, MAGIC, REASSEMBLY, Reassembly};
 use crate::{
@@ -114,7 +114,7 @@ mod tests {
         Left { number: 77, source: 5, size: Some(100_000), payload, items: 0, room }
     }
 
-    /// A part as it is stored, its payload counted up.
+    /// A stored part whose payload counts up.
     fn stored(payload: std::ops::Range<usize>) -> Vec<u8> {
         let mut packet = Vec::new();
         let all = store(&left(payload.clone(), usize::MAX), &mut packet).unwrap();

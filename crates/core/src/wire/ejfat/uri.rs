@@ -1,4 +1,4 @@
-//! `EJFAT_URI`: where a balancer is, in one line that users put into the environment.
+//! `EJFAT_URI`: the address of a balancer in one line, which users put into the environment.
 //!
 //! ```text
 //!   ejfat[s]://[token@]host:port/[lb/<id>][?data=<ip>[:port|:min-max]&data=[<v6>]…&sync=<ip>:<port>&sync=…&sessionid=<s>]
@@ -8,8 +8,8 @@
 //!   udplbd   sync first; ranges of ports; no `sessionid`
 //! ```
 //!
-//! All of these are read. `Display` writes everything, in the order that all three accept;
-//! [`Uri::to`] writes what one of them understands.
+//! All of these are accepted. `Display` writes everything, in the order that all three accept; [`Uri::to`] writes the
+//! parts that one of them supports.
 //!
 //! Octets other than letters, digits and `-._~` are written as `%XX` in token, id and session, and read so everywhere
 //! (RFC 3986, 2.1).
@@ -60,7 +60,7 @@ pub struct DataAddress {
     pub ports: RangeInclusive<u16>,
 }
 
-/// Programs that read an `EJFAT_URI` each in their way.
+/// Programs that interpret an `EJFAT_URI` differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// E2SAR's library and tools.

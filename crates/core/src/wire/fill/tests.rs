@@ -1,4 +1,4 @@
-// A list of one hole is meant.
+// These are really lists of one hole.
 #![allow(clippy::single_range_in_vec_init)]
 
 use super::*;
@@ -126,7 +126,7 @@ fn a_thread_without_a_frame_is_filled_from_what_was_learned() {
     (0..10).map(|f| 3 * f + 1).for_each(|n| assert_eq!(units[n as usize], by_number.want(n), "unit {n}"));
 }
 
-/// A thread that is asked for and was never seen has a legal header all the same, of its own number.
+/// A requested thread that was never seen still has a valid header with its own number.
 #[test]
 fn a_thread_that_was_never_seen_is_filled_with_its_own_number() {
     for place in [Place::Time, Place::Sequence] {

@@ -1,4 +1,5 @@
-//! LOFAR station packets: what a station's RSP boards send to the correlator (ASTRON, "CEP beamlet data format", BDI 6.0).
+//! LOFAR station packets, which a station's RSP boards send to the correlator (ASTRON, "CEP beamlet data format", BDI
+//! 6.0).
 //!
 //! 16 octets, little-endian, and the samples of up to 244 beamlets for 16 time slices.
 //!
@@ -85,7 +86,7 @@ impl Rsp {
         [16, 8, 4].get(usize::from(self.sample)).copied()
     }
 
-    /// Most beamlets of a packet, and octets of one beamlet's samples in it.
+    /// Maximum number of beamlets of a packet, and octets of one beamlet's samples in it.
     fn beamlet(&self) -> Option<(u32, usize)> {
         let bits = self.bits()?;
         Some((61 * 16 / bits, bits as usize * 4 / 8 * usize::from(SLICES)))

@@ -1,4 +1,4 @@
-//! The times of RSP packets: counted in time slices, since their seconds have no whole number of packets.
+//! The times of RSP packets, counted in time slices because a second does not have a whole number of packets.
 
 use super::{CYCLES, LofarFamily, Rsp, SLICES, family::header, time};
 use crate::wire::{
@@ -35,7 +35,7 @@ impl Stamps for LofarFamily {
 
     fn moved(&self, frame: &[u8], by: &Move) -> Option<([u8; 32], usize)> {
         let header = header(frame)?;
-        // Whole packets: the nearest to so many seconds.
+        // The whole number of packets that is nearest to this time.
         let packet = i128::from(CYCLES) * i128::from(SLICES);
         let seconds =
             (i128::from(by.seconds) * i128::from(header.clock_hz()) + packet / 2).div_euclid(packet);

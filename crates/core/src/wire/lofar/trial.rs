@@ -6,7 +6,7 @@ use crate::wire::{
     trial::{Draw, SECOND, Trial},
 };
 
-/// Packets of a lane from the first that can be made to the first that is sent: a restart goes back.
+/// Packets of a lane before the first one sent: a restart goes back to these.
 const BEFORE: u64 = 1 << 20;
 
 pub(super) const KINDS: &[fn(Draw<'_>) -> Trial] =

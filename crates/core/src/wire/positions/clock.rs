@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 /// Frames from which rates are read that several headers give together.
 pub(super) const SAMPLE: usize = 4096;
-/// Frame numbers of neighbours in a second are this close; others are of damaged headers.
+/// Frame numbers of consecutive frames differ by less than this; larger differences come from damaged headers.
 pub(super) const NEAR: u32 = 4096;
 /// A thread whose first frame is this many seconds off has a wrong clock.
 const WRONG_CLOCK: u64 = 3600;
-/// A thread with so few frames beside one with so many is one of damaged headers.
+/// A thread with at most the first number of frames, while another has at least the second, comes from damaged headers.
 const STRAY: (u64, u64) = (3, 256);
 
 /// Rate and threads of a stream.
@@ -27,13 +27,13 @@ pub struct FrameClock {
     pub(super) near: i64,
     /// Frames of a thread in a second, as the positions are counted.
     pub(super) count_fps: u32,
-    /// Frames of a thread in so many seconds.
+    /// Frames of a thread in a number of seconds.
     pace: Option<(u64, u64)>,
     /// The threads in the order of their frames, and the seconds to add to the clock of each.
     pub(super) threads: Vec<(u16, i64)>,
     /// All frames seen were in one second.
     one_second: bool,
-    /// Frames of all threads stood side by side.
+    /// Whether the frames of all threads with one time were adjacent.
     pub(super) has_rows: bool,
     /// A stated rate that was disproved, and the highest frame number.
     disproved: Option<(u32, u32)>,
@@ -86,7 +86,7 @@ impl FrameClock {
         of(self) == of(other) && self.threads == other.threads
     }
 
-    /// Frame number and position of a counted frame; `None` for a thread that is none of the stream.
+    /// Frame number and position of a frame; `None` for a thread that does not belong to the stream.
     pub(super) fn place(&self, counted: Counted) -> Option<(i64, i64)> {
         let rank = self.threads.iter().position(|&(thread, _)| thread == counted.thread)?;
         let shift = self.threads[rank].1.checked_mul(i64::from(self.count_fps))?;
@@ -116,23 +116,23 @@ struct Thread {
     last: FrameTime,
     /// All of its frames were in one second.
     one_second: bool,
-    /// Seconds by which its clock was ahead of that of the first thread when it appeared.
+    /// Seconds by which its clock was ahead of the first thread's when it first appeared.
     ahead: i64,
 }
 
-/// The first look over frames: all of a file, or the first ones of a recording.
+/// Learns threads and rate from frames: all of a file, or the first ones of a recording.
 pub struct ClockFinder {
     stamps: &'static dyn Stamps,
     near: i64,
     threads: BTreeMap<u16, Thread>,
     /// In the order in which they appeared.
     order: Vec<u16>,
-    /// Highest number of frames with a neighbour, and of all.
+    /// Highest frame number with an adjacent one, and highest of all.
     highest: Option<u32>,
     highest_alone: u32,
-    /// Numbers that were followed by number 0 of the next second, the highest of them.
+    /// The highest number that was followed by number 0 of the next second.
     ended: Option<u32>,
-    /// Frames with the same time, one behind the other; the longest row of different threads so far.
+    /// The present run of consecutive frames with the same time, and the longest such run of different threads so far.
     row: (u32, Vec<u16>),
     longest: Vec<u16>,
 }
@@ -205,10 +205,10 @@ impl ClockFinder {
         }
     }
 
-    /// Conclude. `fps`: as the user states it; `frames`: some of the frames.
+    /// Returns the clock. `fps`: the rate given by the user; `frames`: some of the frames.
     ///
     /// # Errors
-    /// The rate cannot be, or is disproved.
+    /// The rate is impossible, or a frame number disproves it.
     pub fn conclude(self, fps: Option<u32>, frames: &[&[u8]]) -> Result<FrameClock, PositionsError> {
         let most = self.stamps.max_rate();
         if fps.is_some_and(|fps| fps == 0 || fps > most) {
@@ -242,7 +242,7 @@ impl ClockFinder {
         })
     }
 
-    /// The threads in the order of their frames, with what to add to their clocks.
+    /// The threads in the order of their frames, with the correction of each clock.
     fn ranked(&self) -> Vec<(u16, i64)> {
         let most = self.threads.values().map(|thread| thread.frames).max().unwrap_or_default();
         let is_stray = |thread: &u16| self.threads[thread].frames <= STRAY.0 && most >= STRAY.1;

@@ -5,9 +5,9 @@
 //!   gaps                 ▲missing    └reordered
 //! ```
 //!
-//! A jump of more than a second counts only if the next frame confirms it: otherwise the header is damaged, and the frame
-//! has the position behind the one before. After a jump back, the count continues: a sequence number that returns would
-//! make every frame a duplicate.
+//! A jump of more than a second counts only if the next frame confirms it; otherwise, the header is damaged, and the
+//! frame gets the position after the one before it. After a jump back, the count continues, because with a sequence
+//! number that returns, every frame would be a duplicate.
 
 use super::clock::{FrameClock, NEAR};
 use crate::wire::frame::FrameTime;
@@ -60,8 +60,8 @@ impl Placer {
         &self.clock
     }
 
-    /// The position of `frame`; `next` is the one behind it, if there is one. Frames that are out of order at the very
-    /// beginning may stand before position 0.
+    /// The position of `frame`; `next` is the frame after it, if there is one. Frames that are out of order at the very
+    /// beginning may have positions before 0.
     pub fn place(&mut self, frame: &[u8], next: Option<&[u8]>) -> i64 {
         self.frames += 1;
         self.grow(frame);
@@ -130,7 +130,7 @@ impl Placer {
         at
     }
 
-    /// Where the rate is unknown, a second is as long as the highest number so far; the count goes on when one is higher.
+    /// If the rate is unknown, a second is as long as the highest number so far, and grows with higher numbers.
     fn grow(&mut self, frame: &[u8]) {
         let clock = &mut self.clock;
         let time = clock.stamps.time(frame, clock.near).filter(|_| clock.fps().is_none());
@@ -143,7 +143,7 @@ impl Placer {
             let new = clock.number(before);
             let by = old.zip(new).map_or(0, |(old, new)| new.1 - old.1);
             self.base = self.base.map(|base| base.saturating_add(by));
-            // The numbers of one pass are of one rate.
+            // One pass has one rate.
             self.extent = None;
         }
     }
@@ -153,21 +153,21 @@ impl Placer {
         self.extent = Some((low.min(number), high.max(number)));
     }
 
-    /// Frame number and position by time; `None` without a time, or for a thread that is none of the stream.
+    /// Frame number and position by time; `None` without a time, or for a thread that does not belong to the stream.
     fn counted(&self, frame: &[u8]) -> Option<(i64, i64)> {
         let clock = &self.clock;
         let counted = clock.stamps.count(frame, clock.near, clock.count_fps)?;
         clock.place(counted)
     }
 
-    /// Frames of a thread from the first to the last time: a further pass begins behind them.
+    /// Number of frames of a thread from the first to the last time; a further pass begins after them.
     #[must_use]
     pub fn pass_frames(&self) -> u64 {
         let by_time = self.extent.map_or(0, |(low, high)| high.abs_diff(low) + 1);
         by_time.max(u64::try_from(self.front + 1).unwrap_or(0).div_ceil(self.clock.lanes())).max(1)
     }
 
-    /// Places in the stream for which there is no frame between the first and the last.
+    /// Number of positions without a frame between the first and the last.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing

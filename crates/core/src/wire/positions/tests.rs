@@ -55,7 +55,7 @@ fn two_scans_a_minute_apart_stay_apart() {
     let frames = [threads(1, 0..250), threads(1, 6250..6500)].concat();
     let (_, positions) = placed(&file(&frames, 100), None);
     assert_eq!(positions[249..252], [249, 6250, 6251]);
-    // The second one earlier: the count goes on, and no frame is lost by that.
+    // The second scan is earlier: the count continues, and no frame counts as lost.
     let frames = [threads(1, 6250..6500), threads(1, 0..250)].concat();
     let (timeline, positions) = placed(&file(&frames, 100), None);
     assert_eq!(positions, (0..500).collect::<Vec<_>>());
@@ -72,7 +72,7 @@ fn damaged_seconds_take_the_place_behind_the_frame_before() {
     let (timeline, positions) = placed(&bytes, None);
     assert_eq!(positions, (0..600).collect::<Vec<_>>());
     assert_eq!((timeline.clock().fps(), timeline.placer().missing()), (Some(100), 0));
-    // So does what has no header at all.
+    // So does a frame without any header.
     bytes[200 * 96..][..96].fill(0xEE);
     let (timeline, positions) = placed(&bytes, None);
     assert_eq!((positions[199..202].to_vec(), timeline.frames()), (vec![199, 200, 201], 600));
@@ -95,7 +95,7 @@ fn threads_that_come_late_vanish_or_have_a_wrong_clock() {
 
 #[test]
 fn what_only_later_frames_tell_holds_for_all() {
-    // The second thread begins, and the rate shows, behind the frames that are looked at first.
+    // The second thread begins, and the rate is learned, after the frames that are examined first.
     let from = clock::SAMPLE as i64 + 400;
     let late: Vec<_> = threads(2, 0..from + 900).into_iter().filter(|&(t, n)| t == 0 || n >= from).collect();
     let (timeline, positions) = placed(&file(&late, from + 500), None);

@@ -1,11 +1,11 @@
 //! CRC-32C (Castagnoli, RFC 3720, 12.1), eight octets at a time from tables of 8 KiB.
 //!
-//! A header's 36 octets take four steps and a half; with one table it would be 36 that wait for each other.
+//! The 36 octets of a header take four and a half steps; with a single table, they would take 36 dependent steps.
 
 /// The polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// What an octet adds, this many octets before the end.
+/// The contribution of an octet at this distance from the end.
 static TABLES: [[u32; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut octet = 0;

@@ -1,4 +1,4 @@
-//! The packets with which a path is measured.
+//! Test packets for measuring a path.
 //!
 //! ```text
 //!   ┌ "SKYP" ┬ version, flags ┬ octets ┬ run ┬ flow ┬ place in train ┬ number ┬ time sent ┬ train, reserved ┬ CRC ┬ payload ─┐
@@ -6,12 +6,14 @@
 //!   └────────┴────────────────┴────────┴─────┴──────┴────────────────┴────────┴───────────┴─────────────────┴─────┴──────────┘
 //! ```
 //!
-//! Big-endian, 40 octets. A *run* is one point of a measurement, and a *flow* one of its streams, with numbers of its own from 0
-//! on. Numbers and times have 64 bits: they do not wrap. The time is that of the sender's clock, when it gave the packet to
-//! the kernel; all packets of a train may have the same, so they state their place in it.
+//! Big-endian, 40 octets. A *run* is one point of a measurement, and a *flow* is one of its streams, with its own
+//! numbers from 0 on. Numbers and times have 64 bits and never wrap. The time is that of the sender's clock when it
+//! passed the packet to the kernel. All packets of a train may have the same time, so each states its place in the
+//! train.
 //!
-//! A packet that is not whole, or is of another program, must never count as lost, late or doubled: the header states the packet's
-//! octets, and carries a CRC-32C of the 36 before it. The payload is not covered: its octets are the sender's affair.
+//! An incomplete packet, or one of another program, must never count as lost, late or duplicate, so the header states
+//! the length of the packet and has a CRC-32C of the 36 octets before it. The payload is not covered; its contents are
+//! up to the sender.
 //!
 //! ```
 //! use skyhaul_core::{placement::Reject, wire::probe::Probe};
@@ -60,7 +62,7 @@ pub const MAGIC: u32 = 0x534B_5950;
 pub const VERSION: u8 = 1;
 
 impl Probe {
-    /// The header of a packet of so many octets, to be completed. Longer packets than 65 535 octets do not exist.
+    /// A header for a packet of this many octets, to be completed. Packets cannot be longer than 65 535 octets.
     #[must_use]
     pub fn of(octets: usize) -> Probe {
         Probe { magic: MAGIC, version: VERSION, octets: octets as u16, ..Probe::default() }
@@ -83,7 +85,7 @@ impl Probe {
         front.map(|front| *front = self.sealed()).is_some()
     }
 
-    /// The header of a whole packet, without its checksum (0), so that it can be compared with what was sent.
+    /// Reads the header of a complete packet. Its checksum is set to 0, so that it can be compared with the one sent.
     ///
     /// # Errors
     /// [`Reject::Truncated`] if the packet is shorter than a header or than it states, [`Reject::BadMagic`],

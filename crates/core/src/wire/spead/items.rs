@@ -105,7 +105,7 @@ mod tests {
         items(F(), &pointers, bytes).into_iter().map(shown).collect()
     }
 
-    /// What spead2 4.5.1 tells of the same packets.
+    /// The items that spead2 4.5.1 reports for the same packets.
     #[test]
     fn told_as_spead2_tells_them() {
         let mixed =

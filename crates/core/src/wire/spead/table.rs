@@ -1,13 +1,13 @@
-//! Where the heaps of stored packets are, from the heads alone: the payload is not looked at.
+//! The places of heaps in stored packets, found from the heads alone, without reading payloads.
 //!
 //! ```text
 //!   file    │ head 7 │ payload │ head 8 │ payload, up to a gap │ head 8 │ payload after it │ head 9 │ …
 //!   table   heap 7: pointers, one part    heap 8: pointers, two parts: (place in the file, offset in the heap, length)
 //! ```
 //!
-//! A packet continues the heap before it if it has its counter, and if the recorder could have written it so: its payload
-//! lies behind what there is of the heap, the heap is incomplete, and no item pointer follows payload. So two heaps with one
-//! counter, of a sender that began again or of two senders, are two.
+//! A packet continues the heap before it if it has the same counter, and if the recorder could have written it that
+//! way: its payload comes after the existing part of the heap, the heap is incomplete, and no item pointer follows
+//! payload. So two heaps with one counter, from a restarted sender or from two senders, stay separate.
 
 use super::{Flavour, Head, RawItem, items};
 use std::ops::Range;
@@ -82,19 +82,19 @@ impl Table {
         is_same && fits && (heap.parts.is_empty() || !head.has_items || head.kept().next().is_none())
     }
 
-    /// Heaps in it.
+    /// Number of heaps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heaps.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no heaps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heaps.is_empty()
     }
 
-    /// Memory that it takes, in bytes.
+    /// Its size in memory, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.heaps.capacity() * size_of::<Entry>()

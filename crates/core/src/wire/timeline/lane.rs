@@ -2,21 +2,21 @@
 
 use crate::wire::frame::FrameTime;
 
-/// Frames of a new thread, in one second, before it is believed; the same for another station.
+/// Number of frames of a new thread, in one second, before it is accepted; the same for another station.
 pub(super) const BELIEVED: u64 = 8;
 
-/// How far times are ahead of their places, or, negative, behind.
+/// How far times are ahead of their places (negative: behind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
     /// Whole seconds; 0 if it is known how many frames they have.
     pub seconds: i64,
-    /// Frames, besides.
+    /// Additional frames.
     pub frames: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It belongs to the stream, and nothing came of it yet.
+    /// It belongs to the stream, but has sent nothing yet.
     Expected,
     /// A header shows it, perhaps a damaged one.
     Unproven,
@@ -41,14 +41,14 @@ pub(super) struct Lane {
     pub(super) state: State,
     /// Place and time of its last frame.
     pub(super) last: Option<(u64, FrameTime)>,
-    /// The first frame by which it is to be believed.
+    /// The first of the frames needed to accept it.
     pub(super) first: Option<FrameTime>,
     /// Others had sent before it was first seen.
     pub(super) is_late: bool,
     /// Frames seen in this second.
     pub(super) seen_now: u64,
     pub(super) doubt: Option<Doubt>,
-    /// Frames one behind the other with one time.
+    /// Number of consecutive frames with the same time.
     pub(super) still: u64,
     pub(super) station: Option<u32>,
     pub(super) other_station: (u32, u64),
@@ -74,7 +74,7 @@ impl Lane {
         self.doubt.is_some()
     }
 
-    /// Seconds have so many frames, it is known by now.
+    /// The number of frames per second has become known.
     pub(super) fn count_seconds(&mut self, frames: u32) {
         let Some(doubt) = &mut self.doubt else { return };
         let Apart { seconds, frames: besides } = doubt.by;
@@ -87,20 +87,20 @@ impl Lane {
         (self.last, self.doubt, self.still) = (None, None, 0);
     }
 
-    /// Nothing came of it for a second.
+    /// It sent nothing for a second.
     pub(super) fn miss(&mut self) {
         self.state = State::Absent;
         self.restart();
     }
 
-    /// It is there; what is to come is compared with its next frame.
+    /// It is accepted; later frames are compared with its next one.
     pub(super) fn prove(&mut self) {
         self.state = State::Present;
         self.first = None;
         self.restart();
     }
 
-    /// The station of a frame; returns the one before, if it has changed for good.
+    /// Checks the station of a frame; returns the previous one if it has changed lastingly.
     pub(super) fn watch_station(&mut self, is: u32, weight: u64) -> Option<u32> {
         let was = *self.station.get_or_insert(is);
         if was == is {

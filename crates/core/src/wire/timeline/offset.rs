@@ -1,20 +1,20 @@
-//! The times of data against the clock of the host that receives them.
+//! Compares the times of the data with the clock of the receiving host.
 //!
-//! A formatter that was set by a wrong second pulse is off by a whole second, one that was never set by hours. The delay of
-//! the network is far below that.
+//! A formatter that was set by a wrong second pulse is off by a whole second; one that was never set, by hours. The
+//! delay of the network is far below that.
 
-/// An offset of less than this is the network's, and the resolution of clocks: nanoseconds. A formatter that is a second ahead
-/// seems less than a second ahead, as its data arrive later.
+/// An offset below this, ns, comes from the network and the resolution of clocks. A formatter that is a second ahead
+/// seems less than a second ahead, because its data arrive later.
 const NOTABLE: i128 = 900_000_000;
-/// Changes that are all told; of further ones, each whose number is a power of two.
+/// The first changes are all reported; of further ones, those whose number is a power of two.
 const ALL_TOLD: u64 = 4;
 
 /// How far the times of a stream are ahead of the host's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offset {
-    /// Ahead, or, negative, behind: nanoseconds.
+    /// How far the data are ahead (negative: behind), ns.
     pub nanos: i128,
-    /// The one that was told before it, if any.
+    /// The offset reported before, if any.
     pub before: Option<i128>,
 }
 
@@ -23,17 +23,17 @@ pub struct Offset {
 pub struct OffsetWatch {
     range: Option<(i128, i128)>,
     last: i128,
-    /// What the next one is compared with, and what was told.
+    /// The reference for the next offset, and the last one reported.
     base: Option<i128>,
     told: Option<i128>,
     changes: u64,
 }
 
 impl OffsetWatch {
-    /// Frames of UNIX time `data` arrived at `host`, both in nanoseconds; `within` is how much later than `data` they may
-    /// have been taken. Returns the offset if it is to be told.
+    /// Frames with Unix time `data` arrived at `host`, both in nanoseconds; `within` is how much later than `data` they
+    /// may have been taken. Returns the offset if it must be reported.
     pub fn observe(&mut self, data: i128, within: i128, host: i128) -> Option<Offset> {
-        // Anything within what is unknown is possible: the least offset counts.
+        // The offset may have any value in this range: use the smallest.
         let (least, most) = (data.saturating_sub(host), data.saturating_add(within).saturating_sub(host));
         let nanos = if least > 0 { least } else { most.min(0) };
         self.last = nanos;

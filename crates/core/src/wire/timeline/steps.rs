@@ -4,7 +4,7 @@ use super::lane::Doubt;
 use super::{AGREED, Apart, Change, MOST_LANES, Sighting, Step, Timeline};
 use crate::wire::frame::FrameTime;
 
-/// Frames one behind the other with one time before the clock counts as standing still.
+/// After this many consecutive frames with the same time, the clock counts as stopped.
 const STILL: u64 = 4;
 /// Steps that are judged together.
 const TOGETHER: u64 = 64;
@@ -12,7 +12,7 @@ const TOGETHER: u64 = 64;
 const IRREGULAR: u32 = 16;
 
 impl Timeline {
-    /// Frames of one thread in so many seconds, if known.
+    /// Frames of one thread in a number of seconds, if known.
     #[must_use]
     pub fn rate(&self) -> Option<(u64, u64)> {
         self.rate
@@ -72,7 +72,7 @@ impl Timeline {
             }
         };
         let off = i128::from(elapsed) * group - places;
-        // Away from zero: less than a frame is off, too.
+        // Round away from zero, because less than a frame is also an error.
         let frames = if off > 0 { (off + group - 1) / group } else { (off - group + 1) / group };
         let frames = i64::try_from(frames).unwrap_or(if frames > 0 { i64::MAX } else { i64::MIN });
         match seconds {
@@ -123,7 +123,7 @@ impl Timeline {
         doubt.by = sum;
         doubt.steps = doubt.steps.saturating_add(weight);
         if is_back {
-            // Back where it was: what lay between was wrong for itself, or the clock stood still.
+            // The time is right again: the frames between were odd, or the clock had stopped.
             let odd = doubt.steps.saturating_sub(1).max(1);
             self.counts.odd_frames += if lane.still < STILL { odd } else { 0 };
             lane.doubt = None;
@@ -143,15 +143,15 @@ impl Timeline {
             return;
         }
         lane.still = 0;
-        // All but the first of them agree with the one before.
+        // All of these frames except the first agree with the one before.
         let agreeing = if was_doubted { weight } else { weight - 1 };
         if !self.vote_group(last, seen, agreeing) {
             self.count_step(true, 1);
         }
     }
 
-    /// A thread came or went, if all frame numbers advance by another number of places. Returns whether this step says the
-    /// same of it as the one before.
+    /// If all frame numbers advance by another number of places, a thread has begun or stopped. Returns whether this
+    /// step agrees with the previous one.
     fn vote_group(&mut self, last: (u64, FrameTime), seen: &Sighting, weight: u64) -> bool {
         let places = seen.place - last.0;
         let frames = self.elapsed(last.1, seen.time).and_then(|frames| u64::try_from(frames).ok());
@@ -206,7 +206,7 @@ impl Timeline {
         }
     }
 
-    /// The frames of a second, by its end.
+    /// Learns the number of frames in a second from its end.
     fn watch_rate(&mut self, last: (u64, FrameTime), seen: &Sighting) {
         let (from, to) = (last.1, seen.time);
         let places = seen.place - last.0;
@@ -231,7 +231,7 @@ impl Timeline {
             None => 1,
         };
         self.ends = Some((frames, to.unix_seconds, seconds));
-        // With the first frame of a second beside the last one of the one before, nothing else is possible.
+        // If the first frame of a second is next to the last one of the previous second, the rate is certain.
         let is_sure = self.rate.is_none() && places == self.group && to.frame == 0;
         if seconds < 2 && !is_sure {
             return;

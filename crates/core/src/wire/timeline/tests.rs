@@ -31,7 +31,7 @@ fn follow(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) ->
     (std::iter::from_fn(|| timeline.poll_change()).collect(), counts)
 }
 
-/// The same by way of a trace.
+/// The same through a trace.
 fn traced(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) -> Irregular {
     let mut trace = Trace::default();
     frames.into_iter().for_each(|seen| trace.add(seen));

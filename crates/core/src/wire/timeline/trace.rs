@@ -1,4 +1,5 @@
-//! The frames of a file in few numbers: runs at equal distances, to be compared when the files before it are known.
+//! A compact description of a file's frames: runs at equal distances, which are compared once the files before it are
+//! known.
 
 use super::{Sighting, Timeline};
 
@@ -90,7 +91,7 @@ impl Trace {
 }
 
 impl Timeline {
-    /// The last of the frames that the one observed stood for.
+    /// Skips to the last of the frames that the observed one represents.
     fn skip_to(&mut self, seen: Sighting) {
         if let Some(at) = self.lane(seen.time.thread)
             && self.lanes[at].last.is_some_and(|last| last.0 < seen.place)

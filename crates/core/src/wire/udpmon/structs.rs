@@ -1,4 +1,4 @@
-//! The C structures that udpmon sends as they lie in memory on 64-bit hosts, in the byte order of the host.
+//! The C structures that udpmon sends in their memory layout on 64-bit hosts, in the byte order of the host.
 //!
 //! | structure | octets | contents |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | load of processors | 12 384 | 129 × 96: all together, then each; per cent |
 //! | counters of the network card | 136 | 12 × 64 bits, a name of 32, how many there are |
 //!
-//! The requester reads the texts of interfaces and protocols itself, so a responder of any kind must send texts that
-//! kernels write. Values outside a histogram's range are in bin 0 and bin 999.
+//! The requester parses the texts of interfaces and protocols itself, so a responder must send them as the kernel
+//! writes them. Values outside a histogram's range are in bin 0 and bin 999.
 
 use super::super::header::Order;
 
@@ -16,7 +16,7 @@ use super::super::header::Order;
 pub const HISTOGRAM: usize = 8064;
 /// Octets of the counters of interfaces and protocols.
 pub const SNMP: usize = 26_888;
-/// Octets of the load of processors.
+/// Size of the CPU load, octets.
 pub const CPU: usize = 129 * CPU_ENTRY;
 /// Octets of the counters of the network card.
 pub const NIC: usize = 136;
@@ -29,7 +29,7 @@ const FIRST_BIN: usize = 32;
 const TEXT: usize = 4000;
 /// Where the texts of `/proc/net/dev` and `/proc/net/snmp` lie, before and after the test.
 const TEXTS: [(usize, usize); 2] = [(0, 4000), (13_440, 17_440)];
-/// Where it says which protocols are counted; 1 is IPv4.
+/// Offsets of the fields that say which protocols are counted; 1 is IPv4.
 const MODES: [usize; 3] = [13_280 + 19 * 8, 26_720 + 19 * 8, 26_884];
 
 /// A histogram of equal bins.
@@ -93,7 +93,7 @@ impl Bins {
         out
     }
 
-    /// Read what a responder has in memory; `None` if it is no histogram.
+    /// Reads a responder's histogram; `None` if it is not one.
     #[must_use]
     pub fn read(octets: &[u8], order: Order) -> Option<Self> {
         let octets: &[u8; HISTOGRAM] = octets.first_chunk()?;
@@ -142,7 +142,7 @@ pub fn snmp(before: (&str, &str), after: (&str, &str), order: Order) -> Vec<u8> 
     out
 }
 
-/// As many whole lines as fit, with a zero behind them.
+/// As many whole lines as fit, with a zero after them.
 fn whole_lines(text: &str) -> &[u8] {
     let octets = text.as_bytes();
     if octets.len() < TEXT {
@@ -165,7 +165,8 @@ pub fn udp_in_errors(octets: &[u8]) -> Option<(u64, u64)> {
     Some((of(TEXTS[0].1)?, of(TEXTS[1].1)?))
 }
 
-/// The load of processors, per cent: user, nice, system, idle, waiting, interrupts, soft interrupts of all together and of each.
+/// The CPU load in per cent: user, nice, system, idle, waiting, interrupts, soft interrupts; first of all CPUs
+/// together, then of each.
 #[must_use]
 pub fn cpu(load: &[[u64; 7]], order: Order) -> Vec<u8> {
     let mut out = vec![0; CPU];

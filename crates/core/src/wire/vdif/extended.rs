@@ -108,8 +108,9 @@ crate::header! {
 }
 
 impl Multiplexed {
-    /// Whether the mask says that this channel of `channels` is valid: a bit stands for as many channels as all together
-    /// need. A mask without bits says nothing; one that does not divide the channels proves none of them.
+    /// Whether the mask marks this channel of `channels` as valid. If there are more channels than bits, each bit
+    /// stands for several. A mask without bits says nothing; one that does not divide the channels marks none of them
+    /// as valid.
     #[must_use]
     pub fn is_valid(&self, channel: u64, channels: u64) -> bool {
         let bits = u64::from(self.mask_length);

@@ -1,4 +1,4 @@
-//! Every call of the protocol, with the balancer of the URI where one is meant.
+//! Every call of the protocol. Calls about a balancer use that of the URI.
 
 use super::{Client, ControlError, ControlPlane, Manner};
 use crate::ejfat::proto::{self, token_selector::TokenSelector};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
-/// What a worker may wait for while it works.
+/// Maximum time that a working worker may wait for a call.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// A call without a way of its own.
+/// A call without special handling.
 macro_rules! call {
     ($self:ident, $what:literal, $method:ident, $message:expr) => {
         call!($self, $what, $method, Manner::default(), $message)
@@ -24,7 +24,7 @@ macro_rules! call {
 
 /// Reservations.
 impl ControlPlane {
-    /// Reserve a balancer. [`uri_of`](Self::uri_of) makes the URI of the reply.
+    /// Reserves a balancer. [`uri_of`](Self::uri_of) returns the URI of the reply.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -32,7 +32,7 @@ impl ControlPlane {
         call!(self, "reserve a balancer", reserve_load_balancer, ask)
     }
 
-    /// The reservation, without its token.
+    /// Returns the reservation, without its token.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -41,7 +41,7 @@ impl ControlPlane {
         call!(self, "get the reservation", get_load_balancer, message)
     }
 
-    /// Workers, senders, epoch.
+    /// Returns the state of the balancer: workers, senders, epoch.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -50,7 +50,7 @@ impl ControlPlane {
         call!(self, "ask for the status", load_balancer_status, message)
     }
 
-    /// End the reservation.
+    /// Ends the reservation.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -59,7 +59,7 @@ impl ControlPlane {
         call!(self, "free the balancer", free_load_balancer, message).map(|_| ())
     }
 
-    /// Let the reservation last until then; what the server made of it.
+    /// Extends the reservation to `until`; returns the time that the server set.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -68,7 +68,7 @@ impl ControlPlane {
         Ok(call!(self, "extend the reservation", extend_reservation, message)?.until)
     }
 
-    /// Forget the parts that are `true`; which were forgotten. The balancer's id is filled in.
+    /// Resets the parts that are `true`; returns which were reset. The balancer's id is filled in.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -77,7 +77,7 @@ impl ControlPlane {
         call!(self, "reset the balancer", reset_load_balancer, message)
     }
 
-    /// Admit senders: addresses, or prefixes where the server takes them.
+    /// Admits senders: addresses, or prefixes if the server supports them.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -86,7 +86,7 @@ impl ControlPlane {
         call!(self, "admit senders", add_senders, message).map(|_| ())
     }
 
-    /// Admit them no more.
+    /// Removes senders.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -98,7 +98,7 @@ impl ControlPlane {
 
 /// Workers.
 impl ControlPlane {
-    /// Register a worker; its session. The balancer's id is filled in.
+    /// Registers a worker; returns its session. The balancer's id is filled in.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -107,14 +107,14 @@ impl ControlPlane {
         call!(self, "register a worker", register, message)
     }
 
-    /// The same for a worker at work, that must not wait.
+    /// The same for a working worker, which must not wait long.
     pub(crate) fn register_at_once(&self, ask: proto::RegisterRequest) -> Result<proto::RegisterReply> {
         let message = proto::RegisterRequest { lb_id: self.balancer()?, ..ask };
         let manner = Manner { hurry: Some(HURRY), ..Manner::default() };
         call!(self, "register a worker", register, manner, message)
     }
 
-    /// Demand slots for sessions of workers.
+    /// Demands slots for sessions of workers.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -123,7 +123,7 @@ impl ControlPlane {
         call!(self, "demand slots", set_slot_demands, message).map(|_| ())
     }
 
-    /// End a session, with its token if it has one.
+    /// Ends a session, with its own token if it has one.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -133,8 +133,8 @@ impl ControlPlane {
         call!(self, "deregister a worker", deregister, manner, message).map(|_| ())
     }
 
-    /// Report a worker's state, with the session's token if it has one. The balancer's id is filled in. It is not repeated:
-    /// the next report says more.
+    /// Reports a worker's state, with the session's token if it has one. The balancer's id is filled in. A failed
+    /// report is not repeated, because the next one is newer.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -147,7 +147,7 @@ impl ControlPlane {
 
 /// Information.
 impl ControlPlane {
-    /// All reservations that the token may see.
+    /// Returns all reservations that the token may see.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -156,7 +156,7 @@ impl ControlPlane {
         Ok(reply.load_balancers)
     }
 
-    /// Samples of what the paths select, like `/lb/1/*`, since then.
+    /// Returns the samples of the series that the paths select, such as `/lb/1/*`, since a given time.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -169,7 +169,7 @@ impl ControlPlane {
         call!(self, "ask for time series", timeseries, message)
     }
 
-    /// The server's version.
+    /// Returns the server's version.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -180,7 +180,7 @@ impl ControlPlane {
 
 /// Tokens.
 impl ControlPlane {
-    /// Make a token below the one that is used.
+    /// Creates a token that is derived from the one in use.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -193,7 +193,7 @@ impl ControlPlane {
         call!(self, "make a token", create_token, message)
     }
 
-    /// What a token permits.
+    /// Returns the permissions of a token.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -202,7 +202,7 @@ impl ControlPlane {
         Ok(call!(self, "ask what a token permits", list_token_permissions, message)?.token)
     }
 
-    /// The tokens below a token.
+    /// Returns the tokens that were created with a token.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -211,7 +211,7 @@ impl ControlPlane {
         Ok(call!(self, "list tokens", list_child_tokens, message)?.tokens)
     }
 
-    /// Revoke a token, and all below it.
+    /// Revokes a token and all tokens derived from it.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -225,9 +225,10 @@ fn selected(target: TokenSelector) -> proto::TokenSelector {
     proto::TokenSelector { token_selector: Some(target) }
 }
 
-/// Balancers behind balancers.
+/// Chains of balancers.
 impl ControlPlane {
-    /// Send a part of the events to another balancer; the id of the chain. The balancer's id is filled in.
+    /// Makes the balancer a worker of another one, which then sends it part of its events; returns the id of the chain.
+    /// The balancer's id is filled in.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -236,7 +237,7 @@ impl ControlPlane {
         Ok(call!(self, "chain a balancer", chain_load_balancer, message)?.chain_id)
     }
 
-    /// End that.
+    /// Ends a chain.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -246,7 +247,7 @@ impl ControlPlane {
         call!(self, "unchain a balancer", unchain_load_balancer, message).map(|_| ())
     }
 
-    /// Who sends to whom; `visited` were asked already.
+    /// Returns which balancers feed which; those in `visited` have already been asked.
     ///
     /// # Errors
     /// See [`ControlError`].

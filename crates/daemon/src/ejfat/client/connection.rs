@@ -1,4 +1,4 @@
-//! The connection to a control plane: TLS, and who is trusted; made when it is needed, and again when it broke.
+//! The connection to a control plane, with TLS and trust. It is made when needed, and again after it broke.
 
 use super::error::{ControlError, Why, unreachable};
 use super::verifier;
@@ -9,19 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
-/// Time from one attempt to connect to the next: this at first, twice as long each time, at most the other.
+/// Interval between attempts to connect: the first, then doubled up to the second value.
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Whose certificate is accepted, if the URI asks for TLS (`ejfats://`).
+/// Which certificates are accepted if the URI requires TLS (`ejfats://`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// One that an authority of this system signed.
+    /// Those signed by an authority of this system.
     #[default]
     System,
-    /// One that is in this file (PEM), or signed by one that is.
+    /// Those in this file (PEM), and those signed by one of them.
     File(PathBuf),
-    /// Any: the connection is encrypted, but whoever answers is believed.
+    /// Any: the connection is encrypted, but the server is not authenticated.
     Anyone,
 }
 
@@ -45,7 +45,7 @@ impl Connection {
         let scheme = if uri.tls { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{at}"))
             .map_err(|_| unsent("is no address".to_owned(), "check host and port in EJFAT_URI"))?
-            // Dead peers and paths are noticed while nothing is asked.
+            // Detects dead peers and paths while there are no calls.
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5));
         let tls = ClientTlsConfig::new().domain_name(uri.host.clone());
@@ -69,7 +69,7 @@ impl Connection {
         Ok(Self { at, endpoint, kept: Mutex::new(None) })
     }
 
-    /// The channel; attempts to connect are repeated for `patience`.
+    /// Returns the channel; connecting is retried for `patience`.
     pub(super) async fn channel(&self, deadline: Duration, patience: Duration) -> Result<Channel, Why> {
         if let Some(channel) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             return Ok(channel);
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// It broke, or does not answer: the next call makes a new one.
+    /// The connection broke or does not respond: the next call makes a new one.
     pub(super) fn forget(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,4 +1,4 @@
-//! What went wrong with a call, and what to do. No token is ever part of it.
+//! Errors of calls, with hints. They never contain a token.
 
 use super::redact::plain;
 use std::error::Error as _;
@@ -12,9 +12,9 @@ pub(in super::super) const SESSION_ENDED: &str = "the session was ended by an op
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlError {
-    /// What was asked for.
+    /// The call.
     pub what: &'static str,
-    /// Of whom: `host:port`.
+    /// The control plane: `host:port`.
     pub at: String,
     /// Why it failed.
     pub why: Why,
@@ -25,16 +25,16 @@ pub struct ControlError {
 pub enum Why {
     /// There is no connection, or it broke.
     Unreachable(String),
-    /// No answer within this time.
+    /// There was no reply within this time.
     Silent(Duration),
-    /// The server said no.
+    /// The server refused the call.
     Refused {
-        /// In the protocol's terms.
+        /// The code of the protocol.
         code: Code,
-        /// In its own words.
+        /// The server's message.
         message: String,
     },
-    /// It was not even sent: options or `EJFAT_URI` do not allow it.
+    /// The call was not sent, because options or `EJFAT_URI` do not allow it.
     Unsent {
         /// What is wrong.
         problem: String,
@@ -44,14 +44,14 @@ pub enum Why {
 }
 
 impl ControlError {
-    /// Whether the control plane is away: the same call may succeed later.
+    /// Whether the control plane is unavailable, so that the same call may succeed later.
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self.why, Why::Unreachable(_) | Why::Silent(_))
     }
 
-    /// Whether the server does not know who asks, or what about: after a restart without its state it knows no session
-    /// and no token of one.
+    /// Whether the server does not know the token or the session: after a restart without its state, it knows no
+    /// session and no token of one.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         let unknown =
@@ -105,7 +105,7 @@ impl fmt::Display for ControlError {
             Why::Refused { message, .. } => format!("refused: {message}"),
             Why::Unsent { problem, .. } => problem.clone(),
         };
-        // A server that says what to do knows best.
+        // Prefer a hint from the server.
         if said.contains("hint: ") { f.write_str(&said) } else { write!(f, "{said}; hint: {}", self.hint()) }
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn unreachable(error: &tonic::transport::Error, secrets: &[&str]) -> 
     Why::Unreachable(plain(&text, secrets))
 }
 
-/// What is wrong with a certificate, in words.
+/// A readable description of a problem with a certificate.
 fn untrusted(text: &str) -> Option<&'static str> {
     let unknown = "its certificate is signed by nobody who is trusted here";
     let known = [
@@ -141,13 +141,13 @@ fn untrusted(text: &str) -> Option<&'static str> {
         .map(|(_, why)| *why)
 }
 
-/// What a status means: some are not of the server, but of the connection.
+/// The error for a status. Some are not from the server, but from the connection.
 pub(super) fn of_status(status: &Status, secrets: &[&str]) -> Why {
     let message = plain(status.message(), secrets);
     let is_local = status.source().is_some();
     match status.code() {
         Code::Unavailable => Why::Unreachable(message),
-        // A connection that broke while the answer was awaited.
+        // The connection broke while waiting for the reply.
         Code::Unknown | Code::Internal | Code::Cancelled if is_local => Why::Unreachable(message),
         code => Why::Refused { code, message },
     }

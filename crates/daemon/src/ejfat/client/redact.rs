@@ -1,9 +1,9 @@
-//! Text of a peer as it may be shown.
+//! Makes text from a peer safe to show.
 
-/// Characters that are kept of what a peer says.
+/// Maximum number of characters kept of a peer's text.
 const MOST: usize = 500;
 
-/// `text` on one line, of bounded length, and without any of the `secrets`.
+/// Returns `text` on one line, limited in length, and without any of the `secrets`.
 pub(super) fn plain(text: &str, secrets: &[&str]) -> String {
     let hidden = secrets
         .iter()

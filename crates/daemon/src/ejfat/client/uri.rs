@@ -1,4 +1,4 @@
-//! The URI of a reservation, from what the control plane replied.
+//! The URI of a reservation, from the reply of the control plane.
 
 use super::ControlPlane;
 use crate::ejfat::proto::{ChainLoadBalancerRequest, CreateTokenReply, ReserveLoadBalancerReply};
@@ -6,8 +6,8 @@ use core::net::{IpAddr, SocketAddr};
 use skyhaul::core::wire::ejfat::{DATA_PORT, DataAddress, Uri};
 
 impl ControlPlane {
-    /// The URI of a reservation: the control plane as it was reached, whatever it calls itself, with the reservation's
-    /// token and addresses.
+    /// Returns the URI of a reservation: the address at which the control plane was reached, whatever it calls itself,
+    /// with the token and addresses of the reservation.
     #[must_use]
     pub fn uri_of(&self, reply: &ReserveLoadBalancerReply) -> Uri {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -22,7 +22,7 @@ impl ControlPlane {
             tls: self.uri.tls,
             host: self.uri.host.clone(),
             port: self.uri.port,
-            // `GetLoadBalancer` gives none: whoever asked has one.
+            // `GetLoadBalancer` returns no token, because the caller has one.
             token: given(&reply.token).or_else(|| self.uri.token.clone()),
             balancer: given(&reply.lb_id),
             data: data.into_iter().flatten().map(|ip| DataAddress { ip, ports: from..=to }).collect(),
@@ -49,7 +49,7 @@ impl CreateTokenReply {
 }
 
 impl ChainLoadBalancerRequest {
-    /// To be sent to by the load balancer at `uri`, with what is usual for the rest.
+    /// Options to receive from the load balancer at `uri`, with defaults for the rest.
     #[must_use]
     pub fn from_balancer(uri: &Uri) -> Self {
         Self { ejfat_uri: uri.to_string(), ..Self::default() }

@@ -1,4 +1,4 @@
-//! Whose certificate is accepted, beside those that authorities of the system signed.
+//! Certificate verifiers other than that of the system's authorities.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -10,7 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use std::sync::Arc;
 use tokio_rustls::rustls;
 
-/// Accepts any certificate. Whoever answers must hold the key of the certificate that it shows; whose that is, is not asked.
+/// Accepts any certificate. The server must hold its private key, but its identity is not checked.
 #[derive(Debug)]
 pub(super) struct Anyone(WebPkiSupportedAlgorithms);
 
@@ -20,8 +20,8 @@ impl Default for Anyone {
     }
 }
 
-/// Accepts the certificates of a file, and those that they signed. The usual way to make one (`openssl req -x509`) makes an
-/// authority without a name of a host, which no chain of certificates may end with.
+/// Accepts the certificates in a file, and those signed by them. The usual way to make one (`openssl req -x509`)
+/// creates a certificate authority without a host name, which cannot be the end of a chain of certificates.
 #[derive(Debug)]
 pub(super) struct Pinned {
     own: Vec<CertificateDer<'static>>,
@@ -30,7 +30,7 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// Those of a file in PEM form; `None` if there are none in it.
+    /// From a file in PEM format; `None` if it contains no certificates.
     pub(super) fn new(pem: &[u8]) -> Option<Self> {
         let own: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()?;
         let mut roots = RootCertStore::empty();
@@ -41,7 +41,7 @@ impl Pinned {
     }
 }
 
-/// Whether a certificate is for this host; one that names none is for any.
+/// Whether a certificate is valid for this host; one without names is valid for any.
 fn named(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
     match verify_server_name(&ParsedCertificate::try_from(certificate)?, name) {
         Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }))

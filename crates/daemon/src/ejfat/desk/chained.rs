@@ -1,4 +1,4 @@
-//! The chains of a reservation that are up: what they are told, who is let in for them, how they leave.
+//! Active chains of a reservation: their reports, the senders admitted for them, and how they leave.
 
 use super::super::client::ControlPlane;
 use super::super::facility::Chain;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 impl State {
-    /// Who may send to a reservation: its senders, and the load balancers that feed it.
+    /// Sets who may send to a reservation: its senders, and the load balancers that feed it.
     pub(super) fn admit(&self, id: i64) -> Result<(), Refusal> {
         let running = self.running.get(&id).ok_or_else(|| super::gone(id))?;
         let leaving = running.leaving.iter().flat_map(|leaving| &leaving.addresses);
@@ -22,12 +22,12 @@ impl State {
         Ok(())
     }
 
-    /// End a chain in its time: what is under way still comes, and is let in until it has.
+    /// End a chain gracefully: packets in flight still arrive, and their source stays admitted until then.
     pub(super) fn leave(&mut self, id: i64, chain: i64) -> Result<(), Refusal> {
         let running = self.running.get_mut(&id).ok_or_else(|| super::gone(id))?;
         if let Some(Chained { worker, addresses, .. }) = running.chains.remove(&chain) {
             let leave = std::thread::Builder::new().name("chain-leaves".to_owned());
-            // Without a thread it leaves at once, as it is dropped.
+            // Without a thread, it leaves immediately when dropped.
             if let Ok(thread) = leave.spawn(move || drop(worker.leave())) {
                 running.leaving.push(Leaving { thread, addresses });
             }
@@ -35,7 +35,7 @@ impl State {
         self.admit(id)
     }
 
-    /// Where a reservation receives, of a version of IP.
+    /// The address at which a reservation receives, for a version of IP.
     pub(super) fn receives(&self, id: i64, family: i32) -> Result<SocketAddr, Refusal> {
         let v6 = match IpFamily::try_from(family) {
             Ok(IpFamily::Ipv4) => false,
@@ -80,13 +80,13 @@ impl State {
         running.into_iter().flat_map(|running| running.chains.values()).map(|one| one.plane.clone()).collect()
     }
 
-    /// What chains have to be told, and what became of them. Returns those that have another session now.
+    /// Updates the chains and collects those whose session has changed.
     fn turn_chains(&mut self, id: i64, slots: &BTreeMap<i64, u16>) -> Vec<(i64, RegisterReply)> {
         let mut others = Vec::new();
         let State { facility, running, .. } = self;
         let Some(running) = running.get_mut(&id) else { return others };
         running.together.shares(slots);
-        // Without workers it gets no events.
+        // Without workers, it must get no events.
         running.ready = slots.values().any(|slots| *slots > 0);
         for (chain, chained) in &mut running.chains {
             if chained.ready != running.ready {
@@ -108,7 +108,7 @@ impl State {
 }
 
 impl Desk {
-    /// See [`State::turn_chains`]. Returns what cannot be written.
+    /// See [`State::turn_chains`]. Returns errors of writing the changes.
     pub(super) fn turn_chains(&self, id: i64, slots: &BTreeMap<i64, u16>) -> Option<String> {
         let others = self.locked().turn_chains(id, slots);
         let mut wrong = None;
@@ -123,7 +123,7 @@ impl Desk {
 }
 
 impl Running {
-    /// Its chains leave, in their time or at once; returns when they have.
+    /// Let all chains leave, gracefully or immediately; returns when they have left.
     pub(super) fn unchain(&mut self, at_once: bool) {
         let all = std::mem::take(&mut self.chains);
         std::thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! Chains: other load balancers send a part of their events to a reservation, which is a worker of theirs.
+//! Chains: a reservation is a worker of another load balancer, which sends it part of its events.
 //!
 //! ```text
 //!   senders ─▶ upstream ─┬─▶ worker                        each event whole to one of them
@@ -7,10 +7,11 @@
 //!   upstream's control plane ◀─┴─ Worker: registers, reports the sum of its workers, leaves
 //! ```
 //!
-//! A packet in a cycle would go round for ever, so before a chain is made, and again when it is there, the other control
-//! plane is asked what is upstream of it. Nothing here is locked while another control plane is waited for.
+//! Packets would circulate in a cycle, so the other control plane is asked what is upstream of it, before a chain is
+//! made and again afterwards. Nothing here is locked while waiting for another control plane.
 //!
-//! Limits: 16 chains of a reservation; 8 calls at a time that ask others, 32 balancers in a row, 1024 edges of a graph.
+//! Limits: 16 chains of a reservation; 8 concurrent calls that ask others, 32 balancers in a row, 1024 edges of a
+//! graph.
 
 use super::super::client::{ClientOptions, ControlError, ControlPlane, Why};
 use super::super::facility::Chain;
@@ -29,22 +30,22 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tonic::Code;
 
-/// How long another control plane may take.
+/// Deadline for another control plane.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Calls at a time that ask others. Each holds a thread; calls that ask nobody go on.
+/// Maximum number of concurrent calls that ask other control planes. Each of them holds a thread; other calls continue.
 const ASKING: usize = 8;
-/// Load balancers in a row.
+/// Maximum number of load balancers in a row.
 const DEEPEST: usize = 32;
-/// Bytes of the name of a load balancer in a graph.
+/// Maximum length of a load balancer's name in a graph, bytes.
 const NODE: usize = 256;
-/// Bytes of the URI of another load balancer.
+/// Maximum length of another load balancer's URI, bytes.
 const URI: usize = 4096;
-/// Edges of a graph.
+/// Maximum number of edges of a graph.
 const EDGES: usize = 1024;
-/// Notes that are kept until they are fetched.
+/// Maximum number of notes kept until they are fetched.
 const NOTES: usize = 100;
 
-/// One of the calls that ask others.
+/// Counts a running call that asks other control planes.
 struct Asking<'a>(&'a AtomicUsize);
 
 impl Drop for Asking<'_> {
@@ -54,7 +55,7 @@ impl Drop for Asking<'_> {
 }
 
 impl Desk {
-    /// Another load balancer sends a part of its events to a reservation.
+    /// Makes a reservation a worker of another load balancer.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -85,7 +86,7 @@ impl Desk {
             addresses,
             ip: at.ip(),
             port: at.port(),
-            // A field that is not set is 0.
+            // An unset field is 0.
             weight: if request.weight == 0.0 { 1.0 } else { request.weight },
             min_factor: request.min_factor,
             max_factor: request.max_factor,
@@ -95,7 +96,7 @@ impl Desk {
         let worker = Worker::join(&plane, options, Box::new(load)).map_err(|error| refused(&error))?;
         let RegisterReply { token, session_id: session } = worker.registered();
         let chain_id = self.enter(Chain { session, token, ..chain }, worker, plane.clone(), ready)?;
-        // Two that chain each other at the same time: the later one sees both.
+        // If two balancers chain each other at the same time, the later one sees both chains.
         if let Err(refusal) = self.no_cycle(&plane, id) {
             self.change(|state| Ok(state.facility.unchain(chain_id)))?;
             self.locked().leave(id, chain_id)?;
@@ -104,7 +105,7 @@ impl Desk {
         Ok(ChainLoadBalancerReply { chain_id: chain_id.to_string() })
     }
 
-    /// A chain ends: what is under way still comes.
+    /// Ends a chain; packets in flight still arrive.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -128,7 +129,7 @@ impl Desk {
         Ok(UnchainLoadBalancerReply {})
     }
 
-    /// Who sends to a reservation, and who to those.
+    /// Returns which balancers feed a reservation, directly and indirectly.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -159,7 +160,7 @@ impl Desk {
         }
         let _asking = self.asking()?;
         for plane in planes {
-            // What cannot be reached is not shown.
+            // Unreachable balancers are omitted.
             let Ok(more) = plane.chain_graph(visited.clone()) else { continue };
             edges.extend(more.edges);
             edges.truncate(EDGES);
@@ -170,7 +171,7 @@ impl Desk {
         Ok(GetChainGraphReply { edges, cycle_detected: false })
     }
 
-    /// Chains as they were kept: each goes on with its session.
+    /// Restart the stored chains, each with its session.
     pub(super) fn rechain(&self) {
         let mut state = self.locked();
         let all: Vec<Chain> =
@@ -195,7 +196,7 @@ impl Desk {
         }
     }
 
-    /// Say to a log what chains say.
+    /// Returns the notes of the chains, for a log.
     pub(super) fn said(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -204,7 +205,7 @@ impl Desk {
         say(&self.notes, text);
     }
 
-    /// How a chain is a worker of the other load balancer.
+    /// The options of a chain as a worker of the other load balancer.
     fn options(&self, chain: &Chain, ready: bool) -> WorkerOptions {
         let (notes, name) = (Arc::clone(&self.notes), format!("chain-{}", chain.reservation));
         let before = format!("a chain of reservation {}: ", chain.reservation);
@@ -235,12 +236,12 @@ impl Desk {
         Err(Refusal::new(Kind::Exhausted, text))
     }
 
-    /// What this reservation is called in graphs: nobody else's name.
+    /// The unique name of this reservation in graphs.
     fn node_of(&self, id: i64) -> String {
         format!("{}/{id}", self.node)
     }
 
-    /// The other load balancer is not fed by this one.
+    /// Checks that this load balancer does not feed the other.
     fn no_cycle(&self, plane: &ControlPlane, id: i64) -> Result<(), Refusal> {
         match plane.chain_graph(vec![self.node_of(id)]) {
             Ok(graph) if graph.cycle_detected => Err(Refusal::new(
@@ -252,18 +253,18 @@ impl Desk {
                 ),
             )),
             Ok(_) => Ok(()),
-            // It cannot be chained itself.
+            // A balancer without that call cannot be part of a chain itself.
             Err(ControlError { why: Why::Refused { code: Code::Unimplemented, .. }, .. }) => Ok(()),
             Err(error) => Err(refused(&error)),
         }
     }
 
-    /// Write a chain, and let its packets in.
+    /// Store a chain and admit its packets.
     fn enter(&self, chain: Chain, worker: Worker, plane: ControlPlane, ready: bool) -> Result<i64, Refusal> {
         let id = chain.reservation;
         let addresses = chain.addresses.clone();
         let chain_id = self.change(|state| {
-            // The reservation may have ended meanwhile. Whatever is not entered leaves as it is dropped.
+            // The reservation may have ended meanwhile. A chain that is not stored leaves when it is dropped.
             state.reservation(id)?;
             Ok(state.facility.chain(chain)?)
         })?;
@@ -282,7 +283,7 @@ fn say(notes: &Notes, text: &str) {
     }
 }
 
-/// The URI of the other load balancer. Errors never show its token.
+/// Parses the URI of the other load balancer. Errors never contain its token.
 fn upstream(text: &str) -> Result<Uri, Refusal> {
     if text.len() > URI {
         return Err(Refusal::invalid(format!("ejfatUri is longer than {URI} bytes")));
@@ -296,12 +297,12 @@ fn upstream(text: &str) -> Result<Uri, Refusal> {
     Ok(uri)
 }
 
-/// Where a load balancer's packets come from.
+/// The source addresses of a load balancer's packets.
 fn addresses(of: &ReserveLoadBalancerReply) -> Vec<IpAddr> {
     [&of.data_ipv4_address, &of.data_ipv6_address].iter().filter_map(|ip| ip.parse().ok()).collect()
 }
 
-/// What another control plane said, which is not about the caller's token.
+/// The refusal for an error of another control plane, which does not concern the caller's token.
 fn refused(error: &ControlError) -> Refusal {
     let kind = if error.is_away() { Kind::Unavailable } else { Kind::Unfit };
     Refusal::new(kind, format!("the other load balancer: {error}"))

@@ -1,4 +1,4 @@
-//! Reservations of one control plane whose packets would come back to them.
+//! Detects circles between reservations of one control plane.
 
 use super::super::ground::registration;
 use super::{Kind, Refusal, State};
@@ -6,11 +6,11 @@ use skyhaul_core::balance::Member;
 use std::collections::BTreeSet;
 
 impl State {
-    /// A worker of reservation `id` at this address does not lead back to it through other reservations here. That it is the
-    /// balancer's own address is refused by the balancer itself.
+    /// Checks that a worker at this address does not lead back to reservation `id` through other reservations of this
+    /// control plane. The balancer itself refuses its own address.
     ///
     /// # Errors
-    /// [`Kind::Unfit`]: it does.
+    /// [`Kind::Unfit`] if it does.
     pub(super) fn no_circle(&self, id: i64, member: &Member) -> Result<(), Refusal> {
         let (mut next, mut seen) = (vec![*member], BTreeSet::new());
         while let Some(to) = next.pop() {

@@ -1,4 +1,4 @@
-//! A chain that is up, or ended a short while ago.
+//! A chain that is active, or ended recently.
 
 use super::super::client::ControlPlane;
 use super::super::worker::Worker;
@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// What chains say, until somebody looks.
+/// Notes of chains, until they are fetched.
 pub(super) type Notes = Arc<Mutex<Vec<String>>>;
 
-/// A chain that is up.
+/// An active chain.
 pub(super) struct Chained {
     pub(super) worker: Worker,
     pub(super) plane: ControlPlane,
-    /// Where packets come from.
+    /// Source addresses of its packets.
     pub(super) addresses: Vec<IpAddr>,
-    /// Whether it was told that there are workers.
+    /// Whether it has been told that there are workers.
     pub(super) ready: bool,
 }
 
-/// A chain that ended: packets of old calendars still come from there.
+/// A chain that has ended: packets of old calendars still arrive from it.
 pub(super) struct Leaving {
     pub(super) thread: JoinHandle<()>,
     pub(super) addresses: Vec<IpAddr>,

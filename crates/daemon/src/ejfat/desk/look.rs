@@ -1,4 +1,4 @@
-//! What there is to see: of a reservation, of all, of the last minutes.
+//! Queries: the status of a reservation, the overview, and time series.
 
 use super::super::facility::token::{Level, Resource};
 use super::super::facility::{Millis, Session};
@@ -17,15 +17,15 @@ use skyhaul::balance::BalanceStatus;
 use skyhaul_core::balance::{SLOTS, Standing};
 use std::time::Duration;
 
-/// A worker that is not heard for so long gets no share.
+/// A worker that has not reported for this time gets no share.
 const SILENT: Duration = Duration::from_secs(2);
-/// How far back time series go that do not say it.
+/// Default start of time series, milliseconds back.
 const RECENT: Millis = 60_000;
-/// Samples of an answer.
+/// Maximum number of samples in a reply.
 const SAMPLES: usize = 1 << 18;
 
 impl Desk {
-    /// What a reservation's balancer does.
+    /// Returns the status of a reservation's balancer.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -39,7 +39,7 @@ impl Desk {
         self.status(id, caller.now)
     }
 
-    /// All reservations that the token may see.
+    /// Returns all reservations that the token may see.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -53,14 +53,14 @@ impl Desk {
             seen.map(|r| (r.id, r.name.clone())).collect()
         };
         let overview = |(id, name): (i64, String)| {
-            // One that has ended since is not there.
+            // It may have ended since.
             let reservation = Some(self.locked().describe(id).ok()?);
             Some(Overview { name, reservation, status: Some(self.status(id, caller.now).ok()?) })
         };
         Ok(OverviewReply { load_balancers: seen.into_iter().filter_map(overview).collect() })
     }
 
-    /// Samples of the last minutes, of what the token may see.
+    /// Returns samples of the last minutes, as far as the token may see them.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -97,7 +97,7 @@ impl Desk {
         Ok(TimeseriesResponse { timeseries: found.all, since: Some(timestamp(since)) })
     }
 
-    /// Which server this is.
+    /// Returns name and version of the server.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -115,7 +115,7 @@ impl Desk {
 const COMPATIBLE: &str = "0.3.1";
 
 impl Desk {
-    /// What is so now. Calls of others do not wait for it.
+    /// The present status. Other calls do not wait for it.
     fn status(&self, id: i64, now: Millis) -> Result<LoadBalancerStatusReply, Refusal> {
         let (reservation, balance, sessions) = {
             let state = self.locked();
@@ -195,7 +195,7 @@ fn slots(ranges: &[(u16, u16)]) -> Vec<SlotRange> {
 }
 
 impl Running {
-    /// Note what is so now.
+    /// Take a sample.
     pub(super) fn sample<'a>(
         &mut self,
         sessions: impl Iterator<Item = &'a Session>,
@@ -245,7 +245,7 @@ impl Running {
     }
 }
 
-/// Samples that are selected.
+/// Selected samples.
 struct Found {
     since: Millis,
     samples: usize,
@@ -253,7 +253,7 @@ struct Found {
 }
 
 impl Found {
-    /// Of a series, what is selected.
+    /// Collect the selected values of a series.
     fn collect<const N: usize>(
         &mut self,
         selectors: &Selectors<'_>,

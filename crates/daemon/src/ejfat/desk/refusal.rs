@@ -5,29 +5,29 @@ use skyhaul::balance::BalanceError;
 use skyhaul_core::balance::{DemandError, RegisterError, StateError};
 use std::fmt;
 
-/// The kinds, each with its code of gRPC and status of HTTP.
+/// Kinds of refusals, each with its gRPC code and HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// What is asked for cannot be.
+    /// The request is invalid.
     Invalid,
-    /// It needs a valid token.
+    /// The call needs a valid token.
     Unauthenticated,
     /// The token does not allow it.
     Denied,
-    /// There is no such thing.
+    /// The object does not exist.
     Missing,
-    /// There are as many as there may be.
+    /// A limit is reached.
     Exhausted,
-    /// Not as things are.
+    /// Not possible in the present state.
     Unfit,
-    /// Another ended what it is about.
+    /// Someone else ended the object of the call.
     Ended,
-    /// Not now: a socket or the database cannot be used.
+    /// Temporarily not possible: a socket or the database cannot be used.
     Unavailable,
 }
 
 impl Kind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Kind; 8] = [
         Kind::Invalid,
         Kind::Unauthenticated,
@@ -39,7 +39,7 @@ impl Kind {
         Kind::Unavailable,
     ];
 
-    /// As it is counted: the name of gRPC's code.
+    /// Its name in counters: that of the gRPC code.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,22 +55,22 @@ impl Kind {
     }
 }
 
-/// See the module.
+/// Why a call was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Its kind.
     pub kind: Kind,
-    /// The sentence for people.
+    /// The message for the user.
     pub text: String,
 }
 
 impl Refusal {
-    /// Of this kind, for this reason.
+    /// A refusal of this kind with this message.
     pub fn new(kind: Kind, text: impl Into<String>) -> Refusal {
         Refusal { kind, text: text.into() }
     }
 
-    /// What is asked for cannot be.
+    /// The refusal of an invalid request.
     pub fn invalid(text: impl Into<String>) -> Refusal {
         Refusal::new(Kind::Invalid, text)
     }

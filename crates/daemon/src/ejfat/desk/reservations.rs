@@ -18,11 +18,11 @@ use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// How long a reservation lasts that does not say it.
+/// Default duration of a reservation, milliseconds.
 const LASTS: Millis = 365 * 24 * 3600 * 1000;
 
 impl Desk {
-    /// Reserve a load balancer.
+    /// Reserves a load balancer.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -33,7 +33,7 @@ impl Desk {
     ) -> Result<ReserveLoadBalancerReply, Refusal> {
         let token = random().map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
         let (wanted, parent, _busy) = self.free_one(caller, &request)?;
-        // A port that is taken is found before anything is written. A process takes a while to start: nobody waits for it here.
+        // Detect a taken port before anything is written. No other call waits while a process starts.
         self.ground.clear(wanted.instance)?;
         let balance = self.ground.open(&wanted, std::iter::empty())?;
         let new = NewToken { parent, hash: Hash::of(&token), name: "reservation", now: caller.now };
@@ -45,7 +45,7 @@ impl Desk {
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {
-                // What forwards in another process would go on for nobody.
+                // Otherwise, the forwarding process would continue without a reservation.
                 let _ = balance.stop();
                 return Err(refusal);
             }
@@ -59,7 +59,7 @@ impl Desk {
         })
     }
 
-    /// A load balancer that is free, for what is wanted, and the number of the token that reserves it.
+    /// A free load balancer for the request, and the number of the token that reserves it.
     fn free_one(
         &self,
         caller: &Caller,
@@ -95,8 +95,8 @@ impl Desk {
         Ok((Reservation { instance, ..wanted }, parent, busy))
     }
 
-    /// The URI of the reservation that is called `name`, which is made if there is none: for the operator, whose token
-    /// `caller` shows. It is the same each time, as long as the operator's token is.
+    /// Returns the URI of the reservation called `name`, which is created if there is none. It is for the operator,
+    /// whose token is in `caller`. The URI stays the same as long as the operator's token does.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -127,7 +127,7 @@ impl Desk {
         Ok((id, state.uri(caller, id, &token)?))
     }
 
-    /// What was reserved.
+    /// Returns a reservation.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -141,7 +141,7 @@ impl Desk {
         state.describe(id)
     }
 
-    /// End a reservation.
+    /// Ends a reservation.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -156,7 +156,7 @@ impl Desk {
         Ok(FreeLoadBalancerReply {})
     }
 
-    /// Forget senders, workers, or what is known of ticks. Ticks and calendars are forgotten together.
+    /// Resets senders, workers or ticks of a reservation. Ticks and calendars are reset together.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -183,7 +183,7 @@ impl Desk {
                 Ok(state.facility.deregister(&ids))
             })?;
             for number in numbers {
-                // One that the balancer has removed already is gone.
+                // The balancer may have removed it already.
                 let _ = balance.evict(seated(number));
             }
         }
@@ -195,7 +195,7 @@ impl Desk {
         Ok(ResetLoadBalancerReply { sync: ticks, epochs: ticks, senders, workers })
     }
 
-    /// A reservation ends at another time.
+    /// Changes the end of a reservation.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -213,7 +213,7 @@ impl Desk {
         Ok(ExtendReservationReply { until: until.map(timestamp) })
     }
 
-    /// More may send.
+    /// Adds senders.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -228,7 +228,7 @@ impl Desk {
         Ok(AddSendersReply {})
     }
 
-    /// Some may no longer send.
+    /// Removes senders.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -243,14 +243,14 @@ impl Desk {
         Ok(RemoveSendersReply {})
     }
 
-    /// The reservation with this number, if the caller may change it, and how many senders it may have.
+    /// The reservation with this number, if the caller may change it, and its maximum number of senders.
     fn may_change(&self, caller: &Caller, id: &str) -> Result<(i64, usize), Refusal> {
         let (state, id) = (self.locked(), number(id)?);
         state.may(caller, Resource::Reservation(id), Level::Update)?;
         Ok((id, state.facility.limits().senders))
     }
 
-    /// Those who may send are now others.
+    /// Store and apply a new list of senders.
     fn allow(
         &self,
         caller: &Caller,
@@ -297,7 +297,7 @@ impl State {
         })
     }
 
-    /// Where it is sent to, of the version of IP that was asked for, IPv4 first.
+    /// The addresses for senders, for the requested version of IP, IPv4 first.
     fn addresses(&self, id: i64) -> Result<(Vec<SocketAddr>, Vec<SocketAddr>), Refusal> {
         let (balance, family) = (self.balance(id)?, self.reservation(id)?.family);
         let wanted = |list: &[SocketAddr]| {
@@ -309,7 +309,7 @@ impl State {
         Ok((wanted(balance.data()), wanted(balance.sync())))
     }
 
-    /// The URI of a reservation, for who has this token.
+    /// The URI of a reservation with this token.
     pub(super) fn uri(&self, caller: &Caller, id: i64, token: &str) -> Result<String, Refusal> {
         let (data, sync) = self.addresses(id)?;
         Ok(of_reservation(&caller.place, token, id, &data, &sync))
@@ -347,7 +347,7 @@ fn strategy(strategy: &str) -> Result<Strategy, Refusal> {
     }
 }
 
-/// When a reservation ends. The epoch of UNIX stands for never, as the protocol says.
+/// The end of a reservation. The Unix epoch means never, as the protocol defines.
 fn until(until: Option<Timestamp>, now: Millis) -> Result<Option<Millis>, Refusal> {
     match until {
         None => Ok(Some(now + LASTS)),
@@ -363,12 +363,12 @@ fn until(until: Option<Timestamp>, now: Millis) -> Result<Option<Millis>, Refusa
     }
 }
 
-/// A time of UNIX, as the protocol writes it.
+/// A Unix time in the form of the protocol.
 pub(super) fn timestamp(at: Millis) -> Timestamp {
     Timestamp { seconds: at.div_euclid(1000), nanos: (at.rem_euclid(1000) * 1_000_000) as i32 }
 }
 
-/// `list` and these.
+/// `list` with these senders added.
 fn senders(texts: &[String], list: &[Prefix], most: usize) -> Result<Vec<Prefix>, Refusal> {
     if texts.len() > most {
         return Err(Refusal::new(
@@ -382,7 +382,7 @@ fn senders(texts: &[String], list: &[Prefix], most: usize) -> Result<Vec<Prefix>
     Ok(union(list, &more))
 }
 
-/// `list` and those of `more` that are not in it, each once, in order.
+/// `list` with the elements of `more` added, without duplicates, in order.
 fn union(list: &[Prefix], more: &[Prefix]) -> Vec<Prefix> {
     let mut known = HashSet::new();
     list.iter().chain(more).filter(|sender| known.insert(**sender)).copied().collect()

@@ -1,4 +1,4 @@
-//! Who may do what: the first question of every call.
+//! Permissions, which every call checks first.
 
 use super::super::client::SESSION_ENDED;
 use super::super::facility::Reservation;
@@ -6,10 +6,11 @@ use super::super::facility::token::{Keys, Known, Level, Resource, Token};
 use super::{Caller, Desk, Kind, Refusal, State, gone};
 
 impl Desk {
-    /// Whose token this is. It waits for no other call, so that doors can ask before they read more of a request than its head.
+    /// Looks up a token. It waits for no other call, so that the front ends can check the token when they have read
+    /// only the head of a request.
     ///
     /// # Errors
-    /// There is none, or it is not valid.
+    /// The token is missing or not valid.
     pub fn known(&self, token: Option<&str>) -> Result<Known, Refusal> {
         let token = shown(token)?;
         self.keys.find(token).ok_or_else(|| not_valid(&self.keys, token))
@@ -17,13 +18,13 @@ impl Desk {
 }
 
 impl State {
-    /// The token that is shown.
+    /// The token of the call.
     pub(super) fn token(&self, caller: &Caller) -> Result<&Token, Refusal> {
         let (token, tokens) = (shown(caller.token.as_deref())?, self.facility.tokens());
         tokens.find(token).ok_or_else(|| not_valid(&tokens.keys(), token))
     }
 
-    /// The token that is shown, if it allows this.
+    /// The token of the call, if it allows this.
     pub(super) fn may(&self, caller: &Caller, resource: Resource, level: Level) -> Result<&Token, Refusal> {
         let token = self.token(caller)?;
         if self.facility.may(token, resource, level) { Ok(token) } else { Err(denied(resource, level)) }

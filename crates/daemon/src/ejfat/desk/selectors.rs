@@ -1,25 +1,25 @@
-//! Which time series are wanted: paths in which `*` stands for one part, and at the end for everything below.
+//! Selectors of time series: paths in which `*` stands for one part, and at the end for everything below.
 //!
 //! ```text
 //!   /lb/1/session/*/bytes     bytes of all workers of reservation 1
 //!   /lb/1/*                   everything of reservation 1
 //! ```
 //!
-//! They are read once, before anything is looked for. Limits: [`COUNT`] of them, of [`BYTES`] and [`PARTS`] parts each.
+//! They are parsed once, before the search. Limits: [`COUNT`] selectors of [`BYTES`] bytes and [`PARTS`] parts each.
 
-/// Selectors of a request.
+/// Maximum number of selectors of a request.
 pub const COUNT: usize = 32;
-/// Bytes of a selector.
+/// Maximum length of a selector, bytes.
 pub const BYTES: usize = 256;
-/// Parts of a selector.
+/// Maximum number of parts of a selector.
 pub const PARTS: usize = 8;
 
-/// The selectors of a request, each in its parts.
+/// The selectors of a request, split into parts.
 #[derive(Clone, Debug)]
 pub(super) struct Selectors<'a>(Vec<Vec<&'a str>>);
 
 impl<'a> Selectors<'a> {
-    /// Read them; what is wrong, if they cannot be.
+    /// Parses them, or returns what is wrong.
     pub(super) fn of(texts: &'a [String]) -> Result<Self, String> {
         if texts.len() > COUNT {
             return Err(format!("more than {COUNT} selectors; hint: * stands for all"));
@@ -37,7 +37,7 @@ impl<'a> Selectors<'a> {
         texts.iter().map(parts).collect::<Result<_, _>>().map(Selectors)
     }
 
-    /// Those that may select something below this path.
+    /// The selectors that may select something below this path.
     pub(super) fn below(&self, path: &[&str]) -> Selectors<'a> {
         Selectors(self.0.iter().filter(|selector| reaches(selector, path)).cloned().collect())
     }
@@ -46,7 +46,7 @@ impl<'a> Selectors<'a> {
         self.0.is_empty()
     }
 
-    /// Whether any of them selects `name` of what is at `path`.
+    /// Whether any of them selects `name` at `path`.
     pub(super) fn select(&self, path: &[&str], name: &str) -> bool {
         let selects = |selector: &Vec<&str>| {
             let (end, is_whole) = (selector.last(), selector.len() == path.len() + 1);

@@ -1,13 +1,13 @@
-//! What was in the last minutes, once a second: of each reservation for ten minutes, of each session for one.
+//! Samples of the last minutes, one per second: ten minutes for each reservation, one minute for each session.
 //!
-//! Memory is bounded by the numbers of reservations and seats; nothing is kept of what has ended.
+//! Memory is bounded by the numbers of reservations and seats; the samples of ended ones are not kept.
 
 use super::super::facility::Millis;
 use std::collections::VecDeque;
 
-/// Samples of a reservation.
+/// Number of samples kept for a reservation.
 const OF_RESERVATION: usize = 600;
-/// Samples of a session.
+/// Number of samples kept for a session.
 const OF_SESSION: usize = 60;
 
 /// One value of a sample.
@@ -19,7 +19,7 @@ pub enum Value {
     Level(f32),
 }
 
-/// What is sampled of a reservation: name and unit.
+/// The values sampled for a reservation: name and unit.
 pub const RESERVATION: [(&str, &str); 7] = [
     ("packets", "packets"),
     ("refused", "packets"),
@@ -30,7 +30,7 @@ pub const RESERVATION: [(&str, &str); 7] = [
     ("currentEpoch", "epochs"),
 ];
 
-/// What is sampled of a session: name and unit.
+/// The values sampled for a session: name and unit.
 pub const SESSION: [(&str, &str); 12] = [
     ("fillPercent", "fraction"),
     ("controlSignal", "thousandths"),
@@ -46,14 +46,14 @@ pub const SESSION: [(&str, &str); 12] = [
     ("totalPacketsRecv", "packets"),
 ];
 
-/// Counts of a worker since it began, as it reported them.
+/// A worker's counts since it began, as reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events that arrived.
     pub events: i64,
-    /// Events that became whole.
+    /// Events that were completed.
     pub reassembled: i64,
-    /// Events that did not.
+    /// Events that were not completed.
     pub reassembly_errors: i64,
     /// Events that were taken from its queue.
     pub dequeued: i64,
@@ -72,9 +72,9 @@ pub struct Series<const N: usize> {
     most: usize,
 }
 
-/// Of a reservation.
+/// The samples of a reservation.
 pub type ReservationSeries = Series<{ RESERVATION.len() }>;
-/// Of a session.
+/// The samples of a session.
 pub type SessionSeries = Series<{ SESSION.len() }>;
 
 impl Default for ReservationSeries {
@@ -90,7 +90,7 @@ impl Default for SessionSeries {
 }
 
 impl<const N: usize> Series<N> {
-    /// Add a sample; the oldest goes.
+    /// Adds a sample, in place of the oldest.
     pub fn push(&mut self, now: Millis, values: [Value; N]) {
         if self.samples.len() >= self.most {
             self.samples.pop_front();

@@ -1,4 +1,4 @@
-//! Calls as the doors make them, on balancers with real sockets.
+//! Calls as gRPC and REST make them, on balancers with real sockets.
 
 mod circling;
 mod restart;
@@ -296,7 +296,7 @@ fn ten_thousand_registrations_take_all_seats_and_no_more() {
     assert!(by_kind.contains(&(Kind::Exhausted, refused)));
     assert_eq!(desk.numbers(), (2 + 1024, 1024));
     assert_eq!(status(&desk, &own, "1").unwrap().workers.len(), 1024);
-    // Those who leave make room.
+    // Sessions that leave make room.
     let reset = ResetLoadBalancerRequest { lb_id: "1".to_owned(), workers: true, ..Default::default() };
     assert!(desk.reset_load_balancer(&own, reset).unwrap().workers);
     until("there are seats", || desk.register(&own, worker("1")).is_ok());

@@ -1,4 +1,4 @@
-//! What all workers of a reservation did together: what a load balancer that sends to it is told.
+//! The sums over all workers of a reservation, which are reported to a load balancer that feeds it.
 //!
 //! ```text
 //!   worker 1 ─ totals, fill ─┐
@@ -13,7 +13,7 @@ use skyhaul::receive::{Loaded, ObjectLoad};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// See the module. Clones are the same.
+/// The sums; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Together(Arc<Mutex<Sums>>);
 
@@ -23,7 +23,7 @@ struct Sums {
     workers: BTreeMap<i64, Last>,
 }
 
-/// What a worker reported last, and its slots.
+/// The last report of a worker, and its slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     totals: Totals,
@@ -42,7 +42,7 @@ impl Together {
         let Sums { load, workers } = &mut *sums;
         let last = workers.entry(session).or_default();
         let before = last.totals;
-        // One that counts anew has done all that it says.
+        // If its counts restarted, all of them are new.
         let more = |now: i64, before: i64| {
             let since = if now >= before { now.saturating_sub(before) } else { now };
             u64::try_from(since).unwrap_or(0)
@@ -58,7 +58,7 @@ impl Together {
         (last.totals, last.fill) = (totals, if fill.is_finite() { fill.clamp(0.0, 1.0) } else { 0.0 });
     }
 
-    /// These workers are left, each with so many slots.
+    /// Sets the remaining workers and their slots.
     pub(super) fn shares(&self, slots: &BTreeMap<i64, u16>) {
         let mut sums = self.sums();
         sums.workers.retain(|session, _| slots.contains_key(session));
@@ -103,7 +103,7 @@ mod tests {
         all.shares(&BTreeMap::from([(1, 384), (2, 128)]));
         assert!((all.load().fill - 0.4).abs() < 1e-9);
         all.report(1, totals(15), 0.5);
-        // A worker that was restarted in its session, one that left, and nonsense.
+        // A worker that restarted within its session, one that left, and an invalid report.
         all.report(2, totals(4), f64::NAN);
         all.shares(&BTreeMap::from([(2, 512)]));
         let load = all.load();

@@ -1,4 +1,4 @@
-//! Tokens: made, listed, revoked.
+//! Calls about tokens.
 
 use super::super::facility::token::{Hash, Level, Permission, Resource, Token, random};
 use super::super::facility::{NewToken, OPERATOR};
@@ -15,7 +15,7 @@ use super::uri::of_server;
 use super::{Caller, Desk, Kind, Refusal, State, cut, name};
 
 impl Desk {
-    /// Make a token that allows no more than the caller's.
+    /// Creates a token with no more permissions than the caller's.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -44,7 +44,7 @@ impl Desk {
             Ok(state.facility.create_token(&new, &permissions)?.map(move |_| permissions))
         })?;
         let state = self.locked();
-        // For one reservation, the URI says all that a sender or worker needs.
+        // For a single reservation, the URI contains everything that a sender or worker needs.
         let ejfat_uri = match permissions[..] {
             [Permission { resource: Resource::Reservation(id), .. }] => state.uri(caller, id, &token)?,
             _ => of_server(&caller.place, &token),
@@ -52,7 +52,7 @@ impl Desk {
         Ok(CreateTokenReply { token, ejfat_uri })
     }
 
-    /// What a token allows; the caller's own, if none is named.
+    /// Returns the permissions of a token; by default of the caller's own.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -66,7 +66,7 @@ impl Desk {
         Ok(ListTokenPermissionsReply { token: Some(details(token)) })
     }
 
-    /// The tokens that a token made.
+    /// Returns the tokens created by a token.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -80,7 +80,7 @@ impl Desk {
         Ok(ListChildTokensReply { tokens: state.facility.tokens().children(token.id).map(details).collect() })
     }
 
-    /// A token is no longer valid, and none that came from it.
+    /// Revokes a token and all tokens derived from it.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -103,12 +103,12 @@ impl Desk {
 }
 
 impl State {
-    /// The token that is meant: the caller's own, one that came from it, or any for who may change everything.
+    /// The requested token: the caller's own, one derived from it, or any for callers that may change everything.
     fn target(&self, caller: &Caller, target: Option<TokenSelector>) -> Result<&Token, Refusal> {
         let own = self.token(caller)?;
         let tokens = self.facility.tokens();
         let found = match target.and_then(|target| target.token_selector) {
-            // As the protocol has it.
+            // As the protocol defines.
             None | Some(By::Id(0)) => Some(own),
             Some(By::Id(id)) => tokens.get(i64::from(id)),
             Some(By::Token(text)) => tokens.find(&text),
@@ -119,7 +119,7 @@ impl State {
             None if all => {
                 Err(Refusal::new(Kind::Missing, "there is no such token; hint: it may be revoked"))
             }
-            // Who may not see it is not told whether it exists.
+            // Do not reveal whether the token exists.
             _ => Err(Refusal::new(Kind::Denied, "it is not this token, and none that came from it")),
         }
     }

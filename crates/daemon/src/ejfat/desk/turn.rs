@@ -1,4 +1,4 @@
-//! What happens without a call: once a second, and at the end of a reservation.
+//! Periodic work, once a second, and the end of reservations.
 
 use super::super::facility::{Millis, Reservation};
 use super::super::ground::{Guard, by_session, served, stays};
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reservations that ended of which the last state is kept.
+/// Number of ended reservations whose last state is kept.
 const REMEMBERED: usize = 64;
 
-/// A load balancer that is being opened or closed: until this is dropped, nobody else does.
+/// Marks a load balancer that is being opened or closed: until this is dropped, no other call does so.
 pub(super) struct Busy<'a> {
     desk: &'a Desk,
     instance: i64,
@@ -24,7 +24,7 @@ impl Drop for Busy<'_> {
 }
 
 impl Desk {
-    /// One second has passed: what is over ends, and the rest is sampled. Returns what is wrong.
+    /// One second has passed: ends what is over, and takes samples of the rest. Returns problems.
     pub fn turn(&self, now: Millis) -> Vec<String> {
         let mut wrong = self.said();
         wrong.extend(self.guard.iter().flat_map(Guard::said));
@@ -39,7 +39,7 @@ impl Desk {
         wrong
     }
 
-    /// The same for one reservation. Calls of others wait only while its samples are noted.
+    /// The same for one reservation. Other calls wait only while its samples are stored.
     fn turn_of(&self, id: i64, now: Millis) -> Vec<String> {
         let mut wrong = Vec::new();
         let Ok(balance) = self.locked().balance(id) else { return wrong };
@@ -68,7 +68,7 @@ impl Desk {
         wrong
     }
 
-    /// Nobody else opens or closes this load balancer now.
+    /// Claim the right to open or close this load balancer.
     pub(super) fn busy_in(&self, state: &mut State, instance: i64) -> Option<Busy<'_>> {
         state.busy.insert(instance).then_some(Busy { desk: self, instance })
     }
@@ -83,7 +83,7 @@ impl Desk {
         };
         self.change(|state| Ok(state.facility.free(id)?))?;
         let running = self.locked().running.remove(&id);
-        // What is in its sockets is forwarded first; nobody has to wait for that.
+        // Packets in its sockets are forwarded first; no call has to wait for that.
         if let Some(mut running) = running {
             running.unchain(true);
             let status = stopped(running.balance);
@@ -95,7 +95,7 @@ impl Desk {
         Ok(())
     }
 
-    /// End all balancers; reservations stay. Returns what each did, those that ended before included.
+    /// Ends all balancers; reservations stay. Returns the status of each, including those that ended before.
     #[must_use]
     pub fn stop(&self) -> Vec<(Reservation, BalanceStatus)> {
         let mut state = self.locked();
@@ -103,7 +103,7 @@ impl Desk {
         let reservations: BTreeMap<i64, Reservation> =
             state.facility.reservations().map(|r| (r.id, r.clone())).collect();
         drop(state);
-        // Those that feed them first, as long as packets are forwarded.
+        // End the chains first, while packets are still forwarded.
         std::thread::scope(|threads| {
             for running in running.values_mut() {
                 threads.spawn(|| running.unchain(false));
@@ -118,7 +118,7 @@ impl Desk {
     }
 }
 
-/// End a balancer, once nobody looks at it any more: who does takes milliseconds.
+/// End a balancer as soon as no query uses it any more, which takes milliseconds.
 fn stopped(mut balance: Arc<Balance>) -> BalanceStatus {
     loop {
         match Arc::try_unwrap(balance) {

@@ -1,29 +1,29 @@
-//! `EJFAT_URI`, as a server gives it out.
+//! `EJFAT_URI`, as issued by a server.
 //!
 //! ```text
 //!   ejfats://TOKEN@host:port/lb/1?data=10.0.0.1:19522&sync=10.0.0.1:19531
 //! ```
 //!
-//! Addresses for data stand first: JLab's tools read them in this order only.
+//! The data address comes first, because JLab's tools accept only this order.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// Where a caller reached this server.
+/// The address at which a caller reached this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Host and port, as the caller wrote them.
     pub authority: String,
-    /// The connection is encrypted.
+    /// Whether the connection is encrypted.
     pub tls: bool,
 }
 
-/// The URI of the server, for who has this token.
+/// The URI of the server with this token.
 pub(super) fn of_server(place: &Place, token: &str) -> String {
     format!("{}://{token}@{}/", if place.tls { "ejfats" } else { "ejfat" }, place.authority)
 }
 
-/// The URI of a reservation, for who has this token.
+/// The URI of a reservation with this token.
 pub(super) fn of_reservation(
     place: &Place,
     token: &str,

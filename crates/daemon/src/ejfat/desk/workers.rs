@@ -1,4 +1,4 @@
-//! Workers: they register, report, and leave.
+//! Calls of workers: register, report, leave.
 
 use super::super::facility::token::{Hash, Level, Resource, Token, random};
 use super::super::facility::{NewToken, Session};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 impl Desk {
-    /// A worker registers.
+    /// Registers a worker.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -46,14 +46,14 @@ impl Desk {
         match (done, seat) {
             (Ok(session), _) => Ok(RegisterReply { token, session_id: session.to_string() }),
             (Err(refusal), seat) => {
-                // Nobody will report for it.
+                // There will be no reports for it.
                 let _ = seat.map(|(balance, seated)| balance.evict(seated));
                 Err(refusal)
             }
         }
     }
 
-    /// A worker leaves: it still gets the rest of what is its.
+    /// Deregisters a worker: it still gets the rest of its events.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -66,7 +66,7 @@ impl Desk {
         let (id, reservation, number) = self.change(|state| {
             let session = state.session(caller, &request.session_id, &request.lb_id)?;
             let ended = (session.id, session.reservation, session.number);
-            // A worker that did not ask for it is told, or it would register again at once.
+            // A worker removed by someone else is told so, or it would register again immediately.
             let own = |token: &Token| {
                 token.permissions.iter().all(|has| has.resource == Resource::Session(ended.0))
             };
@@ -78,7 +78,7 @@ impl Desk {
         })?;
         others.into_iter().for_each(|hash| self.keys.end(hash));
         let mut state = self.locked();
-        // One that the balancer has removed already is gone.
+        // The balancer may have removed it already.
         let _ = state.balance(reservation)?.deregister(seated(number));
         if let Some(running) = state.running.get_mut(&reservation) {
             running.workers.remove(&id);
@@ -86,7 +86,7 @@ impl Desk {
         Ok(DeregisterReply {})
     }
 
-    /// A worker reports. Nothing of it is written to the database.
+    /// Handles a worker's report, which is not written to the database.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -95,7 +95,7 @@ impl Desk {
         let session = state.session(caller, &request.session_id, &request.lb_id)?;
         let (id, reservation, number) = (session.id, session.reservation, session.number);
         let count = |n: i64| u64::try_from(n).unwrap_or(0);
-        // Those that found no room in the queue arrived at it, too; E2SAR counts them among the reassembled.
+        // Events that found no room in the queue also arrived at it; E2SAR counts them as reassembled.
         let load = Load {
             fill: f64::from(request.fill_percent),
             received: count(request.total_events_reassembled.max(request.total_events_dequeued)),
@@ -119,7 +119,7 @@ impl Desk {
         Ok(SendStateReply {})
     }
 
-    /// These workers demand these slots, and no others demand any.
+    /// Sets the slots that all workers demand.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -147,14 +147,14 @@ impl Desk {
             Ok(state.facility.set_demands(id, &state.demanded(id)?))
         });
         if let (Err(_), Some((balance, before))) = (&done, undo) {
-            // As it is in the database.
+            // Restore the state in the database.
             let _ = balance.demand_all(&before);
         }
         done.map(|()| SetSlotDemandsReply {})
     }
 }
 
-/// Slots as they are demanded; index -1: the first that nobody demands.
+/// Demanded slots; index -1: the first slots that nobody demands.
 fn slots(demands: &[SlotRange]) -> Result<Vec<Slots>, Refusal> {
     let slots = |range: &SlotRange| {
         let first = if range.index == -1 { Some(None) } else { u16::try_from(range.index).ok().map(Some) };
@@ -173,7 +173,7 @@ fn slots(demands: &[SlotRange]) -> Result<Vec<Slots>, Refusal> {
 }
 
 impl State {
-    /// What a worker asks for.
+    /// The registration that a worker requests.
     fn wanted(
         &self,
         reservation: i64,
@@ -205,7 +205,7 @@ impl State {
                 request.port_range
             ))
         })?;
-        // A field that is not set is 0.
+        // An unset field is 0.
         let weight = if request.weight == 0.0 { 1.0 } else { request.weight };
         Ok(Session {
             id: 0,
@@ -223,7 +223,7 @@ impl State {
         })
     }
 
-    /// A session demands these slots. Returns those that were found.
+    /// Set the slots that a session demands. Returns the slots found.
     fn demand(&self, id: i64, session: Seated, slots: &[Slots]) -> Result<Vec<(u16, u16)>, Refusal> {
         let balance = self.balance(id)?;
         balance.demand(session, slots)?;
@@ -246,7 +246,7 @@ impl State {
         Ok(self.facility.sessions(id).map(of).collect())
     }
 
-    /// A session that the caller may change; `reservation` may be left out.
+    /// A session that the caller may change; `reservation` may be omitted.
     fn session(&self, caller: &Caller, id: &str, reservation: &str) -> Result<&Session, Refusal> {
         let id: i64 = id.parse().map_err(|_| {
             Refusal::invalid(format!("`{}` is no number of a session; hint: like 1", cut(id)))

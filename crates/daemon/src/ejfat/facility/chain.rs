@@ -1,6 +1,7 @@
-//! A chain as it is kept: a load balancer elsewhere that sends a part of its events to a reservation.
+//! A stored chain: another load balancer sends part of its events to a reservation.
 //!
-//! Its tokens are kept as they are, because they have to be shown again: only the database's owner may read it.
+//! Its tokens are stored in plain text, because they have to be presented again; only the owner of the database can
+//! read them.
 
 use super::store::{Store, StoreError};
 use std::collections::BTreeMap;
@@ -11,25 +12,25 @@ use std::net::IpAddr;
 pub struct Chain {
     /// Its number.
     pub id: i64,
-    /// To which reservation.
+    /// The reservation that it feeds.
     pub reservation: i64,
-    /// `EJFAT_URI` of the other one, with its token.
+    /// `EJFAT_URI` of the other load balancer, with its token.
     pub uri: String,
     /// The session there.
     pub session: String,
     /// That session's token.
     pub token: String,
-    /// Where packets come from.
+    /// Source addresses of its packets.
     pub addresses: Vec<IpAddr>,
-    /// Where they are sent to.
+    /// The address to which they are sent.
     pub ip: IpAddr,
-    /// Its port.
+    /// The port to which they are sent.
     pub port: u16,
-    /// Its first share relative to others'.
+    /// Its initial share, relative to the other workers.
     pub weight: f32,
-    /// At least this part of an even share; 0: no bound.
+    /// Minimum share, as a multiple of an even share; 0: no bound.
     pub min_factor: f32,
-    /// At most this many even shares; 0: no bound.
+    /// Maximum share, as a multiple of an even share; 0: no bound.
     pub max_factor: f32,
 }
 
@@ -40,7 +41,7 @@ impl std::fmt::Debug for Chain {
     }
 }
 
-/// All that were kept.
+/// Reads all stored chains.
 pub(super) fn read(from: &Store) -> Result<BTreeMap<i64, Chain>, StoreError> {
     const QUERY: &str =
         "SELECT id, reservation, uri, session, token, addresses, ip, port, weight, least, most FROM chain";

@@ -1,4 +1,4 @@
-//! The chains of a facility: entered, changed, ended.
+//! Changes of chains.
 
 use super::Facility;
 use super::chain::Chain;
@@ -6,7 +6,7 @@ use super::change::Change;
 use super::entry::ChangeError;
 use rusqlite::Transaction;
 
-/// Chains of a reservation, at most.
+/// Maximum number of chains of a reservation.
 const MOST: usize = 16;
 
 impl Facility {
@@ -15,7 +15,7 @@ impl Facility {
         self.chains.values().filter(move |chain| chain.reservation == reservation)
     }
 
-    /// Whether there is room for one more chain of a reservation.
+    /// Checks that there is room for one more chain of a reservation.
     ///
     /// # Errors
     /// [`ChangeError::Full`].
@@ -24,7 +24,7 @@ impl Facility {
         if room { Ok(()) } else { Err(ChangeError::Full("chains of a reservation", MOST)) }
     }
 
-    /// Enter a chain; `wanted.id` does not count. Gives its number.
+    /// Adds a chain; `wanted.id` is ignored. Returns its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -57,7 +57,7 @@ impl Facility {
         }))
     }
 
-    /// A chain has another session.
+    /// Stores another session of a chain.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -78,7 +78,7 @@ impl Facility {
         ))
     }
 
-    /// A chain ends.
+    /// Removes a chain.
     pub fn unchain(&self, id: i64) -> Change<()> {
         Change::new(
             move |to| to.execute("DELETE FROM chain WHERE id = ?1", (id,)),

@@ -1,11 +1,11 @@
-//! Changes of a facility: each is planned, then written, and holds then.
+//! Changes of a facility: each is planned, then written, and then takes effect.
 //!
 //! ```text
 //!   plan (may it be?) ─▶ Change ─ write (the disk takes its time) ─▶ Written ─ hold ─▶ Facility
 //! ```
 //!
-//! Only the middle is slow, and needs nothing but the store. Who plans one holds the store until the change holds, so that no
-//! other change comes between.
+//! Only writing is slow, and it needs only the store. The planner of a change holds the store until the change takes
+//! effect, so that no other change can come between.
 
 use super::entry::{ChangeError, Millis, NewToken, Reservation, Session};
 use super::store::{Store, StoreError};
@@ -15,17 +15,17 @@ use rusqlite::Transaction;
 use skyhaul_core::balance::Prefix;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is done to a facility once a change is written.
+/// Applies a written change to the facility.
 type Hold<T> = Box<dyn FnOnce(&mut Facility) -> T>;
 
-/// How it is written, and what is done then.
+/// Writes a change, and returns how to apply it.
 type Write<T> = Box<dyn FnOnce(&mut Store) -> Result<Hold<T>, StoreError>>;
 
-/// A change that may be made. It gives a `T`.
+/// A change that is allowed. Its result is a `T`.
 #[must_use = "it has to be written"]
 pub struct Change<T>(Write<T>);
 
-/// A change that is written, and does not hold yet.
+/// A change that is written, but not yet in effect.
 #[must_use = "it has to hold"]
 pub struct Written<T>(Hold<T>);
 
@@ -40,7 +40,7 @@ impl<T> Change<T> {
         }))
     }
 
-    /// The same change; it gives something else.
+    /// The same change with another result.
     pub fn map<U>(self, other: impl FnOnce(T) -> U + 'static) -> Change<U>
     where
         T: 'static,
@@ -51,7 +51,7 @@ impl<T> Change<T> {
         }))
     }
 
-    /// Write it. This may take as long as a disk does.
+    /// Writes the change, which takes as long as the disk does.
     ///
     /// # Errors
     /// It cannot be written: nothing has changed.
@@ -61,14 +61,14 @@ impl<T> Change<T> {
 }
 
 impl<T> Written<T> {
-    /// From now on it holds.
+    /// Applies the change.
     pub fn hold(self, facility: &mut Facility) -> T {
         (self.0)(facility)
     }
 }
 
 impl Facility {
-    /// Make a token that allows `permissions`. Gives its number.
+    /// Creates a token with these `permissions`. Returns its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -89,7 +89,7 @@ impl Facility {
         ))
     }
 
-    /// Revoke a token and all that come from it. Gives how many.
+    /// Revokes a token and all tokens derived from it. Returns their number.
     pub fn revoke(&self, id: i64) -> Change<usize> {
         let gone = self.tokens.trees([id]);
         let kept = gone.clone();
@@ -102,7 +102,7 @@ impl Facility {
         )
     }
 
-    /// Enter a reservation, with a token for it; `wanted.id` does not count. Gives its number.
+    /// Adds a reservation, with a token for it; `wanted.id` is ignored. Returns its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -124,7 +124,7 @@ impl Facility {
         ))
     }
 
-    /// A reservation ends, with its sessions and all tokens that were for these only.
+    /// Ends a reservation, with its sessions and all tokens that were only for these.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -150,7 +150,7 @@ impl Facility {
         ))
     }
 
-    /// A reservation ends at another time.
+    /// Changes the end of a reservation.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -166,7 +166,7 @@ impl Facility {
         ))
     }
 
-    /// Only these may send to a reservation from now on.
+    /// Sets the senders of a reservation.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -190,7 +190,7 @@ impl Facility {
         ))
     }
 
-    /// Enter a session, with a token for it; `wanted.id` does not count. Gives its number.
+    /// Adds a session, with a token for it; `wanted.id` is ignored. Returns its number.
     ///
     /// # Errors
     /// See [`ChangeError`].
@@ -213,7 +213,7 @@ impl Facility {
         ))
     }
 
-    /// These sessions demand these slots, and no others of the reservation demand any.
+    /// Sets the slots that all sessions of a reservation demand.
     pub fn set_demands(&self, id: i64, demands: &BTreeMap<i64, Vec<(u16, u16)>>) -> Change<()> {
         let of = |session: &Session| (session.id, demands.get(&session.id).cloned().unwrap_or_default());
         let all: Vec<(i64, Vec<(u16, u16)>)> = self.sessions(id).map(of).collect();
@@ -237,7 +237,7 @@ impl Facility {
         )
     }
 
-    /// Sessions end, with all tokens that were for them only.
+    /// Ends sessions, with all tokens that were only for them.
     pub fn deregister(&self, ids: &[i64]) -> Change<()> {
         let gone: BTreeSet<Resource> = ids.iter().map(|id| Resource::Session(*id)).collect();
         let (tokens, sessions) = (self.tokens_for(&gone), ids.to_vec());
@@ -266,7 +266,7 @@ impl Facility {
         self.reservations.values().filter(over).map(|r| r.id).collect()
     }
 
-    /// Tokens all of whose permissions are on what is `gone`, and all that come from them.
+    /// Tokens all of whose permissions are on resources in `gone`, and all tokens derived from them.
     fn tokens_for(&self, gone: &BTreeSet<Resource>) -> Vec<i64> {
         let on = gone.iter().flat_map(|resource| self.tokens.on(*resource));
         let only = on.filter(|token| token.permissions.iter().all(|has| gone.contains(&has.resource)));

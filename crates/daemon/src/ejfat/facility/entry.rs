@@ -1,4 +1,4 @@
-//! What a facility has entries for, and why one is refused.
+//! Entries of a facility, its limits, and errors.
 
 use super::store::StoreError;
 use super::token::{Hash, Level, Permission, Resource, Token};
@@ -6,38 +6,38 @@ use skyhaul_core::balance::{MEMBERS, Prefix, Strategy};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Milliseconds of UNIX time.
+/// Unix time in milliseconds.
 pub type Millis = i64;
 
-/// What there may be at most.
+/// Limits of a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Load balancers: reservations at a time.
+    /// Load balancers, that is, concurrent reservations.
     pub instances: i64,
-    /// Tokens in all: room for those of the facility and of every reservation.
+    /// Tokens in total: room for those of the facility and of every reservation.
     pub tokens: usize,
-    /// Tokens of one reservation beside its own and those of its workers, and tokens of the facility.
+    /// Created tokens of one reservation, apart from its own and those of its workers; also the tokens of the facility.
     pub made: usize,
-    /// Tokens that one token makes, beside those of workers; the operator's is not bound.
+    /// Tokens created by one token, apart from those of workers; no limit for the operator's.
     pub children: usize,
     /// Generations of tokens after the operator's.
     pub generations: usize,
-    /// Tokens that come from the token of a worker.
+    /// Tokens derived from the token of a worker.
     pub of_worker: usize,
     /// Permissions of a token.
     pub permissions: usize,
     /// Networks of senders of a reservation.
     pub senders: usize,
-    /// Octets of a name.
+    /// Length of a name, bytes.
     pub name: usize,
 }
 
 impl Limits {
-    /// For so many load balancers. What one reservation has of tokens takes none of another's.
+    /// Limits for this many load balancers. The tokens of one reservation take no room from another's.
     #[must_use]
     pub fn of(instances: u16) -> Limits {
         let (made, children, generations, of_worker) = (1024, 256, 8, 16);
-        // Its own, one for each worker, and those that are made.
+        // Its own, one for each worker, and created ones.
         let tokens = usize::from(instances) * (1 + MEMBERS + made) + made;
         let (permissions, senders, name) = (64, 1024, 128);
         let instances = instances.into();
@@ -46,7 +46,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 8 balancers, as ESnet's data plane has.
+    /// 8 balancers, as in ESnet's data plane.
     fn default() -> Limits {
         Limits::of(8)
     }
@@ -61,15 +61,15 @@ pub struct Reservation {
     pub instance: i64,
     /// What it is called.
     pub name: String,
-    /// The version of IP that was asked for: 0 both, 1 IPv4, 2 IPv6.
+    /// The requested version of IP: 0 both, 1 IPv4, 2 IPv6.
     pub family: i32,
-    /// How shares follow.
+    /// How shares are determined.
     pub strategy: Strategy,
     /// When it was made.
     pub created: Millis,
-    /// When it ends; never, without.
+    /// When it ends; `None`: never.
     pub until: Option<Millis>,
-    /// Who may send; nobody if there are none.
+    /// The allowed senders; if there are none, nobody may send.
     pub senders: Vec<Prefix>,
 }
 
@@ -78,7 +78,7 @@ pub struct Reservation {
 pub struct Session {
     /// Its number.
     pub id: i64,
-    /// Of which reservation.
+    /// Its reservation.
     pub reservation: i64,
     /// The number of its session at the balancer.
     pub number: u64,
@@ -90,26 +90,26 @@ pub struct Session {
     pub port: u16,
     /// 2 to the power of this many ports.
     pub bits: u8,
-    /// It wants the label, too.
+    /// Whether packets keep their label.
     pub keep_label: bool,
-    /// Its first share relative to others'.
+    /// Its initial share, relative to the other workers.
     pub weight: f64,
-    /// At least this part of an even share; 0: no bound.
+    /// Minimum share, as a multiple of an even share; 0: no bound.
     pub min_factor: f64,
-    /// At most this many even shares; 0: no bound.
+    /// Maximum share, as a multiple of an even share; 0: no bound.
     pub max_factor: f64,
-    /// Slots that it demands: the first, and how many.
+    /// Slots that it demands: first slot and length.
     pub demands: Vec<(u16, u16)>,
 }
 
 /// Why a change is refused.
 #[derive(Debug)]
 pub enum ChangeError {
-    /// There are as many as there may be.
+    /// A limit is reached.
     Full(&'static str, usize),
-    /// Tokens come from tokens already as often as they may.
+    /// The maximum number of generations of tokens is reached.
     Deep(usize),
-    /// No such thing.
+    /// The object does not exist.
     Gone(&'static str, i64),
     /// It cannot be written.
     Store(StoreError),
@@ -141,21 +141,21 @@ impl From<StoreError> for ChangeError {
     }
 }
 
-/// A token to be made.
+/// A token to be created.
 #[derive(Clone, Debug)]
 pub struct NewToken<'a> {
-    /// Who makes it.
+    /// The token that creates it.
     pub parent: i64,
-    /// What is kept of it.
+    /// Its hash, which is stored.
     pub hash: Hash,
     /// What it is called.
     pub name: &'a str,
-    /// When.
+    /// When it is created.
     pub now: Millis,
 }
 
 impl Token {
-    /// The token of what was made under this number.
+    /// The token of the new reservation or session with this number.
     pub(super) fn of(self, resource: Resource, number: i64) -> Token {
         let permissions = vec![Permission { resource, level: Level::Update }];
         Token { name: format!("{}-{number}", self.name), permissions, ..self }

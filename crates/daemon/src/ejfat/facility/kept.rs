@@ -7,15 +7,15 @@ use rusqlite::{Result, Transaction};
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::BTreeMap;
 
-/// All that was kept.
+/// The contents of the database.
 pub(super) struct Kept {
-    /// By number, so that each comes after the one that made it.
+    /// By number, so that each comes after the one that created it.
     pub(super) tokens: Vec<Token>,
     pub(super) reservations: BTreeMap<i64, Reservation>,
     pub(super) sessions: BTreeMap<i64, Session>,
 }
 
-/// Read everything. What cannot be is an error, not left out.
+/// Reads everything. An invalid row is an error; it is not skipped.
 pub(super) fn read(from: &Store) -> std::result::Result<Kept, StoreError> {
     let mut reservations = BTreeMap::new();
     for reservation in
@@ -65,7 +65,7 @@ pub(super) fn read(from: &Store) -> std::result::Result<Kept, StoreError> {
     Ok(Kept { tokens: tokens(from)?, reservations, sessions })
 }
 
-/// As it is numbered; what is not known is the first.
+/// The strategy with this number; unknown numbers mean the first.
 fn strategy(number: i64) -> Strategy {
     match number {
         1 => Strategy::Static,
@@ -74,7 +74,7 @@ fn strategy(number: i64) -> Strategy {
     }
 }
 
-/// A session, but for its address, which is text.
+/// A session without its address, and the address as text.
 fn session(row: &rusqlite::Row<'_>) -> Result<(Session, String)> {
     let session = Session {
         id: row.get(0)?,
@@ -127,7 +127,7 @@ fn permission(kind: i64, number: i64, level: i64) -> Option<Permission> {
     Some(Permission { resource, level })
 }
 
-/// What a permission is on, as the protocol numbers it.
+/// The resource of a permission as the numbers of the protocol.
 fn numbers(resource: Resource) -> (i64, i64) {
     match resource {
         Resource::All => (0, 0),

@@ -1,18 +1,18 @@
-//! How many tokens there may be, and whose they are.
+//! Limits on the number of tokens, and which reservation they count for.
 //!
 //! ```text
 //!   a reservation   its own + one for each worker + 1024 that were made        nobody else's tokens take room of these
 //!   the facility    1024: the operator's, and those on more than one reservation
 //! ```
 //!
-//! So a worker that makes tokens as fast as it can takes no room of others, not even of those beside it.
+//! So a worker that creates tokens as fast as it can takes no room from others, not even in the same reservation.
 
 use super::Facility;
 use super::entry::ChangeError;
 use super::token::{Permission, Resource, Token};
 
 impl Facility {
-    /// Whether there is room for one more token of what is reserved or registered.
+    /// Checks that there is room for the token of one more reservation or session.
     ///
     /// # Errors
     /// [`ChangeError::Full`].
@@ -21,7 +21,7 @@ impl Facility {
         if self.tokens.len() < most { Ok(()) } else { Err(ChangeError::Full("tokens", most)) }
     }
 
-    /// Whether `parent` may make one more token that allows `permissions`.
+    /// Checks that `parent` may create one more token with `permissions`.
     pub(super) fn room_to_make(&self, parent: i64, permissions: &[Permission]) -> Result<(), ChangeError> {
         self.room()?;
         let limits = &self.limits;
@@ -52,14 +52,14 @@ impl Facility {
         Ok(())
     }
 
-    /// The reservation that all `permissions` are on, if it is one.
+    /// The reservation of all `permissions`, if it is the same for all.
     pub(super) fn home(&self, permissions: &[Permission]) -> Option<i64> {
         let mut home = None;
         for permission in permissions {
             let of = match permission.resource {
                 Resource::All | Resource::Instance(_) => return None,
                 Resource::Reservation(id) => id,
-                // One that ended is of no reservation.
+                // An ended session belongs to no reservation.
                 Resource::Session(id) => match self.session(id) {
                     Some(session) => session.reservation,
                     None => continue,

@@ -1,7 +1,7 @@
 //! The database of a facility: one SQLite file.
 //!
-//! Every change is one transaction, written through to the disk before it holds (`synchronous=FULL`), so neither `kill -9`
-//! nor a power failure loses one that was acknowledged. It is read once, when it is opened.
+//! Every change is one transaction that is on the disk before it takes effect (`synchronous=FULL`), so neither
+//! `kill -9` nor a power failure loses an acknowledged change. The database is read once, when it is opened.
 //!
 //! Limits: one process at a time; another is refused.
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// `SKYB`, in the file's header.
 const APPLICATION: i64 = 0x534b_5942;
 const VERSION: i64 = 2;
-/// One without chains.
+/// The version without chains.
 const FIRST: i64 = 1;
 
 const SCHEMA: &str = "
@@ -39,7 +39,7 @@ CREATE TABLE demand (
 CREATE INDEX demand_session ON demand (session);
 ";
 
-/// What version 2 has more.
+/// Additions of version 2.
 const CHAINS: &str = "
 CREATE TABLE chain (
     id INTEGER PRIMARY KEY AUTOINCREMENT, reservation INTEGER NOT NULL REFERENCES reservation ON DELETE CASCADE,
@@ -56,13 +56,13 @@ pub struct StoreError {
 
 #[derive(Debug)]
 enum Kind {
-    /// What the database says.
+    /// An error of the database.
     Database { verb: &'static str, error: rusqlite::Error },
-    /// A database of something else.
+    /// The database belongs to another application.
     NotOurs,
-    /// Of a later version.
+    /// The database has a later version.
     Newer(i64),
-    /// It holds what cannot be.
+    /// The database has invalid contents.
     Corrupt(String),
 }
 
@@ -118,7 +118,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Open it; make it if there is none. Without a path it is in memory, and ends with the process.
+    /// Opens the database, or creates it. Without a path, it is in memory and is lost when the process ends.
     pub(super) fn open(path: Option<&Path>) -> Result<Store, StoreError> {
         let shown = path.unwrap_or(Path::new("memory"));
         let failed = |kind| StoreError { path: shown.to_owned(), kind };
@@ -134,7 +134,7 @@ impl Store {
         let number = |connection: &Connection, name: &str| -> rusqlite::Result<i64> {
             connection.pragma_query_value(None, name, |row| row.get(0))
         };
-        // Held until the process ends; nobody else may write meanwhile.
+        // Held until the process ends, so that no other process writes.
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(database)?;
         let (application, version, tables) = (
             number(&connection, "application_id").map_err(database)?,
@@ -172,7 +172,7 @@ impl Store {
         Ok(Store { connection, path: shown.to_owned() })
     }
 
-    /// Do all of `change`, or nothing.
+    /// Performs all of `change`, or nothing.
     pub(super) fn write<T>(
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -205,25 +205,25 @@ impl Store {
         })
     }
 
-    /// From now on there is no room for more.
+    /// Simulates a full disk from now on.
     #[cfg(test)]
     pub(in super::super) fn fill(&self) {
         let pages: i64 = self.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         self.connection.pragma_update(None, "max_page_count", pages).unwrap();
     }
 
-    /// What was read cannot be.
+    /// The error for invalid contents.
     pub(super) fn corrupt(&self, what: impl Into<String>) -> StoreError {
         StoreError { path: self.path.clone(), kind: Kind::Corrupt(what.into()) }
     }
 }
 
-/// `ok`, or the first thing that is wrong.
+/// `ok`, or the first problem.
 fn check(connection: &Connection) -> rusqlite::Result<String> {
     connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))
 }
 
-/// Only its owner reads what it says of tokens. If it cannot be made, opening it says why.
+/// Only its owner can read the hashes and tokens in it. If the file cannot be created, opening it gives the reason.
 fn private(path: &Path) {
     use std::os::unix::fs::OpenOptionsExt;
     let _ = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);

@@ -98,7 +98,7 @@ fn session(reservation: i64, number: u64) -> Session {
     }
 }
 
-/// Everything that is remembered.
+/// The whole state.
 fn all(facility: &Facility) -> (Vec<Reservation>, Vec<Session>, Vec<Token>) {
     let sessions = facility.sessions.values().cloned().collect();
     (facility.reservations().cloned().collect(), sessions, facility.tokens().iter().cloned().collect())
@@ -129,7 +129,7 @@ fn it_is_the_same_when_it_is_opened_again() {
     let mut facility = open(Some(&path));
     assert_eq!(all(&facility), before);
     assert_eq!((before.0.len(), before.1.len(), before.2.len()), (1, 1, 4));
-    // Nothing is numbered twice.
+    // No number is used twice.
     assert_eq!(facility.reserve(&reservation(3), &new(OPERATOR, "again", "reservation")).unwrap(), 3);
     assert_eq!(facility.register(&session(1, 2), &new(OPERATOR, "new", "session")).unwrap(), 4);
     use std::os::unix::fs::PermissionsExt;
@@ -155,7 +155,7 @@ fn another_operator_takes_over() {
     drop(facility);
     // The same operator again revokes nothing.
     assert_eq!(opened(Some(&path), "another one", Limits::default()).revoked(), 0);
-    // What came from a token that may be known to others ends with it; the reservation stays.
+    // Tokens derived from a token that others may know end with it; the reservation stays.
     let facility = opened(Some(&path), "a third", Limits::default());
     assert!(facility.tokens().find("r").is_none() && facility.tokens().find("another one").is_none());
     assert_eq!((facility.revoked(), facility.tokens().len(), facility.reservations().count()), (1, 1, 1));
@@ -164,7 +164,7 @@ fn another_operator_takes_over() {
     let on = Permission { resource: Resource::Reservation(1), level: Level::Update };
     facility.create_token(&new(OPERATOR, "r", "r"), &[on]).unwrap();
     drop(facility);
-    // A token that was given out does not become two.
+    // A token that already exists does not become two.
     let facility = kept("r", Others::Kept);
     assert_eq!(facility.tokens().find("r").unwrap().id, OPERATOR);
     assert_eq!(facility.tokens().len(), 1);

@@ -1,15 +1,15 @@
-//! Tokens: who may do what to which part of a facility.
+//! Tokens: permissions on parts of a facility.
 //!
 //! ```text
 //!   All ─▶ Instance ─▶ Reservation ─▶ Session          a permission on one holds for everything to its right
 //!   ReadOnly < Register < Reserve < Update              a level holds for all below it
 //! ```
 //!
-//! A token is known by its SHA-256 only. Tokens form a tree: who makes one is its parent, can give no more than it has, and
-//! takes it along when it is revoked.
+//! Only the SHA-256 of a token is stored. Tokens form a tree: the token that creates another is its parent, can give it
+//! no more permissions than it has, and is revoked together with it.
 //!
-//! Limits: what a permission is on is a number; whether that exists, and how many tokens there may be, is the facility's
-//! business.
+//! Limits: the resource of a permission is only a number. The facility checks whether it exists, and limits the number
+//! of tokens.
 
 mod keys;
 mod tree;
@@ -23,10 +23,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt::Write as _;
 use std::io;
 
-/// How much may be done; each includes those before it.
+/// The level of a permission; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Look.
+    /// Read.
     ReadOnly,
     /// Register workers.
     Register,
@@ -37,11 +37,11 @@ pub enum Level {
 }
 
 impl Level {
-    /// All of them, lowest first: each at its number in the protocol.
+    /// Every level, lowest first, at the index of its number in the protocol.
     pub const ALL: [Level; 4] = [Level::ReadOnly, Level::Register, Level::Reserve, Level::Update];
 }
 
-/// What a permission is on.
+/// The resource of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// The whole facility.
@@ -57,18 +57,18 @@ pub enum Resource {
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// On what.
+    /// The resource.
     pub resource: Resource,
-    /// How much.
+    /// The level.
     pub level: Level,
 }
 
-/// What is kept of a token.
+/// The hash of a token, which is stored in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash(pub(super) [u8; 32]);
 
 impl Hash {
-    /// Of the token's text.
+    /// The hash of the token's text.
     #[must_use]
     pub fn of(token: &str) -> Hash {
         let mut hash = [0; 32];
@@ -76,7 +76,8 @@ impl Hash {
         Hash(hash)
     }
 
-    /// Its first octets, to find it by. Who measures how long that takes learns of a hash, not of a token.
+    /// Its first bytes, used for the look-up. Measuring the time of a look-up reveals something about a hash, not about
+    /// a token.
     fn mark(&self) -> u64 {
         self.0.iter().take(8).fold(0, |mark, octet| mark << 8 | u64::from(*octet))
     }
@@ -101,25 +102,25 @@ pub fn random() -> io::Result<String> {
     Ok(hex(&octets))
 }
 
-/// The token of a purpose, always the same for the same `token`, which it does not reveal.
+/// The token for a purpose, always the same for the same `token`, which it does not reveal.
 #[must_use]
 pub fn derived(token: &str, purpose: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
     hex(hmac::sign(&key, purpose.as_bytes()).as_ref())
 }
 
-/// A token that is valid.
+/// A valid token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     /// Its number.
     pub id: i64,
-    /// Who made it; none of the first.
+    /// The token that created it; `None` for the first.
     pub parent: Option<i64>,
     /// What it is called.
     pub name: String,
-    /// When it was made, milliseconds of UNIX time.
+    /// When it was created, Unix time in milliseconds.
     pub created: i64,
-    /// What it allows.
+    /// Its permissions.
     pub permissions: Vec<Permission>,
     pub(in super::super) hash: Hash,
 }

@@ -1,17 +1,18 @@
-//! Data planes in processes of their own, which go on with their last table when this one is killed.
+//! Data planes in processes of their own, which continue with their last table when this process is killed.
 //!
 //! ```text
 //!   state.db               this process, and the next
 //!   state.db.plane-1  ◀──  Unix socket of the process that forwards for load balancer 1
 //! ```
 //!
-//! Who starts finds the planes that still run, and goes on with them; those of load balancers that nobody has reserved end.
+//! A starting control plane finds the data planes that still run and continues with them; those of load balancers that
+//! are not reserved end.
 //!
-//! A plane has no descriptor of the process that started it, which it outlives.
+//! A data plane outlives the process that started it, and inherits no descriptor from it.
 //!
-//! A plane that dies while this process runs is started again at once, on the same ports, by [`Balance`].
+//! If a data plane dies while this process runs, [`Balance`] immediately starts another on the same ports.
 //!
-//! Limits: the path of a Unix socket has at most 107 octets.
+//! Limits: the path of a Unix socket has at most 107 bytes.
 
 use skyhaul::balance::{Balance, BalanceError, BalanceOptions, Restart};
 use skyhaul::io::host::program::alone;
@@ -24,22 +25,22 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a plane may take to start, or to let go of its former controller.
+/// Deadline for a data plane to start, or to notice the end of its previous controller.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked for.
+/// Interval of checks for it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How planes are started, and where they are found.
+/// How data planes are started and found.
 #[derive(Clone, Debug)]
 pub struct Apart {
-    /// The program, and its first words. It is given `--socket`, `--listen` and more.
+    /// The program and its first arguments. `--socket`, `--listen` and more are added.
     pub command: Vec<OsString>,
-    /// The start of the paths of their sockets.
+    /// Prefix of the paths of their sockets.
     pub sockets: PathBuf,
 }
 
 impl Apart {
-    /// The balancer of `instance`: with the plane that is there, or with a new one.
+    /// The balancer of `instance`, with the running data plane, or with a new one.
     pub(super) fn open(
         &self,
         instance: i64,
@@ -55,18 +56,18 @@ impl Apart {
         }
     }
 
-    /// Starts another plane of `instance`, for one that died.
+    /// Starts another data plane of `instance`, in place of one that died.
     fn restart(&self, instance: i64, options: &BalanceOptions) -> Restart {
         let (apart, options) = (self.clone(), options.clone());
         Box::new(move |data: &[SocketAddr]| {
-            // The ports that senders know.
+            // On the ports that senders use.
             let options = BalanceOptions { data: data.to_vec(), ..options.clone() };
             let mut plane = Plane(Some(apart.spawn(instance, &options)?));
             Ok(Box::new(move || plane.ended()))
         })
     }
 
-    /// End the plane of a load balancer that nobody has reserved, if there is one.
+    /// End the data plane of a load balancer that is not reserved, if there is one.
     pub(super) fn end(&self, instance: i64, options: &BalanceOptions) -> Result<(), BalanceError> {
         match self.attach(instance, options, &[], None) {
             Ok(balance) => drop(balance.stop()),
@@ -82,7 +83,7 @@ impl Apart {
         path.into()
     }
 
-    /// Connect to a plane; one that was just started is waited for.
+    /// Connect to a data plane; wait for one that was just started.
     fn attach(
         &self,
         instance: i64,
@@ -107,7 +108,7 @@ impl Apart {
                 return Err(reason(child).into());
             }
             let (nobody, taken) = (is_nobody(&error), error.kind() == ErrorKind::UnexpectedEof);
-            // A former controller's end is noticed within a moment.
+            // A data plane notices the end of its previous controller within a moment.
             let may_change = if started.is_some() { nobody } else { taken };
             if !may_change || begun.elapsed() > PATIENCE {
                 if let Some(mut child) = started {
@@ -134,7 +135,7 @@ impl Apart {
         command.arg("--fast-path").arg(options.fast_path.name());
         command.arg("--socket-buffer").arg(options.receive_buffer.bytes().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Ctrl-C in a terminal is for this process, which then ends the plane.
+        // Ctrl-C in a terminal must reach only this process, which then ends the data plane.
         command.process_group(0);
         alone(&mut command);
         command
@@ -143,11 +144,11 @@ impl Apart {
     }
 }
 
-/// A plane that was started. It goes on when this is dropped.
+/// A data plane that was started. It continues when this is dropped.
 struct Plane(Option<Child>);
 
 impl Plane {
-    /// Why it has ended, if it has.
+    /// The reason why it has ended, if it has.
     fn ended(&mut self) -> Option<io::Error> {
         let child = self.0.as_mut()?;
         let ended = child.try_wait().ok().flatten().is_some();
@@ -158,19 +159,19 @@ impl Plane {
 impl Drop for Plane {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
-            // It stays a zombie otherwise, when it ends. Without a thread it does until this process ends, too.
+            // Reap it when it ends. Without a thread, it stays a zombie until this process ends.
             let wait = std::thread::Builder::new().name("balance-child".to_owned());
             let _ = wait.spawn(move || child.wait());
         }
     }
 }
 
-/// Nobody serves there.
+/// Whether nothing listens at the socket.
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 
-/// Why a plane ended at once.
+/// The reason why a data plane ended immediately.
 fn reason(child: &mut Child) -> io::Error {
     let mut text = String::new();
     if let Some(stderr) = &mut child.stderr {

@@ -1,8 +1,8 @@
-//! Packets at the port that clients use who take none from the URI.
+//! Counts packets at the port used by clients that ignore the port in the URI.
 //!
-//! Such a client knows only the address, and so cannot say which of the balancers there it means. One of them would
-//! take its packets for its own, and hand them to workers of another experiment. So none has this port; what arrives is
-//! counted and goes nowhere.
+//! Such a client knows only the address, so its packets do not show which of the balancers at that address it means. A
+//! balancer on that port would accept them and send them to workers of another experiment. So no balancer uses this
+//! port; packets that arrive there are counted and dropped.
 
 use super::DATA_PORT;
 use skyhaul::io::address::Endpoint;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is asked whether to end.
+/// How often it checks whether to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Shared {
     }
 }
 
-/// See the module. It ends when dropped.
+/// Counts such packets. It ends when dropped.
 pub struct Guard {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -46,7 +46,7 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Guard these addresses, as far as nobody else has the port.
+    /// Listens on these addresses, except where another program has the port.
     #[must_use]
     pub fn start(listen: &[IpAddr]) -> Guard {
         let mut guard = Guard { shared: Arc::default(), threads: Vec::new() };

@@ -1,14 +1,15 @@
-//! How many calls are under way: in all, of one tenant, and of one token.
+//! Limits on concurrent calls: in total, of one tenant, and of one token.
 //!
 //! ```text
 //!   head, token ─▶ a place of the token (4) ─▶ of the tenant (32) ─▶ of all (128) ─▶ body ─▶ desk
 //!                  └ waits, without a body
 //! ```
 //!
-//! So neither a worker that asks a thousand things at once nor one that sends its bodies a byte a second keeps others waiting, and
-//! the memory of bodies is bounded by the places. A tenant is a token that the operator made, with all that come from it.
+//! So neither a worker with a thousand concurrent calls nor one that sends its bodies at a byte per second makes others
+//! wait, and the number of places limits the memory for bodies. A tenant is a direct child of the operator's token,
+//! with all tokens derived from it.
 //!
-//! Limits: as above; [`WAITING`] calls of a tenant wait, [`ALL_WAITING`] in all, for [`WAIT`].
+//! Limits: as above; at most [`WAITING`] calls of a tenant wait, [`ALL_WAITING`] in total, for [`WAIT`].
 
 use super::super::desk::{Kind, Refusal};
 use super::super::facility::token::Known;
@@ -19,17 +20,17 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Calls at a time.
+/// Maximum number of concurrent calls.
 pub const CALLS: usize = 128;
-/// Calls of a tenant at a time.
+/// Maximum number of concurrent calls of a tenant.
 pub const OF_TENANT: usize = 32;
-/// Calls of a token at a time.
+/// Maximum number of concurrent calls of a token.
 pub const OF_TOKEN: usize = 4;
-/// Calls of a tenant that are under way or wait.
+/// Maximum number of calls of a tenant that are running or waiting.
 pub const WAITING: usize = 1024;
-/// The same in all.
+/// Maximum number of all calls that are running or waiting.
 pub const ALL_WAITING: usize = 4096;
-/// How long a call waits.
+/// Maximum time that a call waits.
 pub const WAIT: Duration = Duration::from_secs(30);
 
 /// See the module.
@@ -50,7 +51,7 @@ enum Whose {
 #[derive(Debug)]
 struct Places {
     free: Arc<Semaphore>,
-    /// Calls that have one or wait for one.
+    /// Calls that have a place or wait for one.
     calls: usize,
 }
 
@@ -60,7 +61,7 @@ struct Counted<'a> {
     whose: [Whose; 2],
 }
 
-/// A call that is under way. It has its places until it is dropped.
+/// A running call. It holds its places until it is dropped.
 pub(super) struct UnderWay<'a> {
     _places: [OwnedSemaphorePermit; 3],
     _counted: Counted<'a>,

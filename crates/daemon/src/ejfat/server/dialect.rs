@@ -1,4 +1,4 @@
-//! The two ways in which calls are written as REST.
+//! The two forms of the REST API.
 //!
 //! | | [`Definition`](Dialect::Definition) | [`Udplbd`](Dialect::Udplbd), below `/api/v1` |
 //! |---|---|---|
@@ -10,13 +10,13 @@
 //! | a token in a path | its number | its number or its text |
 //! | version of IP | `IPV4` | `ipv4` |
 //!
-//! Requests take either kind of names.
+//! Requests accept both forms of names.
 
 use super::super::desk::{Kind, Refusal};
 use super::super::json::{JsonError, Message, plain, text};
 use serde_json::{Map, Value, json};
 
-/// Where udplbd has its calls.
+/// The prefix of udplbd's paths.
 pub(super) const PREFIX: &str = "/api/v1";
 
 /// See the module.
@@ -33,25 +33,25 @@ impl Dialect {
         if rest.is_some_and(|rest| rest.starts_with('/')) { Dialect::Udplbd } else { Dialect::Definition }
     }
 
-    /// The reply that the definition calls `name`; `None`: it has no content.
+    /// The reply called `name` in the definition as JSON; `None` if it has no content.
     pub(super) fn reply<R: Message>(self, name: &str, reply: &R) -> Result<Option<String>, JsonError> {
         if self == Dialect::Definition {
             return text(name, reply).map(Some);
         }
-        // What was written here can be read here.
+        // This was written above, so it can be parsed.
         let reply: Value = serde_json::from_str(&plain(name, reply)?).unwrap_or_default();
         let is_empty = reply.as_object().is_some_and(Map::is_empty);
         Ok((!is_empty).then(|| snake(reply).to_string()))
     }
 
-    /// The fields of a request, as the definition has them.
+    /// Converts the fields of a request to those of the definition.
     pub(super) fn request(self, fields: &mut Map<String, Value>) {
         if let Some(Value::String(family)) = fields.get_mut("ipFamily").filter(|_| self == Dialect::Udplbd) {
             *family = if family.is_empty() { "DUAL_STACK".to_owned() } else { family.to_ascii_uppercase() };
         }
     }
 
-    /// The token that a part of a path means. Its text would stand in logs.
+    /// The token in a part of a path. Its text would appear in logs.
     pub(super) fn token(self, part: &str) -> Value {
         let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
         match self {
@@ -60,7 +60,7 @@ impl Dialect {
         }
     }
 
-    /// The kind as which a door refuses a caller.
+    /// The kind of refusal in this form.
     pub(super) fn refusal(self, refusal: Refusal, has_token: bool) -> Refusal {
         match refusal.kind {
             Kind::Unauthenticated if has_token && self == Dialect::Udplbd => {
@@ -71,7 +71,7 @@ impl Dialect {
     }
 }
 
-/// Names in the manner of udplbd. Details of health issues are as they are.
+/// Converts names to those of udplbd. Details of health issues stay unchanged.
 fn snake(value: Value) -> Value {
     let Value::Object(map) = value else {
         return match value {

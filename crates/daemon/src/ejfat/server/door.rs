@@ -1,4 +1,4 @@
-//! What all doors share: who calls, and the way to the desk.
+//! Common parts of gRPC and REST: identification of the caller, and calls of the desk.
 
 use super::super::desk::{Caller, Desk, Kind, Place, Refusal};
 use super::calls::Calls;
@@ -11,14 +11,14 @@ use axum::response::Response;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a request: the largest that mean something, 512 demands of slots, have a tenth of that.
+/// Maximum size of a request, bytes; the largest sensible one, 512 demands of slots, has a tenth of that.
 pub const LARGEST: usize = 256 << 10;
 /// How long a body may take to arrive.
 pub const BODY_TIME: Duration = Duration::from_secs(10);
-/// How often the desk looks what is over.
+/// Interval of the desk's periodic work.
 const TURN: Duration = Duration::from_secs(1);
 
-/// The way to the desk.
+/// Access to the desk.
 #[derive(Clone)]
 pub(super) struct Door {
     pub(super) desk: Arc<Desk>,
@@ -31,7 +31,7 @@ impl Door {
         Door { desk, calls: Arc::new(Calls::new()), seats: Seats::new() }
     }
 
-    /// Ask the desk. It is counted, however it ends.
+    /// Calls the desk, and counts the call by its result.
     pub(super) async fn ask<Q: Send + 'static, R: Send + 'static>(
         &self,
         caller: Caller,
@@ -47,7 +47,7 @@ impl Door {
         asked.await.unwrap_or_else(|error| Err(fault(&error)))
     }
 
-    /// Let the desk look, once a second, for ever.
+    /// Runs the desk's periodic work once a second, for ever.
     pub(super) async fn turns(&self, wrong: &impl Fn(String)) {
         let mut every = tokio::time::interval(TURN);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -66,13 +66,13 @@ fn fault(error: &tokio::task::JoinError) -> Refusal {
     Refusal::new(Kind::Unavailable, format!("a fault in this program: {error}"))
 }
 
-/// Milliseconds of UNIX time.
+/// Unix time in milliseconds.
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Note with each request who calls.
+/// Adds the caller to each request.
 pub(super) async fn who(
     Extension(connection): Extension<Arc<Connection>>,
     mut request: Request,
@@ -92,7 +92,7 @@ pub(super) async fn who(
     next.run(request).await
 }
 
-/// Host and port, and nothing that would change the meaning of an address that it is written into.
+/// Whether the text is only a host and port, without characters that would change the meaning of a URI.
 fn plain(name: &str) -> bool {
     let port = name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     port && name.len() <= 255

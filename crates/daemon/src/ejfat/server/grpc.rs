@@ -1,4 +1,4 @@
-//! The gRPC door: each call of the service is the desk's function of the same name.
+//! The gRPC service: each call is the desk's function of the same name.
 
 use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
@@ -6,7 +6,7 @@ use super::super::proto::*;
 use super::door::{Door, LARGEST};
 use tonic::{Code, Request, Response, Status};
 
-/// The service, at its path.
+/// The service at its path.
 pub(super) fn routes(door: &Door) -> axum::Router {
     let service = LoadBalancerServer::new(door.clone()).max_decoding_message_size(LARGEST);
     tonic::service::Routes::new(service).into_axum_router()

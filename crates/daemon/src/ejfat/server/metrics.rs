@@ -1,4 +1,4 @@
-//! `/metrics`: counters as Prometheus reads them. No token is asked for, and none is shown.
+//! `/metrics`: counters in the format of Prometheus. It requires no token and contains none.
 
 use super::super::desk::Names;
 use super::door::Door;
@@ -19,11 +19,10 @@ pub(super) fn routes(door: &Door) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state((door.clone(), Page::default()))
 }
 
-/// How long a page is given out before it is made again: nobody's token is asked for, so it is made no oftener for a thousand
-/// who ask than for one.
+/// How long a page is reused. It requires no token, so a thousand clients must not cause more work than one.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// The last page, and since when it is being given out.
+/// The last page, and when it was generated.
 type Page = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
 async fn metrics(State((door, page)): State<(Door, Page)>) -> Response {
@@ -123,7 +122,7 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
     all
 }
 
-/// What there is of each worker.
+/// The metrics of each worker.
 struct Members {
     packets: Metric,
     bytes: Metric,

@@ -1,14 +1,14 @@
-//! The REST door: the same calls, their messages as proto3 JSON.
+//! The REST service: the same calls, with messages as proto3 JSON.
 //!
 //! ```text
 //!   POST /lb {"name": "run 7", "senderAddresses": ["10.1.0.0/16"]}   ─▶ ReserveLoadBalancerRequest ─▶ Desk
 //!   POST /sessions/3/state {"isReady": true, "fillPercent": 0.2}     ─▶ SendStateRequest { sessionId: "3", … }
 //! ```
 //!
-//! The names of fields are those of the definition; `sender_addresses` is accepted for `senderAddresses`. A field that does
-//! not exist is an error. Parts of the path are fields, too.
+//! The names of fields are those of the definition; `sender_addresses` is accepted for `senderAddresses`. An unknown
+//! field is an error. Parts of the path are fields too.
 //!
-//! Below `/api/v1` are the same calls as udplbd serves them: see [`dialect`](super::dialect).
+//! Below `/api/v1` are the same calls in the form of udplbd: see [`dialect`](super::dialect).
 
 use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::json::{JsonError, read};
@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 /// A call of the desk.
 type Call<Q, R> = fn(&Desk, &Caller, Q) -> Result<R, Refusal>;
 
-/// What a call takes and gives, by the name that the definition has for it.
+/// Request and reply of a call, by their names in the definition.
 macro_rules! call {
     ($on:ident, $name:ident: $request:ident => $reply:ident) => {{
         let call: Call<$request, $reply> = Desk::$name;
@@ -46,7 +46,7 @@ macro_rules! call {
     }};
 }
 
-/// All calls, and all calls as udplbd has them.
+/// All calls, in both forms.
 pub(super) fn routes(door: &Door) -> Router {
     let of = |dialect| calls(door).layer(Extension(dialect));
     of(Dialect::Definition).nest(dialect::PREFIX, of(Dialect::Udplbd))
@@ -108,7 +108,7 @@ fn calls(door: &Door) -> Router {
         .with_state(door.clone())
 }
 
-/// Read the request, ask, and write the reply.
+/// Parses the request, calls the desk, and writes the reply.
 #[expect(clippy::too_many_arguments, reason = "all of a request; it is called by a macro")]
 async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
     door: &Door,
@@ -160,14 +160,14 @@ pub(super) fn refused(refusal: &Refusal) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// What nobody serves.
+/// The reply for an unknown path.
 pub(super) async fn nothing(uri: Uri) -> Response {
     let text =
         format!("there is nothing at {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
     refused(&Refusal::new(Kind::Missing, text))
 }
 
-/// The fields of a request: of its body, its query and its path.
+/// The fields of a request, from its body, its query and its path.
 fn fields(
     dialect: Dialect,
     params: &RawPathParams,
@@ -194,7 +194,7 @@ fn fields(
     }
     for (key, value) in params {
         match key {
-            // Its number, not its text, which would stand in logs.
+            // Only its number: its text would appear in logs.
             "token" if value == "self" => {}
             "token" => drop(fields.insert("target".to_owned(), dialect.token(value))),
             "path" => selectors.push(Value::String(format!("/{value}"))),
@@ -208,7 +208,7 @@ fn fields(
     Ok(fields)
 }
 
-/// `sender_addresses` as `senderAddresses`, wherever it stands.
+/// Renames `sender_addresses` to `senderAddresses`, at any depth.
 fn renamed(value: Value) -> Value {
     let camel = |key: String| {
         let mut parts = key.split('_');

@@ -1,4 +1,4 @@
-//! Rights before bodies: what is done with a request before more of it is read than its head.
+//! Permissions before bodies: what is checked when only the head of a request has been read.
 //!
 //! ```text
 //!   head ─▶ a valid token? ─▶ a place among the calls ─▶ the body, within its size and time ─▶ the call
@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// What one door has to say differently from the other.
+/// Differences between the replies of gRPC and REST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speech {
     Rest,
@@ -34,7 +34,7 @@ impl Speech {
         }
     }
 
-    /// Bytes of a body: a message of gRPC has a head of five.
+    /// Maximum size of a body, bytes; a gRPC message has a head of five bytes.
     fn largest(self) -> usize {
         match self {
             Speech::Rest => LARGEST,
@@ -82,7 +82,7 @@ pub(super) async fn check(
     }
     let body = match timeout(BODY_TIME, to_bytes(body, most)).await {
         Ok(Ok(body)) => body,
-        // It is larger, or the connection broke, and nobody reads this.
+        // The body is too large; or the connection broke, and nobody reads this reply.
         Ok(Err(_)) => return speech.too_large(),
         Err(_) => {
             let text = format!("the request did not arrive within {} s", BODY_TIME.as_secs());

@@ -1,4 +1,4 @@
-//! The doors over real sockets: gRPC with the generated client, REST and metrics as octets.
+//! The server over real sockets: gRPC with the generated client, REST and metrics as bytes.
 
 use super::*;
 use crate::ejfat::desk::Desk;
@@ -184,7 +184,7 @@ fn the_same_by_rest() {
     assert_eq!(asked("DELETE", "/lb/1", token, Value::Null), (200, json!({})));
 }
 
-/// As udplbd's own clients and its web page call it.
+/// The calls as udplbd's own clients and its web page make them.
 #[test]
 fn the_calls_of_udplbd() {
     let server = serve(None).unwrap();
@@ -290,7 +290,7 @@ fn metrics_count_each_member() {
     assert_eq!(names.clone().count(), names.collect::<std::collections::BTreeSet<_>>().len());
 }
 
-/// A certificate of this host's own, in files.
+/// A self-signed certificate for this host, in files.
 fn certificate(directory: &std::path::Path) -> (TlsFiles, String) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let files = TlsFiles { certificate: directory.join("cert.pem"), key: directory.join("key.pem") };

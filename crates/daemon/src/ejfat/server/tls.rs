@@ -11,17 +11,17 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 
-/// Where certificate and key are.
+/// Paths of the certificate and its key.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those that lead to a known one.
+    /// The certificate and its chain.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
 }
 
 impl TlsFiles {
-    /// Read them.
+    /// Reads the files.
     pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
         let pem = read_small(&self.certificate, SETTINGS)?;
         let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();

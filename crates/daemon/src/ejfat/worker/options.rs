@@ -1,4 +1,4 @@
-//! How a worker joins, and the address that it gives.
+//! Options of a worker, and the address at which it receives.
 
 use crate::ejfat::client::ControlPlane;
 use crate::ejfat::proto::{PortRange, RegisterRequest, SlotRange};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-/// Says something to whoever watches.
+/// Prints a message for the user.
 pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How a worker joins a balancer.
@@ -16,31 +16,31 @@ pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct WorkerOptions {
     /// Its name in the control plane's status.
     pub name: String,
-    /// Where it receives: see [`address_towards`].
+    /// The address at which it receives: see [`address_towards`].
     pub address: IpAddr,
     /// Its first port.
     pub port: u16,
-    /// How many ports from there: a power of two, up to 16384.
+    /// Number of ports from there: a power of two, up to 16384.
     pub ports: u16,
-    /// Its first share relative to others'.
+    /// Its initial share, relative to the other workers.
     pub weight: f32,
-    /// At least this part of an even share; 0: no bound.
+    /// Minimum share, as a multiple of an even share; 0: no bound.
     pub min_factor: f32,
-    /// At most this many even shares; 0: no bound.
+    /// Maximum share, as a multiple of an even share; 0: no bound.
     pub max_factor: f32,
-    /// Packets come with the balancer's label.
+    /// Whether packets arrive with the balancer's label.
     pub keep_label: bool,
-    /// Slots that are to be its, whatever it reports.
+    /// Slots that it demands, whatever it reports.
     pub slot_demands: Vec<SlotRange>,
     /// Whether it is ready from the start.
     pub is_ready: bool,
-    /// Time from one report to the next.
+    /// Interval between reports.
     pub period: Duration,
-    /// The longest time that it waits for its last packets when it leaves.
+    /// Maximum time that it waits for its last packets when it leaves.
     pub drain: Duration,
-    /// Told when the control plane is away, and when it is back.
+    /// Called when the control plane becomes unavailable, and when it responds again.
     pub say: Say,
-    /// Called when the session has ended by itself: an operator removed the worker, and its last packets have come.
+    /// Called when an operator has removed the worker, and its last packets have arrived.
     pub ended: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -54,7 +54,8 @@ impl fmt::Debug for WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// One that receives at this address: weight 1, no bounds, 100 ms, 10 s, says nothing.
+    /// Options of a worker that receives at this address: weight 1, no bounds, a report every 100 ms, 10 s to drain, no
+    /// messages.
     #[must_use]
     pub fn new(address: IpAddr, port: u16) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl WorkerOptions {
         }
     }
 
-    /// Why it cannot be.
+    /// What is wrong with the options, if anything.
     pub(super) fn wrong(&self) -> Option<(String, &'static str)> {
         let Self { address, port, ports, weight, min_factor: min, max_factor: max, .. } = self;
         let bad = |factor: f32| !(0.0..=512.0).contains(&factor);
@@ -117,9 +118,9 @@ impl WorkerOptions {
     }
 }
 
-/// The address at which the balancer reaches a receiver that listens on `listen`: that address, or, if it is that of all
-/// interfaces, the one from which this host's packets go to the balancer. A host with several interfaces has no other
-/// right one.
+/// Returns the address at which the balancer reaches a receiver that listens on `listen`: that address, or, if it is
+/// the unspecified address, the source address of this host's packets to the balancer. On a host with several
+/// interfaces, no other address is right.
 ///
 /// # Errors
 /// There is no route, or the control plane's name is unknown.
@@ -136,7 +137,7 @@ pub fn address_towards(plane: &ControlPlane, listen: IpAddr) -> io::Result<IpAdd
     let mut why = io::Error::from(io::ErrorKind::NetworkUnreachable);
     for to in towards.into_iter().filter(|to| to.is_ipv4() == listen.is_ipv4()) {
         let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-        // Nothing is sent: the kernel looks up the route.
+        // Nothing is sent: the kernel only looks up the route.
         let routed = UdpSocket::bind((any, 0)).and_then(|socket| {
             socket.connect(to)?;
             socket.local_addr()

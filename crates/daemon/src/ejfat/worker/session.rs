@@ -19,16 +19,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time to the next attempt, if the control plane is away: this at first, twice as long each time, at most the other.
+/// Interval between attempts while the control plane is unavailable: the first, then doubled up to the second value.
 const SOON: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_secs(2);
-/// A balancer goes on sending the ticks of calendars that name a worker: this long after it said that it is not ready at
-/// least (udplbd: up to 1 s to the next calendar, which begins 0.8 s ahead) …
+/// After a worker has reported that it is not ready, the balancer still sends the ticks of calendars that name it. The
+/// worker waits at least this long (udplbd: up to 1 s to the next calendar, which begins 0.8 s ahead) …
 const LEAST: Duration = Duration::from_millis(2500);
 /// … and until nothing has arrived for this long.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What a worker is told.
+/// An order to a worker's thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Ready(bool),
@@ -36,7 +36,7 @@ pub(super) enum Order {
     Leave(Duration),
 }
 
-/// Shared with who asks.
+/// The report, shared with the owner of the worker.
 pub(super) type Shared = Arc<Mutex<SessionReport>>;
 
 pub(super) struct Session {
@@ -47,14 +47,14 @@ pub(super) struct Session {
     states: States,
     begun: Instant,
     reply: Option<RegisterReply>,
-    /// The last one, for who asks.
+    /// The last session, shared with the owner of the worker.
     registered: Arc<Mutex<RegisterReply>>,
     is_ready: bool,
-    /// Since when the control plane does not answer.
+    /// Since when the control plane has not responded.
     away: Option<Instant>,
     pause: Duration,
     next: Instant,
-    /// The last refusal that was said.
+    /// The last refusal that was reported.
     said: Option<String>,
     /// An operator ended the session.
     is_removed: bool,
@@ -97,7 +97,7 @@ impl Session {
         (self.options.say)(what);
     }
 
-    /// Work until told to leave, or nobody can tell.
+    /// Works until it is told to leave, or its owner is gone.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         loop {
             let wait = self.next.saturating_duration_since(Instant::now());
@@ -111,7 +111,7 @@ impl Session {
                 Err(RecvTimeoutError::Timeout) => self.report(),
             }
             if self.is_removed {
-                // The rest of what is its still comes.
+                // The rest of its events still arrives.
                 let (drain, ended) = (self.options.drain, Arc::clone(&self.options.ended));
                 self.leave(drain);
                 return ended();
@@ -119,7 +119,7 @@ impl Session {
         }
     }
 
-    /// The state now.
+    /// The present state.
     fn state(&mut self) -> State {
         let load = self.source.load();
         let state = self.states.state(load, Nanos(self.begun.elapsed().as_nanos() as u64));
@@ -131,7 +131,7 @@ impl Session {
         state
     }
 
-    /// Report, or register if there is no session; decides when the next is due.
+    /// Reports, or registers if there is no session; sets when the next report is due.
     fn report(&mut self) {
         let due = self.next;
         let state = self.state();
@@ -150,7 +150,7 @@ impl Session {
             Ok(()) => {
                 self.answered();
                 (self.pause, self.said) = (SOON, None);
-                // A slow answer does not make the next one late, nor many at once.
+                // A slow reply neither delays the next report nor causes several at once.
                 self.next = (due + self.options.period).max(Instant::now());
             }
             Err(error) => self.failed(&error),
@@ -200,7 +200,7 @@ impl Session {
         self.pause = (self.pause * 2).min(LATE);
     }
 
-    /// The control plane is there.
+    /// The control plane has responded.
     fn answered(&mut self) {
         if let Some(away) = self.away.take() {
             let seconds = away.elapsed().as_secs_f64();
@@ -209,7 +209,7 @@ impl Session {
         }
     }
 
-    /// Say that it is not ready, wait for the last packets at most `drain`, deregister.
+    /// Reports that it is not ready, waits for the last packets at most `drain`, and deregisters.
     fn leave(mut self, drain: Duration) {
         let begun = Instant::now();
         self.is_ready = false;
@@ -243,13 +243,13 @@ impl Session {
         if let Some(away) = self.away.take() {
             self.shared().seconds_away += away.elapsed().as_secs_f64();
         }
-        // The last counts.
+        // The final counts.
         self.state();
         let mut shared = self.shared();
         shared.seconds_leaving = begun.elapsed().as_secs_f64();
         match left {
             Ok(()) => shared.has_left = true,
-            // It does not know the session: nobody is to be told.
+            // The control plane does not know the session, so there is nothing to end.
             Err(error) if error.is_unknown() => shared.has_left = true,
             Err(error) => {
                 let text = format!("{error}\n  left all the same: the balancer removes silent workers");
@@ -261,7 +261,7 @@ impl Session {
     }
 }
 
-/// A session's token; some servers give none.
+/// A session's token; some servers issue none.
 fn token(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

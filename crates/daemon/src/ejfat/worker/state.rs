@@ -1,12 +1,12 @@
-//! What a worker reports, from what its receiver counts.
+//! The reports of a worker, from the counts of its receiver.
 //!
 //! ```text
 //!   ObjectLoad ─▶ + events of packets that were dropped ─▶ Governor ─▶ State: fill, signal, totals
 //! ```
 //!
-//! A receiver that drops packets in the kernel or for lack of memory has an empty queue and a full socket. So a queue that
-//! dropped something since the last report counts as full, and the events that the dropped packets were part of as
-//! arrived: otherwise a worker whose processor is the limit would ask for more.
+//! A receiver that drops packets in the kernel or for lack of memory has an empty queue and a full socket. So a queue
+//! counts as full if any packet was dropped since the last report, and the events of the dropped packets count as
+//! arrived. Otherwise, a worker that is limited by its CPU would ask for more.
 
 use crate::ejfat::proto::SendStateRequest;
 use skyhaul::core::balance::{Governor, Load};
@@ -14,7 +14,7 @@ use skyhaul::core::placement::Nanos;
 use skyhaul::receive::ObjectLoad;
 use std::time::SystemTime;
 
-/// Makes states of loads.
+/// Converts loads to states.
 #[derive(Debug, Default)]
 pub(super) struct States {
     governor: Governor,
@@ -23,7 +23,7 @@ pub(super) struct States {
     dropped: f64,
 }
 
-/// What is reported.
+/// The state to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct State {
     pub(super) fill: f64,
@@ -34,7 +34,7 @@ pub(super) struct State {
 }
 
 impl States {
-    /// The state at `now`; to be asked at each report.
+    /// The state at `now`; call it for each report.
     pub(super) fn state(&mut self, load: ObjectLoad, now: Nanos) -> State {
         let dropped = load.dropped.saturating_sub(self.last.dropped);
         if load.packets > 0 {
@@ -50,7 +50,7 @@ impl States {
 }
 
 impl State {
-    /// As the protocol has it, without ids.
+    /// As a message of the protocol, without ids.
     pub(super) fn message(&self, is_ready: bool) -> SendStateRequest {
         let total = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         SendStateRequest {
@@ -84,7 +84,7 @@ mod tests {
         let mut states = States::default();
         let mut last = State::default();
         for n in 1..40u64 {
-            // 1000 events of ten packets in a second; the kernel drops as many packets as are received.
+            // 1000 events of ten packets per second; the kernel drops as many packets as are received.
             last = states.state(load(n * 100, n * 1000), Nanos(n * 100_000_000));
         }
         assert_eq!((last.fill, last.events), (1.0, 2 * 39 * 100));

@@ -13,7 +13,7 @@ impl Tree {
     /// # Errors
     /// As [`directory`](Self::directory); `WouldBlock` if it is locked elsewhere.
     pub fn hold(&self, path: &Path) -> io::Result<Arc<File>> {
-        // Opened anew: whoever has the same open file has the same lock.
+        // Opened again, because the same open file would have the same lock.
         let directory = self.opened(&Self::names(path)?)?;
         match crate::disk::lock(&*directory, FlockOperation::NonBlockingLockExclusive) {
             true => Ok(directory),
@@ -26,7 +26,7 @@ impl Tree {
     /// # Errors
     /// A system error, or the path leads out.
     pub fn remove_all(&self, path: &Path) -> io::Result<()> {
-        // Before anything is removed: this directory itself is not, nor what is in it.
+        // Check before anything is removed: the directory itself must not be removed.
         self.parent(path)?;
         for name in self.list(path)? {
             let path = path.join(name);

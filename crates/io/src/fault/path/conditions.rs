@@ -42,7 +42,7 @@ pub struct Conditions {
     pub rate: Option<Rate>,
     /// Octets that wait for the rate.
     pub buffer: Size,
-    /// Octets that each frame has besides, on the line.
+    /// Additional bytes of each frame on the line.
     pub overhead: u32,
     /// Time that every packet takes.
     pub delay: Span,
@@ -52,23 +52,24 @@ pub struct Conditions {
     pub jitter_reorders: bool,
     /// What exceeds this rate and burst is dropped.
     pub police: Option<(Rate, Size)>,
-    /// What exceeds these packets per second, and at once, is dropped.
+    /// Packets above this rate per second, and above this burst, are dropped.
     pub packet_limit: Option<(u64, u32)>,
-    /// Longer IP packets vanish, and nobody is told.
+    /// Longer IP packets are dropped without any notice.
     pub longest: Option<u32>,
     /// A flow that was silent for longer is cut off.
     pub idle_cut: Option<Span>,
     /// Links side by side.
     pub parallel: Option<Parallel>,
-    /// Nothing arrives for the first of these times, every second of them.
+    /// Nothing arrives for the first of these times in every period of the second.
     pub stall: Option<(Span, Span)>,
     /// Packets arrive only at multiples of this time.
     pub comb: Option<Span>,
-    /// What comes after the second of these times without a packet is later by the first, and what follows waits for it.
+    /// The first packet after the second of these times without a packet is delayed by the first, and later packets
+    /// wait for it.
     pub wake: Option<(Span, Span)>,
     /// Both directions share one rate.
     pub half_duplex: bool,
-    /// Routers on the way: each takes 1 from the time to live.
+    /// Routers on the path: each reduces the time to live by 1.
     pub hops: u8,
 }
 
@@ -99,7 +100,7 @@ impl Conditions {
     /// Change one of them.
     ///
     /// # Errors
-    /// There is no such key, or the value is none of it.
+    /// There is no such key, or the value is invalid.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), NotFaults> {
         match key {
             "rate" => self.rate = optional(key, value)?,
@@ -136,7 +137,7 @@ impl Conditions {
     }
 }
 
-/// What one flow may have of its own: the others are what all share.
+/// Whether a flow can have its own value of this key; the others are shared.
 pub(super) fn belongs_to_a_flow(key: &str) -> bool {
     !["rate", "buffer", "overhead", "idle-cut", "paths", "stall", "comb", "wake", "duplex", "hops"]
         .contains(&key)

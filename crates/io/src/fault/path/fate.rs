@@ -40,7 +40,7 @@ impl Cause {
         Cause::Idle,
     ];
 
-    /// As logs and reports say it.
+    /// Its name in logs and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ pub enum Fate {
     Sent {
         /// When, in nanoseconds of the path's time.
         due: u64,
-        /// Damage to its octets.
+        /// Damage to its bytes.
         damage: Damage,
         /// Routers that it passed.
         hops: u8,

@@ -19,9 +19,9 @@ pub struct Flow {
     pub from: IpAddr,
     /// Who receives.
     pub to: IpAddr,
-    /// From which port; 0 if there is none.
+    /// Source port; 0 if there is none.
     pub from_port: u16,
-    /// To which port; 0 if there is none.
+    /// Destination port; 0 if there is none.
     pub to_port: u16,
 }
 
@@ -66,7 +66,7 @@ impl Flow {
 /// A packet, as a path sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
-    /// When it came, in nanoseconds of the path's time; never earlier than the one before.
+    /// Time of arrival, in nanoseconds of the path's time; never earlier than that of the packet before.
     pub at: u64,
     /// Octets of its frame, with the Ethernet header and without a checksum.
     pub octets: u32,

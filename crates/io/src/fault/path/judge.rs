@@ -31,7 +31,7 @@ struct Both {
 #[derive(Debug)]
 pub struct Judge<T> {
     path: Path,
-    /// Sections that have come into force.
+    /// Number of sections in force.
     begun: usize,
     sides: [Side<T>; 2],
     both: Both,
@@ -66,7 +66,7 @@ impl<T: Clone> Judge<T> {
         self.path.sections.get(self.begun).map(|section| section.at)
     }
 
-    /// Time goes on: sections come into force, and let go what was held back.
+    /// Advances the time: sections come into force, and release packets that were held back.
     pub fn advance(&mut self, now: u64, out: &mut impl FnMut(Direction, Outcome<T>)) {
         while let Some(section) = self.path.sections.get(self.begun).filter(|section| section.at <= now) {
             let section = section.clone();
@@ -92,7 +92,7 @@ impl<T: Clone> Judge<T> {
         let carried =
             Carried { packet, item, number, copy: 0, damage: Damage::NONE, late: false, delay: 0, stage };
         match stage {
-            // Most packets of most paths: they need no place to wait between two stages.
+            // The common case: such packets need no queue between two stages.
             None if side.shared.only_delays() => {
                 let delay = side.shared.conditions.delay.nanos();
                 return out(side.settle(Carried { delay, ..carried }, None, now, &mut self.both));
@@ -103,7 +103,7 @@ impl<T: Clone> Judge<T> {
         side.conclude(&mut self.first, &mut self.second, now, &mut self.both, out);
     }
 
-    /// Nothing came for a while, or will: what is held back in a direction goes on.
+    /// Nothing has arrived for a while, or nothing will: releases the packets held back in a direction.
     pub fn flush(&mut self, direction: Direction, now: u64, out: &mut impl FnMut(Outcome<T>)) {
         let side = &mut self.sides[direction as usize];
         side.flows.iter_mut().for_each(|(_, stage)| stage.flush(now, &mut self.first));
@@ -132,7 +132,7 @@ impl<T: Clone> Judge<T> {
     }
 }
 
-/// The way there has the seed as it is written; neighbouring seeds give unrelated ways back, too.
+/// The forward direction uses the seed itself; neighbouring seeds also give unrelated reverse directions.
 fn seed_of(seed: u64, direction: Direction) -> u64 {
     match direction {
         Direction::Forward => seed,
@@ -141,7 +141,7 @@ fn seed_of(seed: u64, direction: Direction) -> u64 {
 }
 
 impl<T: Clone> Side<T> {
-    /// Change what a section sets; what was held back goes on, through what follows.
+    /// Apply a section; packets that were held back continue through the following stages.
     fn change(&mut self, section: &Section, seed: u64, first: &mut Judged<T>, second: &mut Judged<T>) {
         let (stage, out) = match section.flow {
             None => (&mut self.shared, second),
@@ -165,7 +165,7 @@ impl<T: Clone> Side<T> {
         self.links.resize_with(links.max(1), Transmitter::default);
     }
 
-    /// From the flow's stage through what all share, and the link.
+    /// From the flow's stage through the shared stage and the link.
     fn conclude(
         &mut self,
         first: &mut Judged<T>,
@@ -254,7 +254,7 @@ impl<T: Clone> Side<T> {
         Fate::Sent { due, damage: carried.damage, hops: of.hops, late: carried.late }
     }
 
-    /// No earlier than the one before, where a longer way holds back those that follow.
+    /// No earlier than the packet before, if a longer delay holds back later packets.
     fn in_order(&mut self, stage: Option<usize>, mut due: u64) -> u64 {
         let flow = stage.and_then(|stage| self.flows.get_mut(stage)).map(|(_, stage)| stage);
         for stage in flow.into_iter().chain([&mut self.shared]) {

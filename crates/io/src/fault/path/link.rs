@@ -5,13 +5,13 @@ const PICO: u64 = 1000;
 /// What is beyond the time of any path: 106 days.
 const NEVER: u64 = u64::MAX / 2;
 
-/// Time that this many octets take.
+/// Time that this many bytes take.
 fn time(octets: u64, bits_per_second: u64) -> u64 {
     let picoseconds = u128::from(octets) * 8_000_000_000_000 / u128::from(bits_per_second.max(1));
     u64::try_from(picoseconds).unwrap_or(NEVER).min(NEVER)
 }
 
-/// Sends one packet after another at a rate; what waits is bounded.
+/// Sends one packet after another at a rate, with a limited queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transmitter {
     /// When it has sent all that it took.
@@ -19,8 +19,8 @@ pub(super) struct Transmitter {
 }
 
 impl Transmitter {
-    /// Take a packet at `now`, in nanoseconds, if no more than `buffer` octets wait with it. Returns when its last bit is sent,
-    /// and the octets that wait then; `None` if the queue is full.
+    /// Takes a packet at `now`, in nanoseconds, if at most `buffer` bytes wait including it. Returns when its last bit
+    /// is sent, and the bytes that wait then; `None` if the queue is full.
     pub(super) fn take(&mut self, now: u64, octets: u64, rate: u64, buffer: u64) -> Option<(u64, u64)> {
         let now = now.saturating_mul(PICO).min(NEVER);
         let begin = self.free.max(now);
@@ -34,10 +34,10 @@ impl Transmitter {
     }
 }
 
-/// A token bucket: so much at once, and then at a rate.
+/// A token bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
-    /// When it would be full again.
+    /// When it will be full again.
     full: u64,
 }
 
@@ -65,7 +65,7 @@ impl Bucket {
     }
 }
 
-/// A processor that sleeps when nothing comes. Times are nanoseconds.
+/// A CPU that sleeps when nothing arrives. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Processor {
     last: u64,
@@ -73,7 +73,7 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    /// When it takes what is due: later by `late` after a silence, and then what follows, too.
+    /// When it takes a packet that is due: later by `late` after a silence, and later packets wait for it.
     pub(super) fn takes(&mut self, due: u64, late: u64, silence: u64) -> u64 {
         if due.saturating_sub(self.last) > silence {
             self.awake = due.saturating_add(late);
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_bucket_gives_its_burst_and_then_its_rate() {
         let mut bucket = Bucket::default();
-        // 1 octet takes 10 ns.
+        // 1 byte takes 10 ns.
         let mut took = |now| (0..100).take_while(|_| bucket.octets(now, 1000, 800_000_000, 10_000)).count();
         assert_eq!((took(0), took(9_999), took(10_000), took(50_000)), (10, 0, 1, 4));
         assert_eq!(took(10_000_000), 10, "it is never more than full");

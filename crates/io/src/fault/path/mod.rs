@@ -1,4 +1,4 @@
-//! A path between two hosts: what it does to packets, when, in which direction and to which flow.
+//! A simulated path between two hosts: its effects on packets, by time, direction and flow.
 //!
 //! ```text
 //!   rate=1Gbps,buffer=2MiB,delay=15ms,seed=7                          both directions
@@ -14,27 +14,28 @@
 //! | key | meaning |
 //! |---|---|
 //! | keys of [`fault`](super) | as there, by the packets of each direction |
-//! | `rate=R` | one packet after another at R; a frame counts with its Ethernet header, as in `tc` |
-//! | `buffer=S` | octets that wait for the rate, the packet itself included (1MiB) |
-//! | `overhead=N` | octets that each frame has besides: 24 for the line of a real Ethernet |
-//! | `delay=T` | every packet takes T |
-//! | `jitter=T[/reorder]` | and 0 to T more; in order, unless `reorder` |
+//! | `rate=R` | packets leave one after another at rate R; a frame includes its Ethernet header, as in `tc` |
+//! | `buffer=S` | bytes that wait for the rate, including the packet itself (1MiB) |
+//! | `overhead=N` | additional bytes of each frame: 24 for the line of a real Ethernet |
+//! | `delay=T` | every packet is delayed by T |
+//! | `jitter=T[/reorder]` | an additional delay of 0 to T; in order, unless `reorder` |
 //! | `gemodel=P/R/H/K` | Gilbert-Elliott: good to bad, bad to good, loss while bad (1), while good (0) |
 //! | `ber=P` | each bit is wrong with probability P, and a frame with one is dropped |
-//! | `police=R/B` | what exceeds rate R and burst B is dropped |
-//! | `pps=N[/B]` | what exceeds N packets per second, and B at once (64), is dropped |
-//! | `mtu-blackhole=S` | longer IP packets vanish, and nobody is told |
+//! | `police=R/B` | packets that exceed rate R and burst B are dropped |
+//! | `pps=N[/B]` | packets that exceed N per second and a burst of B (64) are dropped |
+//! | `mtu-blackhole=S` | longer IP packets are dropped without any notice |
 //! | `idle-cut=T` | a flow that was silent for longer is dropped, until a SYN, or a datagram of the near end |
-//! | `paths=N/hash` | N links side by side, each with rate and buffer; each flow has its link |
-//! | `paths=N/spray/T` | one packet to each in turn; every link is later than the one before by T |
-//! | `stall=T@E` | nothing arrives in the last T of every E; then all of it does |
-//! | `comb=T` | packets arrive only at multiples of T, as with interrupts that are held back |
-//! | `wake=T@S` | what comes after a silence of S is later by T, as to a processor asleep; what follows waits for it |
+//! | `paths=N/hash` | N parallel links, each with its own rate and buffer; each flow has its link |
+//! | `paths=N/spray/T` | packets use the links in turn; the delay of each link is T longer than that of the one before |
+//! | `stall=T@E` | nothing arrives in the last T of every period E; all of it arrives afterwards |
+//! | `comb=T` | packets arrive only at multiples of T, as with interrupt moderation |
+//! | `wake=T@S` | the first packet after a silence of S is delayed by T, as by a sleeping CPU; later packets wait for it |
 //! | `duplex=half` | both directions share one rate |
-//! | `hops=N` | N is taken from the time to live |
+//! | `hops=N` | the time to live is reduced by N |
 //! | `seed=S` | the same seed and the same packets give the same fates |
 //!
-//! `off` clears what is optional. [`Judge`] applies it; it is pure: times are given, so worlds and sockets share it.
+//! `off` removes an optional key. [`Judge`] applies the path. It is pure: the caller passes the time, so that simulated
+//! worlds and sockets share it.
 //!
 //! ```
 //! use skyhaul_io::fault::path::{Direction, Fate, Judge, Packet, Path};
@@ -78,7 +79,7 @@ use std::{fmt, str::FromStr};
 /// Sections of a path, at most.
 const SECTIONS: usize = 64;
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From the near end to the far one: `fwd`.

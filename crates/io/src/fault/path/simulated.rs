@@ -1,4 +1,4 @@
-//! A thousand paths without sockets: what a meter says of the packets that arrive is what the fates say.
+//! A thousand paths without sockets: the counts of a meter for the arriving packets must agree with the fates.
 
 use super::{Direction, Fate, Judge, Outcome, Packet, Path};
 use skyhaul_core::measure::SequenceMeter;
@@ -29,7 +29,7 @@ fn mixture(seed: u64) -> Path {
     text.parse().unwrap()
 }
 
-/// What became of every copy of every packet, in the order in which they arrive or were lost.
+/// The outcome of every copy of every packet, in the order in which they arrived or were lost.
 fn run(path: &Path) -> Vec<Outcome<u64>> {
     let mut judge = Judge::new(path);
     let mut all = Vec::new();

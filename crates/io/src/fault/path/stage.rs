@@ -14,7 +14,7 @@ pub(super) struct Carried<T> {
     pub(super) copy: u8,
     pub(super) damage: Damage,
     pub(super) late: bool,
-    /// Nanoseconds that it takes beside those of the link.
+    /// Its delay in addition to that of the link, ns.
     pub(super) delay: u64,
     /// The flow stage that it passed.
     pub(super) stage: Option<usize>,
@@ -40,7 +40,7 @@ pub(super) struct Stage<T> {
 
 impl<T: Clone> Stage<T> {
     pub(super) fn new(conditions: Conditions, seed: u64) -> Self {
-        // Each has a stream of its own, so that a key that is left out changes no other.
+        // Each key has its own random numbers, so that omitting one does not change the others.
         let stream = |tag: u64| XorShift::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(tag));
         let faults = Faults { seed, ..conditions.faults };
         Self {
@@ -56,7 +56,7 @@ impl<T: Clone> Stage<T> {
         }
     }
 
-    /// Other conditions from now on; what was held back goes on.
+    /// Changes the conditions; packets that were held back continue.
     pub(super) fn change(&mut self, conditions: Conditions, now: u64, out: &mut Judged<T>) {
         if conditions.faults != self.conditions.faults {
             let mut held = Vec::new();
@@ -66,14 +66,14 @@ impl<T: Clone> Stage<T> {
         self.conditions = conditions;
     }
 
-    /// What was held back goes on: nothing follows for now.
+    /// Releases packets that were held back, because none follow for now.
     pub(super) fn flush(&mut self, now: u64, out: &mut Judged<T>) {
         let mut held = Vec::new();
         self.line.flush(&mut |carried, damage| held.push((carried, damage)));
         held.into_iter().for_each(|(carried, damage)| self.admit(carried, damage, now, out));
     }
 
-    /// Whether a packet takes its delay here and nothing else, and none is held back: nothing is drawn for it, and nothing asked.
+    /// Whether a packet is only delayed here, and none is held back, so that no random number is needed.
     pub(super) fn only_delays(&self) -> bool {
         let Conditions { gilbert, bit_errors, jitter, police, packet_limit, longest, .. } = &self.conditions;
         let limits = police.is_some() || packet_limit.is_some() || longest.is_some();
@@ -123,7 +123,7 @@ impl<T: Clone> Stage<T> {
         due.into_iter().for_each(|(carried, damage)| self.admit(carried, damage, now, out));
     }
 
-    /// The limits that a packet meets when its turn has come.
+    /// Apply the limits to a packet.
     fn admit(&mut self, mut carried: Carried<T>, damage: Damage, now: u64, out: &mut Judged<T>) {
         carried.damage =
             Damage { flip: damage.flip.or(carried.damage.flip), cut: damage.cut.or(carried.damage.cut) };

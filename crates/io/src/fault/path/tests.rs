@@ -1,4 +1,4 @@
-//! The judge against what it was asked, and against its own sums.
+//! Checks the judge against the path, and its outcomes against its own sums.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn packet(at: u64) -> Packet {
     Packet { at, octets: FRAME, ip: FRAME - 14, ..Packet::default() }
 }
 
-/// Everything that became of `count` packets, `apart` nanoseconds apart, in the order of the outcomes.
+/// The outcomes of `count` packets, `apart` nanoseconds apart, in their order.
 fn run(text: &str, count: u64, apart: u64) -> (Vec<Outcome<u64>>, Counts) {
     let mut judge = Judge::new(&path(text));
     let mut all = Vec::new();

@@ -1,4 +1,5 @@
-//! Writing: what can be changed while packets flow; and the size of rings, which breaks the link for a moment.
+//! Writes settings that can be changed while packets flow, and the size of rings, which interrupts the link for a
+//! moment.
 
 use super::{
     COALESCE, COALESCE_WORDS, Card, FEATURES, GET_COALESCE, GET_RING, HASHED, RING, RULE_WORDS, flow_number,
@@ -12,11 +13,11 @@ const SET_HASH: u32 = 0x2a;
 const SET_FEATURES: u32 = 0x3b;
 
 impl Card {
-    /// Change one setting: `coalesce/rx-usecs`, `feature/rx-gro`, `hash/udp4`, `ring/rx`. Its value is written as the readers give it:
-    /// a number, `on` or `off`, letters of fields.
+    /// Changes one setting: `coalesce/rx-usecs`, `feature/rx-gro`, `hash/udp4`, `ring/rx`. Its value has the form that
+    /// the readers return: a number, `on` or `off`, letters of fields.
     ///
     /// # Errors
-    /// `EINVAL` for a setting or value that is none; a system error, `EPERM` without `CAP_NET_ADMIN`.
+    /// `EINVAL` for an unknown setting or value; a system error, `EPERM` without `CAP_NET_ADMIN`.
     pub fn set(&self, setting: &str, value: &str) -> io::Result<()> {
         let refused = || io::Error::from_raw_os_error(libc::EINVAL);
         match setting.split_once('/').ok_or_else(refused)? {
@@ -70,7 +71,7 @@ impl Card {
     }
 }
 
-/// The word of a ring's size; what says the most cannot be set.
+/// The word of a ring's size; maximum sizes cannot be set.
 pub(super) fn ring_word(name: &str) -> Option<usize> {
     let at = RING.iter().position(|known| !known.is_empty() && *known == name)?;
     (!name.ends_with("-max")).then_some(at + 1)

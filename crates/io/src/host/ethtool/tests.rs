@@ -1,4 +1,5 @@
-//! Loopback answers what every interface does; the words of the rest are read as the kernel's header lays them out.
+//! Loopback replies to the requests that every interface supports; the other replies are parsed from words laid out as
+//! in the kernel's header.
 
 use super::*;
 

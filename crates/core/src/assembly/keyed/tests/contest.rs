@@ -9,7 +9,7 @@ fn keyed() -> Keyed<Vec<u8>> {
     Keyed::new(KeyedConfig { contest: Some(CONTEST), ..KeyedConfig::default() })
 }
 
-/// A packet of object `number`, with a byte of its own in its place.
+/// A packet of object `number`, filled with a byte of its own.
 fn put(
     keyed: &mut Keyed<Vec<u8>>,
     at: u64,
@@ -32,7 +32,7 @@ fn put(
     Ok(())
 }
 
-/// What retired: number, size, cause, and whether all bytes are `1`, those of the honest sender.
+/// The retired objects: number, size, cause, and whether all bytes are `1`, as the honest sender writes.
 fn retired(keyed: &mut Keyed<Vec<u8>>) -> Vec<(u64, Option<u64>, Cause, bool)> {
     let one = |one: Retired<Vec<u8>>| {
         (one.key.number, one.size, one.cause, one.block.iter().all(|&byte| byte == 1))
@@ -45,7 +45,7 @@ const HONEST: [Range<u64>; 3] = [0..10, 10..20, 20..30];
 #[test]
 fn one_packet_that_states_less_does_not_end_an_object() {
     for size in [10, 15, 29, 31, 4000] {
-        // Whole by itself, or a part of something shorter or longer: before the object, or after its first packet.
+        // A whole object, or a part of a shorter or longer one, before the object or after its first packet.
         for before in [true, false] {
             let mut keyed = keyed();
             let forge = |keyed: &mut _| put(keyed, MS, 7, 0..10, size, 9);
@@ -76,13 +76,13 @@ fn an_object_of_one_packet_waits_to_be_contradicted() {
     assert_eq!((keyed.held(), keyed.poll_timeout()), (1, Some(Nanos(11 * MS))));
     assert_eq!(retired(&mut keyed), []);
     assert_eq!(put(&mut keyed, 2 * MS, 1, 0..10, 10, 1), Err(Reject::Duplicate));
-    // One packet of another size, which nothing confirms, does not take its place.
+    // A single packet of another size, which no other packet confirms, does not replace the object.
     put(&mut keyed, 2 * MS, 1, 0..10, 4000, 9).unwrap();
     keyed.handle_timeout(Nanos(11 * MS));
     assert_eq!(retired(&mut keyed), [(1, Some(10), Cause::Complete, true)]);
     assert_eq!((keyed.take_dropped(), keyed.held()), ((1, 10), 0));
     assert_eq!(put(&mut keyed, 12 * MS, 1, 10..20, 4000, 9), Err(Reject::WrongSize));
-    // The next one is behind it.
+    // The next object comes after it.
     put(&mut keyed, 13 * MS, 2, 0..10, 10, 1).unwrap();
     put(&mut keyed, 14 * MS, 3, 0..10, 10, 1).unwrap();
     put(&mut keyed, 23 * MS, 4, 0..10, 10, 1).unwrap();
@@ -100,7 +100,7 @@ fn no_more_are_held_than_are_remembered() {
     assert_eq!((retired(&mut keyed).len(), keyed.held()), (92, 8));
 }
 
-/// Packets that came in one train agree with each other.
+/// Packets of one train count as agreeing with each other.
 #[test]
 fn several_packets_at_once_need_not_wait() {
     let mut keyed = keyed();

@@ -1,5 +1,5 @@
-//! Any sequence of operations, on limits of any kind, against a model as plain as can be: a list of heaps, a flag for each
-//! byte, a list of everything that was ever finished. Each answer and each heap that retires must be the model's.
+//! Random operations with random limits, compared with a very simple model: a list of heaps, a flag for each byte, and
+//! a list of all heaps ever finished. Each answer and each retired heap must be that of the model.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) fn size_of(counter: u64) -> u64 {
     [STEP, 3 * STEP, 5 * STEP - 3, LARGEST][(counter % 4) as usize]
 }
 
-/// What is told of a retired heap.
+/// A retired heap, as compared with the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Told {
     pub(super) key: Key,
@@ -38,7 +38,7 @@ pub(super) struct Heap {
     pub(super) turn: usize,
     /// Which heap of its substream it was.
     pub(super) nth: u64,
-    /// The end of the furthest part that came too early, where order is wanted.
+    /// End of the furthest part that was rejected because it was out of order.
     pub(super) missed: u64,
     pub(super) room: u64,
     pub(super) there: [bool; LARGEST as usize],
@@ -68,7 +68,7 @@ pub(super) struct Done {
     /// Another heap with its key began.
     pub(super) gone: bool,
     pub(super) bytes: u64,
-    /// Of these, refused again.
+    /// Bytes of it that arrived again and were rejected.
     pub(super) refused: u64,
 }
 
@@ -79,17 +79,17 @@ pub(super) struct Model {
     pub(super) live: Vec<Heap>,
     /// Everything that was ever finished.
     pub(super) done: Vec<Done>,
-    /// Bits of every counter; 0: they never come round.
+    /// Bits of every counter; 0: counters never wrap around.
     pub(super) bits: u8,
-    /// Of each source, the counters of all heaps that it began.
+    /// For each source, the counters of all heaps that it began.
     pub(super) begun: BTreeMap<u64, Vec<u64>>,
     /// Heaps that began in each substream.
     pub(super) opened: BTreeMap<u64, u64>,
-    /// Of each source, heaps refused whole since one began.
+    /// For each source, the heaps rejected in full since the last one began.
     pub(super) streak: BTreeMap<u64, u64>,
-    /// Heaps that were refused whole.
+    /// Heaps rejected in full.
     pub(super) repeated: u64,
-    /// Of each source, how many of `done` are forgotten.
+    /// For each source, how many of `done` are forgotten.
     pub(super) forgotten: BTreeMap<u64, usize>,
     pub(super) told: VecDeque<Told>,
 }
@@ -106,11 +106,11 @@ impl Model {
         })
     }
 
-    /// Whether heap `turn` of the source began this part of a lap ago.
+    /// Whether heap `turn` of the source began at least 1/`part` of a lap ago.
     pub(super) fn is_back(&self, source: u64, turn: usize, part: usize) -> bool {
         let begun = self.begun.get(&source).map_or(&[][..], Vec::as_slice);
-        // How many low bits stood still, from one heap to the next, in this stretch of 16 and the one before. Two of
-        // eight steps may be anything.
+        // The number of low bits that did not change from one heap to the next, in this stretch of 16 and the one
+        // before. Two of eight steps may be arbitrary.
         let from = (begun.len() / 16 * 16).saturating_sub(16).max(1);
         let steps = (from..begun.len()).map(|n| begun[n] ^ begun[n - 1]).filter(|&differ| differ != 0);
         let mut still: Vec<u32> = steps.map(u64::trailing_zeros).collect();
@@ -127,7 +127,7 @@ impl Model {
         begun.len()
     }
 
-    /// A packet of a finished heap is refused.
+    /// Reject a packet of a finished heap.
     pub(super) fn refuse(&mut self, at: usize, bytes: u64) -> Reject {
         let done = &mut self.done[at];
         done.refused += bytes.max(1);
@@ -178,7 +178,7 @@ impl Model {
         });
     }
 
-    /// What the answer must be; what it changes, if the part is committed.
+    /// The expected answer. Applies the changes if the part is committed.
     pub(super) fn put(&mut self, key: Key, part: Placement, fate: Fate) -> Result<(), Reject> {
         let config = self.config;
         let end = part.offset.checked_add(part.length).ok_or(Reject::Outside)?;
@@ -249,7 +249,7 @@ impl Model {
         Ok(())
     }
 
-    /// A heap with nothing in it.
+    /// Begin an empty heap.
     pub(super) fn open(&mut self, key: Key, part: Placement) -> usize {
         if part.size != Some(part.length) || self.config.counting == Counting::Begun {
             self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, Cause::Window));
@@ -259,7 +259,7 @@ impl Model {
         *opened += 1;
         let (first, there, end) = (self.now, [false; LARGEST as usize], part.offset + part.length);
         let room = part.size.unwrap_or(end);
-        // Where its first part is taken, nothing is missed.
+        // If its first part is accepted, no part was out of order.
         let missed = if self.config.in_order && part.offset > 0 && part.length > 0 { end } else { 0 };
         self.done.iter_mut().filter(|done| done.key == key).for_each(|done| done.gone = true);
         self.streak.remove(&key.source);
@@ -322,7 +322,7 @@ impl Model {
     }
 }
 
-/// A retired heap as the model tells it; its bytes must be its own.
+/// A retired heap in the form of the model. Checks that all of its bytes are its own.
 pub(super) fn tell(heap: &Retired<Vec<u8>>) -> Told {
     let mut there = vec![true; heap.range.end as usize];
     let mut from = None;

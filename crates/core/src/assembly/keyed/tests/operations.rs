@@ -1,4 +1,4 @@
-//! Any operations at all, against the model.
+//! Random operations, compared with the model.
 
 use super::model::*;
 use super::*;
@@ -7,24 +7,24 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A part of a heap so far from where the stream is.
+    /// A part of a heap at this distance from the stream's position.
     Put {
         source: u64,
         beyond: u64,
         part: Placement,
         fate: Fate,
     },
-    /// The parts of a heap, from one of them on and around, but each `lost`-th.
+    /// All parts of a heap, beginning with any of them, except each `lost`-th.
     Run {
         source: u64,
         beyond: u64,
         from: u64,
         lost: u64,
     },
-    /// The stream goes on, or begins again.
+    /// The stream advances, or begins again.
     Go(i64),
     Time(u64),
-    /// Let exactly what is due fall due.
+    /// Advance the time to the next deadline.
     Due,
     Forget {
         source: u64,

@@ -1,8 +1,8 @@
-//! What is remembered of objects that retired, and when their counters may come again.
+//! How long retired objects are remembered, and when their counters may be used again.
 
 use super::*;
 
-/// A whole heap of a source whose counters have so many bits.
+/// A whole heap of a source whose counters have `number_bits` bits.
 fn whole(h: &mut Keyed<Vec<u8>>, source: u64, counter: u64, number_bits: u8) -> Result<(), Reject> {
     let counter = counter & ((1 << number_bits) - 1);
     let part = Placement { length: 8, size: Some(8), number_bits, ..Placement::default() };
@@ -13,7 +13,7 @@ fn whole(h: &mut Keyed<Vec<u8>>, source: u64, counter: u64, number_bits: u8) -> 
 fn counters_that_come_round_are_new_heaps_and_copies_are_not() {
     for (bits, step) in [(8, 1u64), (8, 2), (8, 3), (8, 4), (8, 16), (8, 64), (8, 6), (16, 1), (16, 1024)] {
         let mut h = heaps(KeyedConfig { remember: 1 << 17, ..KeyedConfig::default() });
-        // A control heap that is out of the row, where that is long enough to be known.
+        // A control heap outside the sequence, if a lap is long enough to recognise it.
         if (1u64 << bits >> step.trailing_zeros()) > 8 {
             whole(&mut h, 0, u64::MAX, bits).unwrap();
         }
@@ -36,11 +36,11 @@ fn a_quarter_of_a_lap_is_remembered_for_each_source_whatever_else_comes() {
         for source in 1..=3 {
             whole(&mut h, source, n, 8).unwrap();
         }
-        // One heap with a counter far away changes nothing.
+        // A single heap with a distant counter changes nothing.
         if n % 300 == 0 {
             whole(&mut h, 1, n + 128, 8).unwrap();
         }
-        // A byte of each: all of a heap would count as one that came again.
+        // One byte of each: a whole heap would count as one that arrived again.
         for back in (0..60.min(n)).filter(|_| n % 100 == 99) {
             let key = Key { source: 2, number: (n - back) & 0xFF };
             let part = Placement { length: 1, size: Some(8), number_bits: 8, ..Placement::default() };
@@ -72,7 +72,7 @@ fn a_heap_that_comes_again_whole_and_later_than_copies_do_is_told() {
     for offset in [0, 8] {
         put_at(&mut h, key(1), half(offset), 0).unwrap();
     }
-    // Copies by a network, soon; and one that is late.
+    // Duplicates made by a network arrive soon; the last one arrives late.
     for (offset, now) in [(0, 0), (8, 0), (0, late - 1), (8, late - 1), (0, late)] {
         assert_eq!(put_at(&mut h, key(1), half(offset), now), Err(Reject::Duplicate));
         assert_eq!(h.take_repeated(), 0);
@@ -86,7 +86,7 @@ fn a_heap_that_comes_again_whole_and_later_than_copies_do_is_told() {
 #[test]
 fn where_all_are_refused_something_still_goes_on() {
     let mut h = heaps(KeyedConfig::default());
-    // Out of the row, then a lap of four: the row is not known when it ends.
+    // A heap outside the sequence, then a lap of four: the step is not yet known when it ends.
     whole(&mut h, 0, 255, 8).unwrap();
     let taken: Vec<bool> = (0..400).map(|n| whole(&mut h, 0, n * 64, 8).is_ok()).collect();
     assert!(!taken[4] && taken[40..].iter().all(|&taken| taken), "{taken:?}");
@@ -129,14 +129,14 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
     for (source, counter) in [(1, 2), (2, 1)] {
         put_at(&mut h, key(source, counter), whole, 5).unwrap();
     }
-    // A copy of the start begins nothing.
+    // A duplicate of the start heap begins nothing.
     assert_eq!(start(&mut h, 10), Err(Reject::Duplicate));
     assert_eq!(put_at(&mut h, key(1, 2), whole, 10), Err(Reject::Duplicate));
-    // The sender comes again.
+    // The sender restarts.
     start(&mut h, Keyed::<Vec<u8>>::RESTART.0).unwrap();
     put_at(&mut h, key(1, 2), whole, SECOND / 2).unwrap();
     assert_eq!(put_at(&mut h, key(2, 1), whole, SECOND / 2), Err(Reject::Duplicate));
-    // A start heap that is live is being begun.
+    // Another part of a live start heap is not a restart.
     let part = Placement { size: Some(16), ..whole };
     h.forget(key(1, 9), Nanos(SECOND));
     put_at(&mut h, key(1, 9), part, SECOND).unwrap();

@@ -1,4 +1,4 @@
-//! Unconfirmed objects: less than half of their bytes arrived.
+//! Unconfirmed objects: less than half of their bytes have arrived.
 
 use super::*;
 
@@ -24,13 +24,13 @@ fn retired(keyed: &mut Keyed<()>) -> Vec<(u64, Cause)> {
 #[test]
 fn what_is_announced_holds_a_share_and_what_arrives_is_not_disturbed() {
     let mut keyed = keyed();
-    // It keeps its pace.
+    // It is fast enough.
     put(&mut keyed, 0, 1, 0, 100, 64 * LARGE);
     put(&mut keyed, 1, 1, 100, 9 * LARGE, 64 * LARGE);
     for n in 0..10 {
         put(&mut keyed, 2 + n, 100 + n, 500, 1000, 4 * LARGE);
     }
-    // As many honest ones begin at the same moment, none has a second part yet.
+    // As many honest objects begin at the same moment; none has a second part yet.
     let late = GRACE.0 + 20;
     for n in 0..10 {
         put(&mut keyed, late, 200 + n, 0, 500, 2 * LARGE);
@@ -47,7 +47,7 @@ fn what_is_announced_holds_a_share_and_what_arrives_is_not_disturbed() {
     assert_eq!(keyed.unconfirmed.bytes(), 0);
 }
 
-/// However many packets are forged: an object keeps memory by its bytes.
+/// An object keeps its memory by bytes received, not by the number of its packets.
 #[test]
 fn a_few_forged_packets_confirm_nothing() {
     let mut keyed = keyed();
@@ -57,7 +57,7 @@ fn a_few_forged_packets_confirm_nothing() {
         }
     }
     assert_eq!(keyed.unconfirmed.bytes(), 12 * LARGE);
-    // They are kept alive by single packets; honest ones beside them arrive at their pace.
+    // Single packets are added to the forged objects, while honest objects arrive at their pace.
     for at in (0..8).map(|eighth| 1000 + eighth * GRACE.0) {
         for n in 0..3 {
             let placement = Placement {
@@ -77,7 +77,7 @@ fn a_few_forged_packets_confirm_nothing() {
     assert!(forged.iter().all(|one| one.1 == Cause::Window) && !forged.is_empty(), "{all:?}");
     assert!(keyed.unconfirmed.bytes() <= 8 * LARGE, "{all:?}");
     assert!(all.contains(&(10, Cause::Complete)), "{all:?}");
-    // Half of its bytes confirm one.
+    // Half of its bytes confirm an object.
     put(&mut keyed, Nanos::SECOND.0, 20, 0, LARGE - 1, 2 * LARGE);
     let before = keyed.unconfirmed.bytes();
     put(&mut keyed, Nanos::SECOND.0, 20, LARGE - 1, 1, 2 * LARGE);
@@ -117,7 +117,7 @@ fn the_account_is_true_after_every_end() {
     assert_eq!((keyed.unconfirmed.bytes(), keyed.live()), (0, 0));
 }
 
-/// There is no memory at all: what is only announced makes room, for the next packet.
+/// If there is no memory at all, an unconfirmed object retires to make room for the next packet.
 #[test]
 fn what_is_announced_gives_way_when_there_is_no_memory() {
     let mut keyed = keyed();
@@ -129,7 +129,7 @@ fn what_is_announced_gives_way_when_there_is_no_memory() {
     assert_eq!(retired(&mut keyed), [(1, Cause::Window)]);
 }
 
-/// The memory that objects of such a size ask for, part by part.
+/// The memory that objects of this size request, part by part.
 fn asked(size: u64, parts: &[(u64, u64)]) -> (Vec<u64>, Vec<Reject>) {
     let mut keyed = Keyed::<u64>::new(KeyedConfig { largest: u64::MAX, ..KeyedConfig::default() });
     keyed.limit_announced(64 * LARGE, 16 * LARGE);
@@ -151,13 +151,13 @@ fn asked(size: u64, parts: &[(u64, u64)]) -> (Vec<u64>, Vec<Reject>) {
 #[test]
 fn memory_is_given_for_what_arrives_not_for_what_is_announced() {
     let size = 256 * LARGE;
-    // In order, and all of it: two blocks, the second when 1/512 arrived. Packets do not end where blocks do.
+    // The whole object in order: two blocks, the second when 1/512 has arrived. Packets do not end where blocks do.
     for packet in [LARGE / 2, 1436, 8936, 65_000] {
         let in_order: Vec<_> = (0..size / packet).map(|n| (n * packet, packet)).collect();
         assert_eq!(asked(size, &in_order), (vec![LARGE, size], vec![]), "{packet}");
     }
     assert_eq!(asked(size, &[(0, 1000), (1000, 1000)]), (vec![LARGE], vec![]));
-    // A part far ahead has its place as long as the share has room for its object.
+    // A part far ahead is accepted as long as the limit has room for its object.
     assert_eq!(asked(size / 8, &[(0, 1000), (size / 16, 1000)]), (vec![LARGE / 8, size / 8], vec![]));
     assert_eq!(asked(size / 8, &[(size / 16, 1000)]), (vec![size / 16 + 1000], vec![]));
     assert_eq!(asked(size, &[(0, 1000), (size / 2, 1000)]), (vec![LARGE], vec![Reject::NoBuffer]));
@@ -165,7 +165,7 @@ fn memory_is_given_for_what_arrives_not_for_what_is_announced() {
     assert_eq!(asked(16 * LARGE, &[(0, 1)]), (vec![16 * LARGE], vec![]), "not large");
 }
 
-/// A large object takes longer than its timeout to arrive, and is not given up as long as it makes progress.
+/// A large object that takes longer than its timeout to arrive is kept as long as it makes progress.
 #[test]
 fn a_large_object_is_given_up_when_it_makes_no_progress() {
     let second = Nanos::SECOND.0;

@@ -1,4 +1,4 @@
-//! Slots on demand: had while their worker is ready, refused whole, gone with it.
+//! Demanded slots are assigned while their worker is ready, refused as a whole, and released with the worker.
 
 use super::*;
 use crate::balance::{BalancerConfig, Member, PortRange, Registration, WorkerState};
@@ -19,7 +19,7 @@ fn say(balancer: &mut Balancer, session: Session, ready: bool, now: Nanos) {
     balancer.handle_state(session, WorkerState { ready, ..WorkerState::default() }, now).unwrap();
 }
 
-/// The newest calendar's slots of each worker, in ranges.
+/// The slots of each worker in the newest calendar, as ranges.
 fn ranges(balancer: &Balancer, sessions: &[Session]) -> Vec<Vec<(u16, u16)>> {
     let newest = balancer.epochs.newest().expect("a calendar");
     sessions.iter().map(|session| newest.ranges(session.seat()).collect()).collect()

@@ -1,4 +1,4 @@
-//! A sender that counts its ticks is restarted.
+//! Restarts of a sender whose ticks are a counter that begins at 0.
 
 use super::*;
 use crate::balance::{Refusal, Ticks, table::Route};
@@ -9,13 +9,13 @@ use std::ops::Range;
 /// Ticks in a millisecond.
 const RATE: u64 = 30;
 
-/// A balancer of two workers whose shares change all the time, so that it has had many calendars, and its sender.
+/// A balancer and its sender. The shares of two workers change all the time, so that there are many calendars.
 struct Run {
     balancer: Balancer,
     sessions: Vec<Session>,
     table: Table,
     now: u64,
-    /// Its sender says once a second where its ticks are.
+    /// The sender sends synchronisation messages once a second.
     tells: bool,
 }
 
@@ -42,7 +42,7 @@ impl Run {
         }
     }
 
-    /// Fifty milliseconds in which these ticks come. Returns how many were refused.
+    /// Fifty milliseconds in which these ticks arrive. Returns how many were refused.
     fn step(&mut self, ticks: Range<u64>) -> u64 {
         let mut seen = Ticks::default();
         let mut refused = 0;
@@ -71,7 +71,7 @@ impl Run {
         refused
     }
 
-    /// Data from `first` on for so many seconds. Returns how many packets were refused.
+    /// Data from tick `first` on, for `seconds`. Returns how many packets were refused.
     fn send(&mut self, first: u64, seconds: u64) -> u64 {
         let mut refused = 0;
         for n in 0..seconds * 20 {
@@ -84,7 +84,7 @@ impl Run {
         refused
     }
 
-    /// Silence.
+    /// Milliseconds without data.
     fn pause(&mut self, ms: u64) {
         (0..ms / 50).for_each(|_| assert_eq!(self.step(0..0), 0));
     }
@@ -97,7 +97,7 @@ fn a_sender_that_says_where_its_ticks_are_loses_nothing() {
         assert_eq!(run.send(1 << 33, seconds), 0);
         let before = run.table.epochs().len();
         assert!(before > 1 && run.table.epochs()[0].first > 0, "its first calendar is over");
-        // It is killed, and the next one tells a second before its data.
+        // The sender is killed. The next one sends a synchronisation message a second before its data.
         run.tell(base);
         run.pause(1000);
         assert_eq!(run.send(base, 5), 0, "{seconds} {base}");
@@ -110,7 +110,7 @@ fn a_sender_that_says_where_its_ticks_are_loses_nothing() {
 
 #[test]
 fn without_messages_what_is_refused_shows_it() {
-    // Less than ten seconds of ticks behind, and more.
+    // Ticks less than ten seconds behind, and more.
     for (seconds, looks) in [(6, 9), (30, 4)] {
         let mut run = Run::new(false);
         run.send(1 << 33, seconds);
@@ -123,7 +123,7 @@ fn without_messages_what_is_refused_shows_it() {
     }
 }
 
-/// As many as may be under way for seconds, in any order; their events have members already.
+/// Late packets of several seconds, in any order; their events already have members.
 #[test]
 fn late_packets_begin_nothing() {
     let mut run = Run::new(true);
@@ -132,7 +132,7 @@ fn late_packets_begin_nothing() {
     let members = run.table.epochs().len();
     for n in 0..100 {
         let late = first + [7, 3, 9, 1, 5][n as usize % 5] * 100 * RATE;
-        // Beside new ones, and when these have ended.
+        // Among new packets, and after these have ended.
         let ticks = if n < 50 { Some(first + (10_000 + n * 50) * RATE) } else { None };
         let seen = Ticks { newest: ticks, old: Some((late, late + 9)) };
         run.now += 50;
@@ -154,7 +154,7 @@ fn one_that_is_far_behind_another_is_refused() {
         run.now += 50;
         run.balancer.handle_ticks(&seen, ms(run.now));
         if n % 20 == 0 {
-            // The restarted one tells, too; the other is as it was.
+            // The restarted sender also sends messages; the other continues.
             run.tell(n * 100);
         }
         run.balancer.handle_timeout(ms(run.now));

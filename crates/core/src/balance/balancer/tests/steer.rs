@@ -6,11 +6,11 @@ use crate::balance::Governor;
 /// How a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// With its own signal.
+    /// A signal of its own.
     Governed,
-    /// Counts and a fill level; its signal is always 0, as E2SAR's with its default gains.
+    /// Counts and a fill level; the signal is always 0, as in E2SAR with its default gains.
     Counting,
-    /// A fill level and nothing else, as JLab's with neither gains nor counts.
+    /// Only a fill level, as in JLab's worker without gains and counts.
     Filling,
 }
 
@@ -25,7 +25,7 @@ struct Queue {
     taken: f64,
     governor: Governor,
     works: bool,
-    /// Of the time that is judged.
+    /// Events that arrived in the measured time.
     arrived: f64,
     emptiest: f64,
 }
@@ -34,7 +34,7 @@ struct World {
     random: u64,
     balancer: Balancer,
     table: Table,
-    /// The next table, and when threads see it.
+    /// The next table, and when threads begin to use it.
     coming: Option<(Nanos, Table)>,
     queues: Vec<Queue>,
     offered: f64,
@@ -95,7 +95,7 @@ impl World {
         self.queues.iter().filter(|queue| queue.works).map(|queue| queue.speed).sum()
     }
 
-    /// Milliseconds pass. `load` of all that the workers can do is offered.
+    /// Runs for `millis`. The offered load is `load` times the speed of all workers.
     fn run(&mut self, millis: u64, load: f64) {
         for queue in &mut self.queues {
             (queue.arrived, queue.emptiest) = (0.0, 1.0);
@@ -133,7 +133,7 @@ impl World {
         let seconds = STEP as f64 / 1000.0;
         let slots = calendar.map_or(0, |calendar| calendar.count(queue.session.seat()));
         let fair = offered * seconds * f64::from(slots) / 512.0;
-        // Chance is not the balancer's: its shares are judged.
+        // Measure the shares without random fluctuations, which the balancer does not cause.
         queue.arrived += fair;
         let arrived = fair * noise;
         if !queue.works {
@@ -158,7 +158,8 @@ impl World {
         }
     }
 
-    /// The greatest difference from the mean load of workers that are loaded, and the greatest load of any.
+    /// The greatest deviation of a loaded worker from the mean load of loaded workers, and the greatest load of any
+    /// worker.
     fn judge(&self, millis: u64) -> (f64, f64) {
         let load = |queue: &&Queue| queue.arrived / (queue.speed * millis as f64 / 1000.0);
         let loaded = || self.queues.iter().filter(|queue| queue.works && queue.emptiest > 0.02);
@@ -169,7 +170,7 @@ impl World {
         (error, self.queues.iter().filter(|queue| queue.works).map(|queue| load(&queue)).fold(0.0, f64::max))
     }
 
-    /// Something happens.
+    /// Makes a random change.
     fn step(&mut self) -> &'static str {
         self.queues.retain(|queue| queue.works);
         let n = self.draw(0.0, self.queues.len() as f64) as usize;
@@ -197,8 +198,8 @@ impl World {
     }
 }
 
-/// Of the steps of many worlds: the greatest error of loaded workers, ascending; and the greatest load of any worker, of
-/// what all have on average where that is more than they can do.
+/// For the steps of many worlds: the greatest error of loaded workers, ascending; and the greatest load of any worker,
+/// relative to the mean load if that is more than the workers can take.
 fn errors(worlds: u64, kind: Option<Kind>, loads: (f64, f64), millis: u64) -> (Vec<f64>, Vec<f64>) {
     let (mut errors, mut most) = (Vec::new(), Vec::new());
     for seed in 0..worlds {
@@ -223,8 +224,8 @@ fn part(sorted: &[f64], within: f64) -> f64 {
     sorted.partition_point(|&one| one <= within) as f64 / sorted.len() as f64
 }
 
-/// Five seconds after a step. Near saturation a worker that was never behind may just be found to be: in 5000 worlds, 8 of
-/// 20 000 steps were beyond 5 %, by up to 7.2 %.
+/// Five seconds after a step. Near saturation, a worker may just have fallen behind for the first time: in 5000 worlds,
+/// the error of 8 of 20 000 steps was above 5 %, up to 7.2 %.
 #[test]
 fn loaded_workers_are_balanced_within_five_seconds() {
     let (errors, loads) = errors(500, None, (0.7, 1.4), 5000);
@@ -233,8 +234,8 @@ fn loaded_workers_are_balanced_within_five_seconds() {
     assert!(part(&errors, 0.05) >= 0.999 && half < 0.02 && last < 0.1 && most < 1.1, "{shown}");
 }
 
-/// A fill level tells neither how far a worker is behind when its queue is full, nor what it could do when it is empty: if
-/// together they can do what is offered, hardly any is sent much more than it can do for long.
+/// A fill level shows neither how far a worker with a full queue is behind, nor how fast a worker with an empty queue
+/// could be. If the workers together can take the offered load, hardly any worker is overloaded for long.
 #[test]
 fn fill_levels_alone_balance_roughly() {
     let (_, loads) = errors(200, Some(Kind::Filling), (0.6, 0.9), 10_000);

@@ -1,4 +1,4 @@
-//! The packet as it is sent on, and what is counted of it.
+//! Rewrites the packet, counts it and sends it.
 
 use super::super::assembler::{Helper, If, MapName, Op, Reg, Reg::*, Width::*};
 use super::super::checksum;
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Writer<'_> {
-    /// The way is wide enough. The datagram's new length is kept in `NEW_DATAGRAM`.
+    /// Require that the packet fits the MTU. Keeps the new length of the datagram in `NEW_DATAGRAM`.
     pub(super) fn fits(&mut self) {
         self.asm.load_slot(Double, R1, DATAGRAM);
         self.asm.load(Half, R2, R9, WHOLE);
@@ -30,14 +30,14 @@ impl Writer<'_> {
         self.asm.jump_if(If::Above, R1, R2, self.pass);
     }
 
-    /// The IP and UDP headers as they will be, in `HEADERS`.
+    /// Write the new IP and UDP headers to `HEADERS`.
     pub(super) fn new_headers(&mut self) {
         let Version { header, source, address } = self.version;
         for at in (0..header + UDP).step_by(4) {
             self.asm.load(Word, R1, R7, ETHERNET + at);
             self.asm.store_slot(Word, HEADERS + at as i16, R1);
         }
-        // From here on, the packet's own destination is the source.
+        // The packet's destination becomes its source.
         for at in (0..address).step_by(4) {
             self.asm.load(Word, R1, R7, ETHERNET + source + address + at);
             self.asm.store_slot(Word, HEADERS + (source + at) as i16, R1);
@@ -69,7 +69,7 @@ impl Writer<'_> {
         self.datagram_checksum();
     }
 
-    /// Of IPv4.
+    /// Update the checksum of the IPv4 header.
     fn header_checksum(&mut self) {
         self.asm.set(R1, 0);
         checksum::add(self.asm, R1, R7, ETHERNET, 10, R5);
@@ -89,7 +89,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Of UDP, unless there is none.
+    /// Update the UDP checksum, unless there is none.
     fn datagram_checksum(&mut self) {
         let Version { header, source, address } = self.version;
         let udp = HEADERS + header as i16;
@@ -98,7 +98,7 @@ impl Writer<'_> {
         self.asm.jump_if(If::Equal, R4, 0, none);
         self.asm.set(R3, 0);
         self.sum_slots(R3, HEADERS + source as i16, 2 * address as i16);
-        // The length is in the pseudo-header, too.
+        // The length is also part of the pseudo-header.
         self.sum_slots(R3, udp + 4, 2);
         self.sum_slots(R3, udp + 2, 4);
         self.asm.load_slot(Double, R1, OLD_SUM);
@@ -113,7 +113,7 @@ impl Writer<'_> {
         self.asm.here(none);
     }
 
-    /// Cut the label out, and write the headers. Before it the packet is as it came.
+    /// Remove the label and write the headers. Until here, the packet is unchanged.
     pub(super) fn rewrite(&mut self) {
         let headers = self.version.header + UDP;
         self.asm.set(R1, R6);
@@ -123,7 +123,7 @@ impl Writer<'_> {
         let (lost, here) = (self.asm.place(), self.asm.place());
         head(self.asm, ETHERNET + headers, lost);
         self.asm.jump(here);
-        // A verifier asks for it; there are as many octets as there were, without the label.
+        // This cannot happen, but the verifier requires the check.
         self.asm.here(lost);
         self.asm.set(R0, ABORTED);
         self.asm.exit();

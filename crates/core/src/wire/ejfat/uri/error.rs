@@ -1,4 +1,4 @@
-//! Why a text is no `EJFAT_URI`.
+//! Errors of `EJFAT_URI`.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl UriPart {
     }
 }
 
-/// Why a text is no `EJFAT_URI`, or why a URI cannot be written for a program.
+/// Why a text is not an `EJFAT_URI`, or why a URI cannot be written for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UriError {
     /// The part.

@@ -79,7 +79,7 @@ fn control_plane(control: &str) -> Result<(String, u16), UriError> {
     let port = rest.strip_prefix(':').unwrap_or("");
     match number(port) {
         Some(port) => Ok((host.to_owned(), port)),
-        // Text between host and port, too.
+        // This includes text between host and port.
         None => Err(UriError::new(UriPart::Port, if port.is_empty() { rest } else { port })),
     }
 }
@@ -97,7 +97,7 @@ fn balancer(path: &str) -> Result<Option<String>, UriError> {
     }
 }
 
-/// Splits `[v6]` or `v4` from the port behind it.
+/// Splits `[v6]` or `v4` from the port after it.
 fn address(text: &str) -> Option<(IpAddr, Option<&str>)> {
     let (ip, rest) = match text.strip_prefix('[') {
         Some(inner) => {
@@ -138,7 +138,7 @@ fn sync(text: &str) -> Result<SocketAddr, UriError> {
     read().ok_or_else(|| UriError::new(UriPart::Sync, text))
 }
 
-/// A port; 0 is none.
+/// A port; 0 is invalid.
 fn number(text: &str) -> Option<u16> {
     let digits = text.bytes().all(|octet| octet.is_ascii_digit());
     text.parse().ok().filter(|&port| digits && port != 0)

@@ -8,11 +8,11 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::fmt::{self, Write as _};
 
 impl Uri {
-    /// The URI as `dialect` understands it: of several addresses the first ones, of several ports the lowest, if it knows no
-    /// more. Parts that it does not know are left out.
+    /// Returns the URI in the form that `dialect` supports. If it supports only one address or port, the first address
+    /// and the lowest port are written. Parts that it does not support are omitted.
     ///
     /// # Errors
-    /// [`UriError`] if that would not lead to the balancer: [`Dialect::Jlab`] knows neither TLS nor names nor IPv6.
+    /// [`UriError`] if that would not lead to the balancer: [`Dialect::Jlab`] supports neither TLS nor names nor IPv6.
     pub fn to(&self, dialect: Dialect) -> Result<String, UriError> {
         to(self, dialect)
     }
@@ -102,7 +102,8 @@ fn host(ip: IpAddr) -> String {
     if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() }
 }
 
-/// `:port`, or `:min-max` where ranges are known. The usual port is written, too: a URI without one is read in several ways.
+/// `:port`, or `:min-max` if ranges are supported. The default port is written too, because programs disagree on a URI
+/// without one.
 fn ports(data: &DataAddress, ranges: bool) -> String {
     match (*data.ports.start(), *data.ports.end()) {
         (from, to) if from != to && ranges => format!(":{from}-{to}"),

@@ -137,7 +137,8 @@ fn nth(width: u8, extra: &[(bool, u64, u64)], offset: u64, each: u64, n: u64) ->
 }
 
 proptest! {
-    /// Who is taken for a sequel reads as one; who is one, is taken for it; one octet changed, and it is none.
+    /// A packet recognised as a sequel also parses as one, and every sequel is recognised; with one octet changed, it
+    /// is not.
     #[test]
     fn sequels_are_what_they_seem(width in 1u8..8, offset in 0u64..50, each in 1u64..40, n in 1u64..5,
             extra in proptest::collection::vec((any::<bool>(), 5u64..9, 0u64..40), 0..4), at: proptest::sample::Index, flip in 1u8..=255) {

@@ -1,4 +1,4 @@
-//! The properties of a heap from which it is divided, and the ways to divide it.
+//! The properties of a heap that determine its packets, and the ways to divide it.
 
 use super::super::Flavour;
 

@@ -26,7 +26,7 @@ fn shape(pointers: &[u64], payload_bytes: u64, packet_bytes: usize) -> HeapShape
     }
 }
 
-/// `packets` are what spead2 4.5.1 (`PacketGenerator`) makes of a heap whose payload counts up.
+/// `packets` are those of spead2 4.5.1 (`PacketGenerator`) for a heap whose payload counts up.
 #[track_caller]
 fn golden(
     bits: u8,
@@ -74,8 +74,8 @@ fn full_packets_are_those_of_spead2() {
     ]);
 }
 
-/// A heap of 6 octets in packets of 56 needs a second one, with dummies in both. spead2 4.5.1 sends `0000` before the
-/// payload, and who receives it reads a damaged item; the heads are the same.
+/// A heap of 6 octets in packets of 56 needs a second packet, with dummies in both. spead2 4.5.1 sends `0000` before
+/// the payload, so its receivers read a damaged item; the heads are the same.
 #[test]
 fn dummies_come_after_the_payload() {
     let all = packets(shape(&[flavour().addressed(0x40, 0)], 6, 56)).unwrap();

@@ -1,4 +1,4 @@
-//! Workers that lead back to the load balancer that they register with.
+//! Workers that lead back to the load balancer with which they register.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn a_worker_that_leads_back_is_refused_directly_and_through_others() {
     let error = register(0, 0).unwrap_err();
     assert_eq!(error.kind, Kind::Invalid);
     assert!(error.text.contains(&format!("itself receives on 127.0.0.1:{}", ports[0])), "{error}");
-    // In a row, which is a chain. The last one would close it.
+    // Balancers in a row. The last one would close the circle.
     register(0, 1).unwrap();
     register(1, 2).unwrap();
     for to in [0, 1] {
@@ -30,7 +30,7 @@ fn a_worker_that_leads_back_is_refused_directly_and_through_others() {
         assert!(error.text.contains("packets would circulate; hint: "), "{error}");
     }
     register(0, 2).unwrap();
-    // A range of ports that has its own.
+    // A range of ports that includes the balancer's own port.
     let wide = RegisterRequest { port_range: 1, ..at_port(&all[2], ports[2] & !1) };
     assert_eq!(kind(desk.register(&by(OPERATOR), wide)), Kind::Invalid);
 }

@@ -1,4 +1,4 @@
-//! What is so before a restart is so after it.
+//! The state survives a restart.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_restart_changes_nothing() {
     let workers: Vec<_> = (0..3).map(|_| first.register(&own, worker("1")).unwrap()).collect();
     let leave = DeregisterRequest { lb_id: "1".to_owned(), session_id: workers[1].session_id.clone() };
     first.deregister(&own, leave).unwrap();
-    // As kill -9 leaves it: nothing is ended.
+    // As after kill -9: nothing is ended.
     drop(first);
 
     let next = open(Some(&path), Limits::default());

@@ -68,7 +68,8 @@ fn tokens_give_no_more_than_they_have_and_go_with_their_parent() {
     status(&desk, &own, "1").unwrap();
 }
 
-/// A worker that another removes is told so, and does not take it for a restart; one that leaves is not told anything.
+/// A worker that someone else removes is told so, and does not take this for a restart; one that leaves is told
+/// nothing.
 #[test]
 fn a_worker_that_another_removes_is_told() {
     let desk = desk();
@@ -83,7 +84,7 @@ fn a_worker_that_another_removes_is_told() {
     assert_eq!(leave(&by(&left.token), &left), Kind::Unauthenticated);
     assert_eq!(desk.known(Some(&removed.token)).unwrap_err().kind, Kind::Ended, "at the door, too");
     assert!(desk.known(Some(&left.token)).is_err_and(|refusal| refusal.kind == Kind::Unauthenticated));
-    // All workers have to register again: they are to come back.
+    // All workers have to register again.
     let again = desk.register(&own, worker("1")).unwrap();
     let reset = ResetLoadBalancerRequest { lb_id: "1".to_owned(), workers: true, ..Default::default() };
     desk.reset_load_balancer(&own, reset).unwrap();

@@ -1,9 +1,9 @@
-//! Who waits for whom.
+//! Which calls wait for which.
 
 use super::*;
 use std::sync::mpsc;
 
-/// As if a disk took its time to write a change: who looks and who reports does not wait for it.
+/// While a slow disk writes a change, queries and reports do not wait.
 #[test]
 fn only_changes_wait_for_the_disk() {
     let desk = desk();
@@ -28,7 +28,7 @@ fn only_changes_wait_for_the_disk() {
             desk.list_token_permissions(&own, Default::default()).unwrap();
             assert_eq!((desk.statuses().len(), desk.numbers()), (1, (3, 1)));
             desk.known(Some(&reserved.token)).unwrap();
-            // It removes nobody, so it writes nothing.
+            // No worker is removed, so nothing is written.
             assert_eq!(desk.turn(NOW), Vec::<String>::new());
             done.send(()).unwrap();
         });
@@ -63,7 +63,7 @@ fn fields_are_bounded_before_they_are_used() {
     assert_eq!(kind(desk.timeseries(&by("wrong"), slashes)), Kind::Unauthenticated, "rights come first");
 }
 
-/// More samples than an answer has are refused, not collected.
+/// A request for more samples than a reply may have is refused before they are collected.
 #[test]
 fn an_answer_is_bounded() {
     let desk = open(None, Limits::default());

@@ -1,4 +1,4 @@
-//! How many tokens there may be, and that many of them end quickly.
+//! The limits on tokens, and that many tokens end quickly.
 
 use super::*;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ fn on(id: i64) -> Permission {
     Permission { resource: Resource::Reservation(id), level: Level::Update }
 }
 
-/// Make children of `parent` with these permissions until that is refused; how many, and why.
+/// Create children of `parent` with these permissions until that is refused; returns their number and the reason.
 fn fill(facility: &mut Whole, parent: i64, has: Permission, mark: &str) -> (usize, ChangeError) {
     for n in 0.. {
         let text = format!("{mark}{n}");
@@ -26,7 +26,7 @@ fn each_reservation_has_room_of_its_own() {
     let two = facility.reserve(&reservation(2), &new(OPERATOR, "two", "r")).unwrap();
     let token = |facility: &Whole, text: &str| facility.tokens().find(text).unwrap().id;
     let owner = token(&facility, "one");
-    // A worker's token, in depth and width together.
+    // A worker's token: depth and width together.
     let session = facility.register(&session(one, 1), &new(owner, "s", "session")).unwrap();
     let of_session = Permission { resource: Resource::Session(session), level: Level::Update };
     let worker = token(&facility, "s");
@@ -38,7 +38,7 @@ fn each_reservation_has_room_of_its_own() {
         "{n} {why}"
     );
     assert_eq!(fill(&mut facility, worker, of_session, "v").0, 0, "all that come from it count together");
-    // Children of one token: the one for its worker is not among them.
+    // Children of one token: the token of its worker does not count.
     let (n, why) = fill(&mut facility, owner, on(one), "o");
     assert!(n == 8 && matches!(why, ChangeError::Full("tokens that this one may make", 8)), "{n} {why}");
     // Generations.
@@ -51,10 +51,10 @@ fn each_reservation_has_room_of_its_own() {
     let fourth = token(&facility, &last);
     let why = fill(&mut facility, fourth, on(one), "x").1;
     assert!(matches!(why, ChangeError::Deep(4)) && why.to_string().contains("; hint: "), "{why}");
-    // The operator's are not bound by that, but by what there may be of the reservation: 4 + 8 + 2 are made.
+    // The operator's children have no such limit, only that of the reservation: 4 + 8 + 2 are created.
     let (n, why) = fill(&mut facility, OPERATOR, on(one), "p");
     assert!(n == 20 - 14 && matches!(why, ChangeError::Full("tokens of the reservation", 20)), "{n} {why}");
-    // The other has all of its own; so has the facility, and every worker has a token.
+    // The other reservation has all of its own room; so has the facility, and every worker has a token.
     assert_eq!(fill(&mut facility, OPERATOR, on(two), "q").0, 20);
     let all = Permission { resource: Resource::All, level: Level::Reserve };
     assert_eq!(fill(&mut facility, OPERATOR, all, "r").0, 20 - 1, "the operator's is one");
@@ -90,7 +90,7 @@ fn a_long_line_of_tokens_from_before_there_were_bounds_ends_quickly() {
     assert_eq!(facility.tokens().len() as i64, 3 + LONG);
     facility.free(id).unwrap();
     assert_eq!(facility.tokens().len(), 1);
-    // It took 50 s when each token's descendants were looked for anew.
+    // It took 50 s when the descendants of each token were searched anew.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     drop(facility);
     assert_eq!(open(Some(&path)).tokens().len(), 1);

@@ -1,22 +1,23 @@
-//! Which tokens are valid, for doors: they ask before they read more of a request than its head.
+//! Look-up of valid tokens for the front ends, which check a token when they have read only the head of a request.
 //!
-//! It has a lock of its own, held for a look-up or an entry, so no call waits here for another.
+//! It has its own lock, held for a look-up or an update, so no call waits here for another.
 
 use super::Hash;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use subtle::ConstantTimeEq;
 
-/// A token that is valid.
+/// A valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known {
     /// Its number.
     pub id: i64,
-    /// The number of the token that the operator made and from which it comes: its own, if it is that one.
+    /// The number of the operator's direct child from which it is derived; its own number if it is that child, or the
+    /// operator's.
     pub tenant: i64,
 }
 
-/// See the module. Clones are the same.
+/// The valid tokens; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Keys(Arc<RwLock<Marks>>);
 
@@ -24,11 +25,11 @@ pub struct Keys(Arc<RwLock<Marks>>);
 struct Marks {
     /// By the first bytes of their hashes.
     valid: BTreeMap<u64, Vec<(Hash, Known)>>,
-    /// The last tokens of workers that others removed.
+    /// The last tokens of workers that were removed by others.
     ended: VecDeque<Hash>,
 }
 
-/// Tokens of removed workers that are remembered: each of them asks again within a second.
+/// Number of tokens of removed workers that are remembered: each worker calls again within a second.
 const ENDED: usize = 4096;
 
 impl Keys {
@@ -57,13 +58,13 @@ impl Keys {
         }
     }
 
-    /// How many there are.
+    /// The number of valid tokens.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.read().valid.values().map(Vec::len).sum()
     }
 
-    /// The worker that has this token was removed by another.
+    /// Notes that someone else removed the worker with this token.
     pub(in super::super::super) fn end(&self, hash: Hash) {
         let ended = &mut self.write().ended;
         if ended.len() == ENDED {
@@ -72,7 +73,7 @@ impl Keys {
         ended.push_back(hash);
     }
 
-    /// Whether it was the token of a worker that another removed.
+    /// Whether it was the token of a worker that someone else removed.
     #[must_use]
     pub fn is_ended(&self, text: &str) -> bool {
         let hash = Hash::of(text);

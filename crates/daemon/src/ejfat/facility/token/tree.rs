@@ -1,16 +1,16 @@
-//! All valid tokens: which comes from which, what each is on, and whose they are.
+//! The tree of all valid tokens, with their resources and reservations.
 
 use super::{Hash, Keys, Known, Resource, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A token, and where it stands in the tree.
+/// A token and its place in the tree.
 #[derive(Debug)]
 struct Placed {
     token: Token,
     known: Known,
-    /// Tokens above it.
+    /// Number of its ancestors.
     depth: usize,
-    /// The reservation that it counts to; the facility, if there is none.
+    /// The reservation for which it counts; `None`: the facility.
     home: Option<i64>,
 }
 
@@ -37,24 +37,24 @@ impl Tokens {
         self.by_id.is_empty()
     }
 
-    /// The same tokens for who has to know only whether one is valid.
+    /// The same tokens, only to check whether one is valid.
     #[must_use]
     pub fn keys(&self) -> Keys {
         self.keys.clone()
     }
 
-    /// The one with this number.
+    /// The token with this number.
     #[must_use]
     pub fn get(&self, id: i64) -> Option<&Token> {
         self.by_id.get(&id).map(|placed| &placed.token)
     }
 
-    /// All of them, by number.
+    /// All tokens, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Token> {
         self.by_id.values().map(|placed| &placed.token)
     }
 
-    /// The one with this text, compared in constant time.
+    /// The token with this text, compared in constant time.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<&Token> {
         self.find_hash(&Hash::of(text))
@@ -64,12 +64,12 @@ impl Tokens {
         self.keys.find_hash(hash).and_then(|known| self.get(known.id))
     }
 
-    /// Add one that counts to the reservation `home`, or to the facility. Its parent is there already.
+    /// Adds a token that counts for the reservation `home`, or for the facility. Its parent must exist.
     pub(in super::super) fn add(&mut self, token: Token, home: Option<i64>) {
         let id = token.id;
         let parent = token.parent.and_then(|parent| self.by_id.get(&parent));
         let depth = parent.map_or(0, |parent| parent.depth + 1);
-        // Each that the first token made begins with itself.
+        // Each direct child of the first token is a tenant.
         let tenant = parent.filter(|parent| parent.depth > 0).map_or(id, |parent| parent.known.tenant);
         let known = Known { id, tenant };
         self.keys.add(token.hash, known);
@@ -97,35 +97,35 @@ impl Tokens {
         }
     }
 
-    /// Those that a token made itself.
+    /// The tokens created by a token.
     pub fn children(&self, id: i64) -> impl Iterator<Item = &Token> {
         self.children.range((id, i64::MIN)..=(id, i64::MAX)).filter_map(|(_, child)| self.get(*child))
     }
 
-    /// Those with a permission on this.
+    /// The tokens with a permission on this resource.
     pub fn on(&self, resource: Resource) -> impl Iterator<Item = &Token> {
         let on = self.by_resource.range((resource, i64::MIN)..=(resource, i64::MAX));
         on.filter_map(|(_, id)| self.get(*id))
     }
 
-    /// How many count to a reservation, or to the facility.
+    /// Number of tokens that count for a reservation, or for the facility.
     #[must_use]
     pub fn count_of(&self, home: Option<i64>) -> usize {
         self.homes.get(&home).copied().unwrap_or(0)
     }
 
-    /// How many are above one.
+    /// Number of ancestors of a token.
     #[must_use]
     pub fn depth(&self, id: i64) -> usize {
         self.by_id.get(&id).map_or(0, |placed| placed.depth)
     }
 
-    /// It, and those that it comes from, up to the first.
+    /// The token and its ancestors, up to the first token.
     pub fn line(&self, id: i64) -> impl Iterator<Item = &Token> {
         std::iter::successors(self.get(id), |token| self.get(token.parent?))
     }
 
-    /// These and all that come from them, each once, by number.
+    /// These tokens and all tokens derived from them, without duplicates, by number.
     #[must_use]
     pub fn trees(&self, roots: impl IntoIterator<Item = i64>) -> Vec<i64> {
         let mut to_visit: Vec<i64> = roots.into_iter().collect();
@@ -138,7 +138,7 @@ impl Tokens {
         all.into_iter().collect()
     }
 
-    /// Whether `id` is `ancestor` or comes from it.
+    /// Whether `id` is `ancestor` or derived from it.
     #[must_use]
     pub fn comes_from(&self, id: i64, ancestor: i64) -> bool {
         id == ancestor || self.line(id).any(|token| token.parent == Some(ancestor))
