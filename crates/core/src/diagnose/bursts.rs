@@ -18,19 +18,19 @@ const SOME: u64 = 3;
 const MANY: u64 = 6;
 /// If more bursts than this are expected at low rates and none is seen, the bursts depend on the rate.
 const EXPECTED: f64 = 4.0;
-/// A point that loses less than this part loses nothing.
+/// Points that lose a smaller fraction than this count as free of loss.
 const CLEAN: f64 = 0.005;
-/// A wait before a loss that is no queue, ns.
+/// A delay before a loss that is too short to be a full queue, ns.
 const QUIET: f64 = 30_000.0;
 
 /// Maximum fraction of a point's time that bursts take. A rate that exceeds a limit loses packets all the time.
 const SELDOM: f64 = 0.3;
 
-/// What a wait before a loss is compared with.
+/// Decides whether packets before a loss had waited in a queue.
 struct Waits {
-    /// The longest of packets of points that lose nothing, ns; `None` without such points.
+    /// Highest 99 % delay of the points without loss, ns; `None` if there is no such point.
     clean: Option<f64>,
-    /// What hosts like these need to wake up, ns.
+    /// Time that the hosts need to wake up, ns.
     wakes: f64,
 }
 
@@ -40,7 +40,7 @@ impl Waits {
         Waits { clean, wakes: case.wakes }
     }
 
-    /// Packets waited before those that were lost: in a queue that was filling, or in one that was full all the time.
+    /// Whether the packets before a loss had waited, in a queue that filled up or in one that was always full.
     fn before_loss(&self, point: &Point) -> bool {
         let at_loss = point.delay_at_loss - self.wakes;
         let fills = at_loss > (3.0 * point.delay).max(point.delay_p99).max(QUIET);
@@ -50,23 +50,23 @@ impl Waits {
     }
 }
 
-/// Bursts of a point that no limit of its rate explains: a queue makes packets wait before it drops them.
+/// Bursts of a point that are not explained by a rate limit. A queue delays packets before it drops any.
 fn of(point: &Point, waits: &Waits) -> u64 {
     if waits.before_loss(point) { 0 } else { at_times(point) }
 }
 
-/// Bursts of a point that do not come all the time.
+/// Bursts of a point that do not go on for all of its time.
 fn at_times(point: &Point) -> u64 {
     let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
     if point.steady < AT_TIMES || seldom { point.bursts } else { point.solid }
 }
 
-/// The part of a point's bursts that these are.
+/// The fraction of a point's bursts that [`of`] counts.
 fn share(point: &Point, waits: &Waits) -> f64 {
     of(point, waits) as f64 / point.bursts.max(1) as f64
 }
 
-/// Nearly all that was lost was lost at an end, or in what is accounted for.
+/// Whether nearly all losses are at an end of the point or in the counted bursts.
 fn one_piece(point: &Point, waits: &Waits) -> bool {
     let pieces = point.front_lost + point.end_lost + (point.burst_lost as f64 * share(point, waits)) as u64;
     pieces as f64 > 0.9 * point.lost() as f64
@@ -90,7 +90,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
         time += point.burst_time * share;
         at_low += if slow(&point) { of_point } else { 0 };
     }
-    // What is lost besides makes some by chance.
+    // Random losses form some bursts by chance.
     let calm = || even(case).filter(|p| p.steady < AT_TIMES);
     let rest: u64 = calm().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
     let sent: u64 = calm().map(|p| p.sent).sum();
@@ -126,10 +126,10 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
 /// Remove the bursts from the case, so that other causes are looked for in the remaining losses.
 pub(super) fn without(case: &mut Case) {
     let waits = Waits::of(case);
-    // A point of bursts that were sent shows no more than that some of them met one.
+    // A point sent in bursts of which few lost packets only shows that these met an outage.
     case.points.retain(|p| p.received > 0 && (p.burst <= 1 || p.hit > 0.6));
     for point in case.points.iter_mut().filter(|p| p.burst <= 1) {
-        // What is cut off at an end of a point may be a part of one.
+        // Losses at an end of a point may be part of a burst.
         let ends = if point.steady < AT_TIMES || one_piece(point, &waits) {
             point.front_lost + point.end_lost
         } else {
