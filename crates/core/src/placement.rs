@@ -63,7 +63,8 @@ pub struct Placement {
     pub length: u64,
     /// Size of the whole object in bytes, if the packet states it.
     pub size: Option<u64>,
-    /// Bits of the object's number, so that reused numbers are not taken for old ones; 0: it never wraps around.
+    /// Bits of the object's number, so that a reused number is not mistaken for the old object; 0: it never wraps
+    /// around.
     pub number_bits: u8,
 }
 

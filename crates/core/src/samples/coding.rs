@@ -71,13 +71,13 @@ impl Coding {
         self.turned(code).wrapping_sub(half) as i32
     }
 
-    /// Elementary samples in so many octets.
+    /// Number of whole elementary samples in this many bytes.
     #[must_use]
     pub fn samples_in(self, octets: usize) -> usize {
         octets * 8 / self.bits() as usize
     }
 
-    /// Octets of so many elementary samples.
+    /// Number of bytes that this many elementary samples occupy, rounded up.
     #[must_use]
     pub fn octets_of(self, samples: usize) -> usize {
         (samples * self.bits() as usize).div_ceil(8)

@@ -48,7 +48,7 @@ impl Damage {
 pub struct Injected {
     /// Packets that were offered.
     pub offered: u64,
-    /// Lost one by one.
+    /// Lost singly.
     pub lost_singly: u64,
     /// Lost in bursts.
     pub lost_in_bursts: u64,

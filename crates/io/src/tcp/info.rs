@@ -40,7 +40,7 @@ pub struct TcpInfo {
     pub rcv_mss: u32,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments taken for lost.
+    /// Segments considered lost.
     pub lost: u32,
     /// Retransmitted segments under way.
     pub retrans: u32,

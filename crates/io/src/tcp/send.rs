@@ -1,8 +1,8 @@
 //! Sending whole packets over a TCP connection.
 //!
-//! The packets of one call go out in as few gathered writes as the kernel takes; give it 256 KiB or more at a time
-//! where speed counts. Calls wait in the kernel, and look at the [stop flag](TcpSender::stop_flag) and
-//! the clock 50 times a second.
+//! The packets of one call are sent in as few gathered writes as the kernel takes; where speed matters, pass 256 KiB or
+//! more at a time. Calls wait in the kernel, and check the [stop flag](TcpSender::stop_flag) and the clock 50 times a
+//! second.
 
 use super::{
     gather::Gather,

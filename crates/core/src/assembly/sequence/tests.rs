@@ -163,7 +163,7 @@ fn what_is_open_is_not_told_before_the_end() {
     assert_eq!(sequence.missing(), Some(1));
 }
 
-/// Whatever comes, nothing panics, and no more is told than there is room for between the counters.
+/// With arbitrary counters, nothing panics, and no more heaps are reported missing than fit between the counters.
 #[test]
 fn any_counters_at_all() {
     for seed in 1..100 {

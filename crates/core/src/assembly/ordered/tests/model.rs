@@ -7,7 +7,7 @@ const OBJECT: u64 = UNIT * UNITS;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A payload `at` so many objects from where the stream is.
+    /// A payload whose object is this far from the stream's current position.
     Put {
         object: i64,
         offset: u64,
