@@ -50,7 +50,7 @@ pub struct Path {
 pub struct SlowStart {
     /// Time until the flow fills the path, s.
     pub seconds: f64,
-    /// Octets sent until then.
+    /// Bytes sent until then.
     pub octets: f64,
 }
 

@@ -18,7 +18,7 @@
 //!                                  row 2  a2 b2 …
 //! ```
 //!
-//! Limits: on x86-64 without AVX2, and on CPUs that are neither x86-64 nor AArch64, a table gives the samples of an octet.
+//! Limits: on x86-64 without AVX2, and on CPUs that are neither x86-64 nor AArch64, a table gives the samples of a byte.
 
 use skyhaul_core::samples::{Coding, Decoder, Number};
 
@@ -31,15 +31,16 @@ mod x86;
 
 pub use target::Target;
 
-/// Numbers that are decoded with vector instructions where there are such.
+/// Numbers that are decoded with vector instructions where the CPU has them.
 pub trait Vectored: Number {
-    /// Decode what vector instructions can of `octets`, and return how many that was: whole octets.
+    /// Decode as much of `octets` as vector instructions can, and return the number of bytes decoded.
     #[doc(hidden)]
     fn vectors(_: &Decoder<Self>, _octets: &[u8], _samples: &mut [Self], _: Target) -> usize {
         0
     }
 
-    /// Decode what vector instructions can of the rows of several threads, and return how many rows that was: whole octets
+    /// Decode as many rows of several threads as vector instructions can, and return their number; the rows are whole
+    /// bytes
     /// of each thread.
     #[doc(hidden)]
     fn rows(
@@ -95,12 +96,14 @@ pub fn decode<T: Vectored>(decoder: &Decoder<T>, octets: &[u8], samples: &mut [T
     decoder.decode(&octets[done..], &mut samples[decoder.coding().samples_in(done)..]);
 }
 
-/// Decode the first rows of several threads in one pass, as many as this CPU's instructions can, and return how many that was:
-/// possibly none, and never more than all threads have octets for. A row has `each` samples of every thread; samples of a thread
-/// without octets are missing. The octets of these rows are whole: the rest can be decoded as columns, and turned.
+/// Decode the first rows of several threads in one pass, as many as this CPU's instructions can, and return their
+/// number:
+/// possibly none, and never more than all threads have bytes for. A row has `each` samples of every thread; the samples
+/// of a thread without bytes are missing. The decoded rows are whole bytes, so the rest can be decoded as columns, and
+/// transposed.
 ///
 /// # Panics
-/// If `out` is no whole number of rows.
+/// If `out` is not a whole number of rows.
 #[inline]
 pub fn decode_rows<T: Vectored>(
     decoder: &Decoder<T>,
@@ -113,7 +116,7 @@ pub fn decode_rows<T: Vectored>(
     T::rows(decoder, threads, each, out, target)
 }
 
-/// Write elementary samples as octets, as [`Coding::encode`].
+/// Write elementary samples as bytes, as [`Coding::encode`].
 ///
 /// # Panics
 /// As [`Coding::encode`].
@@ -147,7 +150,7 @@ pub fn turn<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) 
 /// If the lengths differ.
 pub fn place<T: Vectored>(out: &mut [T], samples: &[T]) {
     assert_eq!(out.len(), samples.len(), "samples and their place");
-    // SAFETY: numbers are initialised octets, which any octets may replace.
+    // SAFETY: numbers are initialised bytes, which any bytes may replace.
     let (_, to, _) = unsafe { out.align_to_mut::<u8>() };
     // SAFETY: as above.
     let (_, from, _) = unsafe { samples.align_to::<u8>() };

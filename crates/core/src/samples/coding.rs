@@ -103,7 +103,7 @@ pub struct Coded {
     pub channels: Option<u32>,
     /// Samples have a real and an imaginary part.
     pub complex: bool,
-    /// Octets of the frame before its payload.
+    /// Bytes of the frame before its payload.
     pub header: usize,
     /// Whether the header has a validity for each channel: `Frames::channel_is_valid`.
     pub by_channel: bool,

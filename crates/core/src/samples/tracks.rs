@@ -19,7 +19,7 @@ pub struct Tracks {
     picked: u32,
     /// Wanted bits.
     wanted: u32,
-    /// By place of an octet in a word (at least eight bits of whole instants) and its value: the picked bits.
+    /// By place of a byte in a word (at least eight bits of whole instants) and its value: the picked bits.
     tables: Vec<[u32; 256]>,
     /// Picked bits of a word.
     word: u32,
@@ -113,8 +113,8 @@ impl Tracks {
         self.wanted
     }
 
-    /// Replace `to` by the picked bits of `octets`, a whole number of words (of an octet, or of the recorded bits if they are
-    /// more). The last octet is padded with zeros.
+    /// Replace `to` by the picked bits of `octets`, a whole number of words (of a byte, or of the recorded bits if they are
+    /// more). The last byte is padded with zeros.
     pub fn pick(&self, octets: &[u8], to: &mut Vec<u8>) {
         to.clear();
         to.reserve(octets.len() * 8 / self.recorded as usize * self.picked as usize / 8 + 8);

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Octets of a file that are read.
+/// Bytes of a file that are read.
 const MOST: u64 = 256 << 10;
 
 /// Files below a root.

@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-/// Octets of the longest frame.
+/// Bytes of the longest frame.
 pub const LONGEST: usize = 65_536 + 128;
 /// Space for a time stamp beside a frame.
 const CONTROL: usize = 64;

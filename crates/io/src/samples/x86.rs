@@ -71,7 +71,7 @@ pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32],
         (_, _, false) => lines_avx2::<4, 8, false>,
         (_, _, true) => lines_avx2::<4, 8, true>,
     };
-    // SAFETY: this CPU has the instructions of its level; cold lines begin at a multiple of 64 octets.
+    // SAFETY: this CPU has the instructions of its level; cold lines begin at a multiple of 64 bytes.
     unsafe { lines(&decoder.sixteen(), rest, &mut samples.as_chunks_mut::<LINE>().0[..count]) };
     if cold {
         crate::copy::fence();
@@ -80,7 +80,7 @@ pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32],
 }
 
 /// # Safety
-/// The CPU has AVX-512F. For `COLD`, lines begin at multiples of 64 octets.
+/// The CPU has AVX-512F. For `COLD`, lines begin at multiples of 64 bytes.
 #[target_feature(enable = "avx512f")]
 unsafe fn lines_avx512<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     levels: &[f32; 16],
@@ -136,7 +136,7 @@ fn word<const OCTETS: usize>(octets: &[u8; OCTETS]) -> u64 {
 }
 
 /// # Safety
-/// The CPU has AVX2. For `COLD`, lines begin at multiples of 64 octets.
+/// The CPU has AVX2. For `COLD`, lines begin at multiples of 64 bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn lines_avx2<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     levels: &[f32; 16],

@@ -75,7 +75,7 @@ fn uri_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Divide an event: 12 octets of shape. Its packets can be read, and cover it.
+/// Divide an event: 12 bytes of shape. Its packets can be read, and cover it.
 fn packets(input: &[u8]) {
     let Some((&[choice, a, b, c, d, e, id, port, tick @ ..], _)) = input.split_first_chunk::<12>() else {
         return;

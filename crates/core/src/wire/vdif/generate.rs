@@ -51,7 +51,7 @@ impl Generator for VdifGenerator {
 struct Stream {
     made: Made,
     vdif: Vdif,
-    /// Octets of a header.
+    /// Bytes of a header.
     length: usize,
     /// The second of the last frame: the next one is mostly in it, too.
     second: Cell<Second>,

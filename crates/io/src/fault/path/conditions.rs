@@ -40,7 +40,7 @@ pub struct Conditions {
     pub bit_errors: f64,
     /// Bits per second.
     pub rate: Option<Rate>,
-    /// Octets that wait for the rate.
+    /// Bytes that wait for the rate.
     pub buffer: Size,
     /// Additional bytes of each frame on the line.
     pub overhead: u32,

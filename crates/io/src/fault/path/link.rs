@@ -53,7 +53,7 @@ impl Bucket {
         enough
     }
 
-    /// Take octets.
+    /// Take bytes.
     pub(super) fn octets(&mut self, now: u64, octets: u64, rate: u64, burst: u64) -> bool {
         self.take(now, time(octets, rate), time(burst, rate))
     }

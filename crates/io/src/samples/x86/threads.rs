@@ -163,7 +163,7 @@ fn halves(numbers: &[u32; MOST]) -> [__m256i; 2] {
 }
 
 /// # Safety
-/// The CPU has AVX-512F. `out` has the registers of every word; for `COLD`, it begins at a multiple of 64 octets.
+/// The CPU has AVX-512F. `out` has the registers of every word; for `COLD`, it begins at a multiple of 64 bytes.
 #[target_feature(enable = "avx512f")]
 unsafe fn write_avx512<const COLD: bool>(
     levels: &[f32; 16],
@@ -196,7 +196,7 @@ unsafe fn write_avx512<const COLD: bool>(
 }
 
 /// # Safety
-/// The CPU has AVX2. `out` has the registers of every word; for `COLD`, it begins at a multiple of 32 octets.
+/// The CPU has AVX2. `out` has the registers of every word; for `COLD`, it begins at a multiple of 32 bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn write_avx2<const WIDE: bool, const COLD: bool>(
     levels: &[f32; 16],
