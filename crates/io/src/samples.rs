@@ -1,7 +1,8 @@
-//! Decoding and encoding of samples, and their corner turn, with the best instructions of this CPU.
+//! Decoding, encoding and transposing (corner turn) of samples, with the best instructions of this CPU.
 //!
-//! The results are exactly those of [`skyhaul_core::samples`], which says what they mean. Codes of up to four bits are
-//! numbers of one register: each lane shifts its code to the right place, and a permutation looks its level up.
+//! The results are exactly those of [`skyhaul_core::samples`], which defines them. The levels of codes of up to four
+//! bits
+//! fit into one register: each lane shifts its code to the lowest bits, and a permutation looks up its level.
 //!
 //! ```text
 //!   word      ··11 01 00 10      one load for 16 samples of two bits
@@ -9,8 +10,8 @@
 //!   permuted  lane n: sixteen levels[lowest four bits], a line of 64 octets
 //! ```
 //!
-//! [`decode_rows`] makes rows of all threads in the same pass. Where it cannot, [`turn`] makes them from the columns of single
-//! threads:
+//! [`decode_rows`] makes rows of all threads in the same pass. Where it cannot, [`turn`] makes them from the columns of
+//! single threads:
 //!
 //! ```text
 //!   thread 0  a0 a1 a2 a3          row 0  a0 b0
@@ -144,7 +145,7 @@ pub fn turn<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) 
     rows::rows(columns, threads, each, out);
 }
 
-/// Copy samples to their place, past the cache.
+/// Copy samples to their destination, past the cache.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -70,7 +70,7 @@ fn four(level: f32) -> u8 {
     (number(level) * FOUR + 8.5).clamp(0.0, 15.0) as u8
 }
 
-/// `N` samples to a byte, the earliest in the lowest bits.
+/// Encode `N` samples to a byte, the earliest in the lowest bits.
 #[inline]
 fn pack<const N: usize>(samples: &[f32], octets: &mut [u8], code: impl Fn(f32) -> u8) {
     for (octet, samples) in octets.iter_mut().zip(samples.as_chunks::<N>().0) {

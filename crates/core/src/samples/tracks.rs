@@ -19,7 +19,7 @@ pub struct Tracks {
     picked: u32,
     /// Wanted bits.
     wanted: u32,
-    /// By place of a byte in a word (at least eight bits of whole instants) and its value: the picked bits.
+    /// The picked bits, by the position of a byte in a word (at least eight bits of whole instants) and its value.
     tables: Vec<[u32; 256]>,
     /// Picked bits of a word.
     word: u32,

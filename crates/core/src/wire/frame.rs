@@ -90,7 +90,7 @@ pub trait Frames: Sync {
 
 /// Consecutive packets of variable length in files and TCP streams; each states its length.
 pub trait Packets: Sync {
-    /// The place of the first packet of `bytes`, which has `start + length` octets. `None`: more octets are needed, never
+    /// The place of the first packet of `bytes`, which is `start + length` long. `None`: more bytes are needed, never
     /// more than half a megabyte.
     ///
     /// # Errors

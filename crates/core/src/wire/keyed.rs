@@ -49,12 +49,12 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// Which octets of an object are data. The payload has `bytes` octets, and is complete or not.
+    /// Which bytes of an object are data. The payload is `bytes` long, and is complete or not.
     fn data(_kept: &Self::Kept, _bytes: u64, _is_whole: bool) -> Data {
         Data::All
     }
 
-    /// Items that begin beyond the end of their object, whose payload has `bytes` octets.
+    /// Items that begin beyond the end of their object, whose payload is `bytes` long.
     fn items_outside(_kept: &Self::Kept, _bytes: u64) -> u64 {
         0
     }

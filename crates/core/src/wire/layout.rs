@@ -83,7 +83,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Objects of at most `capacity` octets, of packets of `packet_bytes` less `start`, in groups (one frame of
+    /// Objects of at most `capacity` bytes, of packets of `packet_bytes` less `start`, in groups (one frame of
     /// each thread, two halves of a frame) that are never divided.
     ///
     /// # Errors

@@ -159,7 +159,7 @@ impl BitFormat {
         Ok(bits.div_ceil(8))
     }
 
-    /// The shape of an item of `bytes` octets: a variable dimension takes what fits. Octets may be left over.
+    /// The shape of an item that is `bytes` long: a variable dimension takes what fits. Some bytes may be left over.
     ///
     /// # Errors
     /// [`FormatError::Short`] if the fixed dimensions need more bytes, [`FormatError::TwoVariable`],

@@ -30,7 +30,7 @@ pub struct RawItem {
     pub range: Range<u64>,
 }
 
-/// The items of a heap of `heap_bytes` octets, from the pointers it [keeps](Flavour::keeps) (others are ignored).
+/// The items of a heap of `heap_bytes`, from the pointers it [keeps](Flavour::keeps) (others are ignored).
 #[must_use]
 pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem> {
     let mut sorted: Vec<(bool, u64, u64)> = pointers
@@ -56,7 +56,7 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
     found
 }
 
-/// The items that begin beyond the end of a heap of `heap_bytes` octets, which [`items`] omits: (id, address).
+/// The items that begin beyond the end of a heap of `heap_bytes`, which [`items`] omits: (id, address).
 pub fn outside(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let parts = pointers.iter().map(move |&pointer| flavour.parts(pointer));
     let beyond = move |item: &Item| !item.immediate && item.id != id::NULL && item.value > heap_bytes;
