@@ -17,7 +17,7 @@ use super::sense::Sample;
 
 /// Loss above this is never attributed to the path itself.
 pub(super) const OWN_MOST: f64 = 2e-3;
-/// Lost packets that make a half, and seconds it lasts at least and at most.
+/// Lost packets that complete a half, and its minimum and maximum duration in seconds.
 const HALF: f64 = 4.0;
 const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 1.5;

@@ -105,7 +105,7 @@ pub struct Report {
 /// A datagram of this channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// From a sender: what was sent up to here.
+    /// From a sender: what it has sent up to this point.
     Mark(Mark),
     /// From a receiver: what arrived.
     Report(Report),

@@ -230,7 +230,7 @@ pub(crate) mod tests {
     #[allow(unreachable_pub)]
     mod mixed {
         crate::header! {
-            /// All that a table can hold.
+            /// Every kind of entry that a table can have.
             Mixed [17] {
                 be u8  @ 0 { version[7:4], low[3:0] }
                 be u16 @ 1 { id }

@@ -97,7 +97,7 @@ impl FailingDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, `operations` more writes, syncs and changes of names happen, and then nothing any more: a kill.
+    /// Simulate a kill: `operations` more writes, syncs and renames take effect, and nothing after them.
     pub fn kill_after(&self, operations: u64) {
         let mut state = self.state();
         state.killed_at = Some(state.operations + operations);

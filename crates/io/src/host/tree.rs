@@ -76,7 +76,7 @@ impl Tree {
         self.at(path).symlink_metadata().is_ok()
     }
 
-    /// The last part of where a link leads.
+    /// The last component of a symbolic link's target.
     #[must_use]
     pub fn link(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.at(path)).ok()?;

@@ -73,7 +73,7 @@ impl TcpSource {
         self.port.local()
     }
 
-    /// How many connections there are now.
+    /// Current number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.port.connections.len()

@@ -108,7 +108,7 @@ impl TcpSender {
         format!("{}, {}", self.at, self.stats.congestion)
     }
 
-    /// Whether the connection stands.
+    /// Whether the connection is intact.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.stream.is_some()

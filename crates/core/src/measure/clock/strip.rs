@@ -177,7 +177,7 @@ fn divide(bounds: &[[Point; 2]]) -> usize {
             high = middle;
         }
     }
-    // The last place at which the strip before was the wider one, or the next.
+    // The last position at which the strip before it was still the wider one, or the next position.
     let thinner = |at: usize| Strip::new(&bounds[..at]).width().min(Strip::new(&bounds[at..]).width());
     if low > 1 && thinner(low - 1) > thinner(low) { low - 1 } else { low }
 }

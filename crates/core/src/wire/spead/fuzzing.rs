@@ -192,7 +192,7 @@ fn spead_packets(input: &[u8]) {
     let Ok(packets) = HeapPackets::new(shape) else { return };
     let mut head = vec![0; packets.head_bytes_max()];
     let (mut at, mut wire, mut seen) = (0, 0, Items::new(flavour));
-    // Large heaps in small packets would take long: their first packets, and their last.
+    // Large heaps in small packets would take long, so only the first and the last packets are checked.
     let all = packets.count();
     for n in (0..all.min(500)).chain(all.saturating_sub(3).max(500)..all) {
         let part = packets.packet(n, &mut head);

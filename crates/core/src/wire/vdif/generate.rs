@@ -53,7 +53,7 @@ struct Stream {
     vdif: Vdif,
     /// Bytes of a header.
     length: usize,
-    /// The second of the last frame: the next one is mostly in it, too.
+    /// The second of the last frame, to which the next one usually belongs too.
     second: Cell<Second>,
     /// Noise of some frames.
     noise: Vec<u8>,

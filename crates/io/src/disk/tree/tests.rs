@@ -1,4 +1,4 @@
-//! Names that lead out, and files that others write.
+//! Names that point outside the directory, and files that other processes write.
 
 use super::*;
 

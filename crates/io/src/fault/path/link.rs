@@ -42,7 +42,9 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Take `cost` of a bucket of `size` at `now`, in nanoseconds, all in picoseconds of its rate; `false` if it has not as much.
+    /// Take `cost` from a bucket of `size` at `now` (in nanoseconds; the others in picoseconds at its rate); `false` if
+    /// it
+    /// does not contain that much.
     fn take(&mut self, now: u64, cost: u64, size: u64) -> bool {
         let now = now.saturating_mul(PICO).min(NEVER);
         let full = self.full.max(now).saturating_add(cost);
