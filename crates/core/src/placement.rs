@@ -174,7 +174,8 @@ rejects! {
     BeforeStart = "before_start",
     /// After the requested stop time.
     AfterStop = "after_stop",
-    /// Of a set (a frame of each thread, the halves of a frame) that was incomplete when the stream began or ended.
+    /// Part of a set (a frame of each thread, the halves of a frame) that was incomplete when the stream began or
+    /// ended.
     PartialSet = "partial_set",
     /// From a sender beyond the number that this receiver may follow.
     TooManyStreams = "too_many_streams",

@@ -37,7 +37,7 @@ pub const INITIAL_WINDOW: f64 = 10.0;
 /// A path as a TCP flow sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
-    /// Its rate or the one that is wanted, bit/s.
+    /// Rate of the path, or the wanted rate, bit/s.
     pub rate: f64,
     /// Round-trip time without queues, s.
     pub rtt: f64,

@@ -73,7 +73,7 @@ impl Tracks {
         let picked = wanted.next_power_of_two();
         let instants = (8 / recorded).max(1);
         let octets = (recorded / 8).max(1);
-        // A word of eight instants with 32 wanted bits each does not fit: such a word is picked instant by instant.
+        // A word of eight instants with 32 wanted bits each would not fit, so it is processed instant by instant.
         let word = instants * picked;
         let mut tables = Vec::new();
         for octet in 0..octets {

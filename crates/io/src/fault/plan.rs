@@ -162,7 +162,8 @@ impl FaultPlan {
         fate
     }
 
-    /// Whether every packet arrives once, in order and whole, for as long as nothing is changed: then nothing is drawn.
+    /// Whether every packet arrives once, in order and whole, as long as nothing is changed: then no random numbers are
+    /// drawn.
     #[must_use]
     pub(super) fn is_idle(&self) -> bool {
         self.burst_left == 0 && !self.faults.any()

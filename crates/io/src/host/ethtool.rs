@@ -89,7 +89,7 @@ pub struct Feature {
     pub changeable: bool,
 }
 
-/// What a card can stamp.
+/// Packets for which a card provides time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
     /// It stamps packets that it sends.
@@ -114,7 +114,7 @@ pub struct Link {
 /// Error correction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fec {
-    /// What is in use.
+    /// The mode in use.
     pub active: Vec<&'static str>,
     /// The configured modes.
     pub configured: Vec<&'static str>,

@@ -177,7 +177,7 @@ impl Ways {
     }
 }
 
-/// What an address is to this host, by its routes.
+/// Type of an address for this host, according to its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     /// Here.

@@ -149,7 +149,7 @@ impl Outgoing {
         Self { vectors: vec![[vector; 2]; frames], headers: vec![header; frames] }
     }
 
-    /// Send as many as there are places for; returns how many were taken.
+    /// Send as many frames as there is room for; returns their number.
     pub(super) fn send(&mut self, socket: &OwnedFd, pieces: &[Piece<'_>]) -> io::Result<usize> {
         let vector = |octets: &[u8]| libc::iovec {
             iov_base: octets.as_ptr().cast_mut().cast(),

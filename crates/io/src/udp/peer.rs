@@ -18,11 +18,11 @@ use std::{
     net::{SocketAddr, UdpSocket},
 };
 
-/// Datagrams that are given back at most, and how much of each.
+/// Maximum number of datagrams returned, and the number of bytes kept of each.
 const STRAYS: usize = 64;
 const STRAY_BYTES: usize = 64;
 
-/// A datagram that was meant for the door.
+/// A datagram that was meant for the listening socket.
 pub type Stray = (SocketAddr, Vec<u8>);
 
 /// The unconnected socket of a port; with the unspecified IPv6 address, it also receives IPv4.

@@ -150,7 +150,7 @@ impl Strip {
 pub(super) fn pieces(bounds: &[[Point; 2]]) -> Vec<Strip> {
     let whole = Strip::new(bounds);
     let least = bounds.iter().map(|bound| bound[0].1 - bound[1].1).fold(f64::INFINITY, f64::min);
-    // As wide as the least round trip: nothing stepped.
+    // As wide as the least round trip, so no clock stepped.
     if bounds.len() < FEW || whole.width() >= 0.8 * least.max(0.0) && whole.width() >= 0.0 {
         return vec![whole];
     }

@@ -2,7 +2,7 @@
 
 /// Picoseconds of a nanosecond.
 const PICO: u64 = 1000;
-/// What is beyond the time of any path: 106 days.
+/// A time that no path reaches: 106 days.
 const NEVER: u64 = u64::MAX / 2;
 
 /// Time that this many bytes take.

@@ -1,4 +1,4 @@
-//! Where a stream jumped, and where one packet only says so.
+//! Streams that really jumped, and single packets that only claim it.
 
 use super::*;
 

@@ -1,5 +1,6 @@
-//! Any sequence of operations, also ones that no stream would make, against a model as plain as can be: what was
-//! committed waits in a map until it retires.
+//! Arbitrary sequences of operations, including those that no stream makes, compared with the simplest possible model:
+//! what
+//! was committed waits in a map until it retires.
 
 use super::*;
 
