@@ -1,8 +1,7 @@
 //! Decoding, encoding and transposing (corner turn) of samples, with the best instructions of this CPU.
 //!
 //! The results are exactly those of [`skyhaul_core::samples`], which defines them. The levels of codes of up to four
-//! bits
-//! fit into one register: each lane shifts its code to the lowest bits, and a permutation looks up its level.
+//! bits fit into one register: each lane shifts its code to the lowest bits, and a permutation looks up its level.
 //!
 //! ```text
 //!   word      ··11 01 00 10      one load for 16 samples of two bits
@@ -41,8 +40,7 @@ pub trait Vectored: Number {
     }
 
     /// Decode as many rows of several threads as vector instructions can, and return their number; the rows are whole
-    /// bytes
-    /// of each thread.
+    /// bytes of each thread.
     #[doc(hidden)]
     fn rows(
         _: &Decoder<Self>,
@@ -98,10 +96,9 @@ pub fn decode<T: Vectored>(decoder: &Decoder<T>, octets: &[u8], samples: &mut [T
 }
 
 /// Decode the first rows of several threads in one pass, as many as this CPU's instructions can, and return their
-/// number:
-/// possibly none, and never more than all threads have bytes for. A row has `each` samples of every thread; the samples
-/// of a thread without bytes are missing. The decoded rows are whole bytes, so the rest can be decoded as columns, and
-/// transposed.
+/// number: possibly none, and never more than all threads have bytes for. A row has `each` samples of every thread; the
+/// samples of a thread without bytes are missing. The decoded rows are whole bytes, so the rest can be decoded as
+/// columns, and transposed.
 ///
 /// # Panics
 /// If `out` is not a whole number of rows.

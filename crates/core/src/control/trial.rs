@@ -8,10 +8,8 @@
 //!
 //! Both halves must have losses, and not in bursts: a full queue loses many packets at once, while random losses are
 //! scattered (the index of dispersion of a Poisson process is 1). So the rise of another sender, or a process that was
-//! not
-//! scheduled, is not mistaken for steady loss. The length of the halves depends on the number of losses: at a loss of
-//! 1e-4
-//! and 10 000 packets a second, it is seconds.
+//! not scheduled, is not mistaken for steady loss. The length of the halves depends on the number of losses: at a loss
+//! of 1e-4 and 10 000 packets a second, it is seconds.
 
 use super::sense::Sample;
 

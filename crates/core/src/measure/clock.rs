@@ -135,8 +135,7 @@ impl ClockFit {
     }
 
     /// The offset at a local time. Before the first and after the last exchange, the error grows with the possible
-    /// drift;
-    /// between the exchanges around a step, it includes both sides.
+    /// drift; between the exchanges around a step, it includes both sides.
     #[must_use]
     pub fn offset(&self, local: Nanos) -> Offset {
         let t = difference(local, self.origin) as f64;

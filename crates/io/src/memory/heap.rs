@@ -315,8 +315,7 @@ impl HeapBytes {
     }
 
     /// Set a part to zero. In a large part, whole pages are returned to the system, which provides zeros for them; so
-    /// pages
-    /// for which nothing arrived take no memory.
+    /// pages for which nothing arrived take no memory.
     ///
     /// # Panics
     /// If the range is outside.

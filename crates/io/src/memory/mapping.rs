@@ -1,9 +1,8 @@
 //! One mapping, touched at start, with the largest pages the machine gives.
 //!
 //! Tried in this order: huge pages set aside (`MAP_HUGETLB`), transparent huge pages (`madvise`), 4 KiB pages. The
-//! first
-//! two avoid the translation misses that a write to a block outside the cache otherwise costs; [`Pages::remedy`] gives
-//! the advice to show if the system granted neither.
+//! first two avoid the translation misses that a write to a block outside the cache otherwise costs; [`Pages::remedy`]
+//! gives the advice to show if the system granted neither.
 
 use std::ffi::c_void;
 use std::io;
@@ -26,9 +25,8 @@ const TOUCHED_AT_ONCE: usize = HUGE;
 /// Bytes returned to the kernel before others can take the lock: it needs 0.17 s for 4 GiB of small pages at once.
 const RETURNED_AT_ONCE: usize = 32 << 20;
 
-/// Length of that pause. Without it, this thread would take the kernel's lock again before a thread woken for it has
-/// run
-/// (for up to 4 ms).
+/// Length of the pause in which others can take the lock. Without it, this thread would take the lock again before a
+/// thread woken for it has run (for up to 4 ms).
 const TURN: Duration = Duration::from_micros(1);
 
 /// Which pages back a pool.

@@ -155,8 +155,7 @@ fn blocks_cross_threads_and_none_is_lost() {
 }
 
 /// The kernel's lock of the address space is released between two parts, so a reader whose first packet needs new
-/// memory
-/// does not wait for all of a large pool.
+/// memory does not wait for all of a large pool.
 #[test]
 #[cfg_attr(miri, ignore = "Miri touches no memory in advance")]
 fn other_threads_get_memory_while_a_large_piece_is_touched() {

@@ -36,8 +36,7 @@ pub enum Take {
 }
 
 /// Memory to receive into, aligned to a page: the kernel's copy is faster if both sides have the same alignment within
-/// a
-/// cache line.
+/// a cache line.
 ///
 /// # Errors
 /// The system has no memory for it.

@@ -7,11 +7,9 @@
 //!
 //! The packets of the supported formats state their own length, so no further framing is needed: a [`Framer`] reads the
 //! length from the first bytes of a packet. A [`TcpPort`] has any number of connections; each is one sender. They are
-//! read
-//! in one of two ways: [`TcpSource`] delivers whole packets in trains; [`pieces::PieceSource`] replaces it where
-//! packets
-//! may be as long as a whole heap, or a stream must be resynchronised after a disturbance. [`TcpSender`] writes whole
-//! packets or none.
+//! read in one of two ways: [`TcpSource`] delivers whole packets in trains; [`pieces::PieceSource`] replaces it where
+//! packets may be as long as a whole heap, or a stream must be resynchronised after a disturbance. [`TcpSender`] writes
+//! whole packets or none.
 //!
 //! Limits: [`TcpSource`] cannot resynchronise: a connection in which the length of a packet is invalid is closed and
 //! counted.

@@ -21,8 +21,7 @@ pub struct TcpOptions {
     /// Longest packet accepted, in bytes; also the most that is kept for each connection.
     pub longest_packet: usize,
     /// Most simultaneous connections. Beyond them, a new connection replaces the one that delivered least among those
-    /// that
-    /// were silent for a second; if there is none, it waits in the kernel's queue.
+    /// that were silent for a second; if there is none, it waits in the kernel's queue.
     pub connections: usize,
     /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,

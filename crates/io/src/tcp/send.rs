@@ -115,12 +115,9 @@ impl TcpSender {
     }
 
     /// While this flag is true, no call waits: another thread sets it to end a waiting call within about 20 ms. The
-    /// call
-    /// fails with [`io::ErrorKind::ConnectionAborted`]. If it had sent a part, the connection is closed, because the
-    /// peer
-    /// could not tell where the next packet begins; otherwise the connection stays open and can be used once the flag
-    /// is
-    /// false again.
+    /// call fails with [`io::ErrorKind::ConnectionAborted`]. If it had sent a part, the connection is closed, because
+    /// the peer could not tell where the next packet begins; otherwise the connection stays open and can be used once
+    /// the flag is false again.
     #[must_use]
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
@@ -139,10 +136,8 @@ impl TcpSender {
     }
 
     /// Send all `slices` in sequence, whatever packets they form: a heap of many items as one packet, or many packets
-    /// of
-    /// any lengths. Waits as long as necessary while the peer keeps accepting data. Short slices are joined, so that
-    /// many
-    /// cost little more than few. Returns the number of bytes; the packets in them are not counted.
+    /// of any lengths. Waits as long as necessary while the peer keeps accepting data. Short slices are joined, so that
+    /// many cost little more than few. Returns the number of bytes; the packets in them are not counted.
     ///
     /// # Errors
     /// The connection broke, made no progress for the time set, or the [stop flag](Self::stop_flag) is set.

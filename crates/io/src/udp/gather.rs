@@ -1,10 +1,9 @@
 //! Coalesces wake-ups at high rates.
 //!
 //! Sleeping and waking costs a thread some µs on a virtual machine (about 3, according to the figures of single packets
-//! in
-//! `docs/benchmarks.md`), half the cost of receiving a whole train. A receiver that is faster than its sender would pay
-//! that for every train. So at high rates it sleeps a little longer, and receives everything that arrived meanwhile at
-//! once, like interrupt moderation of network cards:
+//! in `docs/benchmarks.md`), half the cost of receiving a whole train. A receiver that is faster than its sender would
+//! pay that for every train. So at high rates it sleeps a little longer, and receives everything that arrived meanwhile
+//! at once, like interrupt moderation of network cards:
 //!
 //! ```text
 //!   arrivals   │   │   │   │   │   │   │   │          16 Gb/s: a train every 33 µs
@@ -14,8 +13,7 @@
 //!
 //! That would slow a sender that waits for its receiver, and every measurement would find the low rate that the sleep
 //! itself causes. So from time to time a stretch is received without sleeps, and if it was faster, nothing gathers for
-//! a
-//! while.
+//! a while.
 //!
 //! Limits: gathers at most 512 KiB and an eighth of the socket's buffer, at most for
 //! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or above about

@@ -22,7 +22,7 @@ use std::{
 const STRAYS: usize = 64;
 const STRAY_BYTES: usize = 64;
 
-/// A datagram that was meant for the listening socket.
+/// A datagram that was meant for the door.
 pub type Stray = (SocketAddr, Vec<u8>);
 
 /// The unconnected socket of a port; with the unspecified IPv6 address, it also receives IPv4.

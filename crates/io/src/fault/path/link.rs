@@ -43,8 +43,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// Take `cost` from a bucket of `size` at `now` (in nanoseconds; the others in picoseconds at its rate); `false` if
-    /// it
-    /// does not contain that much.
+    /// it does not contain that much.
     fn take(&mut self, now: u64, cost: u64, size: u64) -> bool {
         let now = now.saturating_mul(PICO).min(NEVER);
         let full = self.full.max(now).saturating_add(cost);

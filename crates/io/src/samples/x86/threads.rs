@@ -11,8 +11,7 @@
 //! ```
 //!
 //! Limits: a row of one thread must divide a word, and a row of all threads must divide a register or be a multiple of
-//! one.
-//! Other rows are decoded as columns, and transposed.
+//! one. Other rows are decoded as columns, and transposed.
 
 use super::{Level, level};
 use skyhaul_core::samples::{Decoder, Number};
@@ -42,8 +41,7 @@ struct Lanes {
 }
 
 /// The registers filled from one word of each thread: their number, and the distance from one to the next in samples
-/// and
-/// in bits.
+/// and in bits.
 #[derive(Clone, Copy)]
 struct Steps {
     count: usize,

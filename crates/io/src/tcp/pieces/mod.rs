@@ -182,8 +182,7 @@ pub trait PieceSink {
     }
 
     /// This many bytes were read into the last [`room`](Self::room), from its beginning; perhaps 0. Called once for
-    /// each
-    /// room.
+    /// each room.
     fn filled(&mut self, connection: u64, bytes: usize) {
         let _ = (connection, bytes);
     }
@@ -205,8 +204,7 @@ pub struct PieceOptions {
     /// Longest body; a head that announces a longer one is rejected.
     pub longest_body: u64,
     /// Packets up to this length, head and body, are delivered whole. A connection keeps a buffer of this size,
-    /// allocated
-    /// when it opens.
+    /// allocated when it opens.
     pub whole: usize,
     /// Most simultaneous connections, limited to three quarters of the descriptors that the process may have; further
     /// connections are closed at once and counted.

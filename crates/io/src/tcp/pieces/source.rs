@@ -117,8 +117,7 @@ impl PieceSource {
     }
 
     /// Deliver to `sink` what has arrived, waiting at most about `wait` for the first of it. The work is bounded: one
-    /// read
-    /// of each of up to 64 connections. Returns the number of packets and pieces delivered.
+    /// read of each of up to 64 connections. Returns the number of packets and pieces delivered.
     ///
     /// # Errors
     /// A fault that prevents further work, with operation and address. The end of a connection is not an error.

@@ -1,6 +1,5 @@
 //! Arbitrary sequences of operations, including those that no stream makes, compared with the simplest possible model:
-//! what
-//! was committed waits in a map until it retires.
+//! what was committed waits in a map until it retires.
 
 use super::*;
 
