@@ -25,7 +25,7 @@ pub trait Packetize {
 /// A packet of an object: its head has been written, its payload is sent from where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Octets of the head.
+    /// Bytes of the head.
     pub head: usize,
     /// The range of the object's payload.
     pub payload: Range<u64>,
@@ -34,7 +34,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Octets of the packet.
+    /// Bytes of the packet.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.head as u64 + (self.payload.end - self.payload.start) + self.dummy as u64
@@ -45,11 +45,11 @@ impl Part {
 pub trait Divided {
     /// Number of packets, at least 1.
     fn count(&self) -> u64;
-    /// Octets of the longest head.
+    /// Bytes of the longest head.
     fn head_bytes_max(&self) -> usize;
-    /// Octets of packet `n`.
+    /// Bytes of packet `n`.
     fn bytes_of(&self, n: u64) -> u64;
-    /// Octets of all packets together.
+    /// Bytes of all packets together.
     fn bytes_on_wire(&self) -> u64;
     /// Write the head of packet `n` to the front of `head`.
     ///

@@ -63,7 +63,8 @@ pub struct Placement {
     pub length: u64,
     /// Size of the whole object in bytes, if the packet states it.
     pub size: Option<u64>,
-    /// Bits of the object's number, so that reused numbers are not taken for old ones; 0: it never wraps around.
+    /// Bits of the object's number, so that a reused number is not mistaken for the old object; 0: it never wraps
+    /// around.
     pub number_bits: u8,
 }
 
@@ -173,7 +174,8 @@ rejects! {
     BeforeStart = "before_start",
     /// After the requested stop time.
     AfterStop = "after_stop",
-    /// Of a set (a frame of each thread, the halves of a frame) that was incomplete when the stream began or ended.
+    /// Part of a set (a frame of each thread, the halves of a frame) that was incomplete when the stream began or
+    /// ended.
     PartialSet = "partial_set",
     /// From a sender beyond the number that this receiver may follow.
     TooManyStreams = "too_many_streams",

@@ -37,7 +37,7 @@ pub const INITIAL_WINDOW: f64 = 10.0;
 /// A path as a TCP flow sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Path {
-    /// Its rate or the one that is wanted, bit/s.
+    /// Rate of the path, or the wanted rate, bit/s.
     pub rate: f64,
     /// Round-trip time without queues, s.
     pub rtt: f64,
@@ -50,7 +50,7 @@ pub struct Path {
 pub struct SlowStart {
     /// Time until the flow fills the path, s.
     pub seconds: f64,
-    /// Octets sent until then.
+    /// Bytes sent until then.
     pub octets: f64,
 }
 

@@ -94,7 +94,7 @@ impl Schedule {
         (0..self.lanes.len()).map(|test| self.due(test)).min()
     }
 
-    /// A test that is due, if one is: of several, the one whose last run is longest ago. It counts as run.
+    /// The test that is due, if any: of several, the one whose last run is longest ago. It counts as run.
     pub fn poll(&mut self, now: Nanos) -> Option<Due> {
         (0..self.lanes.len()).for_each(|test| self.pass(test, now));
         let due = |test: usize| (self.lanes[test].turn, self.due(test), test);

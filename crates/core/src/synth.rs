@@ -1,7 +1,7 @@
 //! Synthetic two-bit samples: Gaussian noise plus a sine.
 //!
 //! The quantiser is the field's usual one: thresholds at 0 and ±0.98 σ, VDIF's offset binary (00 lowest … 11
-//! highest), four samples to an octet, the earliest in the lowest bits (VDIF 1.1.1, clause 10).
+//! highest), four samples to a byte, the earliest in the lowest bits (VDIF 1.1.1, clause 10).
 
 /// Settings of the signal.
 #[derive(Clone, Copy, Debug)]

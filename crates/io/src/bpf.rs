@@ -138,7 +138,7 @@ impl Program {
         // Once more, to get the reason.
         let mut log = vec![0u8; LOG];
         (load.log_level, load.log_bytes, load.log) = (1, LOG as u32, log.as_mut_ptr() as u64);
-        // SAFETY: as above, and the log has so many octets.
+        // SAFETY: as above, and the log has that many bytes.
         match unsafe { open(PROGRAM_LOAD, &mut load) } {
             Ok(descriptor) => Ok(Program(descriptor)),
             Err(error) => {

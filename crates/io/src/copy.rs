@@ -192,7 +192,7 @@ mod x86 {
     };
     use std::ptr;
 
-    /// Octets in a cache line, and in the widest store.
+    /// Bytes in a cache line, and in the widest store.
     const LINE: usize = 64;
 
     #[inline]
@@ -204,12 +204,12 @@ mod x86 {
     /// Write a line past the cache.
     ///
     /// # Safety
-    /// `to` are 64 writable octets, aligned to 64.
+    /// `to` are 64 writable bytes, aligned to 64.
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn stream_avx512(to: *mut u8, from: &[u8; LINE]) {
         let from: *const __m512i = from.as_ptr().cast();
-        // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
+        // SAFETY: `from` points to the 64 readable bytes of an array; the load needs no alignment.
         let line = unsafe { _mm512_loadu_si512(from) };
         // SAFETY: as promised.
         unsafe { _mm512_stream_si512(to.cast(), line) };
@@ -224,9 +224,9 @@ mod x86 {
     unsafe fn stream_avx2(to: *mut u8, from: &[u8; LINE]) {
         for (n, from) in from.as_chunks::<32>().0.iter().enumerate() {
             let from: *const __m256i = from.as_ptr().cast();
-            // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
+            // SAFETY: `from` points to the 32 readable bytes of an array; the load needs no alignment.
             let half = unsafe { _mm256_loadu_si256(from) };
-            // SAFETY: as promised: this is one half of the 64 octets.
+            // SAFETY: as promised: this is one half of the 64 bytes.
             unsafe { _mm256_stream_si256(to.wrapping_add(32 * n).cast(), half) };
         }
     }
@@ -235,7 +235,7 @@ mod x86 {
     /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn place_avx512(dst: *mut u8, src: &[u8]) {
-        // SAFETY: it is given 64 writable octets, aligned to 64.
+        // SAFETY: it is given 64 writable bytes, aligned to 64.
         let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx512(to, line) };
         // SAFETY: as promised.
         unsafe { by_lines(dst, src, stream) }
@@ -245,7 +245,7 @@ mod x86 {
     /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn place_avx2(dst: *mut u8, src: &[u8]) {
-        // SAFETY: it is given 64 writable octets, aligned to 64.
+        // SAFETY: it is given 64 writable bytes, aligned to 64.
         let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx2(to, line) };
         // SAFETY: as promised.
         unsafe { by_lines(dst, src, stream) }
@@ -257,9 +257,9 @@ mod x86 {
     pub(super) unsafe fn place_warm_avx512(dst: *mut u8, src: &[u8]) {
         let store = |to: *mut u8, line: &[u8; LINE]| {
             let from: *const __m512i = line.as_ptr().cast();
-            // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
+            // SAFETY: `from` points to the 64 readable bytes of an array; the load needs no alignment.
             let line = unsafe { _mm512_loadu_si512(from) };
-            // SAFETY: it is given 64 writable octets, aligned to 64. (Volatile, or the loop would become a call of `memcpy`.)
+            // SAFETY: it is given 64 writable bytes, aligned to 64. (Volatile, or the loop would become a call of `memcpy`.)
             unsafe { ptr::write_volatile(to.cast(), line) };
         };
         // SAFETY: as promised.
@@ -273,9 +273,9 @@ mod x86 {
         let store = |to: *mut u8, line: &[u8; LINE]| {
             for (n, from) in line.as_chunks::<32>().0.iter().enumerate() {
                 let from: *const __m256i = from.as_ptr().cast();
-                // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
+                // SAFETY: `from` points to the 32 readable bytes of an array; the load needs no alignment.
                 let half = unsafe { _mm256_loadu_si256(from) };
-                // SAFETY: it is given 64 writable octets, aligned to 64: this is one half. (Volatile: as above.)
+                // SAFETY: it is given 64 writable bytes, aligned to 64: this is one half. (Volatile: as above.)
                 unsafe { ptr::write_volatile(to.wrapping_add(32 * n).cast(), half) };
             }
         };
@@ -287,7 +287,7 @@ mod x86 {
     /// As [`place_at`](super::place_at), for all payloads together.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn place_run_avx512<'a>(dst: *mut u8, payloads: impl Iterator<Item = &'a [u8]>) {
-        // SAFETY: it is given 64 writable octets, aligned to 64.
+        // SAFETY: it is given 64 writable bytes, aligned to 64.
         let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx512(to, line) };
         // SAFETY: as promised.
         unsafe { by_joined_lines(dst, payloads, stream) }
@@ -297,7 +297,7 @@ mod x86 {
     /// As [`place_at`](super::place_at), for all payloads together.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn place_run_avx2<'a>(dst: *mut u8, payloads: impl Iterator<Item = &'a [u8]>) {
-        // SAFETY: it is given 64 writable octets, aligned to 64.
+        // SAFETY: it is given 64 writable bytes, aligned to 64.
         let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx2(to, line) };
         // SAFETY: as promised.
         unsafe { by_joined_lines(dst, payloads, stream) }
@@ -347,7 +347,7 @@ mod x86 {
         unsafe { ptr::copy_nonoverlapping(line.as_ptr(), to, held) };
     }
 
-    /// Copy the unaligned head and tail, and give each whole aligned line to `stream`, with 64 writable octets aligned to
+    /// Copy the unaligned head and tail, and give each whole aligned line to `stream`, with 64 writable bytes aligned to
     /// 64.
     ///
     /// # Safety

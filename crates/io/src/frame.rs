@@ -97,7 +97,7 @@ fn ipv6(packet: &[u8], length: usize) -> Result<Datagram<'_>, NoDatagram> {
     for _ in 0..8 {
         match next {
             UDP => return udp(part(packet, at, total, length)?, address(8).into(), address(24).into()),
-            // Hop-by-hop, routing, destination options: next header, length in 8 octets beyond the first 8.
+            // Hop-by-hop, routing, destination options: next header, length in 8 bytes beyond the first 8.
             0 | 43 | 60 => {
                 let head = part(packet, at, at + 2, length)?;
                 next = head[0];
@@ -148,7 +148,7 @@ impl Datagram<'_> {
     }
 }
 
-/// Sum of 16-bit words, an odd last octet padded with zero (RFC 1071); fits 64 bits for any packet.
+/// Sum of 16-bit words, an odd last byte padded with zero (RFC 1071); fits 64 bits for any packet.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let last = rest.first().map_or(0, |&b| u64::from(b) << 8);
@@ -168,7 +168,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An IPv4 packet with `options` (a multiple of 4 octets) around `payload`, with checksums.
+    /// An IPv4 packet with `options` (a multiple of 4 bytes) around `payload`, with checksums.
     pub(crate) fn ipv4_packet(options: &[u8], ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         let header = 20 + options.len();
         let total = (header + 8 + payload.len()) as u16;

@@ -1,7 +1,7 @@
-//! Decoding and encoding of samples, and their corner turn, with the best instructions of this CPU.
+//! Decoding, encoding and transposing (corner turn) of samples, with the best instructions of this CPU.
 //!
-//! The results are exactly those of [`skyhaul_core::samples`], which says what they mean. Codes of up to four bits are
-//! numbers of one register: each lane shifts its code to the right place, and a permutation looks its level up.
+//! The results are exactly those of [`skyhaul_core::samples`], which defines them. The levels of codes of up to four
+//! bits fit into one register: each lane shifts its code to the lowest bits, and a permutation looks up its level.
 //!
 //! ```text
 //!   word      ··11 01 00 10      one load for 16 samples of two bits
@@ -9,8 +9,8 @@
 //!   permuted  lane n: sixteen levels[lowest four bits], a line of 64 octets
 //! ```
 //!
-//! [`decode_rows`] makes rows of all threads in the same pass. Where it cannot, [`turn`] makes them from the columns of single
-//! threads:
+//! [`decode_rows`] makes rows of all threads in the same pass. Where it cannot, [`turn`] makes them from the columns of
+//! single threads:
 //!
 //! ```text
 //!   thread 0  a0 a1 a2 a3          row 0  a0 b0
@@ -18,7 +18,7 @@
 //!                                  row 2  a2 b2 …
 //! ```
 //!
-//! Limits: on x86-64 without AVX2, and on CPUs that are neither x86-64 nor AArch64, a table gives the samples of an octet.
+//! Limits: on x86-64 without AVX2, and on CPUs that are neither x86-64 nor AArch64, a table gives the samples of a byte.
 
 use skyhaul_core::samples::{Coding, Decoder, Number};
 
@@ -31,16 +31,16 @@ mod x86;
 
 pub use target::Target;
 
-/// Numbers that are decoded with vector instructions where there are such.
+/// Numbers that are decoded with vector instructions where the CPU has them.
 pub trait Vectored: Number {
-    /// Decode what vector instructions can of `octets`, and return how many that was: whole octets.
+    /// Decode as much of `octets` as vector instructions can, and return the number of bytes decoded.
     #[doc(hidden)]
     fn vectors(_: &Decoder<Self>, _octets: &[u8], _samples: &mut [Self], _: Target) -> usize {
         0
     }
 
-    /// Decode what vector instructions can of the rows of several threads, and return how many rows that was: whole octets
-    /// of each thread.
+    /// Decode as many rows of several threads as vector instructions can, and return their number; the rows are whole
+    /// bytes of each thread.
     #[doc(hidden)]
     fn rows(
         _: &Decoder<Self>,
@@ -95,12 +95,13 @@ pub fn decode<T: Vectored>(decoder: &Decoder<T>, octets: &[u8], samples: &mut [T
     decoder.decode(&octets[done..], &mut samples[decoder.coding().samples_in(done)..]);
 }
 
-/// Decode the first rows of several threads in one pass, as many as this CPU's instructions can, and return how many that was:
-/// possibly none, and never more than all threads have octets for. A row has `each` samples of every thread; samples of a thread
-/// without octets are missing. The octets of these rows are whole: the rest can be decoded as columns, and turned.
+/// Decode the first rows of several threads in one pass, as many as this CPU's instructions can, and return their
+/// number: possibly none, and never more than all threads have bytes for. A row has `each` samples of every thread; the
+/// samples of a thread without bytes are missing. The decoded rows are whole bytes, so the rest can be decoded as
+/// columns, and transposed.
 ///
 /// # Panics
-/// If `out` is no whole number of rows.
+/// If `out` is not a whole number of rows.
 #[inline]
 pub fn decode_rows<T: Vectored>(
     decoder: &Decoder<T>,
@@ -113,7 +114,7 @@ pub fn decode_rows<T: Vectored>(
     T::rows(decoder, threads, each, out, target)
 }
 
-/// Write elementary samples as octets, as [`Coding::encode`].
+/// Write elementary samples as bytes, as [`Coding::encode`].
 ///
 /// # Panics
 /// As [`Coding::encode`].
@@ -141,13 +142,13 @@ pub fn turn<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) 
     rows::rows(columns, threads, each, out);
 }
 
-/// Copy samples to their place, past the cache.
+/// Copy samples to their destination, past the cache.
 ///
 /// # Panics
 /// If the lengths differ.
 pub fn place<T: Vectored>(out: &mut [T], samples: &[T]) {
     assert_eq!(out.len(), samples.len(), "samples and their place");
-    // SAFETY: numbers are initialised octets, which any octets may replace.
+    // SAFETY: numbers are initialised bytes, which any bytes may replace.
     let (_, to, _) = unsafe { out.align_to_mut::<u8>() };
     // SAFETY: as above.
     let (_, from, _) = unsafe { samples.align_to::<u8>() };

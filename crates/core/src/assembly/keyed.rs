@@ -303,7 +303,7 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Whether the object at `at` is of this numbered source, and no packets for it are under way any more.
+    /// Whether the object at `at` belongs to this numbered source, and no packets for it can still be under way.
     fn is_over(&self, at: u32, source: u64) -> bool {
         let live = self.table.at(at);
         source != 0 && live.key.source == source && self.now.since(live.last) >= Self::RESTART

@@ -89,7 +89,7 @@ pub struct Ordered<B> {
     epoch: u32,
     tombstones: VecDeque<Tombstone>,
     suspect: Option<Suspect<B>>,
-    /// Packets that were late, duplicate, or of a suspect since one was last accepted into the window.
+    /// Packets that were late, duplicate, or of a suspect since a packet was last accepted into the window.
     refused: u32,
     retired: VecDeque<Retired<B>>,
     /// When a packet was last accepted into the window.

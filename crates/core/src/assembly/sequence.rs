@@ -38,7 +38,7 @@ const FEWEST: usize = 4;
 /// The pattern is learned again when the heaps outside the sequence, less half of those in it, reach this number.
 const STRANGERS: u32 = 32;
 
-/// Consecutive heaps with the same gap before them, after which the gap is taken for heaps sent elsewhere.
+/// Consecutive heaps with the same gap before them, after which the missing ones are assumed to be sent elsewhere.
 const EVEN: u32 = 16;
 
 /// The counters of one sender.

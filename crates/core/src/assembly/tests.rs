@@ -1,4 +1,4 @@
-//! What holds for any window: whatever is put into it, each committed byte comes out once, in its place.
+//! Holds for any window: whatever is put into it, each committed byte is retired once, in its place.
 
 use super::*;
 use crate::pattern;

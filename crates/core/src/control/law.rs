@@ -11,8 +11,8 @@
 //!   Blind    no reports                   halve, and again
 //! ```
 //!
-//! At a higher rate the relative increase is slower, and a shorter delay is taken for congestion: of several senders at
-//! one queue the fastest yields first and rises last, which makes their shares equal (Chiu and Jain 1989; Bansal and
+//! At a higher rate, the relative increase is slower, and a shorter delay counts as congestion: of several senders at
+//! one queue, the fastest yields first and rises last, which makes their shares equal (Chiu and Jain 1989; Bansal and
 //! Balakrishnan 2001 for steps that are not linear; Swift 2020 for the target delay).
 //!
 //! A sequential test (CUSUM, Page 1954) compares loss with the path's own, which occurs at any rate: loss while the rate
@@ -32,7 +32,7 @@ const KEEP_LOSS: f64 = 0.8;
 const KEEP_EARLY: f64 = 0.9;
 /// Lost packets that are a sign of congestion if the path has no loss of its own.
 const LOST: f64 = 3.0;
-/// Tolerated loss: the greatest that is taken for the path's own without a trial, and less than the goal of 1e-4.
+/// Tolerated loss: the greatest that is attributed to the path without a trial, and less than the goal of 1e-4.
 const FORGIVEN: f64 = 3e-5;
 /// A measurement of the path's own loss lasts until this many packets are lost, and half a second, or [`OWN_LONGEST`]
 /// seconds.

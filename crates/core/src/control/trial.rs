@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Both halves must have losses, and not in bursts: a full queue loses many packets at once, while random losses are
-//! scattered (the index of dispersion of a Poisson process is 1). So the climb of another sender, or a process that was
-//! not scheduled, is not taken for steady loss. The length of the halves depends on the number of losses: at 1e-4 of 10
-//! 000 packets a second it is seconds.
+//! scattered (the index of dispersion of a Poisson process is 1). So the rise of another sender, or a process that was
+//! not scheduled, is not mistaken for steady loss. The length of the halves depends on the number of losses: at a loss
+//! of 1e-4 and 10 000 packets a second, it is seconds.
 
 use super::sense::Sample;
 
-/// Loss above this is never taken for the path's own.
+/// Loss above this is never attributed to the path itself.
 pub(super) const OWN_MOST: f64 = 2e-3;
-/// Lost packets that make a half, and seconds it lasts at least and at most.
+/// Lost packets that complete a half, and its minimum and maximum duration in seconds.
 const HALF: f64 = 4.0;
 const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 1.5;

@@ -134,8 +134,8 @@ impl ClockFit {
         Some(ClockFit { origin, base, pieces, least_rtt })
     }
 
-    /// The offset at a local time. Before the first and after the last exchange the error grows with the drift that is possible;
-    /// between the exchanges around a step it includes both sides.
+    /// The offset at a local time. Before the first and after the last exchange, the error grows with the possible
+    /// drift; between the exchanges around a step, it includes both sides.
     #[must_use]
     pub fn offset(&self, local: Nanos) -> Offset {
         let t = difference(local, self.origin) as f64;

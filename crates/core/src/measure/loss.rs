@@ -96,7 +96,8 @@ impl Elliott {
             seen[run.start as usize..run.end.min(sent) as usize].fill(true);
         }
         let loss = simple.loss();
-        // Good with a tenth of the losses; bad lasts for a few of the runs that are seen.
+        // Start with a tenth of the losses in the good state, and a bad state that lasts for a few of the observed
+        // runs.
         let start = Elliott { p: simple.p / 2.0, r: simple.r / 3.0, h: 0.5, k: 1.0 - loss / 10.0 };
         Some((0..ROUNDS).fold(start, |model, _| model.better(&seen)))
     }
@@ -157,13 +158,13 @@ pub struct Episodes {
     pub count: u64,
     /// Fraction of all packets that were sent within an episode.
     pub share: f64,
-    /// Packets of an episode, from its first loss to its last, on average,
+    /// Mean number of packets of an episode, from its first loss to its last.
     pub mean_length: f64,
-    /// and of the longest.
+    /// Number of packets of the longest episode.
     pub longest: u64,
-    /// Packets from the start of an episode to the start of the next, on average; 0 if there are fewer than two.
+    /// Mean number of packets from the start of an episode to the start of the next; 0 for fewer than two episodes.
     pub mean_period: f64,
-    /// How much the periods vary: their deviation, by their mean. Near 0 is a clock, near 1 chance.
+    /// Variation of the periods: their standard deviation divided by their mean. Near 0: periodic; near 1: random.
     pub period_variation: f64,
 }
 

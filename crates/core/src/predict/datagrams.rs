@@ -20,7 +20,7 @@ impl Framing {
         66.0 + if self.vlan { 4.0 } else { 0.0 } + if self.ipv6 { 20.0 } else { 0.0 }
     }
 
-    /// Octets of the line that a datagram takes, if it is not cut into fragments. A frame has at least 64.
+    /// Bytes of the line that a datagram takes, if it is not cut into fragments. A frame has at least 64.
     #[must_use]
     pub fn wire_octets(self, payload: f64) -> f64 {
         (payload + self.overhead()).max(84.0)

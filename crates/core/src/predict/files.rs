@@ -27,7 +27,7 @@ impl FilesCopied {
     }
 }
 
-/// What a copy takes.
+/// Cost of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FilesCost {
     /// Fixed cost of a copy, s.

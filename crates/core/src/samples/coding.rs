@@ -71,13 +71,13 @@ impl Coding {
         self.turned(code).wrapping_sub(half) as i32
     }
 
-    /// Elementary samples in so many octets.
+    /// Number of whole elementary samples in this many bytes.
     #[must_use]
     pub fn samples_in(self, octets: usize) -> usize {
         octets * 8 / self.bits() as usize
     }
 
-    /// Octets of so many elementary samples.
+    /// Number of bytes that this many elementary samples occupy, rounded up.
     #[must_use]
     pub fn octets_of(self, samples: usize) -> usize {
         (samples * self.bits() as usize).div_ceil(8)
@@ -103,7 +103,7 @@ pub struct Coded {
     pub channels: Option<u32>,
     /// Samples have a real and an imaginary part.
     pub complex: bool,
-    /// Octets of the frame before its payload.
+    /// Bytes of the frame before its payload.
     pub header: usize,
     /// Whether the header has a validity for each channel: `Frames::channel_is_valid`.
     pub by_channel: bool,

@@ -1,4 +1,4 @@
-//! Numbers from codes: a table of the samples of each octet, or computed.
+//! Numbers from codes: a table of the samples of each byte, or computed.
 
 use super::coding::Coding;
 use super::number::Number;
@@ -10,7 +10,7 @@ pub struct Decoder<T> {
     table: Table<T>,
 }
 
-/// The samples of each octet.
+/// The samples of each byte.
 #[derive(Clone, Debug)]
 enum Table<T> {
     OneBit(Box<[[T; 8]; 256]>),
@@ -73,7 +73,7 @@ impl<T: Number> Decoder<T> {
     }
 }
 
-/// The samples of every octet.
+/// The samples of every byte.
 fn table<T: Number, const N: usize>(coding: Coding) -> Box<[[T; N]; 256]> {
     let mut table = Box::new([[T::MISSING; N]; 256]);
     let bits = coding.bits();

@@ -3,7 +3,7 @@
 use super::coding::{Coding, EIGHT, FOUR, THRESHOLD};
 
 impl Coding {
-    /// Write elementary samples as octets, each as the nearest code; beyond the levels, as the outermost one. NaN becomes a
+    /// Write elementary samples as bytes, each as the nearest code; beyond the levels, as the outermost one. NaN becomes a
     /// code next to 0.
     ///
     /// # Panics
@@ -70,7 +70,7 @@ fn four(level: f32) -> u8 {
     (number(level) * FOUR + 8.5).clamp(0.0, 15.0) as u8
 }
 
-/// `N` samples to an octet, the earliest in the lowest bits.
+/// Encode `N` samples to a byte, the earliest in the lowest bits.
 #[inline]
 fn pack<const N: usize>(samples: &[f32], octets: &mut [u8], code: impl Fn(f32) -> u8) {
     for (octet, samples) in octets.iter_mut().zip(samples.as_chunks::<N>().0) {

@@ -19,7 +19,7 @@ pub struct Tracks {
     picked: u32,
     /// Wanted bits.
     wanted: u32,
-    /// By place of an octet in a word (at least eight bits of whole instants) and its value: the picked bits.
+    /// The picked bits, by the position of a byte in a word (at least eight bits of whole instants) and its value.
     tables: Vec<[u32; 256]>,
     /// Picked bits of a word.
     word: u32,
@@ -73,7 +73,7 @@ impl Tracks {
         let picked = wanted.next_power_of_two();
         let instants = (8 / recorded).max(1);
         let octets = (recorded / 8).max(1);
-        // A word of eight instants with 32 wanted bits each does not fit: such a word is picked instant by instant.
+        // A word of eight instants with 32 wanted bits each would not fit, so it is processed instant by instant.
         let word = instants * picked;
         let mut tables = Vec::new();
         for octet in 0..octets {
@@ -113,8 +113,8 @@ impl Tracks {
         self.wanted
     }
 
-    /// Replace `to` by the picked bits of `octets`, a whole number of words (of an octet, or of the recorded bits if they are
-    /// more). The last octet is padded with zeros.
+    /// Replace `to` by the picked bits of `octets`, a whole number of words (of a byte, or of the recorded bits if they are
+    /// more). The last byte is padded with zeros.
     pub fn pick(&self, octets: &[u8], to: &mut Vec<u8>) {
         to.clear();
         to.reserve(octets.len() * 8 / self.recorded as usize * self.picked as usize / 8 + 8);

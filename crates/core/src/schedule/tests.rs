@@ -60,9 +60,9 @@ fn in_a_day_every_slot_ran_or_is_counted_as_missed() {
                     (ran, schedule.lanes[test].slot),
                     "list {n}, seed {seed}"
                 );
-                // Behind its last run, slots may have been missed already.
+                // After its last run, slots may already have been missed.
                 assert!(counted >= fates.len() as u64);
-                // The last slots of the day may still wait for their moment.
+                // The last slots of the day may not have fallen due yet.
                 assert!(counted + 2 >= DAY / periods[test].every, "{counted}");
             }
         }

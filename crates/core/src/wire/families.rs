@@ -36,7 +36,7 @@ macro_rules! families {
             ///
             /// # Errors
             /// [`Reject::Outside`] if an object has no room for one frame of each thread, [`Reject::WrongSize`] if no
-            /// octet of a packet is kept, [`Reject::BadField`] for an invalid frame rate, [`Reject::UnknownThread`] for
+            /// byte of a packet is kept, [`Reject::BadField`] for an invalid frame rate, [`Reject::UnknownThread`] for
             /// invalid threads, [`Reject::Unrecognised`] if a value that the layout needs is not set,
             /// [`Reject::NotFrames`] for families whose objects are not frames.
             pub fn visit<V: Visit>(&self, visitor: V) -> Result<V::Out, Reject> {

@@ -91,7 +91,7 @@ pub trait Family: Sync {
         None
     }
 
-    /// Run its parsers on arbitrary octets, and check their results. `choice` selects what a packet does not state.
+    /// Run its parsers on arbitrary bytes, and check their results. `choice` selects what a packet does not state.
     #[doc(hidden)]
     fn fuzz(&self, choice: u8, packet: &[u8]);
 
@@ -284,7 +284,7 @@ pub trait Framed: Known {
 /// The family's part of a stream [recalled](super::Family::recall) from an index.
 #[derive(Debug)]
 pub struct Recalled {
-    /// Octets of a frame's header.
+    /// Bytes of a frame's header.
     pub header_bytes: usize,
     /// Packets that a frame is cut into.
     pub parts: usize,
@@ -297,21 +297,21 @@ pub struct Recalled {
 pub struct StreamFormat {
     /// Its family.
     pub family: FamilyRef,
-    /// Which octets of a datagram are kept.
+    /// Which bytes of a datagram are kept.
     pub keep: Keep,
     /// How packets are placed; never [`Place::Auto`].
     pub place: Place,
-    /// Maximum size of an object, octets.
+    /// Maximum size of an object, bytes.
     pub object_bytes: u64,
-    /// Octets of the network format before each frame.
+    /// Bytes of the network format before each frame.
     pub network_bytes: usize,
     /// Byte order of the sequence number before each frame, if there is one.
     pub sequence: Option<Order>,
-    /// Octets of a datagram; 0 if they differ.
+    /// Bytes of a datagram; 0 if they differ.
     pub packet_bytes: usize,
-    /// Octets of a frame, or of the part of one in a packet; 0 if there are no frames.
+    /// Bytes of a frame, or of the part of one in a packet; 0 if there are no frames.
     pub frame_bytes: usize,
-    /// Octets of the frame's header.
+    /// Bytes of the frame's header.
     pub header_bytes: usize,
     /// Packets that a frame is cut into; the first has its header.
     pub parts: usize,
@@ -334,7 +334,7 @@ pub struct StreamFormat {
 pub struct LearnOptions {
     /// The format, or [`Format::Auto`].
     pub format: Format,
-    /// Which octets of a datagram to keep.
+    /// Which bytes of a datagram to keep.
     pub keep: Keep,
     /// How to place.
     pub place: Place,
@@ -342,7 +342,7 @@ pub struct LearnOptions {
     pub frames_per_second: Option<u32>,
     /// The threads of a VDIF stream, in the order in which an object stores them.
     pub threads: Option<Vec<u16>>,
-    /// Maximum size of an object, octets.
+    /// Maximum size of an object, bytes.
     pub object_bytes: u64,
     /// A Unix time within 500 days of the data, to complete Mark 5B dates; usually now.
     pub near: i64,
@@ -363,10 +363,10 @@ impl Default for LearnOptions {
     }
 }
 
-/// Octets kept of a packet.
+/// Bytes kept of a packet.
 pub(super) const HEAD: usize = 64;
 
-/// The first octets of an observed packet.
+/// The first bytes of an observed packet.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub(super) length: usize,
@@ -379,9 +379,9 @@ pub struct Sample {
 pub struct Shape {
     /// Its family.
     pub family: FamilyRef,
-    /// Octets of the network format before the frame.
+    /// Bytes of the network format before the frame.
     pub network: usize,
-    /// Octets of the frame; 0 if packets of one stream differ.
+    /// Bytes of the frame; 0 if packets of one stream differ.
     pub length: usize,
     /// Other properties that packets of one stream share, encoded by the family.
     pub variant: u8,

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! All counts are since the session began, so a lost mark or report only costs one measurement. Both are datagrams of
-//! [`LEN`] octets, big-endian, distinguished from SPEAD by their first octets, with a CRC-32C (RFC 3720, B.4) at the end.
-//! A receiver only answers marks, with as many octets as it received, to the address they came from: it cannot be used to
+//! [`LEN`] bytes, big-endian, distinguished from SPEAD by their first bytes, with a CRC-32C (RFC 3720, B.4) at the end.
+//! A receiver only answers marks, with as many bytes as it received, to the address they came from: it cannot be used to
 //! flood another host.
 //!
 //! **Threat model.** A session is 64 random bits, chosen by the sender and echoed. An attacker who does not see the
@@ -83,7 +83,7 @@ crate::header! {
     }
 }
 
-/// Octets of a mark, and of a report.
+/// Bytes of a mark, and of a report.
 pub const LEN: usize = 128;
 /// Magic number of both: not SPEAD's 0x53, and not text.
 pub const MAGIC: u32 = 0xF5A4_5B0C;
@@ -105,13 +105,13 @@ pub struct Report {
 /// A datagram of this channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// From a sender: what was sent up to here.
+    /// From a sender: what it has sent up to this point.
     Mark(Mark),
     /// From a receiver: what arrived.
     Report(Report),
 }
 
-/// Whether a datagram belongs to this channel, by its length and first octets. One comparison for data packets.
+/// Whether a datagram belongs to this channel, by its length and first bytes. One comparison for data packets.
 #[inline]
 #[must_use]
 pub fn is_feedback(datagram: &[u8]) -> bool {

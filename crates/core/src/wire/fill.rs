@@ -28,11 +28,11 @@ use std::ops::Range;
 
 /// Memory that is read and written in parts: a slice, or a block of which other parts are in use.
 pub trait Octets {
-    /// Number of octets.
+    /// Number of bytes.
     fn length(&self) -> usize;
-    /// The octets in `range`; empty if not all of them exist.
+    /// The bytes in `range`; empty if not all of them exist.
     fn read(&self, range: Range<usize>) -> &[u8];
-    /// The octets in `range`, to write to.
+    /// The bytes in `range`, to write to.
     ///
     /// # Panics
     /// If not all of them exist.
@@ -81,8 +81,8 @@ impl Filler {
         Filler { format }
     }
 
-    /// Fill the units `missing` (ascending) of `block`, an object's octets. Units outside the block are ignored. For
-    /// streams without units (heaps, events), `missing` are octets, which are set to zero.
+    /// Fill the units `missing` (ascending) of `block`, an object's bytes. Units outside the block are ignored. For
+    /// streams without units (heaps, events), `missing` are bytes, which are set to zero.
     pub fn fill(&self, block: &mut (impl Octets + ?Sized), missing: &[Range<u32>]) -> Filled {
         let mut filled = Filled::default();
         let unit = self.format.unit_bytes();
@@ -204,7 +204,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
             at = prefix.len();
         }
         if let Some(((octets, length), header_at)) = header.as_ref().zip(header_at) {
-            // Without a sequence number, the octets before the frame are zero.
+            // Without a sequence number, the bytes before the frame are zero.
             unit[at..at.max(header_at)].fill(0);
             unit[header_at..header_at + length].copy_from_slice(&octets[..*length]);
             at = header_at + length;
@@ -216,7 +216,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         header.is_some()
     }
 
-    /// The octets before the frame, if they are kept and have a sequence number.
+    /// The bytes before the frame, if they are kept and have a sequence number.
     fn prefix(&mut self, index: usize) -> Option<[u8; PREFIX]> {
         if self.format.header_at() != Some(PREFIX) {
             return None;

@@ -42,7 +42,7 @@ impl StreamFormat {
         self.network_bytes.checked_sub(self.keep.stripped(self.network_bytes))
     }
 
-    /// Octets kept of each packet; 0 if packets differ in size.
+    /// Bytes kept of each packet; 0 if packets differ in size.
     #[must_use]
     pub fn unit_bytes(&self) -> usize {
         self.packet_bytes.saturating_sub(self.keep.stripped(self.network_bytes))
@@ -94,7 +94,7 @@ impl StreamFormat {
         self.geometry().map(|_| ()).inspect_err(|_| self.frames_per_second = before)
     }
 
-    /// When the samples of `unit` (the kept octets of a packet) were taken; `None` if its header does not state it, or
+    /// When the samples of `unit` (the kept bytes of a packet) were taken; `None` if its header does not state it, or
     /// was stripped. The wrong clock of a thread is corrected.
     #[must_use]
     pub fn frame_time(&self, unit: &[u8]) -> Option<FrameTime> {

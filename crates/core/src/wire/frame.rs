@@ -45,7 +45,7 @@ pub enum Framing {
 /// The properties that a frame is checked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// Octets of a frame of its stream.
+    /// Bytes of a frame of its stream.
     pub frame_bytes: usize,
     /// A Unix time within 500 days of the data.
     pub near: i64,
@@ -67,7 +67,7 @@ pub trait Frames: Sync {
     fn channel_is_valid(&self, _frame: &[u8], _channel: u32) -> bool {
         true
     }
-    /// The tables of a frame's header, each with its offset in octets; empty if it has no header.
+    /// The tables of a frame's header, each with its offset in bytes; empty if it has no header.
     fn tables(&self, _frame: &[u8]) -> Vec<(usize, &'static [Field])> {
         Vec::new()
     }
@@ -90,7 +90,7 @@ pub trait Frames: Sync {
 
 /// Consecutive packets of variable length in files and TCP streams; each states its length.
 pub trait Packets: Sync {
-    /// The place of the first packet of `bytes`, which has `start + length` octets. `None`: more octets are needed, never
+    /// The place of the first packet of `bytes`, which is `start + length` long. `None`: more bytes are needed, never
     /// more than half a megabyte.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ pub trait Packets: Sync {
     /// a descriptor.
     fn is_data(&self, head: &[u8]) -> bool;
 
-    /// Divide the stored packet with this head into packets of at most `most` octets: append the head of the next one
+    /// Divide the stored packet with this head into packets of at most `most` bytes: append the head of the next one
     /// after `done` to `to`, and return what is done then; its payload continues where that of the previous one ended.
     /// `None` when nothing is left. If `most` is too small for a head, packets are as small as possible.
     fn divide(&self, head: &[u8], done: Divided, most: usize, to: &mut Vec<u8>) -> Option<Divided>;
@@ -114,7 +114,7 @@ pub struct Divided {
     pub packets: u64,
     /// Items of its head that belong to its object.
     pub items: usize,
-    /// Octets of its payload.
+    /// Bytes of its payload.
     pub payload: u64,
 }
 

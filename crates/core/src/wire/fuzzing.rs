@@ -1,4 +1,4 @@
-//! One fuzzing entry point for each parser: given any octets, it must return, and its result must be consistent.
+//! One fuzzing entry point for each parser: given any bytes, it must return, and its result must be consistent.
 //!
 //! The fuzz targets call only these, so a failing input becomes one line in a test here.
 
@@ -15,7 +15,7 @@ use super::{
 };
 use placed::place;
 
-/// The parsers of the family with this number in the registry; the first octet chooses what a packet does not state.
+/// The parsers of the family with this number in the registry; the first byte chooses what a packet does not state.
 pub fn family(number: usize, input: &[u8]) {
     if let Some((&choice, packet)) = input.split_first() {
         FAMILIES[number].fuzz(choice, packet);
@@ -23,7 +23,7 @@ pub fn family(number: usize, input: &[u8]) {
 }
 
 /// Divide `input` into packets, inspect and learn them in every format, and place and fill with the result. The first
-/// octet is the length of the packets.
+/// byte is the length of the packets.
 pub fn learn(input: &[u8]) {
     let Some((&length, input)) = input.split_first() else { return };
     let packets = input.chunks(usize::from(length).max(1));
@@ -45,7 +45,7 @@ pub fn learn(input: &[u8]) {
     }
 }
 
-/// Inspect any octets.
+/// Inspect any bytes.
 pub fn inspect(packet: &[u8]) {
     for format in Format::all() {
         let seen = inspect_packet(format, packet);

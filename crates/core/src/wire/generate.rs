@@ -5,7 +5,7 @@ use std::fmt;
 /// Settings of a generated stream.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// Payload octets of a frame.
+    /// Payload bytes of a frame.
     pub payload: usize,
     /// Threads, numbered from 0; each frame number is sent once per thread.
     pub threads: u16,
@@ -37,7 +37,7 @@ pub trait Generator: Sync {
 pub trait Generated: fmt::Debug + Send {
     /// Write the header of frame `n` to the front of `head`; returns its length and the payload.
     fn frame(&self, n: u64, head: &mut [u8]) -> (usize, &[u8]);
-    /// Octets of a frame.
+    /// Number of bytes of a frame.
     fn frame_bytes(&self) -> usize;
     /// A description.
     fn describe(&self) -> String;

@@ -41,15 +41,15 @@
 //! skyhaul_core::header! { /** Overflow. */ Bad [4] { le u32 @ 0 { field[32:1] } } }
 //! ```
 //!
-//! Limits: words of 1, 2, 4 or 8 octets; headers of at most 512 bits. `write` truncates a value wider than its field.
+//! Limits: words of 1, 2, 4 or 8 bytes; headers of at most 512 bits. `write` truncates a value wider than its field.
 //! Meaning (units, validity) does not belong in the table but in a short `impl` below it.
 
 /// Byte order of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Least significant octet first (VDIF, Mark 5B).
+    /// Least significant byte first (VDIF, Mark 5B).
     Little,
-    /// Most significant octet first (SPEAD, EJFAT: network order).
+    /// Most significant byte first (SPEAD, EJFAT: network order).
     Big,
 }
 
@@ -58,9 +58,9 @@ pub enum Order {
 pub struct Field {
     /// The standard's name for it.
     pub name: &'static str,
-    /// Octet of the header where its word starts.
+    /// Byte of the header where its word starts.
     pub byte: usize,
-    /// Octets of its word.
+    /// Bytes of its word.
     pub width: usize,
     /// Its lowest bit in the word.
     pub lsb: u32,
@@ -103,7 +103,7 @@ pub const fn check(fields: &[Field], len: usize) {
         assert!(field.lsb + field.bits <= field.width as u32 * 8, "a field leaves its word");
         let mut bit = 0;
         while bit < field.bits {
-            // Bits are numbered by significance within their octets, so that overlapping words are found too.
+            // Bits are numbered by significance within their bytes, so that overlapping words are found too.
             let at = field.lsb + bit;
             let octet = match field.order {
                 Order::Little => field.byte + at as usize / 8,
@@ -147,7 +147,7 @@ macro_rules! header {
         )+)+ }
 
         impl $name {
-            /// Octets on the wire.
+            /// Bytes on the wire.
             pub const LEN: usize = $len;
             /// The table itself.
             pub const FIELDS: &'static [$crate::wire::header::Field] = &[$($({
@@ -174,7 +174,7 @@ macro_rules! header {
                 Some((this, rest))
             }
 
-            /// The octets of this header; values wider than their field are truncated.
+            /// The bytes of this header; values wider than their field are truncated.
             #[inline]
             #[must_use]
             pub fn write(&self) -> [u8; $len] {
@@ -199,7 +199,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any octets, read and written, keep every bit that has a row; and the table reads what `read` reads.
+    /// Any bytes, read and written, keep every bit that has a row; and the table reads what `read` reads.
     pub(crate) fn round_trips(fields: &[Field], len: usize, rewrite: fn(&[u8]) -> Vec<u8>) {
         proptest!(|(raw in proptest::collection::vec(any::<u8>(), len))| {
             let written = rewrite(&raw);
@@ -230,7 +230,7 @@ pub(crate) mod tests {
     #[allow(unreachable_pub)]
     mod mixed {
         crate::header! {
-            /// All that a table can hold.
+            /// Every kind of entry that a table can have.
             Mixed [17] {
                 be u8  @ 0 { version[7:4], low[3:0] }
                 be u16 @ 1 { id }

@@ -1,7 +1,7 @@
 //! Packets field by field, for people.
 //!
 //! The rows come from the header tables that the parsers use. If a packet is truncated or inconsistent, the [`Problem`]
-//! states the layer, the octet, and the needed and available length; the rows before it are still given.
+//! states the layer, the byte, and the needed and available length; the rows before it are still given.
 
 pub mod reader;
 

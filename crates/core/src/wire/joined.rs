@@ -16,7 +16,7 @@ pub fn end_of<W: Keyed>(bytes: &[u8]) -> Option<usize> {
     usize::try_from(place.length).ok()?.checked_add(place.start as usize)
 }
 
-/// The packets of `record`, if it consists of several packets that all begin with the same four octets. `None`: it is one
+/// The packets of `record`, if it consists of several packets that all begin with the same four bytes. `None`: it is one
 /// packet, or has other content.
 #[must_use]
 pub fn packets(record: &[u8], end: PacketEnd) -> Option<impl Iterator<Item = &[u8]>> {

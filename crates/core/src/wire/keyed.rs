@@ -20,16 +20,16 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// The data that an object keeps from the heads of its packets.
     type Kept: fmt::Debug + Send;
 
-    /// The octets with which every packet begins; empty if there are none.
+    /// The bytes with which every packet begins; empty if there are none.
     const MAGIC: &'static [u8];
-    /// Maximum length of a head in octets.
+    /// Maximum length of a head in bytes.
     const LONGEST_HEAD: usize;
     /// Each sender counts its own objects. If `false`, each source does, regardless of the addresses and ports of its
     /// packets.
     const COUNTED_BY_SENDER: bool = true;
     /// Every packet states the size of its object, so packets that state different sizes of one contradict each other.
     const STATES_SIZE: bool = false;
-    /// Maximum size of an object in octets, unless the user sets another.
+    /// Maximum size of an object in bytes, unless the user sets another.
     const LARGEST: u64 = 256 << 20;
 
     /// Read the head of a datagram, which is exactly one packet.
@@ -44,17 +44,17 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// The reason for which it is not a packet of this family. If packets do not state their length, always an error.
     fn peek(stream: &[u8]) -> Result<Option<Self::Head<'_>>, Reject>;
 
-    /// Octets that [`peek`](Self::peek) examines before it rejects: the cost of a search for the next packet.
+    /// Bytes that [`peek`](Self::peek) examines before it rejects: the cost of a search for the next packet.
     fn examined(_stream: &[u8]) -> usize {
         0
     }
 
-    /// Which octets of an object are data. The payload has `bytes` octets, and is complete or not.
+    /// Which bytes of an object are data. The payload is `bytes` long, and is complete or not.
     fn data(_kept: &Self::Kept, _bytes: u64, _is_whole: bool) -> Data {
         Data::All
     }
 
-    /// Items that begin beyond the end of their object, whose payload has `bytes` octets.
+    /// Items that begin beyond the end of their object, whose payload is `bytes` long.
     fn items_outside(_kept: &Self::Kept, _bytes: u64) -> u64 {
         0
     }
@@ -104,7 +104,7 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     fn join(into: &mut Self::Kept, from: &Self::Kept) -> Result<u64, Reject>;
 }
 
-/// Which octets of an object's payload are data.
+/// Which bytes of an object's payload are data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     /// None: it describes or controls the stream.
@@ -123,7 +123,7 @@ pub struct Part<'a> {
     pub own: u16,
     /// The object's number, truncated to the bits that a packet can state.
     pub number: u64,
-    /// Octets of the whole object, if this packet states them.
+    /// Bytes of the whole object, if this packet states them.
     pub size: Option<u64>,
     /// Where its payload belongs.
     pub offset: u64,
@@ -152,13 +152,13 @@ pub struct Left {
     pub number: u64,
     /// Its source, if its packets state it.
     pub source: u16,
-    /// Octets of the whole object, if known.
+    /// Bytes of the whole object, if known.
     pub size: Option<u64>,
-    /// Octets of its payload: a received range, less the part already stored.
+    /// Bytes of its payload: a received range, less the part already stored.
     pub payload: Range<usize>,
     /// Items of the object already stored.
     pub items: usize,
-    /// Octets of room.
+    /// Bytes of room.
     pub room: usize,
 }
 
@@ -167,7 +167,7 @@ pub struct Left {
 pub struct Stored {
     /// Items of the object that are stored now.
     pub items: usize,
-    /// Octets of payload that follow the head.
+    /// Bytes of payload that follow the head.
     pub payload: usize,
     /// Nothing is left to be stored.
     pub is_all: bool,

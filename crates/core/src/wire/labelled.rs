@@ -21,7 +21,7 @@ pub struct Label {
     pub slot: u16,
     /// Chooses the port of the member; as many of its low bits are used as the member's port range has.
     pub port: u16,
-    /// Octets of the label, at the front of the packet.
+    /// Bytes of the label, at the front of the packet.
     pub bytes: u16,
 }
 
@@ -42,11 +42,11 @@ pub struct Sync {
 /// of a family have the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelLayout {
-    /// Octets of a label: an even number.
+    /// Bytes of a label: an even number.
     pub bytes: u16,
-    /// The first octets of every label.
+    /// The first bytes of every label.
     pub magic: &'static [u8],
-    /// Offset of the version, one octet.
+    /// Offset of the version, one byte.
     pub version_at: u16,
     /// Versions that are read, and where their slot is, 16 bits.
     pub slots: &'static [(u8, u16)],

@@ -1,7 +1,7 @@
 //! Streams of equal packets divided into objects.
 //!
 //! A frame stream has no objects of its own, so it is divided into blocks of consecutive frames: with room for `capacity`
-//! octets and `unit` octets kept of each packet, an object is the K units that fit, K a multiple of the threads.
+//! bytes and `unit` bytes kept of each packet, an object is the K units that fit, K a multiple of the threads.
 //!
 //! ```text
 //!   position   0     1     2     3     4     5     6     7          (a sequence number, or time × frames)
@@ -12,7 +12,7 @@
 
 use crate::placement::{Geometry, Grain, Key, Placement, Reject};
 
-/// Which octets of a datagram are kept.
+/// Which bytes of a datagram are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Keep {
     /// All of them, including the transport's sequence number.
@@ -25,7 +25,7 @@ pub enum Keep {
 }
 
 impl Keep {
-    /// Number of octets stripped, if `network` of them are the network header.
+    /// Number of bytes stripped, if `network` of them are the network header.
     #[must_use]
     pub fn stripped(self, network: usize) -> usize {
         match self {
@@ -73,9 +73,9 @@ impl Divisor {
 /// How a stream of equal packets is divided into objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
-    /// Octets of each datagram.
+    /// Bytes of each datagram.
     pub packet_bytes: u32,
-    /// Octets stripped at its front.
+    /// Bytes stripped at its front.
     pub start: u32,
     /// Units in an object.
     pub units: u64,
@@ -83,11 +83,11 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Objects of at most `capacity` octets, of packets of `packet_bytes` less `start`, in groups (one frame of
+    /// Objects of at most `capacity` bytes, of packets of `packet_bytes` less `start`, in groups (one frame of
     /// each thread, two halves of a frame) that are never divided.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] if no octet of a packet is kept; [`Reject::Outside`] if no group fits.
+    /// [`Reject::WrongSize`] if no byte of a packet is kept; [`Reject::Outside`] if no group fits.
     pub fn new(packet_bytes: usize, start: usize, group: usize, capacity: u64) -> Result<Blocks, Reject> {
         let packet = u32::try_from(packet_bytes).map_err(|_| Reject::WrongSize)?;
         let unit = packet_bytes.checked_sub(start).filter(|&unit| unit > 0).ok_or(Reject::WrongSize)? as u64;
@@ -99,7 +99,7 @@ impl Blocks {
         Ok(Blocks { packet_bytes: packet, start: start as u32, units, divisor: Divisor::new(units) })
     }
 
-    /// Octets kept of each packet.
+    /// Bytes kept of each packet.
     #[inline(always)]
     #[must_use]
     pub fn unit(&self) -> u32 {

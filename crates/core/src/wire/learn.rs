@@ -20,7 +20,7 @@
 //! assert_eq!((format.family.name(), format.sequence, format.threads.len()), ("vdif", Some(Order::Big), 2));
 //! ```
 //!
-//! Limits: it keeps 64 octets of at most [`Learner::MOST`] packets. Threads that do not occur in these (more than about
+//! Limits: it keeps 64 bytes of at most [`Learner::MOST`] packets. Threads that do not occur in these (more than about
 //! 50, or sent in long runs) must be given in [`LearnOptions::threads`].
 
 use super::{
@@ -34,13 +34,13 @@ use crate::placement::Reject;
 use std::sync::Arc;
 
 impl Sample {
-    /// The octets kept.
+    /// The bytes kept.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..self.length.min(HEAD)]
     }
 
-    /// The octets after the network header.
+    /// The bytes after the network header.
     #[must_use]
     pub fn frame(&self, network: usize) -> &[u8] {
         self.head().get(network..).unwrap_or_default()
@@ -49,7 +49,7 @@ impl Sample {
 
 impl Shape {
     /// The shape of a packet; the most specific signs are checked first. A single packet is no proof, because samples
-    /// may contain any octets.
+    /// may contain any bytes.
     #[must_use]
     pub fn of(packet: &[u8], asked: Format) -> Option<Shape> {
         asked.families().find_map(|family| family.shape(packet))

@@ -7,10 +7,10 @@
 
 use super::header::Order;
 
-/// Octets before the frame that contain the number.
+/// Bytes before the frame that contain the number.
 pub const PREFIX: usize = 8;
 
-/// Position and byte order of the number in these octets.
+/// Position and byte order of the number in these bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbering {
     at: usize,
@@ -19,26 +19,26 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// All eight octets, in this order.
+    /// All eight bytes, in this order.
     #[must_use]
     pub const fn whole(order: Order) -> Numbering {
         Numbering { at: 0, bytes: PREFIX, order }
     }
 
-    /// The last four octets, in this order.
+    /// The last four bytes, in this order.
     #[must_use]
     pub const fn last_four(order: Order) -> Numbering {
         Numbering { at: 4, bytes: 4, order }
     }
 
-    /// The octets of packet `number`; those without meaning are zero.
+    /// The bytes of packet `number`; those without meaning are zero.
     #[inline]
     #[must_use]
     pub fn write(self, number: u64) -> [u8; PREFIX] {
         self.rewrite([0; PREFIX], number)
     }
 
-    /// The octets of the packet `packets` after the one with this prefix.
+    /// The bytes of the packet `packets` after the one with this prefix.
     #[must_use]
     pub fn advanced(self, prefix: [u8; PREFIX], packets: i64) -> [u8; PREFIX] {
         self.rewrite(prefix, self.read(prefix).wrapping_add_signed(packets))

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Threads, their order and the frame rate are learned from the first frames ([`FrameClock`]), and each frame is placed
-//! by them ([`Placer`]). If all frames together show something else, they are placed once more. Payloads are not read.
+//! accordingly ([`Placer`]). If all frames together contradict that, they are placed again. Payloads are not read.
 //!
-//! Limit: in a file whose consecutive frames are not in order of time (one thread after another), positions go up and
-//! down: see [`Placer::is_in_order`].
+//! Limit: in a file whose consecutive frames are not in order of time (one thread after another), positions do not grow
+//! monotonically: see [`Placer::is_in_order`].
 
 mod clock;
 mod error;

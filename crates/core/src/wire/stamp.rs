@@ -21,14 +21,14 @@
 //! ```
 //!
 //! Limits: times are written in NTP format (RFC 8762, 4.2.1), and read in NTP or PTP format; they are taken to lie
-//! between 1968 and 2104. Octets after the 44 of the base format are reflected unchanged: extensions (RFC 8972) are not
+//! between 1968 and 2104. Bytes after the 44 of the base format are reflected unchanged: extensions (RFC 8972) are not
 //! interpreted.
 
 use crate::placement::Reject;
 
-/// Octets of a test packet and of a reflection, at least.
+/// Bytes of a test packet and of a reflection, at least.
 pub const LEN: usize = 44;
-/// Octets of a reflection up to and including the sender's error estimate, after which a reflector of TWAMP-Light may
+/// Bytes of a reflection up to and including the sender's error estimate, after which a reflector of TWAMP-Light may
 /// end.
 const SHORTEST: usize = 38;
 /// UDP port of reflectors (RFC 8762, 4.1).
@@ -158,7 +158,7 @@ impl Estimate {
 }
 
 impl Reflection {
-    /// Reads a reflection. Those of TWAMP-Light have 41 octets, those of some of its reflectors 38; octets missing from
+    /// Reads a reflection. Those of TWAMP-Light have 41 bytes, those of some of its reflectors 38; bytes missing from
     /// 44 are read as zero.
     #[must_use]
     pub fn of(datagram: &[u8]) -> Option<Self> {
@@ -175,7 +175,7 @@ const LONGEST_INSIDE: i64 = 60;
 /// Whether this is a reflection and not a test packet. If a reflector answered reflections, a single packet with a
 /// forged source address could make two reflectors answer each other for ever.
 ///
-/// After its first 16 octets, a test packet has zeros (RFC 8762, figure 2), or, from TWAMP-Light, any padding. There, a
+/// After its first 16 bytes, a test packet has zeros (RFC 8762, figure 2), or, from TWAMP-Light, any padding. There, a
 /// reflection has two times of one clock, within a minute, and zeros between its other fields; random padding looks
 /// like that once in 2⁴⁰ packets.
 #[must_use]

@@ -36,7 +36,7 @@ pub enum Numbered {
     ByChoice,
     /// Never.
     Never,
-    /// Always: each frame is cut into as many packets of one size, numbered so.
+    /// Always: each frame is cut into this many packets of one size, numbered in this way.
     InParts(usize, Numbering),
 }
 

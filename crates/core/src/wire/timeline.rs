@@ -70,7 +70,7 @@ pub enum Change {
     },
     /// Frame after frame has the same time.
     Stopped(FrameTime),
-    /// A thread sends nothing any more; or nothing yet, if it has no last frame.
+    /// A thread stopped sending, or has not begun to send if `last` is `None`.
     ThreadLost {
         /// The thread.
         thread: u16,
@@ -230,7 +230,7 @@ impl Timeline {
         self.changes.pop_front()
     }
 
-    /// Whether a frame is where the last ones of its thread let expect it. It changes nothing.
+    /// Whether a frame is at the position expected after the previous ones of its thread. Changes nothing.
     #[must_use]
     pub fn expects(&self, seen: &Sighting) -> bool {
         let Some(lane) = self.lane(seen.time.thread).map(|at| &self.lanes[at]) else { return false };

@@ -24,7 +24,7 @@
 //! # Ok::<(), skyhaul_core::placement::Reject>(())
 //! ```
 //!
-//! Limits: only the layout of 64-bit builds (208 octets); [`structs`] has the raw C structures of these builds.
+//! Limits: only the layout of 64-bit builds (208 bytes); [`structs`] has the raw C structures of these builds.
 
 pub mod structs;
 
@@ -35,16 +35,16 @@ use crate::placement::Reject;
 pub const PORT: u16 = 14233;
 /// The version spoken.
 pub const VERSION: u32 = 7;
-/// Octets of the whole structure.
+/// Bytes of the whole structure.
 pub const LEN: usize = 208;
-/// Octets at the head of a data packet, at least.
+/// Bytes at the head of a data packet, at least.
 pub const SHORT: usize = 24;
-/// Maximum size in octets of a piece of a large reply, which stays below the MTU. Records come in pieces of 1416.
+/// Maximum size in bytes of a piece of a large reply, which stays below the MTU. Records come in pieces of 1416.
 pub const PIECE: usize = 1416;
 const HEAD: usize = 64;
 
 crate::header! {
-    /// The first 64 octets.
+    /// The first 64 bytes.
     Head [64] {
         le u32 @ 0 { /** [`Command`]. */ command }
         le u32 @ 4 { /** [`VERSION`], in answers. */ version }
@@ -63,7 +63,7 @@ crate::header! {
 }
 
 crate::header! {
-    /// The next 24 octets; names and counts of five interrupts follow.
+    /// The next 24 bytes; names and counts of five interrupts follow.
     Tail [24] {
         le u32 @ 0 { /** Packets lost. */ lost }
         le u32 @ 4 { /** Packets out of order. */ disordered }
@@ -155,7 +155,7 @@ impl Message {
         COMMANDS.into_iter().find(|command| *command as u32 == self.head.command)
     }
 
-    /// Read a datagram: at least [`SHORT`] octets.
+    /// Read a datagram: at least [`SHORT`] bytes.
     ///
     /// # Errors
     /// It is too short, or its first word is not a command in either byte order.
@@ -186,7 +186,7 @@ impl Message {
         Ok(Self { order, head, tail })
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn octets(&self) -> [u8; LEN] {
         let mut octets = [0; LEN];

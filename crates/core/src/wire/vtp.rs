@@ -38,7 +38,7 @@ pub fn psn(packet: &[u8], order: Order) -> Option<u64> {
     }
 }
 
-/// The octets of `psn`.
+/// The bytes of `psn`.
 #[must_use]
 pub fn write(psn: u64, order: Order) -> [u8; 8] {
     match order {
@@ -53,7 +53,7 @@ pub fn likely_order(packet: &[u8]) -> Order {
     if psn(packet, Order::Big) < psn(packet, Order::Little) { Order::Big } else { Order::Little }
 }
 
-/// Quirk of a stream with eight octets before each frame that are not a number.
+/// Quirk of a stream with eight bytes before each frame that are not a number.
 pub const NO_SEQUENCE: &str = "the eight octets before the frame are not a sequence number";
 
 /// The byte order of the sequence numbers at the front of `packets`, in order of arrival: the one in which more than half

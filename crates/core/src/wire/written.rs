@@ -14,7 +14,7 @@ pub struct Written {
     pub complex: bool,
     /// Complete samples per second.
     pub sample_rate: u64,
-    /// Payload octets of a frame; `None`: as is usual for the format.
+    /// Payload bytes of a frame; `None`: as is usual for the format.
     pub payload: Option<usize>,
     /// Threads, in the order of their columns.
     pub threads: Vec<u16>,
@@ -63,11 +63,11 @@ impl Written {
 
 /// Makes the headers of such a stream.
 pub trait Headers: fmt::Debug + Send + Sync {
-    /// Payload octets of a frame.
+    /// Payload bytes of a frame.
     fn payload(&self) -> usize;
     /// How an elementary sample is written.
     fn coding(&self) -> Coding;
-    /// The header of frame `n` since the first, of the thread with this rank: its octets, and their number. `None` if its time
+    /// The header of frame `n` since the first, of the thread with this rank: its bytes, and their number. `None` if its time
     /// does not fit the header.
     fn header(&self, n: u64, rank: usize, valid: bool) -> Option<([u8; 32], usize)>;
 }

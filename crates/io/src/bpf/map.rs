@@ -118,7 +118,7 @@ impl Map {
         let (key, value) = (std::ptr::from_ref(&key) as u64, octets.as_ptr() as u64);
         let mut element = Element { map: self.number() as u32, zero: 0, key, value, flags: 0 };
         debug_assert_eq!(octets.len(), self.bytes);
-        // SAFETY: a key has 4 octets, and a value of this map as many as `octets`; both live until after the call.
+        // SAFETY: a key has 4 bytes, and a value of this map as many as `octets`; both live until after the call.
         unsafe { call(MAP_UPDATE, &mut element) }.map_err(|error| hinted("write to the kernel", &error))?;
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Map {
         let (key, mut octets) = (0u32, vec![0u8; self.bytes]);
         let (key, value) = (std::ptr::from_ref(&key) as u64, octets.as_mut_ptr() as u64);
         let mut element = Element { map: self.number() as u32, zero: 0, key, value, flags: 0 };
-        // SAFETY: a key has 4 octets; `octets` has room for the value of every processor that there can be.
+        // SAFETY: a key has 4 bytes; `octets` has room for the value of every processor that there can be.
         unsafe { call(MAP_LOOKUP, &mut element) }.map_err(|error| hinted("read from the kernel", &error))?;
         Ok(octets)
     }

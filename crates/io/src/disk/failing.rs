@@ -35,7 +35,7 @@ struct State {
     random: u64,
     operations: u64,
     syncs: u64,
-    /// From this operation on, nothing happens any more.
+    /// From this operation on, no operation takes effect.
     killed_at: Option<u64>,
     /// Numbers of the syncs that fail, from 1 on.
     failing: BTreeSet<u64>,
@@ -97,7 +97,7 @@ impl FailingDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, `operations` more writes, syncs and changes of names happen, and then nothing any more: a kill.
+    /// Simulate a kill: `operations` more writes, syncs and renames take effect, and nothing after them.
     pub fn kill_after(&self, operations: u64) {
         let mut state = self.state();
         state.killed_at = Some(state.operations + operations);
@@ -145,7 +145,7 @@ impl FailingDisk {
         let status = file.metadata()?;
         let mut old = vec![0; bytes];
         let mut filled = 0;
-        // What is not there yet reads as zeros, as after a power cut.
+        // Data not yet written reads as zeros, as after a power failure.
         while filled < bytes {
             match file.read_at(&mut old[filled..], offset + filled as u64) {
                 Ok(n) if n > 0 => filled += n,

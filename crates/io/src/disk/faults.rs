@@ -14,7 +14,7 @@ use super::FailingDisk;
 /// Faults of a disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Every write takes this many times as long as it did.
+    /// Every write takes this many times as long as it would without the fault.
     pub slow: Option<f64>,
     /// Every write takes this much longer.
     pub latency: Option<Duration>,

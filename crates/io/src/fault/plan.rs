@@ -48,7 +48,7 @@ impl Damage {
 pub struct Injected {
     /// Packets that were offered.
     pub offered: u64,
-    /// Lost one by one.
+    /// Lost singly.
     pub lost_singly: u64,
     /// Lost in bursts.
     pub lost_in_bursts: u64,
@@ -162,7 +162,8 @@ impl FaultPlan {
         fate
     }
 
-    /// Whether every packet arrives once, in order and whole, for as long as nothing is changed: then nothing is drawn.
+    /// Whether every packet arrives once, in order and whole, as long as nothing is changed: then no random numbers are
+    /// drawn.
     #[must_use]
     pub(super) fn is_idle(&self) -> bool {
         self.burst_left == 0 && !self.faults.any()

@@ -13,9 +13,9 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of a file of settings, a plan or a certificate, at most.
+/// Maximum size in bytes of a file with settings, a plan or a certificate.
 pub const SETTINGS: usize = 1 << 20;
-/// Bytes of a file that has a token or a URI in it, at most.
+/// Maximum size in bytes of a file with a token or a URI.
 pub const TOKEN: usize = 4096;
 /// How long the writer of a pipe may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ pub fn read_small(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     if bytes.len() > most {
         return Err(refused(format!("it has more than {most} bytes; hint: name another file")));
     }
-    // What `open` of an ordinary program would wait for.
+    // An ordinary `open` would wait for a writer.
     if bytes.is_empty() && kind.is_fifo() {
         return Err(refused("it is a pipe without a writer; hint: name a regular file".to_owned()));
     }

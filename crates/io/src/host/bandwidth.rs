@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 16 << 20;
 const TIME: Duration = Duration::from_millis(30);
 
-/// Octets read and written in a second.
+/// Bytes read and written in a second.
 #[must_use]
 pub fn of_memory() -> u64 {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

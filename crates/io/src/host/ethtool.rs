@@ -9,9 +9,8 @@
 //! | [`hash_fields`](Card::hash_fields), [`indirection`](Card::indirection), [`rules`](Card::rules) | how packets are spread over queues |
 //! | [`timestamps`](Card::timestamps), [`link`](Card::link), [`fec`](Card::fec) | its time stamps; its link |
 //!
-//! Names are those that `ethtool` prints or accepts. A request consists of 32-bit words in the order of
-//! `linux/ethtool.h`; the kernel replies in the same words. [`set`](Card::set) writes settings that can be changed
-//! without interrupting the link.
+//! Names are those that `ethtool` prints or accepts. Requests and replies are 32-bit words in the order of
+//! `linux/ethtool.h`. [`set`](Card::set) writes settings that can be changed without interrupting the link.
 //!
 //! Limits: a reply has at most 16384 words; a driver that claims more is refused with `EMSGSIZE`.
 
@@ -61,7 +60,7 @@ const COALESCE: [&str; 11] =
     ["rx-usecs", "rx-frames", "", "", "tx-usecs", "tx-frames", "", "", "", "adaptive-rx", "adaptive-tx"];
 const COALESCE_WORDS: usize = 23;
 
-/// Of hashing, by bit, as `ethtool -N` writes them.
+/// Header fields that the hash covers, by bit, as `ethtool -N` writes them.
 const HASHED: [(u64, char); 7] = [(1, 'm'), (2, 'v'), (3, 't'), (4, 's'), (5, 'd'), (6, 'f'), (7, 'n')];
 const FEC: [(u32, &str); 6] = [(0, "none"), (1, "auto"), (2, "off"), (3, "rs"), (4, "baser"), (5, "llrs")];
 
@@ -90,7 +89,7 @@ pub struct Feature {
     pub changeable: bool,
 }
 
-/// What a card can stamp.
+/// Packets for which a card provides time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
     /// It stamps packets that it sends.
@@ -115,7 +114,7 @@ pub struct Link {
 /// Error correction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fec {
-    /// What is in use.
+    /// The mode in use.
     pub active: Vec<&'static str>,
     /// The configured modes.
     pub configured: Vec<&'static str>,

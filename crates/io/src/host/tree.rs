@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Octets of a file that are read.
+/// Bytes of a file that are read.
 const MOST: u64 = 256 << 10;
 
 /// Files below a root.
@@ -37,7 +37,7 @@ impl Tree {
         self.root == Path::new("/")
     }
 
-    /// Where `path`, which begins with `/`, lies.
+    /// The actual location of `path`, which begins with `/`.
     #[must_use]
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -76,7 +76,7 @@ impl Tree {
         self.at(path).symlink_metadata().is_ok()
     }
 
-    /// The last part of where a link leads.
+    /// The last component of a symbolic link's target.
     #[must_use]
     pub fn link(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.at(path)).ok()?;
@@ -128,7 +128,7 @@ pub fn space(path: &str) -> io::Result<(u64, u64)> {
     Ok((is.f_bavail, is.f_blocks))
 }
 
-/// What is before the first digits of a name, and the number that they are.
+/// The part of a name before its first digits, and the number that these form.
 fn by_number(name: &str) -> (&str, u64) {
     let start = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
     let digits = name[start..].split(|c: char| !c.is_ascii_digit()).next().unwrap_or("");

@@ -52,7 +52,7 @@ pub struct Link {
     pub interface: u32,
     /// Its hardware address.
     pub mac: [u8; 6],
-    /// Octets of an IP packet, at most.
+    /// Bytes of an IP packet, at most.
     pub mtu: u32,
     /// Whether its driver accepts frames from XDP programs; and whether also frames in several buffers.
     pub takes: (bool, bool),
@@ -65,7 +65,7 @@ pub struct Way {
     pub link: Link,
     /// The hardware address of the next hop.
     pub next: [u8; 6],
-    /// Octets of an IP packet, at most.
+    /// Bytes of an IP packet, at most.
     pub mtu: u32,
 }
 
@@ -177,7 +177,7 @@ impl Ways {
     }
 }
 
-/// What an address is to this host, by its routes.
+/// Type of an address for this host, according to its routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leads {
     /// Here.

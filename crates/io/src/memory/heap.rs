@@ -138,8 +138,8 @@ impl HeapMemory {
         HeapBytes { node, inner: self.0.0, data: block.data(), len, warm: block.is_warm() }
     }
 
-    /// Touch memory for `count` heaps of `bytes`, so that the first of them cause no page faults. Returns for how many
-    /// there is room.
+    /// Touch memory for `count` heaps of `bytes`, so that the first heaps cause no page faults. Returns the number of
+    /// heaps for which there is room.
     pub fn prepare(&self, bytes: usize, count: usize) -> usize {
         let inner = self.inner();
         let Some(class) = self.class_for(bytes) else { return 0 };
@@ -314,8 +314,8 @@ impl HeapBytes {
         &mut self[range]
     }
 
-    /// Set a part to zero. Of a large one, whole pages go back to the system, which gives zeros for them: so memory that nothing
-    /// arrived for is never taken.
+    /// Set a part to zero. In a large part, whole pages are returned to the system, which provides zeros for them; so
+    /// pages for which nothing arrived take no memory.
     ///
     /// # Panics
     /// If the range is outside.

@@ -1,8 +1,8 @@
 //! One mapping, touched at start, with the largest pages the machine gives.
 //!
-//! Tried in this order: huge pages set aside (`MAP_HUGETLB`), transparent huge pages (`madvise`), 4 KiB pages.
-//! The first two save the translation misses that a payload into a cold slot otherwise pays; see
-//! [`Pages::remedy`] for what to tell the user when neither was given.
+//! Tried in this order: huge pages set aside (`MAP_HUGETLB`), transparent huge pages (`madvise`), 4 KiB pages. The
+//! first two avoid the translation misses that a write to a block outside the cache otherwise costs; [`Pages::remedy`]
+//! gives the advice to show if the system granted neither.
 
 use std::ffi::c_void;
 use std::io;
@@ -19,14 +19,14 @@ pub const ALIGN: usize = 4096;
 
 pub(super) const HUGE: usize = 2 << 20;
 
-/// Bytes touched before other threads get a turn at the address space.
+/// Bytes touched before other threads can take the lock of the address space.
 const TOUCHED_AT_ONCE: usize = HUGE;
 
-/// Bytes returned to the kernel before others get a turn: 4 GiB of small pages at once take it 0.17 s.
+/// Bytes returned to the kernel before others can take the lock: it needs 0.17 s for 4 GiB of small pages at once.
 const RETURNED_AT_ONCE: usize = 32 << 20;
 
-/// How long a turn is. Without it this thread would take the kernel's lock again before one that was woken for it has run
-/// (for up to 4 ms).
+/// Length of the pause in which others can take the lock. Without it, this thread would take the lock again before a
+/// thread woken for it has run (for up to 4 ms).
 const TURN: Duration = Duration::from_micros(1);
 
 /// Which pages back a pool.
@@ -88,7 +88,7 @@ impl Mapping {
     pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
         let whole = len.next_multiple_of(HUGE);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Miri, which checks the use of the memory, supports one kind of mapping and no advice.
+        // Miri, which checks accesses to the memory, supports only this kind of mapping, and no advice.
         if !cfg!(miri) {
             let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
             // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
@@ -176,7 +176,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Make the kernel provide the pages of `range`, which begins and ends with a page, or say that it has none.
+    /// Make the kernel provide the pages of `range`, which is page-aligned, or report that it has none.
     fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let start = self.base.as_ptr().wrapping_add(range.start).cast();
         // SAFETY: the range is in our own mapping; populating it keeps its contents.

@@ -48,7 +48,7 @@ fn writing_under_a_view_is_refused() {
     block.place(9, b"x");
 }
 
-/// A view may have been copied, or sent to the kernel: its end frees nothing while the block is owned.
+/// A view may have been copied, or passed to the kernel: dropping it frees nothing while the block is owned.
 #[test]
 #[should_panic(expected = "while a view shows")]
 fn what_was_shown_once_is_not_written_again() {
@@ -58,7 +58,7 @@ fn what_was_shown_once_is_not_written_again() {
     block.fill(0);
 }
 
-/// Every byte that some view showed, and no other, is refused to the writer: held against a plain map of bytes.
+/// The writer is refused every byte that some view showed, and no other: compared with a plain map of bytes.
 #[test]
 #[cfg_attr(miri, ignore = "too many bytes for Miri")]
 fn exactly_what_is_shown_is_refused() {
@@ -154,14 +154,14 @@ fn blocks_cross_threads_and_none_is_lost() {
     assert_eq!(pool.free(), 8);
 }
 
-/// The kernel's lock of the address space is let go between two parts, so a reader whose first packet needs new memory
-/// does not wait for all of a large pool.
+/// The kernel's lock of the address space is released between two parts, so a reader whose first packet needs new
+/// memory does not wait for all of a large pool.
 #[test]
 #[cfg_attr(miri, ignore = "Miri touches no memory in advance")]
 fn other_threads_get_memory_while_a_large_piece_is_touched() {
     const LARGE: usize = 256 << 20;
     const ENOUGH: usize = 20;
-    // On a busy machine the other thread may have no turn.
+    // On a busy machine, the other thread may not get to run.
     let most = (0..20).map(|_| mapped_while_touching(LARGE)).find(|&count| count >= ENOUGH);
     assert!(
         most.is_some(),
@@ -169,7 +169,7 @@ fn other_threads_get_memory_while_a_large_piece_is_touched() {
     );
 }
 
-/// How often another thread mapped and returned a page meanwhile.
+/// Number of times that another thread mapped and returned a page meanwhile.
 fn mapped_while_touching(bytes: usize) -> usize {
     let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let large = Mapping::anonymous(bytes).unwrap();
@@ -227,7 +227,7 @@ fn a_chunk_is_read_from_outside_wherever_it_begins_and_ends() {
             assert_eq!(out, bytes[start as usize..end as usize], "{start}..{end}");
         }
     }
-    // A label that leads out of the block, as a broken or hostile writer might leave it.
+    // A label that points outside the block, as a broken or hostile writer might leave it.
     for (start, length) in [(8192, 1), (8191, 2), (u64::MAX, 1), (1, u64::MAX)] {
         block.publish(Label { stream: 7, number: 1, start, length });
         assert!(!peek.read(7, 1, &mut out), "{start} {length}");
@@ -242,7 +242,7 @@ fn only_sealed_pools_are_mapped() {
     assert!(Peek::open(std::process::id(), file.as_raw_fd(), 0).is_err());
 }
 
-/// What holding each write against what is shown costs: the same copies without a block, in turns.
+/// Cost of checking each write against the shown ranges: the same copies without a block, alternating.
 #[test]
 #[ignore = "a measurement, not a test"]
 fn how_long_a_place_takes() {

@@ -1,4 +1,4 @@
-//! A process in namespaces of its own.
+//! A process in separate namespaces.
 
 use super::call::{die_with_parent, done, leave, mount};
 use std::{ffi::CStr, fs, io, mem, os::fd::OwnedFd, ptr};
@@ -6,7 +6,7 @@ use std::{ffi::CStr, fs, io, mem, os::fd::OwnedFd, ptr};
 /// Which of two processes this one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
-    /// The new one: process 1 of its namespaces, and the parent of whatever they hold.
+    /// The new process: process 1 of its namespaces, and the ancestor of all processes in them.
     Inside,
     /// The original process: the new one has ended with this status.
     Ended(i32),

@@ -14,7 +14,7 @@ impl<'a> Attributes<'a> {
         Self(octets)
     }
 
-    /// Those after the fixed part of a message; none if it is shorter.
+    /// The attributes after the fixed part of a message; none if the message is shorter.
     #[must_use]
     pub fn after(body: &'a [u8], fixed: usize) -> Self {
         Self(body.get(fixed..).unwrap_or(&[]))

@@ -104,7 +104,7 @@ impl FromStr for Root {
     }
 }
 
-/// Octets in hexadecimal digits.
+/// Bytes in hexadecimal digits.
 fn octets(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) || digits.len() > 2 * LONGEST {

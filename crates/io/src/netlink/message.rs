@@ -2,7 +2,7 @@
 
 use super::Attributes;
 
-/// Octets of a message's head.
+/// Bytes of a message's head.
 const HEAD: usize = 16;
 pub(super) const REQUEST: u16 = 1;
 pub(super) const ACKNOWLEDGE: u16 = 4;
@@ -16,7 +16,7 @@ pub(super) const REPLACE: u16 = 0x100;
 /// Set in an attribute that holds attributes.
 const NESTED: u16 = 0x8000;
 
-/// Octets of an attribute's value: numbers as the kernel of this machine reads them.
+/// Bytes of an attribute's value: numbers as the kernel of this machine reads them.
 pub trait Value {
     /// Write them.
     fn write(self, to: &mut Vec<u8>);

@@ -96,7 +96,7 @@ pub struct Interface {
     pub name: String,
     /// Its hardware address, of Ethernet.
     pub mac: Option<[u8; 6]>,
-    /// Octets of a packet, at most.
+    /// Bytes of a packet, at most.
     pub mtu: u32,
     /// Packets received.
     pub received: u64,
@@ -304,7 +304,7 @@ fn traffic(index: u32) -> [u8; 20] {
     fixed
 }
 
-/// `struct tc_tbf_qopt`: two rates of 12 octets, then limit, buffer and peak burst.
+/// `struct tc_tbf_qopt`: two rates of 12 bytes, then limit, buffer and peak burst.
 fn token_bucket(rate: u64, burst: u32, limit: u32) -> [u8; 36] {
     const ETHERNET: u8 = 1;
     let mut options = [0; 36];

@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-/// Octets of the longest frame.
+/// Bytes of the longest frame.
 pub const LONGEST: usize = 65_536 + 128;
 /// Space for a time stamp beside a frame.
 const CONTROL: usize = 64;
@@ -149,7 +149,7 @@ impl Outgoing {
         Self { vectors: vec![[vector; 2]; frames], headers: vec![header; frames] }
     }
 
-    /// Send as many as there are places for; returns how many were taken.
+    /// Send as many frames as there is room for; returns their number.
     pub(super) fn send(&mut self, socket: &OwnedFd, pieces: &[Piece<'_>]) -> io::Result<usize> {
         let vector = |octets: &[u8]| libc::iovec {
             iov_base: octets.as_ptr().cast_mut().cast(),

@@ -86,7 +86,7 @@ impl Port {
         let mut counts = [0u32; 2];
         let mut length = mem::size_of_val(&counts) as libc::socklen_t;
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: `counts` is a place for as many octets as `length` says.
+        // SAFETY: `counts` is a place for as many bytes as `length` says.
         done(unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),

@@ -11,9 +11,9 @@ pub struct Virtio {
     flags: u8,
     /// How it is cut: 0 not, 1 and 4 TCP over IPv4 and IPv6, 5 UDP; the highest bit: explicit congestion notification.
     pub kind: u8,
-    /// Octets of all headers.
+    /// Bytes of all headers.
     pub headers: u16,
-    /// Octets of payload in each packet.
+    /// Bytes of payload in each packet.
     pub each: u16,
     /// Where the checksum begins.
     pub begin: u16,

@@ -1,5 +1,5 @@
-//! The instructions of AArch64. Every such CPU has them, so that the plain loops for wider codes, encoding and turning are
-//! compiled to them too.
+//! Loops with the vector instructions of AArch64. Every such CPU has them, so the compiler also uses them for the plain
+//! loops that decode wider codes, encode, and transpose.
 
 use skyhaul_core::samples::Decoder;
 use std::arch::aarch64::{
@@ -7,10 +7,10 @@ use std::arch::aarch64::{
     vmulq_n_u32, vqtbl1q_u8, vqtbl4q_u8, vreinterpretq_f32_u8, vreinterpretq_u8_u32, vshlq_u32, vst1q_f32,
 };
 
-/// Samples that are decoded at once.
+/// Samples decoded at once.
 const LINE: usize = 16;
 
-/// Decode what fills whole lines; the octets of these.
+/// Decode what fills whole lines. Returns the number of bytes decoded.
 pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32]) -> usize {
     let bits = decoder.coding().bits();
     let lines = samples.as_chunks_mut::<LINE>().0;
@@ -37,16 +37,16 @@ unsafe fn decode_lines<const BITS: u32, const OCTETS: usize>(
     let table = levels.map(f32::to_le_bytes);
     let [a, b, c, d]: [uint8x16_t; 4] = std::array::from_fn(|n| {
         let four = table[4 * n..].as_ptr().cast();
-        // SAFETY: four levels of four octets are behind it.
+        // SAFETY: `four` points to four levels of four bytes each.
         unsafe { vld1q_u8(four) }
     });
     let lane = |n: i32| -(n * BITS as i32);
     let lanes = [lane(0), lane(1), lane(2), lane(3)];
-    // SAFETY: these are four numbers.
+    // SAFETY: `lanes` has four numbers.
     let shifts: int32x4_t = unsafe { vld1q_s32(lanes.as_ptr()) };
-    // Of up to two bits, four levels are all there are.
+    // Codes of up to two bits have at most four levels.
     let mask: uint32x4_t = vdupq_n_u32(if BITS == 4 { 15 } else { 3 });
-    // The octets of a level, from its code in the lowest octet.
+    // Offsets of the four bytes of a level, to be added to four times its code.
     let first_octets = vdupq_n_u32(0x0302_0100);
     for (line, word) in lines.iter_mut().zip(octets.as_chunks().0.iter().map(word::<OCTETS>)) {
         for (quarter, to) in (0..).zip(line.as_chunks_mut::<4>().0) {
@@ -61,7 +61,7 @@ unsafe fn decode_lines<const BITS: u32, const OCTETS: usize>(
     }
 }
 
-/// The octets of a line, the first in the lowest bits.
+/// The bytes of a line as one number, the first in the lowest bits.
 #[inline(always)]
 fn word<const OCTETS: usize>(octets: &[u8; OCTETS]) -> u64 {
     let mut word = [0; 8];

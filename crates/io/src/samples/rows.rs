@@ -1,6 +1,6 @@
-//! Rows from columns, as loops that a compiler makes vectors of.
+//! Rows from columns, as loops that a compiler vectorises.
 
-/// The turn for any CPU, and compiled for newer ones.
+/// Transpose on any CPU; also compiled with the instructions of newer ones.
 #[inline(always)]
 pub(super) fn rows<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) {
     match (threads, each) {
@@ -24,7 +24,7 @@ pub(super) fn rows<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mu
     }
 }
 
-/// Many threads of few samples, eight at a time, so that lines are written in one go.
+/// Many threads with few samples each, eight threads at a time, so that whole cache lines are written.
 #[inline(always)]
 fn by_blocks<T: Copy, const EACH: usize>(columns: &[T], threads: usize, out: &mut [T]) {
     let column = columns.len() / threads;
@@ -39,7 +39,7 @@ fn by_blocks<T: Copy, const EACH: usize>(columns: &[T], threads: usize, out: &mu
     }
 }
 
-/// Some columns of every row.
+/// Write `THREADS` columns of every row, from column `first` on.
 #[inline(always)]
 fn block<T: Copy, const THREADS: usize, const EACH: usize>(
     columns: &[T],

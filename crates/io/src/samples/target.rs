@@ -1,19 +1,19 @@
-//! Whether decoded samples are read again soon.
+//! Where decoded samples are written: into the cache, or past it.
 
-/// Where decoded samples go.
+/// How decoded samples are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Memory that is in the cache, or read again soon.
+    /// To memory that is in the cache, or is read again soon.
     Warm,
-    /// An array larger than the cache: lines are written past it.
+    /// To an array larger than the cache: lines are written past the cache.
     Cold,
 }
 
 impl Target {
-    /// The better one for an array of this many octets.
+    /// The faster choice for an array of this many bytes.
     #[must_use]
     pub fn of(octets: usize) -> Self {
-        // Other programs share the cache.
+        // A quarter, because other programs share the cache.
         if octets > crate::copy::cache_bytes() / 4 { Target::Cold } else { Target::Warm }
     }
 }

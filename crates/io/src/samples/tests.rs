@@ -13,7 +13,7 @@ const ALL: [Coding; 8] = [
 ];
 
 proptest! {
-    /// At any place and length, vectors give what the core gives, bit by bit, and touch nothing else.
+    /// At any position and length, the vector code gives bit by bit what the core gives, and writes nothing else.
     #[test]
     fn vectors_decode_as_the_core(
         octets in prop::collection::vec(any::<u8>(), 0..400),
@@ -44,7 +44,7 @@ proptest! {
         }
     }
 
-    /// Rows in one pass are columns that were turned, bit by bit, and nothing else is touched.
+    /// Rows decoded in one pass equal transposed columns bit by bit, and nothing else is written.
     #[test]
     fn rows_are_columns_turned(
         octets in prop::collection::vec(any::<u8>(), 0..1200),
@@ -57,7 +57,7 @@ proptest! {
         let target = if cold { Target::Cold } else { Target::Warm };
         for coding in ALL {
             let decoder = Decoder::<f32>::new(coding).unwrap();
-            // Eight rows are whole octets.
+            // Eight rows fill whole bytes.
             let eight = coding.octets_of(8 * each);
             let length = octets.len() / threads / eight * eight;
             let there = |thread: usize| gone >> thread & 1 == 0;

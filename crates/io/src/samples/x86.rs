@@ -1,4 +1,4 @@
-//! The instructions of x86-64.
+//! Loops with the vector instructions of x86-64.
 
 pub(super) mod threads;
 
@@ -12,10 +12,10 @@ use std::arch::x86_64::{
     _mm512_setr_epi32, _mm512_setr_ps, _mm512_srlv_epi32, _mm512_storeu_ps, _mm512_stream_ps,
 };
 
-/// Samples in a line of 64 octets.
+/// Samples in a line of 64 bytes.
 const LINE: usize = 16;
 
-/// The instructions that this CPU has.
+/// The instruction set that this CPU has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Avx512,
@@ -33,10 +33,10 @@ fn level() -> Level {
     }
 }
 
-/// Decodes lines of samples from their octets.
+/// Decodes lines of samples from their bytes.
 type Lines = unsafe fn(&[f32; 16], &[u8], &mut [[f32; LINE]]);
 
-/// Decode what fills whole lines; the octets of these.
+/// Decode what fills whole lines. Returns the number of bytes decoded.
 pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32], target: Target) -> usize {
     let (level, bits) = (level(), decoder.coding().bits());
     if level == Level::Plain || bits > 8 {
@@ -48,7 +48,7 @@ pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32],
         unsafe { computed(decoder, octets, samples) };
         return octets.len();
     }
-    // Octets before the first line, if it begins with one.
+    // Bytes before the first aligned line, if that line begins with a whole byte.
     let each = 8 / bits as usize;
     let before = samples.as_ptr().align_offset(4 * LINE);
     let cold = target == Target::Cold && before.is_multiple_of(each) && before / each < octets.len();
@@ -71,7 +71,7 @@ pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32],
         (_, _, false) => lines_avx2::<4, 8, false>,
         (_, _, true) => lines_avx2::<4, 8, true>,
     };
-    // SAFETY: this CPU has the instructions of its level; cold lines begin at a multiple of 64 octets.
+    // SAFETY: this CPU has the instructions of its level; cold lines begin at a multiple of 64 bytes.
     unsafe { lines(&decoder.sixteen(), rest, &mut samples.as_chunks_mut::<LINE>().0[..count]) };
     if cold {
         crate::copy::fence();
@@ -80,7 +80,7 @@ pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32],
 }
 
 /// # Safety
-/// The CPU has AVX-512F. For `COLD`, lines begin at multiples of 64 octets.
+/// The CPU has AVX-512F. For `COLD`, lines begin at multiples of 64 bytes.
 #[target_feature(enable = "avx512f")]
 unsafe fn lines_avx512<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     levels: &[f32; 16],
@@ -112,7 +112,7 @@ unsafe fn lines_avx512<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     );
     for (line, word) in lines.iter_mut().zip(octets.as_chunks().0.iter().map(word::<OCTETS>)) {
         let words = _mm512_set1_epi32(word as i32);
-        // Sixteen codes of four bits take two words.
+        // Sixteen codes of four bits fill two words.
         let words =
             if BITS == 4 { _mm512_mask_set1_epi32(words, 0xFF00, (word >> 32) as i32) } else { words };
         let samples = _mm512_permutexvar_ps(_mm512_srlv_epi32(words, shifts), levels);
@@ -127,7 +127,7 @@ unsafe fn lines_avx512<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     }
 }
 
-/// The octets of a line, the first in the lowest bits.
+/// The bytes of a line as one number, the first in the lowest bits.
 #[inline(always)]
 fn word<const OCTETS: usize>(octets: &[u8; OCTETS]) -> u64 {
     let mut word = [0; 8];
@@ -136,7 +136,7 @@ fn word<const OCTETS: usize>(octets: &[u8; OCTETS]) -> u64 {
 }
 
 /// # Safety
-/// The CPU has AVX2. For `COLD`, lines begin at multiples of 64 octets.
+/// The CPU has AVX2. For `COLD`, lines begin at multiples of 64 bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn lines_avx2<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     levels: &[f32; 16],
@@ -154,7 +154,7 @@ unsafe fn lines_avx2<const BITS: u32, const OCTETS: usize, const COLD: bool>(
             let codes = _mm256_srlv_epi32(_mm256_set1_epi32((word >> (half * 8 * BITS)) as i32), shifts);
             let mut samples = _mm256_permutevar8x32_ps(low, codes);
             if BITS == 4 {
-                // A permutation of eight looks at three bits: the fourth chooses between two.
+                // A permutation of eight levels uses three bits; the fourth bit chooses between two permutations.
                 let fourth = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
                 samples = _mm256_blendv_ps(samples, _mm256_permutevar8x32_ps(high, codes), fourth);
             }
@@ -170,7 +170,7 @@ unsafe fn lines_avx2<const BITS: u32, const OCTETS: usize, const COLD: bool>(
     }
 }
 
-/// Wider codes are computed: the compiler makes vectors of it.
+/// Wider codes are computed rather than looked up; the compiler vectorises the loop.
 ///
 /// # Safety
 /// The CPU has AVX-512F and BW.
@@ -188,7 +188,7 @@ unsafe fn computed_avx2(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f3
     decoder.decode(octets, samples);
 }
 
-/// Encode; false if this CPU has no vectors.
+/// Encode; `false` if this CPU has no vectors.
 pub(super) fn encode(coding: Coding, samples: &[f32], octets: &mut [u8]) -> bool {
     let encode = match level() {
         Level::Avx512 => encode_avx512,
@@ -214,7 +214,7 @@ unsafe fn encode_avx2(coding: Coding, samples: &[f32], octets: &mut [u8]) {
     coding.encode(samples, octets);
 }
 
-/// Turn; false if this CPU has no vectors.
+/// Transpose; `false` if this CPU has no vectors.
 pub(super) fn turn<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) -> bool {
     let turn = match level() {
         Level::Avx512 => turn_avx512::<T>,

@@ -35,7 +35,8 @@ pub enum Take {
     Drop,
 }
 
-/// Memory to receive into, on a page's boundary: the kernel copies to lines of the cache that begin where its own do.
+/// Memory to receive into, aligned to a page: the kernel's copy is faster if both sides have the same alignment within
+/// a cache line.
 ///
 /// # Errors
 /// The system has no memory for it.
@@ -50,7 +51,7 @@ pub fn room(bytes: usize) -> io::Result<Block> {
     pool.take().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Bytes to be sent again and again.
+/// Bytes to be sent repeatedly.
 #[derive(Debug)]
 pub struct Supply {
     memory: Block,
@@ -106,15 +107,15 @@ impl Supply {
     }
 }
 
-/// A file in the page cache, in runs of pages where its file system can do that; those of a file without a disk are single
-/// pages, which cost a sixth more for each byte sent (docs/benchmarks.md, Paths).
+/// A file in the page cache, in runs of contiguous pages where its file system supports that; a file without a disk
+/// consists of single pages, which cost a sixth more for each byte sent (docs/benchmarks.md, Paths).
 fn on_disk(bytes: &[u8]) -> io::Result<Arc<File>> {
     let scratch = Scratch::create(&std::env::temp_dir())?;
     scratch.file().as_ref().write_all(bytes)?;
     Ok(Arc::clone(scratch.file()))
 }
 
-/// The same without a disk, for hosts that have no room on one.
+/// The same in memory only, for hosts without disk space.
 fn in_memory(bytes: &[u8]) -> io::Result<Arc<File>> {
     let mut file = File::from(memfd_create("skyhaul-bulk", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;

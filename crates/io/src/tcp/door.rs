@@ -11,8 +11,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: `[::]` takes IPv4 too, whose addresses are given as IPv4; any other IPv6 address takes IPv6 only. While
-//! descriptors have run out, nobody is accepted, and the caller sees nobody.
+//! Limits: `[::]` accepts IPv4 too, and reports those peers with IPv4 addresses; any other IPv6 address accepts IPv6
+//! only. While the process is out of descriptors, no connection is accepted, and [`Door::accept`] returns `None`.
 
 use super::open::listen_with;
 use crate::address::{Endpoint, Transport};
@@ -54,7 +54,7 @@ impl Door {
     /// The next connection, if one comes within `wait`. It blocks, as connections do.
     ///
     /// # Errors
-    /// The listener failed; not what concerns one connection.
+    /// The listener failed. An error of a single connection is not reported.
     pub fn accept(&self, wait: Duration) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         let wait = Timespec::try_from(wait).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&wait)) {
@@ -73,7 +73,7 @@ impl Door {
                 std::thread::sleep(PAUSE);
                 Ok(None)
             }
-            // It was gone before it was accepted, or its network reported an error.
+            // The connection ended before it was accepted, or its network reported an error.
             Err(error) if error.raw_os_error() != Some(libc::EBADF) => Ok(None),
             Err(error) => Err(error),
         }

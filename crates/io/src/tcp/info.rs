@@ -40,7 +40,7 @@ pub struct TcpInfo {
     pub rcv_mss: u32,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments taken for lost.
+    /// Segments considered lost.
     pub lost: u32,
     /// Retransmitted segments under way.
     pub retrans: u32,
@@ -84,7 +84,7 @@ pub struct TcpInfo {
     pub data_segs_out: u32,
     /// Bytes per second at which data were delivered lately.
     pub delivery_rate: u64,
-    /// What the sender waited for.
+    /// What limited the sender.
     pub limited: Limited,
     /// Segments that arrived, retransmissions included.
     pub delivered: u32,
@@ -106,8 +106,8 @@ pub struct TcpInfo {
     pub rcv_wnd: Option<u32>,
 }
 
-/// Time since the connection was opened during which data were to be sent, and what it was waited for. The rest of `busy`
-/// was the congestion window, or the path itself.
+/// Time since the connection was opened in which there were data to send, and its causes. The rest of `busy` was spent
+/// on the congestion window or the path itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limited {
     /// Time with data waiting or in flight.
@@ -139,7 +139,7 @@ impl TcpInfo {
         self.unacked == 0 && self.notsent == 0
     }
 
-    /// Read the kernel's structure, as much of it as there is.
+    /// Read as much of the kernel's structure as this kernel has.
     fn read(bytes: &[u8]) -> Self {
         let octet = |at: usize| bytes.get(at).copied().unwrap_or(0);
         let some = |at: usize| bytes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word));
@@ -180,7 +180,7 @@ impl TcpInfo {
             segs_out: word(136),
             segs_in: word(140),
             notsent: word(144),
-            // Before the first round trip the kernel says 2^32 - 1.
+            // Before the first round trip, the kernel reports 2^32 - 1.
             min_rtt: some(148).filter(|&m| m != 0 && m != u32::MAX).map(|m| Duration::from_micros(m.into())),
             data_segs_out: word(156),
             delivery_rate: long(160),

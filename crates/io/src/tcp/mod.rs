@@ -1,20 +1,21 @@
-//! TCP: packets that say their own length, in a stream.
+//! TCP: self-delimiting packets in a stream.
 //!
 //! ```text
 //!   connection  ▐ packet ▐ packet ▐ pack┆et ▐ packet ▐      ┆ where one read ended
 //!               └──────── Train ───┘
 //! ```
 //!
-//! The formats carried are self-describing, so nothing is put around them: a [`Framer`] reads a packet's length from
-//! its first bytes. A [`TcpPort`] has any number of connections; each is one sender. They are read in one of two ways:
-//! [`TcpSource`] gives whole packets in trains; [`pieces::PieceSource`] takes its place where packets may be as long as a
-//! whole heap, or a stream must be found again after a disturbance. [`TcpSender`] writes whole packets or none.
+//! The packets of the supported formats state their own length, so no further framing is needed: a [`Framer`] reads the
+//! length from the first bytes of a packet. A [`TcpPort`] has any number of connections; each is one sender. They are
+//! read in one of two ways: [`TcpSource`] delivers whole packets in trains; [`pieces::PieceSource`] replaces it where
+//! packets may be as long as a whole heap, or a stream must be resynchronised after a disturbance. [`TcpSender`] writes
+//! whole packets or none.
 //!
-//! Limits: [`TcpSource`] does not trust a stream any more in which the length of a packet is wrong: it is closed and
+//! Limits: [`TcpSource`] cannot resynchronise: a connection in which the length of a packet is invalid is closed and
 //! counted.
 //!
-//! For measurements, [`info`] is what the kernel knows of a connection, [`bulk`] moves bytes that mean nothing, and
-//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] and [`wait`] let peers in.
+//! For measurements, [`info`] reads what the kernel knows about a connection, [`bulk`] moves bytes without meaning, and
+//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] and [`wait`] accept peers.
 
 pub mod bulk;
 pub mod door;
@@ -35,7 +36,7 @@ pub use port::TcpPort;
 pub use receive::{TcpOptions, TcpSource};
 pub use send::{TcpSender, TcpSenderStats};
 
-/// What the first bytes of a packet say of its length.
+/// What the first bytes of a packet say about its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Too few bytes to decide.
@@ -58,7 +59,7 @@ impl<F: Fn(&[u8]) -> Frame + Send> Framer for F {
     }
 }
 
-/// All packets are of one length: Mark 5B frames, or any stream whose length the user gives.
+/// All packets have one length: Mark 5B frames, or any stream for which the user gives the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed(pub usize);
 

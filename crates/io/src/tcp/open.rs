@@ -1,4 +1,4 @@
-//! Sockets as both ends need them: listening, accepted, about to connect; and what a sender asks of its own.
+//! Sockets of both ends: listening, accepted, about to connect; and the options of a sending connection.
 
 use crate::{address::Endpoint, udp::bind_to_interface};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
@@ -8,17 +8,17 @@ use std::{
     time::Duration,
 };
 
-/// How long a write waits in the kernel before it looks up.
+/// How long a write waits in the kernel before it returns to check the stop flag and the clock.
 pub(super) const TICK: Duration = Duration::from_millis(20);
 
 /// How to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSendOptions {
-    /// Congestion control to ask for; the system's own is kept (and named in the statistics) if there is no such. One
-    /// that the address names (`?cc=`) comes first, and must be there.
+    /// Congestion control to request; if the kernel does not have it, the system's default stays (the statistics name
+    /// it). An algorithm named in the address (`?cc=`) takes precedence, and must exist.
     pub congestion: String,
-    /// How long connecting, or a write that waits, may make no progress. A receiver that holds the sender back for
-    /// longer is taken for dead, by the kernel too (`TCP_USER_TIMEOUT`).
+    /// How long connecting or a waiting write may make no progress. A receiver that blocks the sender for longer is
+    /// considered dead, by the kernel too (`TCP_USER_TIMEOUT`).
     pub patience: Duration,
 }
 
@@ -28,12 +28,12 @@ impl Default for TcpSendOptions {
     }
 }
 
-/// Listen without waiting, and the endpoint with the port the system chose.
+/// A non-blocking listener, and its endpoint with the port that the system chose.
 pub(super) fn listen(at: &Endpoint) -> io::Result<(TcpListener, Endpoint)> {
     listen_with(at, true)
 }
 
-/// The same; `[::]` may take IPv4 too.
+/// The same; `[::]` may accept IPv4 too.
 pub(super) fn listen_with(at: &Endpoint, only_v6: bool) -> io::Result<(TcpListener, Endpoint)> {
     let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
         .map_err(at.failing("open a socket for"))?;
@@ -60,8 +60,8 @@ pub(super) fn listen_with(at: &Endpoint, only_v6: bool) -> io::Result<(TcpListen
     Ok((listener, at))
 }
 
-/// Make a connection non-blocking, and have its peer asked for a sign of life after `silence`; it is given up after
-/// twice as long. The kernel counts in whole seconds.
+/// Make a connection non-blocking, and probe its peer with keep-alives after `silence`; the connection is given up
+/// after twice as long. The kernel counts in whole seconds.
 pub(super) fn ready(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     alive(stream, silence)
@@ -74,7 +74,7 @@ pub(super) fn alive(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     let alive = alive.with_interval((silence / 4).max(second)).with_retries(4);
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&alive)?;
-    // Without it, the number of questions decides; with it, the time does.
+    // Without this option, the number of probes decides when to give up; with it, the time does.
     socket.set_tcp_user_timeout(Some(silence.max(second) * 2))
 }
 
@@ -109,14 +109,14 @@ pub(super) fn tune(socket: &Socket, at: &Endpoint, options: &TcpSendOptions) -> 
         Some(cc) => {
             socket.set_tcp_congestion(cc.as_bytes()).map_err(at.failing("set TCP_CONGESTION on"))?;
         }
-        // Not having this algorithm is seen in the statistics.
+        // If the kernel lacks this algorithm, the statistics show it.
         None => drop(socket.set_tcp_congestion(options.congestion.as_bytes())),
     }
-    // A peer that acknowledges nothing for so long is gone, whatever is still to be sent again.
+    // A peer that acknowledges nothing for this long is gone, even while retransmissions are pending.
     let _ = socket.set_tcp_user_timeout(Some(options.patience));
-    // A write that waits comes back this often; see `TcpSender::stop_flag`.
+    // A waiting write returns this often; see `TcpSender::stop_flag`.
     socket.set_write_timeout(Some(TICK)).map_err(at.failing("set SO_SNDTIMEO on"))?;
-    // Whole packets are written at once: nothing would come that is worth waiting for.
+    // Whole packets are written at once, so there is nothing to wait for and join.
     socket.set_tcp_nodelay(true).map_err(at.failing("set TCP_NODELAY on"))?;
     let alive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
     socket.set_tcp_keepalive(&alive.with_retries(4)).map_err(at.failing("set SO_KEEPALIVE on"))

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes one read asks for: they stay in the cache until they are copied, and larger reads gain nothing.
+/// Most bytes of one read: they stay in the cache until they are copied, and larger reads gain nothing.
 pub(super) const READ: usize = 256 << 10;
 /// Maximum number of ready connections per poll. The kernel reports the others first the next time.
 const TURNS: usize = 64;
@@ -38,22 +38,23 @@ const SILENT: Duration = Duration::from_secs(1);
 /// The listener's mark among the connections, which count from 0.
 const LISTENER: u64 = u64::MAX;
 
-/// Who is let in.
+/// Which connections are accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Maximum number of connections. Further ones are closed immediately, and counted.
     pub(super) connections: usize,
-    /// Instead of closing a new connection, replace the one that sent least, of those that were silent for a second. If
+    /// Instead of closing a new connection, replace the one that sent least among those that were silent for a second.
+    /// If
     /// there is none, the new one waits in the kernel's queue.
     pub(super) gives_way: bool,
-    /// Connections to accept in all.
+    /// Total number of connections to accept.
     pub(super) accept: Option<u64>,
     /// Time after which a silent connection is probed.
     pub(super) keepalive: Duration,
 }
 
 impl Limits {
-    /// The other descriptors are for whatever else the process does: strangers must not keep it from opening its files.
+    /// Descriptors beyond these are left for the rest of the process: strangers must not keep it from opening files.
     fn within_descriptors(self) -> Self {
         let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4 * 3);
         Self { connections: self.connections.min(most), ..self }
@@ -79,7 +80,7 @@ impl<C> Connection<C> {
     }
 }
 
-/// What one read brought.
+/// Result of one read.
 pub(super) enum Got {
     Bytes(usize),
     Nothing,
@@ -95,7 +96,7 @@ pub(super) fn got(read: io::Result<usize>) -> Got {
     }
 }
 
-/// Who came to the door.
+/// Outcome for a new connection.
 pub(super) enum Visit<C> {
     Opened(u64, SocketAddr),
     Refused(SocketAddr),
@@ -128,7 +129,7 @@ pub(super) struct Door {
 }
 
 impl TcpPort {
-    /// Who is let in while nobody has decided how connections are read.
+    /// Which connections are accepted before it is decided how they are read.
     const UNDECIDED: Limits =
         Limits { connections: 1024, gives_way: true, accept: None, keepalive: Duration::from_secs(10) };
 
@@ -203,7 +204,7 @@ impl TcpPort {
     pub(super) fn read_by<C>(self, limits: Limits, own: impl Fn() -> C) -> TcpPort<C> {
         let limits = limits.within_descriptors();
         let stands = |(mark, one): (u64, Connection<()>)| {
-            // One that is gone again is not worth an error.
+            // A connection that has already ended is not an error.
             ready(&one.stream, limits.keepalive).ok()?;
             let Connection { stream, sender, bytes, last, .. } = one;
             Some((mark, Connection { stream, sender, own: own(), bytes, last }))
@@ -235,7 +236,7 @@ impl Door {
         self.watch(false)
     }
 
-    /// Look at the listener again, if it is time.
+    /// Watch the listener again if the pause is over.
     fn resume(&mut self) -> io::Result<()> {
         if self.pause.take_if(|until| *until <= Instant::now()).is_some() {
             self.watch(true)?;
@@ -262,13 +263,13 @@ impl Door {
 }
 
 impl<C> TcpPort<C> {
-    /// Where it listens, or the near end of the connection it was made from.
+    /// The address where it listens, or the local end of the connection that it was made from.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.door.at.address
     }
 
-    /// Address and connections in one line, for people.
+    /// Address and connections in one line, for display.
     #[must_use]
     pub fn describe(&self) -> String {
         let listens = if self.door.listener.is_some() { "listening, " } else { "" };
@@ -312,7 +313,7 @@ impl<C> TcpPort<C> {
                     told(Visit::Refused(sender));
                 }
                 Ok((stream, sender)) => {
-                    // One that is gone again before it was looked at is not worth an error.
+                    // A connection that ended before it was examined is not an error.
                     let Ok(mark) = self.admit(stream, sender, own()) else { continue };
                     if let Some(connection) = poorest.and_then(|mark| self.connections.remove(&mark)) {
                         self.door.gave_way += 1;
@@ -323,7 +324,7 @@ impl<C> TcpPort<C> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => match error.raw_os_error() {
-                    // Whoever connects waits in the kernel meanwhile.
+                    // New connections wait in the kernel meanwhile.
                     Some(libc::EMFILE | libc::ENFILE) => {
                         self.door.advise(format!(
                             "accept on {}: out of file descriptors; hint: ulimit -n 65536",
@@ -332,7 +333,7 @@ impl<C> TcpPort<C> {
                         return self.door.rest(PAUSE);
                     }
                     Some(libc::ENOBUFS | libc::ENOMEM) => return self.door.rest(PAUSE),
-                    // Somebody shut the listener down: trying again would never end.
+                    // The listener was shut down: retrying would never end.
                     Some(libc::EINVAL | libc::ENOTSOCK) => self.door.listener = None,
                     // The peer gave up first.
                     _ => {}
@@ -345,7 +346,7 @@ impl<C> TcpPort<C> {
         Ok(())
     }
 
-    /// Of the connections that are silent, the one that brought least.
+    /// The silent connection that delivered least.
     fn poorest(&self) -> Option<u64> {
         let silent = self.connections.iter().filter(|(_, c)| c.last.elapsed() >= SILENT);
         silent.min_by_key(|(_, c)| c.bytes).map(|(&mark, _)| mark)
@@ -361,15 +362,15 @@ impl<C> TcpPort<C> {
         Ok(mark)
     }
 
-    /// A connection has ended: there is room for another.
+    /// Record that a connection has ended, so that there is room for another.
     pub(super) fn end(&mut self, mark: u64) -> io::Result<()> {
-        // Closing takes it out of the epoll set.
+        // Closing removes it from the epoll set.
         self.connections.remove(&mark);
         self.door.pause = None;
         self.door.watch(true)
     }
 
-    /// Report when a connection may be read, or do not.
+    /// Stop or resume reporting that a connection can be read.
     pub(super) fn hold(&self, mark: u64, held: bool) -> io::Result<()> {
         let Some(Connection { stream, .. }) = self.connections.get(&mark) else { return Ok(()) };
         if held {

@@ -18,10 +18,10 @@ use std::{
 /// How to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
-    /// Longest packet accepted, in bytes. Also what is kept for each connection at most.
+    /// Longest packet accepted, in bytes; also the most that is kept for each connection.
     pub longest_packet: usize,
-    /// Most connections at a time. A newcomer then takes the place of the one that brought least, of those that were
-    /// silent for a second; where there is none, it waits in the kernel's queue.
+    /// Most simultaneous connections. Beyond them, a new connection replaces the one that delivered least among those
+    /// that were silent for a second; if there is none, it waits in the kernel's queue.
     pub connections: usize,
     /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
@@ -35,7 +35,7 @@ impl Default for TcpOptions {
 
 /// A listening TCP port as a [`Source`]: each connection is a sender.
 pub struct TcpSource {
-    /// Of each connection the beginning of a packet whose end has not come.
+    /// For each connection, the beginning of a packet whose end has not arrived.
     port: TcpPort<Vec<u8>>,
     longest_packet: usize,
     framer: Box<dyn Framer>,
@@ -52,7 +52,7 @@ impl TcpSource {
         Ok(Self::of(TcpPort::open(at)?, framer, options))
     }
 
-    /// Read a port that is open already, and who has connected to it.
+    /// Read from a port that is already open, and from the connections that it has accepted.
     #[must_use]
     pub fn of(port: TcpPort, framer: Box<dyn Framer>, options: &TcpOptions) -> Self {
         let TcpOptions { longest_packet, connections, keepalive } = *options;
@@ -72,7 +72,7 @@ impl TcpSource {
         self.port.local()
     }
 
-    /// How many connections there are now.
+    /// Current number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.port.connections.len()

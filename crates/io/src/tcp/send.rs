@@ -1,8 +1,8 @@
 //! Sending whole packets over a TCP connection.
 //!
-//! The packets of one call go out in as few gathered writes as the kernel takes; give it 256 KiB or more at a time
-//! where speed counts. Calls wait in the kernel, and look at the [stop flag](TcpSender::stop_flag) and
-//! the clock 50 times a second.
+//! The packets of one call are sent in as few gathered writes as the kernel takes; where speed matters, pass 256 KiB or
+//! more at a time. Calls wait in the kernel, and check the [stop flag](TcpSender::stop_flag) and the clock 50 times a
+//! second.
 
 use super::{
     gather::Gather,
@@ -29,15 +29,15 @@ const SLICES: usize = 1024;
 /// What a sender did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpSenderStats {
-    /// Packets the kernel took whole.
+    /// Packets that the kernel took completely.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
     /// Connections that broke.
     pub broken: u64,
-    /// What the last break was.
+    /// Cause of the last break.
     pub last_break: Option<String>,
-    /// Bytes the kernel took in all: those on the wire, whether of whole packets or not.
+    /// All bytes that the kernel took, whether they belong to complete packets or not.
     pub taken: u64,
     /// System calls that wrote.
     pub calls: u64,
@@ -49,7 +49,7 @@ pub struct TcpSenderStats {
 pub struct TcpSender {
     at: Endpoint,
     options: TcpSendOptions,
-    /// None once it broke.
+    /// `None` once the connection broke.
     stream: Option<TcpStream>,
     gather: Gather,
     stop: Arc<AtomicBool>,
@@ -64,14 +64,14 @@ impl TcpSender {
     pub fn open(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
         let socket = connecting(at, options)?;
         socket.connect_timeout(&SockAddr::from(at.address), options.patience).map_err(|error| {
-            // The time limit is the library's, so the error is not the system's, and would have no hint.
+            // The standard library enforces the time limit: its error has no system error code, so no hint.
             let late = error.kind() == io::ErrorKind::TimedOut;
             at.failed("connect", &if late { io::Error::from_raw_os_error(libc::ETIMEDOUT) } else { error })
         })?;
         Ok(Self::over(at, options, socket))
     }
 
-    /// Send over a connection made elsewhere. It is made blocking, and `TCP_NODELAY` and `SO_SNDTIMEO` are set.
+    /// Send over an existing connection. It is made blocking, and `TCP_NODELAY` and `SO_SNDTIMEO` are set.
     ///
     /// # Errors
     /// A system call failed: the error names the operation and the address.
@@ -96,7 +96,7 @@ impl TcpSender {
         }
     }
 
-    /// What was sent so far.
+    /// Counters up to now.
     #[must_use]
     pub fn stats(&self) -> &TcpSenderStats {
         &self.stats
@@ -108,21 +108,22 @@ impl TcpSender {
         format!("{}, {}", self.at, self.stats.congestion)
     }
 
-    /// Whether the connection stands.
+    /// Whether the connection is intact.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// While this is true, nothing waits: another thread sets it to end a call that does, within about 20 ms. The call
-    /// fails with [`io::ErrorKind::ConnectionAborted`]. If it had begun, the connection is closed, for the peer could
-    /// not tell where the next packet begins; else it stands, and may be used again once the flag is false.
+    /// While this flag is true, no call waits: another thread sets it to end a waiting call within about 20 ms. The
+    /// call fails with [`io::ErrorKind::ConnectionAborted`]. If it had sent a part, the connection is closed, because
+    /// the peer could not tell where the next packet begins; otherwise the connection stays open and can be used once
+    /// the flag is false again.
     #[must_use]
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Send all `packets`, waiting as long as it takes, provided the peer takes something now and then.
+    /// Send all `packets`, waiting as long as necessary while the peer keeps accepting data.
     ///
     /// # Errors
     /// As [`send_slices`](Self::send_slices).
@@ -134,10 +135,9 @@ impl TcpSender {
         Ok(Sent { packets: packets.len(), bytes, refused: 0 })
     }
 
-    /// Send all `slices` one behind the other, whatever packets they make: a heap of many items as one packet, or
-    /// many packets of any lengths. Waits as long as it takes, provided the peer takes something now and then. Short
-    /// slices are joined, so that there is little to choose between many and few. Returns their bytes; how many
-    /// packets they are is not counted.
+    /// Send all `slices` in sequence, whatever packets they form: a heap of many items as one packet, or many packets
+    /// of any lengths. Waits as long as necessary while the peer keeps accepting data. Short slices are joined, so that
+    /// many cost little more than few. Returns the number of bytes; the packets in them are not counted.
     ///
     /// # Errors
     /// The connection broke, made no progress for the time set, or the [stop flag](Self::stop_flag) is set.
@@ -203,7 +203,7 @@ impl TcpSender {
         Ok(self.stats)
     }
 
-    /// One write. None: there was no room for some milliseconds.
+    /// One write. `None`: the socket had no room for some milliseconds.
     fn once(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         let Some(stream) = &self.stream else { return Ok(None) };
         self.stats.calls += 1;

@@ -15,12 +15,12 @@ use std::{
     time::Duration,
 };
 
-/// What is set on a connection.
+/// Options of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Send and receive buffer; none: the kernel tunes both.
+    /// Send and receive buffer; `None`: the kernel tunes both.
     pub window: Option<Size>,
-    /// Congestion control; none: the system's.
+    /// Congestion control; `None`: the system's default.
     pub congestion: Option<String>,
     /// Largest segment to announce.
     pub largest_segment: Option<u32>,
@@ -88,7 +88,7 @@ impl Setup {
 
     fn before(&self, socket: &Socket, at: &Endpoint) -> io::Result<()> {
         if let Some(window) = self.window {
-            // What is granted is reported with the flow.
+            // The report on the flow contains the granted size.
             set_send_buffer(socket, window);
             set_receive_buffer(socket, window);
         }
@@ -128,7 +128,7 @@ pub fn connect_in_small_segments(to: SocketAddr, segment: u32, patience: Duratio
     Ok(TcpStream::from(socket))
 }
 
-/// Have a silent peer noticed by the kernel within about twice `silence`, at least two seconds.
+/// Have the kernel detect a silent peer within about twice `silence`, at least two seconds.
 ///
 /// # Errors
 /// The kernel refuses it.

@@ -37,7 +37,7 @@ impl Cut<'_> {
                     }
                     at += n;
                 }
-                // A head that is longer than any packet is none.
+                // A head longer than any packet is invalid.
                 Frame::Incomplete => break rest.len() < self.longest,
                 Frame::Packet(_) | Frame::Garbage => break false,
             }

@@ -5,11 +5,11 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{io, os::fd::BorrowedFd, time::Duration};
 
-/// Those of `sockets`, by their place, from which something can be read (or accepted, or that are closed), waiting at
-/// most `wait` for the first. A signal ends the wait early.
+/// Indices of those of `sockets` from which something can be read (or accepted, or that are closed), waiting at most
+/// `wait` for the first. A signal ends the wait early.
 ///
 /// # Errors
-/// The system has no memory for so many.
+/// The system has no memory for this many.
 pub fn readable(sockets: &[BorrowedFd<'_>], wait: Duration) -> io::Result<Vec<usize>> {
     let mut all: Vec<PollFd<'_>> =
         sockets.iter().map(|&socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)).collect();

@@ -43,7 +43,7 @@ const fn step(code: u16, k: u32) -> Step {
 struct Program(Vec<Step>);
 
 impl Program {
-    /// Load from octet `at` of the IP header, regardless of the link header.
+    /// Load from byte `at` of the IP header, regardless of the link header.
     fn load(&mut self, code: u16, at: u32) {
         self.0.push(step(code, FROM_IP.wrapping_add(at)));
     }

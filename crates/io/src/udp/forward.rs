@@ -118,7 +118,8 @@ impl Forwarder {
         (self.calls, self.singly)
     }
 
-    /// Where packets are sent from: an address of each version of IP. One that says every address is whichever the route has.
+    /// Source addresses of the packets: one of each version of IP. The unspecified address stands for
+    /// the one that the route has.
     pub fn locals(&self) -> impl Iterator<Item = SocketAddr> {
         let local = |socket: &Socket| socket.local_addr().ok()?.as_socket();
         self.v4.iter().chain(&self.v6).filter_map(local)

@@ -1,9 +1,9 @@
 //! Coalesces wake-ups at high rates.
 //!
-//! To sleep and wake costs a thread some µs on a virtual machine (about 3, by the figures of single packets in
-//! `docs/benchmarks.md`), half the cost of receiving a whole train. A receiver that is faster than its sender would pay
-//! that for every train. So at high rates it sleeps a little longer, and receives everything that arrived meanwhile at
-//! once, like interrupt moderation of network cards:
+//! Sleeping and waking costs a thread some µs on a virtual machine (about 3, according to the figures of single packets
+//! in `docs/benchmarks.md`), half the cost of receiving a whole train. A receiver that is faster than its sender would
+//! pay that for every train. So at high rates it sleeps a little longer, and receives everything that arrived meanwhile
+//! at once, like interrupt moderation of network cards:
 //!
 //! ```text
 //!   arrivals   │   │   │   │   │   │   │   │          16 Gb/s: a train every 33 µs
@@ -11,9 +11,9 @@
 //!   gathered   ▲               ▲               ▲      wake for each 512 KiB
 //! ```
 //!
-//! A sender that waits for its receiver would be held back by that, and every measurement would find the low rate that the
-//! sleep itself causes. So from time to time a stretch is received at once, and if it was faster, nothing gathers for a
-//! while.
+//! That would slow a sender that waits for its receiver, and every measurement would find the low rate that the sleep
+//! itself causes. So from time to time a stretch is received without sleeps, and if it was faster, nothing gathers for
+//! a while.
 //!
 //! Limits: gathers at most 512 KiB and an eighth of the socket's buffer, at most for
 //! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or above about
@@ -91,7 +91,7 @@ impl Gather {
         self.start();
     }
 
-    /// How long to sleep at this rate, measured in so many seconds.
+    /// How long to sleep at this rate, which was measured over this many seconds.
     fn wanted(&self, rate: f64, seconds: f64) -> Option<Duration> {
         let sleep = Duration::from_secs_f64((self.room as f64 / rate).min(1.0)).min(self.longest);
         let arrivals = self.arrivals as f64 * sleep.as_secs_f64() / seconds;
@@ -121,7 +121,7 @@ mod tests {
 
     const US: Duration = Duration::from_micros(1);
 
-    /// Several measurements of trains at so many Gb/s; the last decision.
+    /// Make several measurements of trains at this many Gb/s; returns the last decision.
     fn at(gather: &mut Gather, looks: u32, gbps: f64) -> Option<Duration> {
         arrivals(gather, looks, gbps, 65_000)
     }
@@ -174,7 +174,7 @@ mod tests {
             })
             .count();
         assert!((5..15).contains(&held), "{held}");
-        // Once it does not wait any more, packets gather again.
+        // Once the sender no longer waits, packets gather again.
         at(&mut gather, LONGEST_REST + 1, 8.0);
         assert!((0..3).any(|_| at(&mut gather, 1, 8.0).is_some()));
     }

@@ -18,7 +18,7 @@ use std::{
     net::{SocketAddr, UdpSocket},
 };
 
-/// Datagrams that are given back at most, and how much of each.
+/// Maximum number of datagrams returned, and the number of bytes kept of each.
 const STRAYS: usize = 64;
 const STRAY_BYTES: usize = 64;
 

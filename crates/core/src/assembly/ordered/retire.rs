@@ -41,13 +41,13 @@ impl<B> Ordered<B> {
         !self.retired.is_empty()
     }
 
-    /// Packets that were late, duplicate or of a suspect since one was last accepted.
+    /// Packets that were late, duplicate or of a suspect since a packet was last accepted.
     #[must_use]
     pub fn refused(&self) -> u32 {
         self.refused
     }
 
-    /// Whether one object is finished that can be polled, because it is complete, and nothing was accepted behind it.
+    /// Whether exactly one object can be polled, retired because it is complete, and nothing newer was accepted.
     #[must_use]
     pub fn is_at_its_end(&self) -> bool {
         let is_one = self.retired.len() == 1 && self.live.is_empty();

@@ -24,8 +24,8 @@ fn missing(bits: u8, counters: impl IntoIterator<Item = u64>) -> Option<u64> {
     sequence.missing()
 }
 
-/// Of `sent`, those that come: the first few all, then each lost with this probability; and how many are lost between the
-/// first and the last that comes.
+/// Lose each of `sent` with this probability. Returns those that arrive, and the number lost between the first and the
+/// last of them.
 fn lossy(sent: &[u64], loss: f64, random: &mut Random) -> (Vec<u64>, u64) {
     let lost = |random: &mut Random| (random.below(1 << 20) as f64) < loss * f64::from(1 << 20);
     let came: Vec<bool> = sent.iter().map(|_| !lost(random)).collect();
@@ -78,7 +78,7 @@ fn counters_come_round() {
         );
         let some = (0..3 * lap + 100).filter(|n| n % 50 != 20 || *n < 50).map(|n| n % lap);
         let lost = (50..3 * lap + 100).filter(|n| n % 50 == 20).count() as u64;
-        // One or two stand where counters come round, and are not told there.
+        // One or two are where the counters wrap around, and are not reported there.
         let told = missing(bits, some).unwrap();
         assert!((lost - 3..=lost).contains(&told), "{bits} bits: {told} of {lost}");
     }
@@ -163,7 +163,7 @@ fn what_is_open_is_not_told_before_the_end() {
     assert_eq!(sequence.missing(), Some(1));
 }
 
-/// Whatever comes, nothing panics, and no more is told than there is room for between the counters.
+/// With arbitrary counters, nothing panics, and no more heaps are reported missing than fit between the counters.
 #[test]
 fn any_counters_at_all() {
     for seed in 1..100 {

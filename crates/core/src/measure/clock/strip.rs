@@ -150,7 +150,7 @@ impl Strip {
 pub(super) fn pieces(bounds: &[[Point; 2]]) -> Vec<Strip> {
     let whole = Strip::new(bounds);
     let least = bounds.iter().map(|bound| bound[0].1 - bound[1].1).fold(f64::INFINITY, f64::min);
-    // As wide as the least round trip: nothing stepped.
+    // As wide as the least round trip, so no clock stepped.
     if bounds.len() < FEW || whole.width() >= 0.8 * least.max(0.0) && whole.width() >= 0.0 {
         return vec![whole];
     }
@@ -177,7 +177,7 @@ fn divide(bounds: &[[Point; 2]]) -> usize {
             high = middle;
         }
     }
-    // The last place at which the strip before was the wider one, or the next.
+    // The last position at which the strip before it was still the wider one, or the next position.
     let thinner = |at: usize| Strip::new(&bounds[..at]).width().min(Strip::new(&bounds[at..]).width());
     if low > 1 && thinner(low - 1) > thinner(low) { low - 1 } else { low }
 }

@@ -41,7 +41,7 @@ fn label_seeds() -> Vec<Vec<u8>> {
     versions.map(one).to_vec()
 }
 
-/// What is read is written the same.
+/// What is read is written back unchanged.
 fn sync(datagram: &[u8]) {
     if let Ok(read) = SyncMessage::parse(datagram) {
         assert_eq!(read.write(), datagram);
@@ -55,7 +55,7 @@ fn sync_seeds() -> Vec<Vec<u8>> {
     vec![EjfatLabels::write_sync(&Sync { source: 1, tick: 1 << 50, rate: 1_000_000, sent: 1 << 60 })]
 }
 
-/// What was understood reads back as the same when it is shown.
+/// What was parsed gives the same result when its text form is parsed again.
 fn uri(octets: &[u8]) {
     let Ok(uri) = String::from_utf8_lossy(octets).parse::<Uri>() else { return };
     assert_eq!(uri.to_string().parse::<Uri>().as_ref(), Ok(&uri));
@@ -75,7 +75,7 @@ fn uri_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Divide an event: 12 octets of shape. Its packets can be read, and cover it.
+/// Divide an event: 12 bytes of shape. Its packets can be read, and cover it.
 fn packets(input: &[u8]) {
     let Some((&[choice, a, b, c, d, e, id, port, tick @ ..], _)) = input.split_first_chunk::<12>() else {
         return;

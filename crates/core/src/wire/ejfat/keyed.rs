@@ -20,13 +20,13 @@ pub struct Segment {
     pub data_id: u16,
     /// Event.
     pub tick: u64,
-    /// Octets of the whole event.
+    /// Bytes of the whole event.
     pub size: u32,
     /// Where its payload belongs in the event.
     pub offset: u32,
-    /// Octets of its payload.
+    /// Bytes of its payload.
     pub length: u32,
-    /// Octets from the packet's start to its payload.
+    /// Bytes from the packet's start to its payload.
     pub start: usize,
 }
 

@@ -97,7 +97,7 @@ pub const SYNC_MAGIC: u16 = 0x4C43;
 /// The only version of synchronisation messages.
 pub const SYNC_VERSION: u8 = 2;
 
-/// Octets of the load balancer header in front of `packet`: 16 or 0. No reassembly header starts with its magic,
+/// Bytes of the load balancer header in front of `packet`: 16 or 0. No reassembly header starts with its magic,
 /// whose high nibble would be version 4.
 ///
 /// # Errors
@@ -142,10 +142,10 @@ impl OldReassembly {
 }
 
 impl SyncMessage {
-    /// Reads the message in `datagram`. As in udplbd, its reserved octet is not checked.
+    /// Reads the message in `datagram`. As in udplbd, its reserved byte is not checked.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] for other than 28 octets, [`Reject::BadMagic`], [`Reject::BadVersion`].
+    /// [`Reject::WrongSize`] for other than 28 bytes, [`Reject::BadMagic`], [`Reject::BadVersion`].
     pub fn parse(datagram: &[u8]) -> Result<SyncMessage, Reject> {
         match SyncMessage::read(datagram) {
             Some((sync, [])) if sync.magic != SYNC_MAGIC => Err(Reject::BadMagic),
@@ -235,7 +235,7 @@ mod tests {
         ] {
             assert_eq!(recognise(other), None);
         }
-        // Octet 1 may hold test bits in the layout of today.
+        // Byte 1 may hold test bits in the layout of today.
         let now = Reassembly { version: 1, reserved: 2, length: 100, tick: 77, ..Reassembly::default() };
         assert_eq!(OldReassembly::recognise(&[&now.write()[..], &[5; 100]].concat()), None);
         assert_eq!(OldReassembly::recognise(&old.write()[..17]), None);

@@ -9,14 +9,14 @@
 //! All packets but the last have the same length, so the kernel can cut them from one buffer (GSO). Heads differ in the
 //! offset only. Every packet states the size of the whole event; none is marked as the last.
 //!
-//! The payload of a packet is that of the datagram less 36 octets: 1436 for an MTU of 1500 with IPv4 (20 octets of IP
-//! header, 8 of UDP), 1416 with IPv6 (40 octets).
+//! The payload of a packet is that of the datagram less 36 bytes: 1436 for an MTU of 1500 with IPv4 (20 bytes of IP
+//! header, 8 of UDP), 1416 with IPv6 (40 bytes).
 
 use super::{Addressing, BalancerV2, Reassembly};
 use crate::packetize::{Divided, Part};
 use std::fmt;
 
-/// Maximum octets of an event: its length has 32 bits.
+/// Maximum bytes of an event: its length has 32 bits.
 const MOST: u64 = u32::MAX as u64;
 /// The version that E2SAR writes, and the only one that it accepts.
 const VERSION: u8 = 1;
@@ -24,7 +24,7 @@ const VERSION: u8 = 1;
 const LAST_VERSION: u8 = 2;
 /// Both headers.
 const HEADS: usize = BalancerV2::LEN + Reassembly::LEN;
-/// Octets from the end of a head back to its offset.
+/// Bytes from the end of a head back to its offset.
 const OFFSET: usize = Reassembly::LEN - 4;
 
 /// The properties of an event from which it is divided.
@@ -34,9 +34,9 @@ pub struct EventShape {
     pub tick: u64,
     /// Source.
     pub data_id: u16,
-    /// Octets of the event: 1 to 4 GiB − 1.
+    /// Bytes of the event: 1 to 4 GiB − 1.
     pub event_bytes: u64,
-    /// Maximum octets of a packet, which is the payload of a datagram: the MTU less 28 octets with IPv4, less 48 with
+    /// Maximum bytes of a packet, which is the payload of a datagram: the MTU less 28 bytes with IPv4, less 48 with
     /// IPv6.
     pub packet_bytes: usize,
     /// The balancer's header; `None` to send to a receiver directly.
@@ -67,7 +67,7 @@ pub struct EventPackets {
     addressing: Option<Addressing>,
     data_id: u16,
     event_bytes: u64,
-    /// Octets of payload in every packet but the last.
+    /// Bytes of payload in every packet but the last.
     each: u64,
     count: u64,
 }
@@ -113,7 +113,7 @@ impl EventPackets {
         self
     }
 
-    /// Octets of the payload of packet `n`.
+    /// Bytes of the payload of packet `n`.
     fn payload_of(&self, n: u64) -> u64 {
         self.each.min(self.event_bytes - n * self.each)
     }
@@ -155,11 +155,11 @@ impl Divided for EventPackets {
 /// Why an event cannot be sent as packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventError {
-    /// It has no octets. A receiver could not tell it from a damaged packet.
+    /// It has no bytes. A receiver could not tell it from a damaged packet.
     Empty,
-    /// More octets than its length can state.
+    /// More bytes than its length can state.
     TooLarge {
-        /// Octets of the event.
+        /// Bytes of the event.
         bytes: u64,
     },
     /// No receiver knows this version.
@@ -169,7 +169,7 @@ pub enum EventError {
     },
     /// No payload fits beside the headers.
     TooSmall {
-        /// The packet size in octets.
+        /// The packet size in bytes.
         packet_bytes: usize,
         /// The minimum that suffices.
         needed: usize,

@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// Octets of both headers.
+/// Bytes of both headers.
 pub(super) const HEADS: usize = BalancerV3::LEN + Reassembly::LEN;
 
 /// Packets as they are stored.
 #[derive(Debug)]
 pub(super) struct StoredEvents;
 
-/// The reassembly header of a stored packet, and octets of its payload. `None`: more octets are needed.
+/// The reassembly header of a stored packet, and bytes of its payload. `None`: more bytes are needed.
 fn read(bytes: &[u8]) -> Result<Option<(Reassembly, u32)>, Reject> {
     let known = bytes.len().min(4);
     let [high, low] = MAGIC.to_be_bytes();

@@ -11,7 +11,7 @@
 //! All of these are accepted. `Display` writes everything, in the order that all three accept; [`Uri::to`] writes the
 //! parts that one of them supports.
 //!
-//! Octets other than letters, digits and `-._~` are written as `%XX` in token, id and session, and read so everywhere
+//! Bytes other than letters, digits and `-._~` are written as `%XX` in token, id and session, and read so everywhere
 //! (RFC 3986, 2.1).
 
 mod error;

@@ -1,4 +1,4 @@
-//! FILA10G half frames as a member of the registry: Mark 5B except for the octets before each half.
+//! FILA10G half frames as a member of the registry: Mark 5B except for the bytes before each half.
 
 use super::{DATAGRAM, Fila10g, Fila10gLayout, HALF, Phase, read, trial};
 use crate::{

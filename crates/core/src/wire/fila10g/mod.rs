@@ -24,16 +24,16 @@ use super::{
 use crate::placement::{Geometry, Layout, Placement, Reject};
 
 crate::header! {
-    /// The octets before each half frame.
+    /// The bytes before each half frame.
     Fila10g [8] {
         le u32 @ 0 { /** Without meaning. */ filler }
         le u32 @ 4 { /** Counts datagrams. */ counter }
     }
 }
 
-/// Octets of half a Mark 5B frame.
+/// Bytes of half a Mark 5B frame.
 pub const HALF: usize = mark5b::FRAME / 2;
-/// Octets of a datagram.
+/// Bytes of a datagram.
 pub const DATAGRAM: usize = Fila10g::LEN + HALF;
 
 /// The parity of the counter at first halves.

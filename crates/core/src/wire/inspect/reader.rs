@@ -15,9 +15,9 @@ pub struct Row {
     pub section: &'static str,
     /// The standard's name for it.
     pub name: &'static str,
-    /// First octet of its word, from the start of the packet.
+    /// First byte of its word, from the start of the packet.
     pub byte: usize,
-    /// Octets of its word.
+    /// Bytes of its word.
     pub width: usize,
     /// Its lowest bit in the word.
     pub lsb: u32,
@@ -34,11 +34,11 @@ pub struct Row {
 pub struct Problem {
     /// The header that cannot be read, or is inconsistent.
     pub layer: &'static str,
-    /// Its first octet in the packet.
+    /// Its first byte in the packet.
     pub at: usize,
-    /// Octets needed from there on; 0 if length is not the problem.
+    /// Bytes needed from there on; 0 if length is not the problem.
     pub needed: usize,
-    /// Octets available.
+    /// Bytes available.
     pub had: usize,
     /// The reason for which a receiver would reject it.
     pub reason: Reject,
@@ -88,29 +88,29 @@ impl<'a> Reader<'a> {
         self.packet
     }
 
-    /// The current octet.
+    /// The current byte.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The octets not read yet.
+    /// The bytes not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.packet.get(self.at..).unwrap_or_default()
     }
 
-    /// Continue at this octet.
+    /// Continue at this byte.
     pub fn go_to(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// Report a problem at the current octet; `needed` octets if it is the length.
+    /// Report a problem at the current byte; `needed` bytes if it is the length.
     pub fn fail(&mut self, layer: &'static str, reason: Reject, needed: usize) {
         self.fail_at(self.at, layer, reason, needed);
     }
 
-    /// Report a problem at octet `at`.
+    /// Report a problem at byte `at`.
     pub fn fail_at(&mut self, at: usize, layer: &'static str, reason: Reject, needed: usize) {
         let had = self.packet.len().saturating_sub(at);
         self.problem(Problem { layer, at, needed, had, reason });
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         self.problem.get_or_insert(problem);
     }
 
-    /// Add a field of `octets` octets that is not in a table.
+    /// Add a field of `octets` bytes that is not in a table.
     pub fn row(&mut self, row: Row, octets: usize) {
         self.rows.push(row);
         self.at += octets;
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         whole
     }
 
-    /// Add the sequence number before a frame, if `network` octets are one.
+    /// Add the sequence number before a frame, if `network` bytes are one.
     pub fn sequence(&mut self, network: usize) {
         if network == Vtp::LEN {
             match vtp::likely_order(self.packet) {

@@ -1,4 +1,4 @@
-//! RSP packets given any octets.
+//! RSP packets given any bytes.
 
 use super::{LofarLayout, Rsp, SLICES};
 use crate::wire::{fuzzing::placed::place, layout::Blocks};

@@ -9,7 +9,7 @@ use crate::{
 
 /// Number of noise packets, used in turn.
 const NOISE_PACKETS: usize = 61;
-/// Octets of a beamlet of 16 bits.
+/// Bytes of a beamlet of 16 bits.
 const BEAMLET: usize = 128;
 
 /// Generates streams of 16 bits at 200 MHz, as in BDI 5.0 and 6.0, with one lane for each thread.

@@ -1,7 +1,7 @@
 //! LOFAR station packets, which a station's RSP boards send to the correlator (ASTRON, "CEP beamlet data format", BDI
 //! 6.0).
 //!
-//! 16 octets, little-endian, and the samples of up to 244 beamlets for 16 time slices.
+//! 16 bytes, little-endian, and the samples of up to 244 beamlets for 16 time slices.
 //!
 //! ```text
 //!   0   version │ clock, error, board │ bits of a sample │ configuration
@@ -14,7 +14,7 @@
 //!   begin with a slice and odd ones within one. Slices since 1970 are (second × clock + 512) / 1024 + slice, in
 //!   integers, and advance by 16 from packet to packet; this number places a packet.
 //! * Samples are complex, of two polarisations: 4 values of 16, 8 or 4 bits, 16 slices of one beamlet after those of the
-//!   one before. A packet is as long as its header says, 7824 octets with all beamlets.
+//!   one before. A packet is as long as its header says, 7824 bytes with all beamlets.
 //! * A station sends up to four lanes, each from its own board to its own port, with a part of the beamlets. The lane is
 //!   in the low five bits after the station's number.
 //! * A board marks an error in the payload with a bit. Lost packets are filled with that bit set.
@@ -86,13 +86,13 @@ impl Rsp {
         [16, 8, 4].get(usize::from(self.sample)).copied()
     }
 
-    /// Maximum number of beamlets of a packet, and octets of one beamlet's samples in it.
+    /// Maximum number of beamlets of a packet, and bytes of one beamlet's samples in it.
     fn beamlet(&self) -> Option<(u32, usize)> {
         let bits = self.bits()?;
         Some((61 * 16 / bits, bits as usize * 4 / 8 * usize::from(SLICES)))
     }
 
-    /// Octets of the payload. `None`: the header is invalid.
+    /// Bytes of the payload. `None`: the header is invalid.
     #[must_use]
     pub fn payload_bytes(&self) -> Option<usize> {
         let (most, bytes) = self.beamlet()?;
@@ -134,7 +134,7 @@ impl Rsp {
 #[derive(Clone, Debug)]
 pub struct LofarLayout {
     blocks: Blocks,
-    /// Octets 0, 1 and 2 of every header, without error and board; beamlets and slices.
+    /// Bytes 0, 1 and 2 of every header, without error and board; beamlets and slices.
     mode: [u8; 5],
     lanes: u64,
     rank: [u8; LANES],

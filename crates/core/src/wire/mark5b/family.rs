@@ -124,7 +124,7 @@ impl Frames for Mark5bFamily {
     }
 
     fn coded(&self, frame: &[u8]) -> Option<Coded> {
-        // Which bitstreams there are is in the schedule, not in the header.
+        // The schedule defines the bitstreams; the header does not.
         has_header(frame).then_some(Coded {
             coding: None,
             channels: None,

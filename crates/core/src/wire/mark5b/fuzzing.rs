@@ -1,4 +1,4 @@
-//! Mark 5B given any octets.
+//! Mark 5B given any bytes.
 
 use super::{FRAME, Mark5b, Mark5bLayout, Time, frames_per_second, unix_seconds};
 use crate::wire::{fuzzing::placed::place, layout::Blocks};

@@ -3,7 +3,7 @@
 use super::{FRAME, Mark5b, from_bcd};
 use crate::{placement::Reject, wire::inspect::reader::Reader};
 
-/// The fields of a packet whose frame begins after `network` octets.
+/// The fields of a packet whose frame begins after `network` bytes.
 pub(super) fn packet(reader: &mut Reader<'_>, network: usize) {
     reader.sequence(network);
     header(reader);

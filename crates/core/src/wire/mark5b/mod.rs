@@ -1,6 +1,6 @@
 //! Mark 5B disk frame (Haystack Mark 5 memo 58; the 16-bit frame number is jive5ab's 4 Gb/s extension).
 //!
-//! 10 016 octets: four little-endian words, then 2500 words of samples.
+//! 10 016 bytes: four little-endian words, then 2500 words of samples.
 //!
 //! ```text
 //!       31 ··············· 16 15 14 ··············· 0
@@ -46,9 +46,9 @@ crate::header! {
 
 /// First word of every frame.
 pub const SYNC: u32 = 0xABAD_DEED;
-/// Octets of a whole frame.
+/// Bytes of a whole frame.
 pub const FRAME: usize = 10_016;
-/// Octets of samples.
+/// Bytes of samples.
 pub const PAYLOAD: usize = FRAME - Mark5b::LEN;
 /// Frames in a second that 15 bits can number.
 const FRAMES_15: u32 = 1 << 15;
@@ -73,7 +73,7 @@ pub fn to_bcd(value: u32) -> u32 {
     (0..8).fold((0, value), |(bcd, rest), digit| (bcd | (rest % 10) << (4 * digit), rest / 10)).0
 }
 
-/// One octet of the CRC at a time.
+/// One byte of the CRC at a time.
 const CRC_TABLE: [u16; 256] = {
     let mut table = [0u16; 256];
     let mut octet = 0;

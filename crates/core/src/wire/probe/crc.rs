@@ -1,11 +1,11 @@
-//! CRC-32C (Castagnoli, RFC 3720, 12.1), eight octets at a time from tables of 8 KiB.
+//! CRC-32C (Castagnoli, RFC 3720, 12.1), eight bytes at a time from tables of 8 KiB.
 //!
-//! The 36 octets of a header take four and a half steps; with a single table, they would take 36 dependent steps.
+//! The 36 bytes of a header take four and a half steps; with a single table, they would take 36 dependent steps.
 
 /// The polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// The contribution of an octet at this distance from the end.
+/// The contribution of a byte at this distance from the end.
 static TABLES: [[u32; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut octet = 0;
@@ -31,7 +31,7 @@ static TABLES: [[u32; 256]; 8] = {
     tables
 };
 
-/// The CRC-32C of these octets.
+/// The CRC-32C of these bytes.
 #[inline]
 #[must_use]
 pub fn crc32c(octets: &[u8]) -> u32 {

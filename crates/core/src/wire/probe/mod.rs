@@ -6,13 +6,13 @@
 //!   └────────┴────────────────┴────────┴─────┴──────┴────────────────┴────────┴───────────┴─────────────────┴─────┴──────────┘
 //! ```
 //!
-//! Big-endian, 40 octets. A *run* is one point of a measurement, and a *flow* is one of its streams, with its own
+//! Big-endian, 40 bytes. A *run* is one point of a measurement, and a *flow* is one of its streams, with its own
 //! numbers from 0 on. Numbers and times have 64 bits and never wrap. The time is that of the sender's clock when it
 //! passed the packet to the kernel. All packets of a train may have the same time, so each states its place in the
 //! train.
 //!
 //! An incomplete packet, or one of another program, must never count as lost, late or duplicate, so the header states
-//! the length of the packet and has a CRC-32C of the 36 octets before it. The payload is not covered; its contents are
+//! the length of the packet and has a CRC-32C of the 36 bytes before it. The payload is not covered; its contents are
 //! up to the sender.
 //!
 //! ```
@@ -62,7 +62,7 @@ pub const MAGIC: u32 = 0x534B_5950;
 pub const VERSION: u8 = 1;
 
 impl Probe {
-    /// A header for a packet of this many octets, to be completed. Packets cannot be longer than 65 535 octets.
+    /// A header for a packet of this many bytes, to be completed. Packets cannot be longer than 65 535 bytes.
     #[must_use]
     pub fn of(octets: usize) -> Probe {
         Probe { magic: MAGIC, version: VERSION, octets: octets as u16, ..Probe::default() }

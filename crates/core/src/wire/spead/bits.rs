@@ -6,12 +6,12 @@
 //!   native   05    FE FF                00 00 C0 3F             ┘ only the last octet is filled with zeros
 //! ```
 //!
-//! In memory an element is a packed record: each field has the smallest of 1, 2, 4 and 8 octets that holds it, in native
+//! In memory an element is a packed record: each field has the smallest of 1, 2, 4 and 8 bytes that holds it, in native
 //! byte order, sign-extended. That is a NumPy structured array without alignment, so [`unpack`] and [`pack`] convert
-//! between a heap and an array of Python's. Fields of more than 64 bits have as many octets as they need, least
-//! significant first. A boolean is one octet, 0 or 1; on the wire any set bit means true.
+//! between a heap and an array of Python's. Fields of more than 64 bits have as many bytes as they need, least
+//! significant first. A boolean is one byte, 0 or 1; on the wire any set bit means true.
 //!
-//! Speed: formats of whole octets are byte-swapped in loops that the compiler vectorises; others cost a load and two
+//! Speed: formats of whole bytes are byte-swapped in loops that the compiler vectorises; others cost a load and two
 //! shifts per field.
 //!
 //! [`unpack`]: BitFormat::unpack
@@ -24,7 +24,7 @@ pub use field::{Code, Field};
 use field::{Writer, pack_one, read, unpack_one, write};
 use std::fmt;
 
-/// Why a format is invalid, or does not match the octets.
+/// Why a format is invalid, or does not match the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// No field.
@@ -38,11 +38,11 @@ pub enum FormatError {
     },
     /// An element would not fit into memory.
     TooLarge,
-    /// Fewer octets than the elements need.
+    /// Fewer bytes than the elements need.
     Short {
-        /// Octets they need.
+        /// Bytes they need.
         needed: u64,
-        /// Octets available.
+        /// Bytes available.
         had: u64,
     },
     /// More than one variable dimension.
@@ -144,13 +144,13 @@ impl BitFormat {
         self.bits
     }
 
-    /// Octets of an element in memory.
+    /// Bytes of an element in memory.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Octets of `elements` elements on the wire.
+    /// Bytes of `elements` elements on the wire.
     ///
     /// # Errors
     /// [`FormatError::TooLarge`].
@@ -159,10 +159,10 @@ impl BitFormat {
         Ok(bits.div_ceil(8))
     }
 
-    /// The shape of an item of `bytes` octets: a variable dimension takes what fits. Octets may be left over.
+    /// The shape of an item that is `bytes` long: a variable dimension takes what fits. Some bytes may be left over.
     ///
     /// # Errors
-    /// [`FormatError::Short`] if the fixed dimensions need more octets, [`FormatError::TwoVariable`],
+    /// [`FormatError::Short`] if the fixed dimensions need more bytes, [`FormatError::TwoVariable`],
     /// [`FormatError::TooLarge`]. An array of the shape is at most nine times as large in memory as the item.
     pub fn shape(&self, shape: &[Option<u64>], bytes: u64) -> Result<Vec<u64>, FormatError> {
         if shape.iter().filter(|size| size.is_none()).count() > 1 {
@@ -286,7 +286,7 @@ impl BitFormat {
     }
 }
 
-/// Big-endian words of `width` octets to native ones, or back.
+/// Big-endian words of `width` bytes to native ones, or back.
 fn turn_all(from: &[u8], to: &mut [u8], width: usize) {
     fn words<const N: usize>(from: &[u8], to: &mut [u8], turn: impl Fn([u8; N]) -> [u8; N]) {
         for (from, to) in from.as_chunks::<N>().0.iter().zip(to.as_chunks_mut::<N>().0) {

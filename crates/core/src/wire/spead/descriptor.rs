@@ -7,8 +7,8 @@
 //!   shape    ┌ flag, 1 octet ┬ size ────────┐ a dimension each; flag 1: variable
 //! ```
 //!
-//! Bits have as many octets as an item pointer has for mode and id, sizes as many as it has for the address: 64-40 has
-//! entries of 4 and 6 octets, 64-48 of 3 and 7. PySPEAD 0.5.2 interpreted the standard differently; [`BugCompat`] is for
+//! Bits have as many bytes as an item pointer has for mode and id, sizes as many as it has for the address: 64-40 has
+//! entries of 4 and 6 bytes, 64-48 of 3 and 7. PySPEAD 0.5.2 interpreted the standard differently; [`BugCompat`] is for
 //! its peers. A NumPy header, if present, takes precedence over format and shape. It is the dictionary literal of an
 //! `.npy` file and is passed on as text, because only NumPy knows all types it can name; [`NumpyHeader`] reads the plain
 //! ones.
@@ -16,7 +16,7 @@
 //! Names and descriptions are read as UTF-8, or else as Latin-1: a unit in "µs" must not hide the item.
 //!
 //! Limits: text that is written is ASCII, as in the standard; at most one dimension is variable; a descriptor has at most
-//! [`Descriptor::LONGEST`] octets. Dimensions are only numbers here: no memory is allocated for them.
+//! [`Descriptor::LONGEST`] bytes. Dimensions are only numbers here: no memory is allocated for them.
 
 mod numpy;
 
@@ -35,11 +35,11 @@ use std::fmt;
 pub struct BugCompat(pub u8);
 
 impl BugCompat {
-    /// Entries of format and shape have 4 and 8 octets in every flavour.
+    /// Entries of format and shape have 4 and 8 bytes in every flavour.
     pub const DESCRIPTOR_WIDTHS: u8 = 1;
     /// Flag 2, not 1, makes a dimension variable.
     pub const SHAPE_BIT_1: u8 = 2;
-    /// NumPy data are in the opposite byte order to their header. Does not change the octets of a descriptor: code that
+    /// NumPy data are in the opposite byte order to their header. Does not change the bytes of a descriptor: code that
     /// makes the header, or reads data by it, must swap.
     pub const SWAP_ENDIAN: u8 = 4;
 
@@ -49,7 +49,7 @@ impl BugCompat {
         self.0 & bit != 0
     }
 
-    /// Octets of a size in a shape, and of a number of bits in a format.
+    /// Bytes of a size in a shape, and of a number of bits in a format.
     fn widths(self, flavour: Flavour) -> (usize, usize) {
         let address = usize::from(flavour.address_bits / 8);
         if self.has(Self::DESCRIPTOR_WIDTHS) { (7, 3) } else { (address, 8 - address) }
@@ -89,7 +89,7 @@ pub enum DescriptorError {
     NotAscii {
         /// The item.
         item: u64,
-        /// The text's octets.
+        /// The text's bytes.
         octets: Vec<u8>,
     },
     /// More than one dimension is variable.
@@ -145,10 +145,10 @@ impl From<Reject> for DescriptorError {
 }
 
 impl Descriptor {
-    /// Octets of the longest descriptor that is read or written.
+    /// Bytes of the longest descriptor that is read or written.
     pub const LONGEST: usize = 1 << 20;
 
-    /// Read the descriptor in an item 5: `nested` is the item's octets. Octets after the packet are ignored; missing
+    /// Read the descriptor in an item 5: `nested` is the item's bytes. Bytes after the packet are ignored; missing
     /// fields are empty; if an item is repeated, the one with the higher address counts.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl Descriptor {
         }
     }
 
-    /// The octets of an item 5, as spead2 writes them.
+    /// The bytes of an item 5, as spead2 writes them.
     ///
     /// # Errors
     /// See [`DescriptorError`].
@@ -297,7 +297,7 @@ fn text(item: u64, octets: &[u8]) -> Result<String, DescriptorError> {
     }
 }
 
-/// Entries of one octet and a number. Surplus octets are ignored: after the last entry, but before the first in an
+/// Entries of one byte and a number. Surplus bytes are ignored: after the last entry, but before the first in an
 /// immediate item, which is right-aligned and whose zero entries are padding.
 fn entries(octets: &[u8], width: usize, immediate: bool) -> impl Iterator<Item = (u8, u64)> + '_ {
     let rest = if immediate { octets.len() % (1 + width) } else { 0 };
@@ -331,7 +331,7 @@ fn format(
         if !code.is_ascii() {
             return Err(DescriptorError::NotAscii { item: id::TYPE, octets: octets.to_vec() });
         }
-        // SPEAD-64-8 has more octets for the number than any field needs.
+        // SPEAD-64-8 has more bytes for the number than any field needs.
         let most = u64::from(u32::MAX);
         let bits =
             u32::try_from(bits).map_err(|_| DescriptorError::TooWide { what: "bits", value: bits, most })?;

@@ -48,7 +48,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     [40, 48, 32].into_iter().filter_map(Flavour::new).map(packet).collect()
 }
 
-/// A head: the single pass gives the same result as the plain parser, and reads no octet after the head.
+/// A head: the single pass gives the same result as the plain parser, and reads no byte after the head.
 fn spead_head(packet: &[u8]) {
     let read = Head::read(packet);
     let Ok(Some(head)) = Head::peek(packet) else {
@@ -83,7 +83,7 @@ fn told(flavour: Flavour, pointers: &[u64], heap_bytes: u64) {
     }
 }
 
-/// Any pointers; the first octet chooses the flavour, the second the heap's size.
+/// Any pointers; the first byte chooses the flavour, the second the heap's size.
 fn spead_items(input: &[u8]) {
     let [width, size, rest @ ..] = input else { return };
     let Some(flavour) = Flavour::new(8 * (width % 7 + 1)) else { return };
@@ -91,7 +91,7 @@ fn spead_items(input: &[u8]) {
     told(flavour, &pointers, u64::from(*size) * 5);
 }
 
-/// Stored packets: parts ascend within their heap, no octet of the file is in two, and what is received of an item is there.
+/// Stored packets: parts ascend within their heap, no byte of the file is in two, and what is received of an item is there.
 fn spead_table(file: &[u8]) {
     let (mut table, mut at, mut packets) = (Table::default(), 0, 0);
     while let Some(rest) = file.get(at..)
@@ -122,7 +122,7 @@ fn spead_table(file: &[u8]) {
     }
 }
 
-/// A descriptor; the first octet is the bug-compat bits. What is read is written, read again, and used.
+/// A descriptor; the first byte is the bug-compat bits. What is read is written, read again, and used.
 fn spead_descriptor(input: &[u8]) {
     let Some((&bits, nested)) = input.split_first() else { return };
     let Ok(read) = Descriptor::read(nested, BugCompat(bits)) else { return };
@@ -141,7 +141,7 @@ fn spead_descriptor(input: &[u8]) {
     }
 }
 
-/// Elements of any octets survive a round trip through memory.
+/// Elements of any bytes survive a round trip through memory.
 fn values(format: &BitFormat, shape: &[Option<u64>], wire: &[u8]) {
     let Ok(shape) = format.shape(shape, wire.len() as u64) else { return };
     // If a dimension is 0, the others may have any size.
@@ -156,7 +156,7 @@ fn values(format: &BitFormat, shape: &[Option<u64>], wire: &[u8]) {
     assert_eq!(native, again);
 }
 
-/// A format, two octets a field, four at most; then values in it.
+/// A format, two bytes a field, four at most; then values in it.
 fn spead_bits(input: &[u8]) {
     let Some((&fields, rest)) = input.split_first() else { return };
     let (fields, wire) = rest.split_at(rest.len().min(usize::from(fields % 5) * 2));
@@ -170,7 +170,7 @@ fn spead_bits(input: &[u8]) {
     }
 }
 
-/// Divide a heap: 12 octets of shape, then pointers. The heads of its packets can be read, and the packets cover it.
+/// Divide a heap: 12 bytes of shape, then pointers. The heads of its packets can be read, and the packets cover it.
 fn spead_packets(input: &[u8]) {
     let Some((&[width, choice, a, b, c, d, e, f, counter @ ..], rest)) = input.split_first_chunk::<12>()
     else {
@@ -192,7 +192,7 @@ fn spead_packets(input: &[u8]) {
     let Ok(packets) = HeapPackets::new(shape) else { return };
     let mut head = vec![0; packets.head_bytes_max()];
     let (mut at, mut wire, mut seen) = (0, 0, Items::new(flavour));
-    // Large heaps in small packets would take long: their first packets, and their last.
+    // Large heaps in small packets would take long, so only the first and the last packets are checked.
     let all = packets.count();
     for n in (0..all.min(500)).chain(all.saturating_sub(3).max(500)..all) {
         let part = packets.packet(n, &mut head);

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! A datagram is exactly one packet ([`Head::read`]); in TCP and in files packets follow each other with nothing
-//! between them ([`Head::peek`], then `start + length` octets).
+//! between them ([`Head::peek`], then `start + length` bytes).
 //!
 //! The pass has no branch that depends on a pointer: every pointer's value is stored under its id, and other ids share
 //! one place. (Testing for the usual order of the four first was measured to be slower.) Nothing is allocated. Inlining
 //! is forced: a head returned through memory is copied by wide loads across narrow stores, and such a load waits until
 //! everything stored before it, including the last payload, has left the store buffer: a sixth of the receiver's time
-//! with packets of 1472 octets. A length of 0 is valid here, for a heap of immediate items only; spead2 never sends it,
+//! with packets of 1472 bytes. A length of 0 is valid here, for a heap of immediate items only; spead2 never sends it,
 //! but accepts it.
 
 use super::{Control, Flavour, Spead, id};
@@ -26,15 +26,15 @@ pub struct Head<'a> {
     pub flavour: Flavour,
     /// Counter of its heap.
     pub counter: u64,
-    /// Octets of the heap's payload, if the packet states them.
+    /// Bytes of the heap's payload, if the packet states them.
     pub size: Option<u64>,
     /// Where its payload belongs in the heap.
     pub offset: u64,
-    /// Octets of its payload.
+    /// Bytes of its payload.
     pub length: u64,
-    /// All its pointers as in the packet, 8 octets each; see [`kept`](Self::kept).
+    /// All its pointers as in the packet, 8 bytes each; see [`kept`](Self::kept).
     pub pointers: &'a [u8],
-    /// Octets from the packet's start to its payload.
+    /// Bytes from the packet's start to its payload.
     pub start: usize,
     /// Immediate stream control: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed. If repeated, stop takes
     /// precedence.
@@ -44,13 +44,13 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Maximum length of a SPEAD head in octets.
+    /// Maximum length of a SPEAD head in bytes.
     pub const LONGEST: usize = Spead::LEN + 8 * u16::MAX as usize;
 
     /// The head of a datagram, which is exactly one packet.
     ///
     /// # Errors
-    /// [`Reject::Truncated`] if header, pointers or payload are incomplete, [`Reject::WrongSize`] if octets are left
+    /// [`Reject::Truncated`] if header, pointers or payload are incomplete, [`Reject::WrongSize`] if bytes are left
     /// over, [`Reject::BadMagic`], [`Reject::BadVersion`] (also for widths whose sum is not 8), [`Reject::BadField`]
     /// without heap counter, heap offset and payload length, [`Reject::Outside`] if the payload exceeds the heap.
     #[inline(always)]
@@ -65,7 +65,7 @@ impl<'a> Head<'a> {
     }
 
     /// The head of the first packet of `stream`, whose payload may be missing: the packet has [`bytes`](Self::bytes)
-    /// octets. `None`: the head is incomplete; at most [`LONGEST`](Self::LONGEST) octets are needed.
+    /// bytes. `None`: the head is incomplete; at most [`LONGEST`](Self::LONGEST) bytes are needed.
     ///
     /// # Errors
     /// As [`read`](Self::read), except for lengths. An incomplete head is rejected as soon as it is known to be invalid.
@@ -120,7 +120,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Octets of the whole packet.
+    /// Bytes of the whole packet.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> u64 {

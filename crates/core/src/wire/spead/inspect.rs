@@ -69,7 +69,7 @@ fn descriptors(packet: &[u8]) -> Described {
     described
 }
 
-/// The octets of an item in a packet's payload, if its first octet is there.
+/// The bytes of an item in a packet's payload, if its first byte is there.
 fn inside<'a>(item: &RawItem, offset: u64, payload: &'a [u8]) -> Option<&'a [u8]> {
     let from = usize::try_from(item.range.start.checked_sub(offset)?).ok()?;
     let to = usize::try_from(item.range.end - offset).ok()?.min(payload.len());
@@ -173,7 +173,7 @@ mod tests {
     };
     use crate::wire::{Format, Known};
 
-    /// The packets of a heap: a descriptor, 20 octets, and an immediate.
+    /// The packets of a heap: a descriptor, 20 bytes, and an immediate.
     fn packets(packet_bytes: usize, descriptor: &[u8]) -> Vec<Vec<u8>> {
         let flavour = Flavour::new(48).unwrap();
         let payload = [descriptor, &[7; 20]].concat();

@@ -1,4 +1,4 @@
-//! The items of a heap, with their octets of the payload.
+//! The items of a heap, with their bytes of the payload.
 //!
 //! A pointer states where its item begins; the item ends where the next one begins. So the items are known only when the
 //! pointers of all packets have arrived:
@@ -12,7 +12,7 @@
 //! Order: addressed items by address, then immediate ones by value, equal ones in order of arrival. So the order does not
 //! depend on that of the packets. spead2 4.5.1 gives the same order.
 //!
-//! Limits: items that begin beyond the heap ([`outside`]), and items without octets, are omitted.
+//! Limits: items that begin beyond the heap ([`outside`]), and items without bytes, are omitted.
 
 use super::{Flavour, Item, id};
 use std::ops::Range;
@@ -26,11 +26,11 @@ pub struct RawItem {
     pub immediate: bool,
     /// The value of an immediate item, in the flavour's address bits; the address of another item.
     pub value: u64,
-    /// Its octets of the heap's payload, never empty; empty for an immediate item.
+    /// Its bytes of the heap's payload, never empty; empty for an immediate item.
     pub range: Range<u64>,
 }
 
-/// The items of a heap of `heap_bytes` octets, from the pointers it [keeps](Flavour::keeps) (others are ignored).
+/// The items of a heap of `heap_bytes`, from the pointers it [keeps](Flavour::keeps) (others are ignored).
 #[must_use]
 pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem> {
     let mut sorted: Vec<(bool, u64, u64)> = pointers
@@ -39,7 +39,7 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
         .map(|&pointer| flavour.parts(pointer))
         .map(|item| (item.immediate, item.value, item.id))
         .collect();
-    // Stable: of several items with one address, the last gets the octets, the others have none.
+    // Stable: of several items with one address, the last gets the bytes, the others have none.
     sorted.sort_by_key(|&(immediate, value, _)| (immediate, value));
     let mut found = Vec::with_capacity(sorted.len());
     for (at, &(immediate, value, id)) in sorted.iter().enumerate() {
@@ -56,7 +56,7 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
     found
 }
 
-/// The items that begin beyond the end of a heap of `heap_bytes` octets, which [`items`] omits: (id, address).
+/// The items that begin beyond the end of a heap of `heap_bytes`, which [`items`] omits: (id, address).
 pub fn outside(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let parts = pointers.iter().map(move |&pointer| flavour.parts(pointer));
     let beyond = move |item: &Item| !item.immediate && item.id != id::NULL && item.value > heap_bytes;
@@ -74,7 +74,7 @@ pub fn item(flavour: Flavour, pointers: &[u64], heap_bytes: u64, id: u64) -> Opt
     let begins = kept().enumerate().filter(|(_, item)| !item.immediate && item.id == id && id != id::NULL);
     let found = begins.filter_map(|(at, item)| {
         let others = kept().enumerate().filter(|(_, other)| !other.immediate);
-        // Of several with one address, the last gets the octets.
+        // Of several with one address, the last gets the bytes.
         let next = others
             .filter(|(n, other)| (other.value, *n) > (item.value, at))
             .map(|(_, other)| other.value)

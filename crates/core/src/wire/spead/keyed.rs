@@ -38,7 +38,7 @@ impl Keyed for SpeadWire {
         stream.get(6..8).map_or(0, |count| 8 * usize::from(u16::from_be_bytes([count[0], count[1]])))
     }
 
-    /// Descriptors, stream control and the padding of trials are not data, and an empty heap has an octet of padding. A
+    /// Descriptors, stream control and the padding of trials are not data, and an empty heap has a byte of padding. A
     /// heap whose first packet is lost has no items: most likely it was data.
     fn data(kept: &Items, bytes: u64, is_whole: bool) -> Data {
         let flavour = kept.flavour;

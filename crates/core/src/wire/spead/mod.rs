@@ -8,7 +8,7 @@
 //!   payload
 //! ```
 //!
-//! The two widths are in octets, and their sum is 8: SPEAD-64-48 has 2 and 6, SPEAD-64-40 has 3 and 5. Items are in any
+//! The two widths are in bytes, and their sum is 8: SPEAD-64-48 has 2 and 6, SPEAD-64-40 has 3 and 5. Items are in any
 //! order; heap counter, heap offset and payload length are required; if one is repeated, the last counts.
 //!
 //! | module | is |
@@ -65,11 +65,11 @@ pub mod id {
     pub const NULL: u64 = 0;
     /// Heap counter.
     pub const HEAP_COUNTER: u64 = 1;
-    /// Octets of the heap's payload.
+    /// Bytes of the heap's payload.
     pub const HEAP_SIZE: u64 = 2;
     /// Where this packet's payload goes in the heap.
     pub const HEAP_OFFSET: u64 = 3;
-    /// Octets of this packet's payload.
+    /// Bytes of this packet's payload.
     pub const PAYLOAD_LENGTH: u64 = 4;
     /// Descriptor of an item: itself a packet.
     pub const DESCRIPTOR: u64 = 5;
@@ -140,7 +140,7 @@ impl Flavour {
         self.address_bits
     }
 
-    /// The largest value or address, which is also the maximum size of a heap in octets.
+    /// The largest value or address, which is also the maximum size of a heap in bytes.
     #[inline]
     #[must_use]
     pub fn max_value(self) -> u64 {
@@ -193,7 +193,7 @@ impl Flavour {
         Item { immediate: pointer.immediate == 1, id: pointer.rest >> self.address_bits, value }
     }
 
-    /// The octets of an item; id and value are truncated to their fields.
+    /// The bytes of an item; id and value are truncated to their fields.
     #[must_use]
     pub fn write(self, item: Item) -> [u8; 8] {
         let value = item.value & (u64::MAX >> (64 - self.address_bits));
@@ -218,7 +218,7 @@ pub struct Packet<'a> {
     /// Flavour.
     pub flavour: Flavour,
     pointers: &'a [u8],
-    /// The octets after the item pointers.
+    /// The bytes after the item pointers.
     pub payload: &'a [u8],
 }
 

@@ -7,11 +7,11 @@
 //!   packet 2   header │           │        │          │          │ payload payload payload p
 //! ```
 //!
-//! Rules, found by comparison with spead2 4.5.1, whose packets [`Split::Full`] reproduces octet by octet:
+//! Rules, found by comparison with spead2 4.5.1, whose packets [`Split::Full`] reproduces byte by byte:
 //!
-//! * A packet has at most the given size, rounded down to a multiple of 8. The minimum is 56 octets: 8 of header, 32 of
+//! * A packet has at most the given size, rounded down to a multiple of 8. The minimum is 56 bytes: 8 of header, 32 of
 //!   the four pointers, a pointer, 8 of payload.
-//! * Every packet has payload. So the pointers go into as few packets as possible, with at least 8 octets of payload in
+//! * Every packet has payload. So the pointers go into as few packets as possible, with at least 8 bytes of payload in
 //!   each; the rest of the payload follows in packets without pointers.
 //! * If the payload is too short for that, dummy zeros follow it, with a NULL pointer to them, so that the previous item
 //!   does not grow. (If one packet has both payload and dummies, spead2 puts the zeros first and so corrupts the item;
@@ -22,7 +22,7 @@
 //! in packets of at most 1472 is 1472 + 1472 + 1312 in full packets, and any train ends with the heap; evenly it is 1416
 //! three times, and trains continue over the next heaps. It uses the same number of packets, divides payload and pointers
 //! evenly, and pads the last packet with immediate NULL pointers, which have no effect, to the length of the others. If
-//! the packets cannot be equal (padding is 8 octets, so an even number of packets cannot share an odd payload), they are
+//! the packets cannot be equal (padding is 8 bytes, so an even number of packets cannot share an odd payload), they are
 //! full: a train then ends with the heap either way. They may also be full if pointers alone fill packets.
 
 mod error;
@@ -48,10 +48,10 @@ pub struct Plan {
     /// Pointers of counter and size, as in every packet.
     counter_and_size: [[u8; 8]; 2],
     flavour: Flavour,
-    /// Octets of the heap's own payload, and including dummies.
+    /// Bytes of the heap's own payload, and including dummies.
     payload: u64,
     total: u64,
-    /// Octets of a full packet, including its head.
+    /// Bytes of a full packet, including its head.
     packet: u64,
     /// The heap's pointers; one more with the NULL that points to dummies.
     pointers: u64,
@@ -61,7 +61,7 @@ pub struct Plan {
     leading: u64,
     leading_pointers: u64,
     leading_payload: u64,
-    /// Maximum octets of payload in the last packet with pointers.
+    /// Maximum bytes of payload in the last packet with pointers.
     turn_payload: u64,
     count: u64,
     /// Immediate NULL pointers in the last packet.
@@ -82,7 +82,7 @@ impl Plan {
         }
     }
 
-    /// Divide a heap into packets with `payload` octets of payload each, and less in the last, regardless of the length
+    /// Divide a heap into packets with `payload` bytes of payload each, and less in the last, regardless of the length
     /// of their heads: all pointers are in the first, or in each. `packet_bytes` and `split` of the shape are ignored.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Plan {
         self
     }
 
-    /// Divide into packets of at most `packet` octets, which is not rounded to a multiple of 8.
+    /// Divide into packets of at most `packet` bytes, which is not rounded to a multiple of 8.
     #[inline]
     fn of(shape: &HeapShape<'_>, packet: u64) -> Result<Plan, PacketError> {
         let packet_bytes = shape.packet_bytes;
@@ -187,7 +187,7 @@ impl Plan {
         if count == 1 {
             return self;
         }
-        // All packets have the same length modulo 8, because pointers and padding have 8 octets. If the payload is whole
+        // All packets have the same length modulo 8, because pointers and padding have 8 bytes. If the payload is whole
         // words, its parts are too, and receivers copy them faster.
         let up = |bytes: u64| match self.total % 8 {
             0 => Some(bytes.next_multiple_of(8)),
@@ -228,7 +228,7 @@ impl Plan {
         self.count
     }
 
-    /// Octets of the longest head.
+    /// Bytes of the longest head.
     #[inline]
     #[must_use]
     pub fn head_bytes_max(&self) -> usize {
@@ -236,7 +236,7 @@ impl Plan {
         OWN + 8 * most as usize
     }
 
-    /// Octets of all packets together.
+    /// Bytes of all packets together.
     #[inline]
     #[must_use]
     pub fn bytes_on_wire(&self) -> u64 {
@@ -244,14 +244,14 @@ impl Plan {
         self.count * OWN as u64 + 8 * (pointers + self.padding) + self.total
     }
 
-    /// Octets of the heap as stated in the packets: the payload, and dummies if there are any.
+    /// Bytes of the heap as stated in the packets: the payload, and dummies if there are any.
     #[inline]
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
         self.total
     }
 
-    /// Octets of every packet except the last, which may be shorter: see [`equal`](Self::equal).
+    /// Bytes of every packet except the last, which may be shorter: see [`equal`](Self::equal).
     #[inline]
     #[must_use]
     pub fn packet_bytes(&self) -> u64 {
@@ -264,7 +264,7 @@ impl Plan {
         self.bytes_on_wire() == self.count * self.packet_bytes()
     }
 
-    /// Octets of packet `n`.
+    /// Bytes of packet `n`.
     #[inline]
     #[must_use]
     pub fn bytes_of(&self, n: u64) -> u64 {
@@ -338,7 +338,7 @@ impl Plan {
         Part { head: head.len(), payload: real, dummy: dummy as usize }
     }
 
-    /// Octets of a head with `items` pointers.
+    /// Bytes of a head with `items` pointers.
     #[inline]
     fn head_bytes(items: u64) -> usize {
         8 + 8 * items as usize

@@ -35,7 +35,7 @@ impl Packets for Stored {
         if done.packets > 0 && pointers.is_empty() && left == 0 {
             return None;
         }
-        // In whole words, as in spead2; at least one item or eight octets of payload.
+        // In whole words, as in spead2; at least one item or eight bytes of payload.
         let room = (most & !7).saturating_sub(NewHead::bytes(0)).max(8);
         pointers.truncate((room / 8).min(NewHead::MOST));
         let items = done.items + pointers.len();
@@ -59,11 +59,11 @@ pub struct NewHead<'a> {
     pub flavour: Flavour,
     /// Counter of its heap.
     pub counter: u64,
-    /// Octets of the heap's payload, if known.
+    /// Bytes of the heap's payload, if known.
     pub size: Option<u64>,
     /// Where its payload belongs in the heap.
     pub offset: u64,
-    /// Octets of its payload.
+    /// Bytes of its payload.
     pub length: u64,
     /// Further pointers, in native byte order: at most [`MOST`](Self::MOST).
     pub pointers: &'a [u64],
@@ -73,7 +73,7 @@ impl NewHead<'_> {
     /// Maximum number of further pointers.
     pub const MOST: usize = u16::MAX as usize - 4;
 
-    /// Octets of a head with `pointers` further pointers; an upper bound if the size is unknown.
+    /// Bytes of a head with `pointers` further pointers; an upper bound if the size is unknown.
     #[must_use]
     pub const fn bytes(pointers: usize) -> usize {
         8 * (5 + pointers)

@@ -17,16 +17,16 @@ use std::ops::Range;
 pub struct Part {
     /// The file, as a number of the caller's.
     pub file: u32,
-    /// Its first octet in the file.
+    /// Its first byte in the file.
     pub at: u64,
     /// Where it belongs in the heap.
     pub offset: u64,
-    /// Octets.
+    /// Bytes.
     pub length: u64,
 }
 
 impl Part {
-    /// One past its last octet in the heap.
+    /// One past its last byte in the heap.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset + self.length
@@ -132,7 +132,7 @@ pub struct StoredHeap<'a> {
     pub counter: u64,
     /// How its pointers divide.
     pub flavour: Flavour,
-    /// Octets of its payload, if a packet states them.
+    /// Bytes of its payload, if a packet states them.
     pub size: Option<u64>,
     /// What there is of its payload, ascending and disjoint.
     pub parts: &'a [Part],
@@ -141,13 +141,13 @@ pub struct StoredHeap<'a> {
 }
 
 impl StoredHeap<'_> {
-    /// Octets of its payload: its size, or up to the last octet received.
+    /// Bytes of its payload: its size, or up to the last byte received.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.size.unwrap_or_else(|| self.parts.last().map_or(0, Part::end))
     }
 
-    /// Octets received of a range of its payload.
+    /// Bytes received of a range of its payload.
     #[must_use]
     pub fn received(&self, range: Range<u64>) -> u64 {
         let common = |part: &Part| part.end().min(range.end).saturating_sub(part.offset.max(range.start));

@@ -51,7 +51,7 @@ fn a_stop_heap_is_known() {
     assert!(Packet::read(&bytes(&stop)).unwrap().is_stop());
 }
 
-/// A packet of any flavour with these immediate items and `payload` octets.
+/// A packet of any flavour with these immediate items and `payload` bytes.
 fn packet(bits: u8, items: &[(u64, u64)], payload: usize) -> Vec<u8> {
     let flavour = Flavour::new(bits).unwrap();
     let header = Spead {

@@ -197,7 +197,7 @@ impl Timeline {
         if self.alternates && self.steps.count_ones() >= IRREGULAR {
             self.alternates = false;
             self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
-            // What was taken for jumps was their order.
+            // What looked like jumps was the order of the frames.
             if self.taken <= 2 * TOGETHER {
                 self.counts.jumps = 0;
                 self.counts.odd_frames = 0;

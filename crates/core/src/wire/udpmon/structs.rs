@@ -1,6 +1,6 @@
 //! The C structures that udpmon sends in their memory layout on 64-bit hosts, in the byte order of the host.
 //!
-//! | structure | octets | contents |
+//! | structure | bytes | contents |
 //! |---|---|---|
 //! | histogram | 8064 | number, low end, width, bins (4 × 32 bits), sum, deviation (64 bits), 1000 bins, a title of 32 |
 //! | counters of interfaces and protocols | 26 888 | `/proc/net/dev` and `/proc/net/snmp` as text, before and after |
@@ -12,20 +12,20 @@
 
 use super::super::header::Order;
 
-/// Octets of a histogram.
+/// Bytes of a histogram.
 pub const HISTOGRAM: usize = 8064;
-/// Octets of the counters of interfaces and protocols.
+/// Bytes of the counters of interfaces and protocols.
 pub const SNMP: usize = 26_888;
-/// Size of the CPU load, octets.
+/// Size of the CPU load, bytes.
 pub const CPU: usize = 129 * CPU_ENTRY;
-/// Octets of the counters of the network card.
+/// Bytes of the counters of the network card.
 pub const NIC: usize = 136;
 /// Bins of a histogram, with those below and above its range.
 pub const BINS: usize = 1000;
 const CPU_ENTRY: usize = 96;
 const TITLE: usize = 32;
 const FIRST_BIN: usize = 32;
-/// Octets of a text of the kernel.
+/// Bytes of a text of the kernel.
 const TEXT: usize = 4000;
 /// Where the texts of `/proc/net/dev` and `/proc/net/snmp` lie, before and after the test.
 const TEXTS: [(usize, usize); 2] = [(0, 4000), (13_440, 17_440)];
@@ -189,7 +189,7 @@ pub fn records(all: &[[u64; 4]], order: Order) -> Vec<u8> {
     all.iter().flatten().flat_map(|word| whole(*word, order)).collect()
 }
 
-/// Any octets are read without a panic, and a histogram is written as it was read.
+/// Any bytes are read without a panic, and a histogram is written as it was read.
 pub(super) fn fuzz(octets: &[u8]) {
     let _ = udp_in_errors(octets);
     let mut filled = octets.to_vec();

@@ -165,7 +165,7 @@ impl Extended {
         })
     }
 
-    /// Their octets; `None` for a legacy header, which has none.
+    /// Their bytes; `None` for a legacy header, which has none.
     #[must_use]
     pub fn write(&self) -> Option<[u8; 16]> {
         match self {

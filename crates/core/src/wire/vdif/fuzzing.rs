@@ -1,4 +1,4 @@
-//! VDIF given any octets.
+//! VDIF given any bytes.
 
 use super::{Extended, Header, Vdif, VdifLayout};
 use crate::wire::{

@@ -51,9 +51,9 @@ impl Generator for VdifGenerator {
 struct Stream {
     made: Made,
     vdif: Vdif,
-    /// Octets of a header.
+    /// Bytes of a header.
     length: usize,
-    /// The second of the last frame: the next one is mostly in it, too.
+    /// The second of the last frame, to which the next one usually belongs too.
     second: Cell<Second>,
     /// Noise of some frames.
     noise: Vec<u8>,

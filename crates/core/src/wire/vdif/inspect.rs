@@ -6,7 +6,7 @@ use crate::{
     wire::{inspect::reader::Reader, mark5b},
 };
 
-/// The fields of a packet whose frame begins after `network` octets.
+/// The fields of a packet whose frame begins after `network` bytes.
 pub(super) fn packet(reader: &mut Reader<'_>, network: usize) {
     reader.sequence(network);
     let start = reader.at();

@@ -1,6 +1,6 @@
 //! VDIF: VLBI Data Interchange Format, release 1.1.1.
 //!
-//! Little-endian words. The first four are the same in every frame; the legacy header ends there (16 octets), the full
+//! Little-endian words. The first four are the same in every frame; the legacy header ends there (16 bytes), the full
 //! one has four more words of [extended data](extended), whose kind is the EDV in word 4.
 //!
 //! ```text
@@ -116,21 +116,21 @@ impl Vdif {
         (frame < 1 << 24).then_some(self)
     }
 
-    /// Octets of the whole frame.
+    /// Bytes of the whole frame.
     #[inline]
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.length8 as usize * 8
     }
 
-    /// Octets of the header: 16 (legacy) or 32.
+    /// Bytes of the header: 16 (legacy) or 32.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {
         if self.legacy == 1 { 16 } else { 32 }
     }
 
-    /// Octets of samples; 0 for a length shorter than the header.
+    /// Bytes of samples; 0 for a length shorter than the header.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.frame_bytes().saturating_sub(self.header_bytes())
@@ -174,7 +174,7 @@ impl Vdif {
     pub fn station_text(&self) -> String {
         let letters = (self.station as u16).to_be_bytes();
         match letters {
-            // A high octet below '0' means that the field is a number.
+            // A high byte below '0' means that the field is a number.
             [0x30..=0x7E, 0x21..=0x7E] => letters.iter().map(|&c| char::from(c)).collect(),
             [first @ 0x30..=0x7E, 0 | b' '] => char::from(first).to_string(),
             _ => self.station.to_string(),
@@ -230,7 +230,7 @@ impl Header {
         Ok(Header { vdif, extended })
     }
 
-    /// The header's octets and their number. `extended` determines whether it is legacy.
+    /// The header's bytes and their number. `extended` determines whether it is legacy.
     #[must_use]
     pub fn write(&self) -> ([u8; 32], usize) {
         let legacy = matches!(self.extended, Extended::Legacy);
@@ -268,7 +268,7 @@ impl Header {
 
 /// The consecutive frames of a file or byte stream; stops after the first that cannot be read.
 ///
-/// Each item is the frame's first octet in `file` and its header.
+/// Each item is the frame's first byte in `file` and its header.
 pub fn frames(file: &[u8]) -> impl Iterator<Item = Result<(usize, Header), (usize, Reject)>> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -297,7 +297,7 @@ mod tests {
         round_trip!(Vdif);
     }
 
-    /// Words 0‥3 as a DBBC3 writes them: 2 bit, 8 channels, 8032 octets, thread 3, station "Wz".
+    /// Words 0‥3 as a DBBC3 writes them: 2 bit, 8 channels, 8032 bytes, thread 3, station "Wz".
     const WORDS: [u8; 16] = [0x39, 0x30, 0, 0, 77, 0, 0, 52, 0xEC, 0x03, 0, 0x23, 0x7A, 0x57, 3, 0x04];
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Octets of samples in a frame: small, so that many frames are cheap.
+/// Bytes of samples in a frame: small, so that many frames are cheap.
 const SAMPLES: usize = 64;
 
 pub(super) const KINDS: &[fn(Draw<'_>) -> Trial] = &[

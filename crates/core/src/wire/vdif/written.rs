@@ -14,9 +14,9 @@ use crate::{
     },
 };
 
-/// Octets of samples in a frame if nothing else is asked for.
+/// Bytes of samples in a frame if nothing else is asked for.
 const USUAL: usize = 8000;
-/// The same for VLBA's frames, which are 5032 or 1032 octets long.
+/// The same for VLBA's frames, which are 5032 or 1032 bytes long.
 const VLBA: [usize; 2] = [5000, 1000];
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Names that lead out, and files that others write.
+//! Names that point outside the directory, and files that other processes write.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn one_process_writes_a_file_at_a_time() {
     tree.write(Path::new("f"), true).unwrap();
 }
 
-/// A file that gets its final name while another process waits for its lock is not the one that waits' to write.
+/// A file that gets its final name while another process waits for its lock must not be written by that process.
 #[test]
 fn a_file_that_got_another_name_is_not_written_under_the_old_one() {
     let directory = tempfile::tempdir().unwrap();

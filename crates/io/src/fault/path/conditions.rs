@@ -40,17 +40,17 @@ pub struct Conditions {
     pub bit_errors: f64,
     /// Bits per second.
     pub rate: Option<Rate>,
-    /// Octets that wait for the rate.
+    /// Bytes that wait for the rate.
     pub buffer: Size,
     /// Additional bytes of each frame on the line.
     pub overhead: u32,
     /// Time that every packet takes.
     pub delay: Span,
-    /// Time that a packet takes longer, at most.
+    /// Maximum additional delay of a packet.
     pub jitter: Span,
     /// Packets may overtake others that take longer.
     pub jitter_reorders: bool,
-    /// What exceeds this rate and burst is dropped.
+    /// Packets beyond this rate and burst are dropped.
     pub police: Option<(Rate, Size)>,
     /// Packets above this rate per second, and above this burst, are dropped.
     pub packet_limit: Option<(u64, u32)>,

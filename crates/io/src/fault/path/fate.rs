@@ -86,7 +86,7 @@ pub struct Outcome<T> {
     pub copy: u8,
     /// When it was offered, in nanoseconds.
     pub at: u64,
-    /// Octets of its frame.
+    /// Bytes of its frame.
     pub octets: u32,
     /// Its fate.
     pub fate: Fate,
@@ -97,11 +97,11 @@ pub struct Outcome<T> {
 pub struct Counts {
     /// Packets offered.
     pub offered: u64,
-    /// Octets of their frames.
+    /// Bytes of their frames.
     pub offered_octets: u64,
     /// Copies sent on.
     pub sent: u64,
-    /// Octets of their frames.
+    /// Bytes of their frames.
     pub sent_octets: u64,
     /// Copies lost, by [`Cause`].
     pub lost: [u64; 9],
@@ -113,7 +113,7 @@ pub struct Counts {
     pub corrupted: u64,
     /// Copies cut short.
     pub truncated: u64,
-    /// Octets that waited for the rate, at most.
+    /// Bytes that waited for the rate, at most.
     pub most_waiting: u64,
 }
 

@@ -3,7 +3,7 @@
 use super::{Direction, Flow, Packet};
 use std::collections::BTreeMap;
 
-/// Flows that are remembered, at most.
+/// Maximum number of flows remembered.
 const FLOWS: usize = 65_536;
 
 #[derive(Clone, Copy, Debug)]

@@ -68,9 +68,9 @@ impl Flow {
 pub struct Packet {
     /// Time of arrival, in nanoseconds of the path's time; never earlier than that of the packet before.
     pub at: u64,
-    /// Octets of its frame, with the Ethernet header and without a checksum.
+    /// Bytes of its frame, with the Ethernet header and without a checksum.
     pub octets: u32,
-    /// Octets of its IP packet.
+    /// Bytes of its IP packet.
     pub ip: u32,
     /// It opens a connection: a SYN without an ACK.
     pub opens: bool,

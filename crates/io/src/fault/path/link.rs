@@ -2,7 +2,7 @@
 
 /// Picoseconds of a nanosecond.
 const PICO: u64 = 1000;
-/// What is beyond the time of any path: 106 days.
+/// A time that no path reaches: 106 days.
 const NEVER: u64 = u64::MAX / 2;
 
 /// Time that this many bytes take.
@@ -42,7 +42,8 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Take `cost` of a bucket of `size` at `now`, in nanoseconds, all in picoseconds of its rate; `false` if it has not as much.
+    /// Take `cost` from a bucket of `size` at `now` (in nanoseconds; the others in picoseconds at its rate); `false` if
+    /// it does not contain that much.
     fn take(&mut self, now: u64, cost: u64, size: u64) -> bool {
         let now = now.saturating_mul(PICO).min(NEVER);
         let full = self.full.max(now).saturating_add(cost);
@@ -53,7 +54,7 @@ impl Bucket {
         enough
     }
 
-    /// Take octets.
+    /// Take bytes.
     pub(super) fn octets(&mut self, now: u64, octets: u64, rate: u64, burst: u64) -> bool {
         self.take(now, time(octets, rate), time(burst, rate))
     }

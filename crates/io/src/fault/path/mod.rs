@@ -76,7 +76,7 @@ use super::NotFaults;
 use crate::quantity::Span;
 use std::{fmt, str::FromStr};
 
-/// Sections of a path, at most.
+/// Maximum number of sections of a path.
 const SECTIONS: usize = 64;
 
 /// The direction of a packet.

@@ -39,7 +39,7 @@ fn run(path: &Path) -> Vec<Outcome<u64>> {
         judge.offer(Direction::Forward, packet, number, &mut |outcome| all.push(outcome));
     }
     judge.flush(Direction::Forward, PACKETS * 15_000, &mut |outcome| all.push(outcome));
-    // What is due at the same time leaves in the order in which it was judged.
+    // Packets due at the same time leave in the order in which they were judged.
     all.sort_by_key(|outcome| match outcome.fate {
         Fate::Sent { due, .. } => due,
         Fate::Lost(_) => 0,

@@ -1,4 +1,5 @@
-//! What is decided of a packet by itself: losses, damage, limits, delay; once for each flow that has its own, once for all.
+//! Decisions that concern a single packet: losses, damage, limits, delay; one stage for each flow that has its own
+//! conditions, and one for all.
 
 use super::link::Bucket;
 use super::{Cause, Conditions, Packet};

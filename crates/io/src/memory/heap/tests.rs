@@ -68,7 +68,7 @@ fn idle_classes_give_back_to_those_that_need() {
     assert_eq!(small.len(), 8000);
     assert!(memory.take(3 << 20).is_none(), "all is in use");
     let keep = small.into_iter().next().unwrap();
-    // After a vain search the next one waits a little.
+    // After a failed search, the next one waits a little.
     let mut large = Vec::new();
     while large.len() < 2 {
         large.extend(memory.take(3 << 20));
@@ -88,7 +88,7 @@ fn idle_classes_give_back_to_those_that_need() {
     }
 }
 
-/// Few blocks, so that Miri follows: spans are removed while nodes of others stay in the lists.
+/// Few blocks, so that Miri is fast enough: spans are removed while nodes of others stay in the lists.
 #[test]
 fn spans_that_are_idle_go_to_another_class() {
     let memory = HeapMemory::new(64 << 10);
@@ -181,7 +181,7 @@ fn a_cache_gives_everything_back() {
     }
     let refused = memory.refused();
     assert!(cache.take(65 << 20).is_none() && memory.refused() > refused);
-    // All that it holds is of small classes; a large heap needs it back.
+    // The cache holds only small classes; a large heap needs that memory back.
     drop(cache.take(1000));
     let mut large = None;
     while large.is_none() {
@@ -192,7 +192,7 @@ fn a_cache_gives_everything_back() {
     drop(memory);
 }
 
-/// Bytes of `memory` that the kernel has given pages for.
+/// Bytes of `memory` for which the kernel has provided pages.
 fn resident(block: &HeapBytes) -> usize {
     let pages = block.len().div_ceil(4096);
     let mut there = vec![0u8; pages];
@@ -217,7 +217,7 @@ fn what_is_kept_ahead_is_touched_whatever_the_size() {
         let block = memory.take(bytes).unwrap();
         assert_eq!(resident(&block), bytes);
     }
-    // What was drawn is made up for.
+    // The keeper replaces what was taken.
     memory.wait_ahead();
     assert!(memory.used() >= ready + (16 << 20), "{} after {ready}", memory.used());
     let third = memory.take(12 << 20).unwrap();
@@ -229,7 +229,7 @@ fn what_is_kept_ahead_is_large_enough_for_the_heaps_that_come() {
     let memory = HeapMemory::new(512 << 20);
     memory.keep_ahead(40 << 20);
     memory.wait_ahead();
-    // Larger than every piece that is there: the kernel gives it, and the keeper has understood.
+    // Larger than every ready piece: the kernel provides it, and the keeper makes larger pieces from now on.
     let _first = memory.take(20 << 20).unwrap();
     memory.wait_ahead();
     let second = memory.take(20 << 20).unwrap();
@@ -250,7 +250,7 @@ fn what_is_kept_ahead_never_stands_in_the_way() {
     memory.keep_ahead(u64::MAX);
     memory.wait_ahead();
     assert_eq!(memory.used(), 16 << 20, "a quarter of it");
-    // All of it in one heap, in the middle of what the keeper does.
+    // The whole memory in one heap, while the keeper is working.
     for _ in 0..20 {
         let whole = memory.take(64 << 20).expect("nothing is in use");
         assert!(memory.take(1).is_none());

@@ -1,7 +1,7 @@
-//! Rows of several threads, decoded and turned in one pass.
+//! Rows of several threads, decoded and transposed in one pass.
 //!
-//! Each lane of a register takes its code from the word of its thread, so that a register is a part of a row, or some rows.
-//! Two threads of two bits, in registers of eight lanes:
+//! Each lane of a register takes its code from the word of its thread, so a register holds a part of a row, or several
+//! rows. Two threads of two bits, in registers of eight lanes:
 //!
 //! ```text
 //!   staged     w0 w1                         a word of each thread: sixteen samples
@@ -10,8 +10,8 @@
 //!   permuted   levels[lowest four bits], missing ones where a thread is
 //! ```
 //!
-//! Limits: a row of a thread divides a word, and a row of all threads divides a register, or is a multiple of one. Other rows
-//! are decoded as columns, and turned.
+//! Limits: a row of one thread must divide a word, and a row of all threads must divide a register or be a multiple of
+//! one. Other rows are decoded as columns, and transposed.
 
 use super::{Level, level};
 use skyhaul_core::samples::{Decoder, Number};
@@ -29,17 +29,19 @@ const MOST: usize = 16;
 /// Words of each thread that are staged at once.
 const WORDS: usize = 64;
 
-/// What the lanes of a register are: of every row the same, or of so many rows.
+/// Where the lanes of a register come from: a part of a row, the same in every row, or several rows.
 struct Lanes {
-    /// First of the threads that are staged, and how many.
+    /// The first staged thread, and the number of staged threads.
     threads: (usize, usize),
-    /// Of each lane: its thread among the staged ones, the bits before its sample in the word, whether there are samples.
+    /// For each lane: its thread among the staged ones, the bits before its sample in the word, whether there are
+    /// samples.
     from: [u32; MOST],
     shifts: [u32; MOST],
     there: [bool; MOST],
 }
 
-/// Registers of a word of each thread: how many, samples from one to the next, bits from one to the next.
+/// The registers filled from one word of each thread: their number, and the distance from one to the next in samples
+/// and in bits.
 #[derive(Clone, Copy)]
 struct Steps {
     count: usize,
@@ -52,7 +54,7 @@ type Staged = [[u32; MOST]; WORDS];
 /// Writes the registers of staged words: levels, words, lanes, where the first register of the first word goes, steps.
 type Write = unsafe fn(&[f32; 16], &[[u32; MOST]], &Lanes, &mut [f32], Steps);
 
-/// Decode what whole words are of all threads, and return how many rows that is.
+/// Decode the whole words that all threads have; returns the number of rows.
 pub(in super::super) fn rows(
     decoder: &Decoder<f32>,
     threads: &[Option<&[u8]>],
@@ -113,7 +115,7 @@ fn rows_at(
 }
 
 impl Lanes {
-    /// Those from sample `at` of a row on.
+    /// The lanes from sample `at` of a row on.
     fn of(threads: &[Option<&[u8]>], each: usize, bits: usize, at: usize, lanes: usize) -> Self {
         let row = threads.len() * each;
         let first = at / each;
@@ -131,7 +133,7 @@ impl Lanes {
     }
 }
 
-/// Put words side by side, from word `first` of each thread on.
+/// Place the words of the threads side by side, from word `first` of each thread on.
 fn stage(threads: &[Option<&[u8]>], first: usize, staged: &mut [[u32; MOST]]) {
     for (n, octets) in threads.iter().enumerate() {
         let Some(octets) = octets else { continue };
@@ -144,22 +146,22 @@ fn stage(threads: &[Option<&[u8]>], first: usize, staged: &mut [[u32; MOST]]) {
 
 #[target_feature(enable = "avx512f")]
 fn sixteen(numbers: &[u32; MOST]) -> __m512i {
-    // SAFETY: these are sixteen numbers.
+    // SAFETY: `numbers` has sixteen numbers.
     unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) }
 }
 
 #[target_feature(enable = "avx2")]
 fn halves(numbers: &[u32; MOST]) -> [__m256i; 2] {
     let (low, high) = numbers.split_at(MOST / 2);
-    // SAFETY: these are eight numbers.
+    // SAFETY: `low` has eight numbers.
     let low = unsafe { _mm256_loadu_si256(low.as_ptr().cast()) };
-    // SAFETY: so are these.
+    // SAFETY: so has `high`.
     let high = unsafe { _mm256_loadu_si256(high.as_ptr().cast()) };
     [low, high]
 }
 
 /// # Safety
-/// The CPU has AVX-512F. `out` has the registers of every word; for `COLD`, it begins at a multiple of 64 octets.
+/// The CPU has AVX-512F. `out` has the registers of every word; for `COLD`, it begins at a multiple of 64 bytes.
 #[target_feature(enable = "avx512f")]
 unsafe fn write_avx512<const COLD: bool>(
     levels: &[f32; 16],
@@ -192,7 +194,7 @@ unsafe fn write_avx512<const COLD: bool>(
 }
 
 /// # Safety
-/// The CPU has AVX2. `out` has the registers of every word; for `COLD`, it begins at a multiple of 32 octets.
+/// The CPU has AVX2. `out` has the registers of every word; for `COLD`, it begins at a multiple of 32 bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn write_avx2<const WIDE: bool, const COLD: bool>(
     levels: &[f32; 16],
@@ -214,7 +216,7 @@ unsafe fn write_avx2<const WIDE: bool, const COLD: bool>(
             let codes = _mm256_srlv_epi32(words, shifts);
             let mut samples = _mm256_permutevar8x32_ps(low, codes);
             if WIDE {
-                // A permutation of eight looks at three bits: the fourth chooses between two.
+                // A permutation of eight levels uses three bits; the fourth bit chooses between two permutations.
                 let fourth = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
                 samples = _mm256_blendv_ps(samples, _mm256_permutevar8x32_ps(high, codes), fourth);
             }
@@ -237,7 +239,7 @@ mod tests {
     use super::*;
     use skyhaul_core::samples::Coding;
 
-    /// The narrower registers, which the newest CPUs do not use.
+    /// Also test the narrower registers, which the newest CPUs do not use.
     #[test]
     fn registers_of_eight_lanes_hold_the_same() {
         if !std::arch::is_x86_feature_detected!("avx2") {
@@ -259,7 +261,7 @@ mod tests {
                 let mut expected = columns.clone();
                 super::super::rows(&columns, threads, each, &mut expected);
                 for cold in [false, true] {
-                    // What is written past the cache begins with a register.
+                    // Memory written past the cache must be aligned to a register.
                     let mut out = vec![0.0; column * threads + 8];
                     let at = out.as_ptr().align_offset(32);
                     let out = &mut out[at..at + column * threads];

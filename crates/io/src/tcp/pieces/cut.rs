@@ -12,15 +12,16 @@
 //!            └─────────┘
 //! ```
 //!
-//! What cannot be decided yet (a short packet or a head that is not whole) is kept, and stands before the next bytes. What
-//! its taker has no room for is held, and offered again with [`Cutter::resume`]; nothing more is fed meanwhile.
+//! What cannot be decided yet (an incomplete short packet or head) is kept, and is put before the next bytes read. A
+//! piece that the receiving side declines is held and offered again with [`Cutter::resume`]; until then, nothing more
+//! may be fed.
 //!
 //! Every byte fed is delivered in a piece, reported as skipped, or [pending](Cutter::pending).
 
 use super::{Found, Heads};
 use std::io::BufRead;
 
-/// What holds for every connection of a source.
+/// Settings common to all connections of a source.
 pub(super) struct Rules {
     pub(super) heads: Box<dyn Heads>,
     pub(super) longest_head: usize,
@@ -29,7 +30,7 @@ pub(super) struct Rules {
     pub(super) whole: usize,
 }
 
-/// What is reported of the stream.
+/// What the cutter reports about the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told<'a> {
     Piece {
@@ -40,7 +41,7 @@ pub(super) enum Told<'a> {
     },
     /// A head was expected, but is missing.
     Lost,
-    /// The stream was found again, or ended, after so many bytes.
+    /// The stream was found again, or ended, after this many bytes.
     Skipped {
         bytes: u64,
         found: bool,
@@ -53,28 +54,28 @@ enum State {
     Between,
     /// The next byte is the body's `at`; its head is kept.
     Body { head: usize, at: u64, body: u64 },
-    /// No head where one should be; so many bytes were skipped since.
+    /// There was no head where one should be; `skipped` bytes were passed over since.
     Lost { skipped: u64 },
 }
 
 /// The cutter of one connection.
 pub(super) struct Cutter {
     keep: Box<[u8]>,
-    /// Bytes of `keep` that stand before the next ones. None within a body, where `keep` holds the head.
+    /// Bytes of `keep` that precede the next bytes read; 0 within a body, where `keep` holds the head.
     kept: usize,
     state: State,
     /// A piece was not taken.
     is_held: bool,
-    /// Its bytes, and those that were read after it.
+    /// The bytes of that piece, and those that were read after it.
     held: Vec<u8>,
 }
 
-/// Receives the pieces, and says whether it takes each: only a piece may be declined, and is then offered again.
+/// Receives the reports, and returns whether it took each. Only a piece may be declined; it is then offered again.
 pub(super) type Tell<'a> = dyn FnMut(Told<'_>) -> bool + 'a;
 
 /// What became of the bytes that a step was given.
 enum Step {
-    /// So many are done with.
+    /// This many are finished with.
     Used(usize),
     /// All are kept: more is needed.
     Kept,
@@ -85,9 +86,9 @@ enum Step {
 /// What a range of bytes holds for a search that has lost the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// After so many bytes begins a packet.
+    /// A packet begins after this many bytes.
     Found(usize),
-    /// After so many bytes begins what may be one.
+    /// Something that may be a packet begins after this many bytes.
     Perhaps(usize),
 }
 
@@ -102,13 +103,13 @@ impl Rules {
         self.whole.max(self.longest_head)
     }
 
-    /// What begins with `bytes`, within the limits.
+    /// Classify what begins with `bytes`; a packet beyond the limits is garbage.
     fn look(&self, bytes: &[u8]) -> Found {
         match self.heads.find(bytes) {
             Found::Packet { head, body }
                 if head > 0 && head <= self.longest_head && body <= self.longest_body =>
             {
-                // A head is not believed before all of it is here.
+                // A head is not accepted before all of it has arrived.
                 if head <= bytes.len() { Found::Packet { head, body } } else { Found::More }
             }
             Found::More if bytes.len() < self.longest_head => Found::More,
@@ -122,19 +123,19 @@ impl Rules {
         (total <= self.whole).then_some(total)
     }
 
-    /// Bytes before the next place at which a head may begin.
+    /// Number of bytes before the next position where a head may begin.
     fn next_magic(&self, bytes: &[u8]) -> usize {
         let Some(&first) = self.heads.magic().first() else { return 0 };
         let mut rest = bytes;
-        // The standard library's own fast search for a byte; reading from memory cannot fail.
+        // The standard library's fast search for a byte; reading from memory cannot fail.
         let passed = rest.skip_until(first).unwrap_or(bytes.len());
-        // It stops behind the byte, or at the end without one.
+        // It stops after the byte, or at the end if there is none.
         if passed > 0 && bytes[passed - 1] == first { passed - 1 } else { passed }
     }
 
-    /// The next head in `bytes` that is to be believed. With `last`, nothing follows, and what is not whole is none.
+    /// The next acceptable head in `bytes`. With `last`, no bytes follow, and an incomplete packet is rejected.
     fn search(&self, bytes: &[u8], last: bool) -> Search {
-        // A short packet from `.0` up to `.1` that no head follows: to be believed if no other begins in it.
+        // A short packet from `.0` up to `.1` that no head follows: accepted if no other packet begins in it.
         let mut alone: Option<(usize, usize)> = None;
         let mut at = 0;
         loop {
@@ -153,7 +154,7 @@ impl Rules {
                 && let Some((from, to)) = alone
                 && to == bytes.len()
             {
-                // Two ways to go on, and the next bytes will show which is right.
+                // There are two candidates; the next bytes will show which one is right.
                 return Search::Perhaps(from);
             }
             match looks {
@@ -185,22 +186,22 @@ impl Cutter {
         Self { keep, kept: 0, state: State::Between, is_held: false, held: Vec::new() }
     }
 
-    /// What must stand before the next bytes read.
+    /// The bytes that must precede the next bytes read.
     pub(super) fn kept(&self) -> &[u8] {
         &self.keep[..self.kept]
     }
 
-    /// Whether the next head is searched for.
+    /// Whether the cutter is searching for the next head.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost { .. })
     }
 
-    /// Whether something was begun while searching, which may never come to its end.
+    /// Whether the search found the beginning of a packet that may never be completed.
     pub(super) fn is_doubting(&self) -> bool {
         self.is_lost() && self.kept > 0
     }
 
-    /// Whether a piece waits to be taken: [`resume`](Self::resume), and feed nothing before.
+    /// Whether a declined piece is held: call [`resume`](Self::resume) before feeding anything.
     pub(super) fn is_held(&self) -> bool {
         self.is_held
     }
@@ -209,14 +210,14 @@ impl Cutter {
     pub(super) fn pending(&self) -> u64 {
         let undecided = match self.state {
             State::Lost { skipped } => skipped,
-            // It is told with the first piece.
+            // The head is delivered with the first piece.
             State::Body { head, at: 0, .. } => head as u64,
             _ => 0,
         };
         undecided + self.kept as u64 + self.held.len() as u64
     }
 
-    /// Within a long body: its head, where the next byte goes, and how many are still to come.
+    /// Within a long body: its head, the position of the next byte, and the number of bytes still missing.
     pub(super) fn body(&self) -> Option<(&[u8], u64, u64)> {
         match self.state {
             State::Body { head, at, body } => Some((&self.keep[..head], at, body - at)),
@@ -224,7 +225,7 @@ impl Cutter {
         }
     }
 
-    /// So many bytes of the body were read elsewhere. Gives the packet's length if that was its end.
+    /// The caller read this many bytes of the body itself. Returns the packet's length if the body is now complete.
     pub(super) fn filled(&mut self, bytes: u64) -> Option<u64> {
         let State::Body { head, at, body } = self.state else { return None };
         let at = (at + bytes).min(body);
@@ -232,7 +233,7 @@ impl Cutter {
         (at == body).then_some(head as u64 + body)
     }
 
-    /// Take `bytes`: what was kept, and what was read after it.
+    /// Process `bytes`: those that were kept, followed by those that were read after them.
     pub(super) fn feed(&mut self, bytes: &[u8], rules: &Rules, tell: &mut Tell<'_>) {
         debug_assert!(!self.is_held, "what was not taken comes first");
         if let Some(used) = self.run(bytes, false, rules, tell) {
@@ -240,19 +241,19 @@ impl Cutter {
         }
     }
 
-    /// Tell what was not taken once more, and go on.
+    /// Offer the declined piece once more, and continue if it is taken.
     pub(super) fn resume(&mut self, rules: &Rules, tell: &mut Tell<'_>) {
         if self.is_held {
             let mut bytes = std::mem::take(&mut self.held);
             if let Some(used) = self.run(&bytes, false, rules, tell) {
-                // Nearly always all of it, again and again: it stays where it is.
+                // Most often nothing was used, so the bytes stay in the same allocation.
                 bytes.drain(..used);
                 self.held = bytes;
             }
         }
     }
 
-    /// Nothing came for long: what is not whole of what was found while searching is no packet after all.
+    /// Reject an incomplete packet that the search found, because nothing arrived for long.
     pub(super) fn doubt(&mut self, rules: &Rules, tell: &mut Tell<'_>) {
         if self.is_doubting() {
             let mut bytes = self.keep[..self.kept].to_vec();
@@ -263,7 +264,7 @@ impl Cutter {
         }
     }
 
-    /// The end of the stream; everything reported now is accepted. Returns whether it ends within a packet.
+    /// End the stream; reports can no longer be declined. Returns whether it ended within a packet.
     pub(super) fn end(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> bool {
         let mut taken = |told: Told<'_>| {
             tell(told);
@@ -280,7 +281,7 @@ impl Cutter {
         within && !lost
     }
 
-    /// Cut `bytes`. If a piece was not taken, how many were done with before it; the others are to be held.
+    /// Cut `bytes`. If a piece was declined, returns how many bytes precede it; the others must be held.
     fn run(&mut self, bytes: &[u8], last: bool, rules: &Rules, tell: &mut Tell<'_>) -> Option<usize> {
         let mut rest = bytes;
         (self.kept, self.is_held) = (0, false);
@@ -302,12 +303,12 @@ impl Cutter {
         None
     }
 
-    /// Whether a long head makes a packet that has no body to wait for.
+    /// Whether a packet is due that consists of a long head and has no body to wait for.
     fn is_due(&self) -> bool {
         matches!(self.state, State::Body { at, body, .. } if at == body)
     }
 
-    /// Each step says how many bytes it is done with, and keeps the rest if more is needed.
+    /// Like every step, returns how many bytes it finished, and keeps the rest if it needs more.
     fn between(&mut self, rest: &[u8], rules: &Rules, tell: &mut Tell<'_>) -> Step {
         match rules.look(rest) {
             Found::More => self.keep(rest),

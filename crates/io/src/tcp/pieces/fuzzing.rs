@@ -1,11 +1,11 @@
 //! The cutter without a socket, fed arbitrary bytes in arbitrary pieces: it must terminate, and its reports must be true.
 //!
-//! The fuzz target calls this and nothing else, so that a failing input is a line in a test here.
+//! The fuzz target calls only this function, so a failing input becomes a one-line test here.
 
 use super::Heads;
 use super::cut::{Cutter, Rules, Told};
 
-/// Bodies longer than this are none.
+/// Longest body accepted.
 const LONGEST_BODY: u64 = 700;
 
 /// Everything fed so far, and how much of it was reported.
@@ -13,9 +13,9 @@ struct Ledger {
     stream: Vec<u8>,
     /// The first byte that was neither delivered in a piece nor reported as skipped.
     at: usize,
-    /// Where the packet under way begins, and its head.
+    /// Where the current packet begins, and its head.
     packet: Option<(usize, Vec<u8>)>,
-    /// Where completely delivered packets began and ended.
+    /// Where each completely delivered packet began and ended.
     packets: Vec<(usize, usize)>,
     /// The next choices of the taker, and how long stretches are.
     choices: u64,
@@ -64,15 +64,15 @@ impl Ledger {
     }
 }
 
-/// Three octets of choices, then a stream, after which `good` comes again and again: a packet of at most 300 bytes in
-/// which nothing but its beginning looks like a head. The longest head is to be at most a thousand bytes.
+/// `input` is three bytes of choices, then a stream, after which `good` is repeated: a packet of at most 300 bytes in
+/// which only the beginning looks like a head. The longest head must be at most 1000 bytes.
 pub fn cutter(heads: Box<dyn Heads>, good: &[u8], input: &[u8]) {
     let Some((&[whole, step, taker], stream)) = input.split_first_chunk() else { return };
     let rules = Rules::new(heads, LONGEST_BODY, good.len() + usize::from(whole) * 3);
     let mut cutter = Cutter::new(&rules);
     let seed = u64::from(step) << 8 | u64::from(taker);
     let mut ledger = Ledger { stream: Vec::new(), at: 0, packet: None, packets: Vec::new(), choices: seed };
-    // What a lie may take with it: a head, its body, and what is waited for while searching.
+    // The most that a head with a false length can take: itself, its body, and what the search waits for.
     let slack = rules.keep() * 2 + rules.longest_head + LONGEST_BODY as usize;
     let copies = slack / good.len() + 12;
     let all = [stream, &good.repeat(copies)].concat();
@@ -92,7 +92,7 @@ pub fn cutter(heads: Box<dyn Heads>, good: &[u8], input: &[u8]) {
             takes
         };
         cutter.feed(&bytes, &rules, &mut |told| tell(&mut ledger, told));
-        // As silence does; not while the good ones come, for a beginning that is not believed would be theirs.
+        // As after silence; not during the good packets, because the rejected beginning would be one of them.
         if step & 7 == 7 && ledger.stream.len() < stream.len() {
             cutter.doubt(&rules, &mut |told| tell(&mut ledger, told));
         }
@@ -106,7 +106,7 @@ pub fn cutter(heads: Box<dyn Heads>, good: &[u8], input: &[u8]) {
         assert_eq!(ledger.at as u64 + cutter.pending(), ledger.stream.len() as u64, "bytes lost or doubled");
         rest = later;
     }
-    // Found again: the last good packets but those which could still be begun.
+    // Resynchronised: the last good packets were delivered, except those that may still be incomplete.
     for n in copies - 8..copies - 2 {
         let begin = stream.len() + n * good.len();
         assert!(ledger.packets.contains(&(begin, begin + good.len())), "the stream is not found again");

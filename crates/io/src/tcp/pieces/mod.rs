@@ -12,7 +12,7 @@
 //! ```no_run
 //! use skyhaul_io::tcp::pieces::{Found, Heads, PieceEvent, PieceOptions, PieceSource};
 //! use std::time::Duration;
-//! /// A length in 8 bytes, then so many bytes.
+//! /// A length in 8 bytes, then that many bytes.
 //! struct Counted;
 //! impl Heads for Counted {
 //!     fn find(&self, bytes: &[u8]) -> Found {
@@ -62,7 +62,7 @@ use std::{net::SocketAddr, time::Duration};
 pub enum Found {
     /// The head needs more bytes.
     More,
-    /// A packet: so many bytes of head, then so many of body.
+    /// A packet: a head, then a body.
     Packet {
         /// Bytes of the head, at least one.
         head: usize,
@@ -79,10 +79,10 @@ pub trait Heads: Send {
     /// sooner a disturbed stream is resynchronised: anything that a true head cannot contain is [`Found::Garbage`].
     fn find(&self, bytes: &[u8]) -> Found;
 
-    /// Bytes of the longest head accepted. A connection keeps as much.
+    /// Bytes of the longest head accepted. A connection keeps that many.
     fn longest_head(&self) -> usize;
 
-    /// Bytes that every head begins with: the search for the next head jumps to the first of them. Empty: none known.
+    /// Bytes with which every head begins: the search for the next head jumps to the first of them. Empty if unknown.
     fn magic(&self) -> &[u8] {
         &[]
     }
@@ -93,7 +93,7 @@ pub trait Heads: Send {
 pub struct Piece<'a> {
     /// Its sender.
     pub sender: &'a SocketAddr,
-    /// Which connection of this source, counted from 0, never used twice.
+    /// Number of the connection in this source, from 0; never reused.
     pub connection: u64,
     /// The whole head, with every piece.
     pub head: &'a [u8],
@@ -123,27 +123,27 @@ pub enum PieceEvent<'a> {
         /// Its address.
         sender: SocketAddr,
     },
-    /// The next part of a packet. Packets up to [`PieceOptions::whole`] come whole (`at` is 0, and it is the last).
+    /// The next part of a packet. Packets up to [`PieceOptions::whole`] arrive whole (`at` is 0, and it is the last).
     Piece(Piece<'a>),
-    /// Somebody connected and was closed at once: not the sender asked for, or one more than
+    /// A connection was closed at once: it came from another sender than the one configured, or exceeded
     /// [`PieceOptions::connections`].
     Refused {
         /// Its address.
         sender: SocketAddr,
     },
-    /// Bytes that belong to no packet, or to a short one that broke off, were passed over; the next packet follows, or
-    /// the end.
+    /// Bytes that belong to no packet, or to a short one that broke off, were skipped; the next packet follows, or the
+    /// end of the connection.
     Skipped {
         /// Where.
         connection: u64,
         /// How many since the last packet.
         bytes: u64,
     },
-    /// Nothing more comes of this connection.
+    /// The connection ended; nothing more arrives from it.
     Closed {
         /// Which.
         connection: u64,
-        /// In which way it ended.
+        /// How it ended.
         how: End,
     },
 }
@@ -161,33 +161,34 @@ pub enum End {
     MidPacket,
 }
 
-/// Who takes the pieces. Every `FnMut(PieceEvent)` does.
+/// Receiver of the pieces. Every `FnMut(PieceEvent)` is one.
 pub trait PieceSink {
-    /// What happened. `poll` waits while this runs: a sink that waits holds the senders back, all of them.
+    /// Handle an event. `poll` waits while this runs: a sink that blocks holds all senders back.
     fn event(&mut self, event: PieceEvent<'_>);
 
-    /// A piece, to be taken or left. One that is left holds back its connection and no other: it is offered again in
-    /// later polls, some milliseconds apart, and nothing of what was sent after it before. What must be taken, for nothing
-    /// more comes of the connection, is an [`event`](Self::event).
+    /// Take a piece or decline it. A declined piece holds back its own connection only: it is offered again in later
+    /// polls, some milliseconds apart, and nothing that was sent after it is delivered before it. A piece that can no
+    /// longer be declined, because its connection has ended, is passed to [`event`](Self::event) instead.
     fn offer(&mut self, piece: &Piece<'_>) -> bool {
         self.event(PieceEvent::Piece(*piece));
         true
     }
 
-    /// A place for the next bytes of a long body, up to `most`, to be read straight from the socket; the head and
-    /// where in the body they begin are as in [`Piece`]. None: they come as a [`PieceEvent::Piece`].
+    /// Memory for the next bytes of a long body, up to `most`, to be read directly from the socket; `head` and the
+    /// position in the body are as in [`Piece`]. `None`: the bytes arrive as a [`PieceEvent::Piece`].
     fn room(&mut self, connection: u64, head: &[u8], at: u64, most: usize) -> Option<&mut [u8]> {
         let _ = (connection, head, at, most);
         None
     }
 
-    /// So many bytes came into the last [`room`](Self::room), from its beginning; perhaps none. Once for each room.
+    /// This many bytes were read into the last [`room`](Self::room), from its beginning; perhaps 0. Called once for
+    /// each room.
     fn filled(&mut self, connection: u64, bytes: usize) {
         let _ = (connection, bytes);
     }
 
-    /// All that one read brought was told: the place to let go of a lock, and to
-    /// [`fence`](crate::copy::fence) what was copied.
+    /// Everything from one read was delivered: the moment to release a lock, and to [`fence`](crate::copy::fence) what
+    /// was copied.
     fn done(&mut self) {}
 }
 
@@ -200,18 +201,19 @@ impl<F: FnMut(PieceEvent<'_>)> PieceSink for F {
 /// How to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PieceOptions {
-    /// A head that claims a longer body is none.
+    /// Longest body; a head that announces a longer one is rejected.
     pub longest_body: u64,
-    /// Packets up to this length, head and body, come whole. A connection keeps as much, taken when it opens.
+    /// Packets up to this length, head and body, are delivered whole. A connection keeps a buffer of this size,
+    /// allocated when it opens.
     pub whole: usize,
-    /// Most connections at a time, and at most three quarters of the descriptors that the process may have; more are
-    /// closed at once, and counted.
+    /// Most simultaneous connections, limited to three quarters of the descriptors that the process may have; further
+    /// connections are closed at once and counted.
     pub connections: usize,
-    /// Connections to accept in all; then the listener closes. None: any number.
+    /// Total number of connections to accept; then the listener closes. `None`: any number.
     pub accept: Option<u64>,
     /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
-    /// After this much silence, a packet only begun while searching is rejected.
+    /// After this much silence, an incomplete packet that the search found is rejected.
     pub belief: Duration,
 }
 
@@ -231,17 +233,17 @@ impl Default for PieceOptions {
 /// What was received, what was not, and how connections ended. `bytes` equals `told + skipped + pending` at any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PieceStats {
-    /// Bytes read from the sockets: those on the wire, without the transport's own.
+    /// Bytes read from the sockets: the payload of TCP.
     pub bytes: u64,
     /// Of these, bytes of packets that were delivered, including heads, whether or not the packet was completed.
     pub told: u64,
     /// Of these, bytes of heads.
     pub heads: u64,
-    /// Packets received to their end.
+    /// Packets received completely.
     pub packets: u64,
-    /// Bytes in them, heads too.
+    /// Bytes in them, including heads.
     pub packet_bytes: u64,
-    /// Pieces handed on, and rooms filled.
+    /// Pieces delivered, and rooms filled.
     pub pieces: u64,
     /// Bytes that belonged to no packet, or to a short one that broke off.
     pub skipped: u64,
@@ -263,12 +265,12 @@ pub struct PieceStats {
     pub orderly: u64,
     /// Connections that were reset.
     pub resets: u64,
-    /// Connections whose sender fell silent for good.
+    /// Connections whose sender no longer answered.
     pub timed_out: u64,
     /// Connections closed by the sender in the middle of a packet.
     pub mid_packet: u64,
-    /// What passed through the interface meanwhile.
+    /// What passed through the interface in that time.
     pub interface: Option<InterfaceWatch>,
-    /// What would help, as exact commands.
+    /// Remedies, as exact commands.
     pub remedies: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! One read of one connection: into the scratch, or straight into the sink's memory.
+//! One read of one connection: into the scratch buffer, or directly into the sink's memory.
 
 use super::{PieceSink, cut::Cutter};
 use crate::tcp::port::{Got, got};
@@ -7,11 +7,11 @@ use std::{
     net::TcpStream,
 };
 
-/// Bytes one read into a sink's own memory asks for.
+/// Most bytes of one read into a sink's own memory.
 const DIRECT: usize = 1 << 20;
 
-/// Read the next bytes of a long body into the sink's own memory if it has some, and what follows into `scratch`.
-/// Returns what was read into the scratch, and how many bytes went to the sink.
+/// Read the next bytes of a long body into the sink's own memory if the sink offers some, and what follows into
+/// `scratch`. Returns what was read into `scratch`, and how many bytes went to the sink.
 pub(super) fn read_body(
     stream: &mut TcpStream,
     cutter: &Cutter,
@@ -34,7 +34,7 @@ pub(super) fn read_body(
             if length < left {
                 stream.read(room).map(|n| (n, length))
             } else {
-                // The body ends here: what comes after it is read in the same call.
+                // The body ends in this read: the same call reads what follows it.
                 stream
                     .read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(scratch)])
                     .map(|n| (n, length))

@@ -20,28 +20,28 @@ use std::{
 };
 use way::Way;
 
-/// Bytes the first read asks for after the stream was lost; with every clean read, twice as many. What a stranger sends
-/// may be long to search, and the others wait for their turn meanwhile.
+/// Most bytes of the first read after the stream was lost; every clean read doubles it. Garbage can take long to
+/// search, and the other connections wait for their turn meanwhile.
 const WARY: usize = 16 << 10;
-/// Bytes one read asks for while a connection is held back: what is read may have to be held, too.
+/// Most bytes of one read while a connection is held back, because what is read may have to be held as well.
 const CALM: usize = 64 << 10;
-/// What is held back is offered again after so long.
+/// Time after which a declined piece is offered again.
 const AGAIN: Duration = Duration::from_millis(1);
 /// How often connections that may have fewer bytes are read.
 const SWEEP: Duration = Duration::from_millis(100);
 /// Packets out of TCP connections; see [the module](super).
 pub struct PieceSource {
     port: TcpPort<Way>,
-    /// After this much silence, what was begun while searching is rejected.
+    /// After this much silence, an incomplete packet that the search found is rejected.
     belief: Duration,
     rules: Rules,
     /// Not yet reported.
     fresh: Vec<u64>,
-    /// Begun while searching, and when data last arrived.
+    /// Connections with an incomplete packet that the search found, and when data last arrived.
     doubtful: BTreeMap<u64, Instant>,
-    /// Held back, and so not watched: the longest first.
+    /// Connections held back, and so not watched: the longest first.
     held: VecDeque<u64>,
-    /// When they were offered again.
+    /// When their pieces were last offered.
     offered: Instant,
     swept: Instant,
     scratch: Box<[u8]>,
@@ -57,7 +57,7 @@ impl PieceSource {
         Ok(Self::of(TcpPort::open(at)?, heads, options))
     }
 
-    /// Read a port that is open already, and who has connected to it.
+    /// Read from a port that is already open, and from the connections that it has accepted.
     #[must_use]
     pub fn of(port: TcpPort, heads: Box<dyn Heads>, options: &PieceOptions) -> Self {
         let PieceOptions { longest_body, whole, connections, accept, keepalive, belief } = *options;
@@ -78,25 +78,25 @@ impl PieceSource {
         }
     }
 
-    /// Where it listens, or the near end of the connection it was made from.
+    /// The address where it listens, or the local end of the connection that it was made from.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.port.local()
     }
 
-    /// How many connections there are now.
+    /// Current number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.port.connections.len()
     }
 
-    /// Whether nothing can come any more: all connections have ended, and no other is accepted.
+    /// Whether nothing more can arrive: all connections have ended, and no other is accepted.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.port.door.listener.is_none() && self.port.connections.is_empty()
     }
 
-    /// What was received so far. Costs some system calls: for reports.
+    /// Counters up to now. Costs some system calls, so it is meant for reports.
     #[must_use]
     pub fn stats(&self) -> PieceStats {
         let TcpPort { door, connections } = &self.port;
@@ -110,14 +110,14 @@ impl PieceSource {
         }
     }
 
-    /// Address and connections in one line, for people.
+    /// Address and connections in one line, for display.
     #[must_use]
     pub fn describe(&self) -> String {
         self.port.describe()
     }
 
-    /// Tell `sink` what has arrived, waiting at most about `wait` for the first of it. Bounded: one read of each of
-    /// up to 64 connections. Returns the number of packets and pieces delivered.
+    /// Deliver to `sink` what has arrived, waiting at most about `wait` for the first of it. The work is bounded: one
+    /// read of each of up to 64 connections. Returns the number of packets and pieces delivered.
     ///
     /// # Errors
     /// A fault that prevents further work, with operation and address. The end of a connection is not an error.
@@ -152,8 +152,8 @@ impl PieceSource {
         Ok(usize::try_from(self.stats.pieces - before).unwrap_or(usize::MAX))
     }
 
-    /// Nothing more is read: every connection is dropped, and so is the listener. What was read and not told yet is
-    /// told now: as pieces, which can no longer be left, or as skipped.
+    /// Stop reading: every connection and the listener are dropped. What was read but not yet delivered is delivered
+    /// now: as pieces, which can no longer be declined, or as skipped bytes.
     pub fn close(&mut self, sink: &mut dyn PieceSink) {
         self.port.door.listener = None;
         for (mark, mut connection) in std::mem::take(&mut self.port.connections) {
@@ -166,7 +166,7 @@ impl PieceSource {
         sink.done();
     }
 
-    /// How long to wait: less, when something is to be done then.
+    /// How long to wait: less than `wait` if something falls due earlier.
     fn limit(&self, wait: Duration) -> Duration {
         let again = (!self.held.is_empty()).then(|| self.offered + AGAIN);
         let soon = self.doubtful.values().map(|&since| since + self.belief);
@@ -216,7 +216,7 @@ impl PieceSource {
         }
     }
 
-    /// Bytes of a connection were cut: what is to be done with it from now on.
+    /// After bytes of a connection were cut, decide how it is handled from now on.
     fn settle(&mut self, mark: u64) -> io::Result<()> {
         let Some(connection) = self.port.connections.get_mut(&mark) else { return Ok(()) };
         let Connection { stream, own, .. } = connection;
@@ -229,14 +229,14 @@ impl PieceSource {
             own.gather(stream);
             return Ok(());
         }
-        // Not watched: it would be reported again and again.
+        // Not watched, because `poll` would report it again and again.
         self.port.hold(mark, true)?;
         self.stats.held += 1;
         self.held.push_back(mark);
         Ok(())
     }
 
-    /// Offer what was left once more.
+    /// Offer declined pieces once more.
     fn offer_again(&mut self, sink: &mut dyn PieceSink) -> io::Result<()> {
         if self.held.is_empty() || self.offered.elapsed() < AGAIN {
             return Ok(());
@@ -258,7 +258,7 @@ impl PieceSource {
         Ok(())
     }
 
-    /// A sender that stalls within a long body may have left less than is reported.
+    /// Read gathering connections too: a sender that stalls may have left less data than makes the socket ready.
     fn sweep(&mut self, idle: bool, sink: &mut dyn PieceSink) -> io::Result<()> {
         if idle || self.swept.elapsed() >= SWEEP {
             self.swept = Instant::now();
@@ -273,7 +273,7 @@ impl PieceSource {
         Ok(())
     }
 
-    /// A packet begun while searching that did not continue for long is rejected.
+    /// Reject incomplete packets that the search found and that did not continue for long.
     fn give_up(&mut self, sink: &mut dyn PieceSink) -> io::Result<()> {
         let belief = self.belief;
         let due: Vec<u64> = self

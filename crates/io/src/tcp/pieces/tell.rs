@@ -7,7 +7,7 @@ use super::{
 use std::{io, net::SocketAddr};
 
 impl PieceStats {
-    /// So many bytes of a body were read straight into the sink's memory.
+    /// Count bytes of a body that were read directly into the sink's memory.
     pub(super) fn direct(&mut self, cutter: &mut Cutter, bytes: usize) {
         let Some((head, at, _)) = cutter.body().filter(|_| bytes > 0) else { return };
         self.pieces += 1;
@@ -28,7 +28,7 @@ impl PieceStats {
         }
     }
 
-    /// A piece was taken.
+    /// Count a piece that was taken.
     fn piece(&mut self, piece: &Piece<'_>) {
         self.pieces += 1;
         self.begins(piece.head, piece.at);
@@ -39,7 +39,7 @@ impl PieceStats {
         }
     }
 
-    /// A connection ended: by the sender's close or this error, within a packet or not.
+    /// Count the end of a connection: closed by the sender or broken by this error, within a packet or not.
     pub(super) fn ended(&mut self, error: Option<io::Error>, within: bool) -> End {
         let (how, count) = match error.map(|e| e.raw_os_error()) {
             None if within => (End::MidPacket, &mut self.mid_packet),
@@ -54,7 +54,7 @@ impl PieceStats {
     }
 }
 
-/// Tell the sink what was cut, and count it if it is taken.
+/// Report to the sink what was cut, and count it if it is taken.
 pub(super) fn tell(
     told: Told<'_>,
     (connection, sender): (u64, &SocketAddr),
@@ -77,7 +77,7 @@ pub(super) fn tell(
     }
 }
 
-/// The same, where the sink has no choice.
+/// The same, where the sink cannot decline.
 pub(super) fn told_at_last(
     told: Told<'_>,
     (connection, sender): (u64, &SocketAddr),

@@ -31,7 +31,7 @@ impl Heads for Plain {
     }
 }
 
-/// The same, without saying what its heads begin with.
+/// The same, without declaring the bytes with which heads begin.
 struct Unmarked;
 
 impl Heads for Unmarked {
@@ -177,7 +177,7 @@ fn what_only_looks_like_a_head_takes_nothing_with_it() {
         let seen = cut(stream.chunks(step), 1000);
         assert_eq!((seen.packets, seen.skipped), (packets.clone(), vec![19]), "step {step}");
     }
-    // It claims more than ever comes: believed no more at the end, or when silence has lasted.
+    // It announces more than ever arrives: rejected at the end, or after enough silence.
     let mut stream = vec![1, 2, 3];
     stream.extend(&packet(16, 900, 0)[..16]);
     stream.extend(packets.concat());
@@ -192,13 +192,13 @@ fn what_only_looks_like_a_head_takes_nothing_with_it() {
 
 #[test]
 fn limits_are_part_of_what_a_head_may_say() {
-    // A body too long, a head too long, a head of nothing.
+    // A body that is too long, a head that is too long, an empty head.
     for bad in [packet(16, 1001, 0), packet(41, 3, 0), packet(0, 3, 0)] {
         let good = packet(16, 1000, 7);
         let seen = cut([&bad[..], &good, &good], 500);
         assert_eq!((seen.packets, seen.skipped), (vec![good.clone(), good], vec![bad.len() as u64]));
     }
-    // A head that never ends is given up after the longest head there is.
+    // A head that never ends is rejected after the length of the longest head.
     struct Endless;
     impl Heads for Endless {
         fn find(&self, _: &[u8]) -> Found {
@@ -317,7 +317,7 @@ proptest! {
     }
 }
 
-/// Feeds arbitrary stretches to a taker that now and then leaves what it is told; every choice comes from `choices`.
+/// Feeds stretches of arbitrary length to a receiver that sometimes declines; every choice comes from `choices`.
 fn reluctantly(bench: &mut Bench, bytes: &[u8], steps: &[usize], choices: &[bool]) {
     let (mut rest, mut steps, mut choices) = (bytes, steps.iter().cycle(), choices.iter().cycle());
     let mut fed = 0;

@@ -1,4 +1,4 @@
-//! Where a stream jumped, and where one packet only says so.
+//! Streams that really jumped, and single packets that only claim it.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn a_copy_of_a_suspect_that_is_complete_and_near_by_now_is_a_duplicate() {
     assert_eq!(alone(), Err(Reject::Duplicate));
 }
 
-/// Found by world 1884: what a stream left beside the window, short of blocks, kept it from being followed.
+/// Found by world 1884: when blocks were short, what a stream had left outside the window kept it from being followed.
 #[test]
 fn a_suspect_that_nothing_agrees_with_gives_way() {
     let mut a = Ordered::new(config());
@@ -71,7 +71,8 @@ fn a_suspect_that_nothing_agrees_with_gives_way() {
     assert!(lost < 8, "{lost} lost");
 }
 
-/// Found by fuzzing: the index that `suspect` gives was ignored, and the suspect, believed by then, not there.
+/// Found by fuzzing: the index returned by `suspect` was ignored, and the suspect, accepted in the meantime, was not
+/// there.
 #[test]
 fn a_doubled_packet_of_the_suspects_successor_confirms_a_restart() {
     let mut a = Ordered::new(OrderedConfig { window: 8, resync: 64, ..config() });

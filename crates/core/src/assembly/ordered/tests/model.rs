@@ -1,5 +1,5 @@
-//! Any sequence of operations, also ones that no stream would make, against a model as plain as can be: what was
-//! committed waits in a map until it retires.
+//! Arbitrary sequences of operations, including those that no stream makes, compared with the simplest possible model:
+//! what was committed waits in a map until it retires.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const OBJECT: u64 = UNIT * UNITS;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A payload `at` so many objects from where the stream is.
+    /// A payload whose object is this far from the stream's current position.
     Put {
         object: i64,
         offset: u64,

@@ -38,8 +38,8 @@ fn worlds() -> impl Strategy<Value = World> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 300 } else { 3000 }))]
 
-    /// Every packet is accepted once or refused for a reason that the model confirms; every accepted byte is
-    /// retired once, in order, in its place; everything else of the stream is told to be missing.
+    /// Every packet is accepted once or refused for a reason that the model confirms; every accepted byte is retired
+    /// once, in order, in its place; everything else of the stream is reported missing.
     #[test]
     fn every_accepted_byte_is_retired_once_in_order_and_in_place(world in worlds()) {
         let mut a = Ordered::new(OrderedConfig { window: world.window, ahead: 3, resync: u32::MAX, ..config() });

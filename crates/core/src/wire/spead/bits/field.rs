@@ -26,7 +26,7 @@ pub struct Field {
     pub bits: u32,
     /// Where it begins in an element in memory.
     pub offset: usize,
-    /// Its octets there.
+    /// Its bytes there.
     pub width: usize,
 }
 

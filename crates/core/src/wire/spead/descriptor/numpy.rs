@@ -30,7 +30,7 @@ pub struct SimpleType {
     pub order: char,
     /// `i`, `u`, `f`, `c`, `b`, `S`, `V`, …
     pub kind: char,
-    /// Octets of an element (of a `U`: letters).
+    /// Bytes of an element (of a `U`: letters).
     pub size: u32,
 }
 

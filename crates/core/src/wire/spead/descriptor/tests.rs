@@ -51,7 +51,7 @@ fn descriptors_are_those_of_spead2() {
     golden(40, 0, &array, "530403050000000a8000010000000001800002000000004a8000030000000000800004000000004a8000140000000012000010000000000000001100000000020000130000000006000012000000000600001500000000126162746578740000000000030000000000047b276465736372273a20273c6932272c2027666f727472616e5f6f72646572273a20547275652c20277368617065273a2028332c2034297d");
 }
 
-/// A descriptor's packet of these items: an immediate value, or octets.
+/// A descriptor's packet of these items: an immediate value, or bytes.
 fn packet(bits: u8, items: &[(u64, Result<u64, &[u8]>)]) -> Vec<u8> {
     let flavour = Flavour::new(bits).unwrap();
     let (mut pointers, mut payload) = (Vec::new(), Vec::new());

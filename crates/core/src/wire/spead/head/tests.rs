@@ -130,14 +130,14 @@ proptest! {
     }
 }
 
-/// A packet of a heap of `each` octets a packet, the `n`th of those behind `offset`.
+/// A packet of a heap of `each` bytes a packet, the `n`th of those behind `offset`.
 fn nth(width: u8, extra: &[(bool, u64, u64)], offset: u64, each: u64, n: u64) -> Vec<u8> {
     let usual = [(true, 1, 7), (true, 2, 250), (true, 3, offset + n * each), (true, 4, each)];
     packet(width * 8, &[&usual[..], extra].concat(), each as usize)
 }
 
 proptest! {
-    /// A packet recognised as a sequel also parses as one, and every sequel is recognised; with one octet changed, it
+    /// A packet recognised as a sequel also parses as one, and every sequel is recognised; with one byte changed, it
     /// is not.
     #[test]
     fn sequels_are_what_they_seem(width in 1u8..8, offset in 0u64..50, each in 1u64..40, n in 1u64..5,

@@ -7,12 +7,12 @@ use std::fmt;
 pub enum PacketError {
     /// The packet size cannot carry anything.
     TooSmall {
-        /// The packet size in octets.
+        /// The packet size in bytes.
         packet_bytes: usize,
     },
     /// The pointers cannot be repeated: they do not all fit into one packet.
     CannotRepeat {
-        /// The requested packet size in octets.
+        /// The requested packet size in bytes.
         packet_bytes: usize,
         /// The minimum that suffices; 0 if none does.
         needed: usize,
@@ -22,11 +22,11 @@ pub enum PacketError {
         /// The heap's pointers.
         pointers: usize,
     },
-    /// More octets of payload than the flavour can address.
+    /// More bytes of payload than the flavour can address.
     TooLarge {
-        /// Octets of payload, with dummies.
+        /// Bytes of payload, with dummies.
         bytes: u64,
-        /// Octets the flavour can address.
+        /// Bytes the flavour can address.
         most: u64,
     },
 }

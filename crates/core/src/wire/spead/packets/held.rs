@@ -11,7 +11,7 @@ pub struct HeapPackets {
     plan: Plan,
     inline: [u64; Self::INLINE],
     used: usize,
-    /// Used instead if there are more.
+    /// Used instead of `inline` if there are more pointers.
     many: Vec<u64>,
 }
 

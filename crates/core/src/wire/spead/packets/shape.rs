@@ -21,9 +21,9 @@ pub struct HeapShape<'a> {
     pub counter: u64,
     /// The heap's own pointers in native byte order ([`Flavour::immediate`], [`Flavour::addressed`]).
     pub pointers: &'a [u64],
-    /// Octets of its payload.
+    /// Bytes of its payload.
     pub payload_bytes: u64,
-    /// Maximum size of a packet in octets. For UDP the caller limits it to 65507; a heap as one packet (TCP) needs
+    /// Maximum size of a packet in bytes. For UDP the caller limits it to 65507; a heap as one packet (TCP) needs
     /// [`whole`](Self::whole).
     pub packet_bytes: usize,
     /// Whether all pointers are in every packet, so that any packet of a heap gives its items.

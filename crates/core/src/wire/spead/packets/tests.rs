@@ -74,7 +74,7 @@ fn full_packets_are_those_of_spead2() {
     ]);
 }
 
-/// A heap of 6 octets in packets of 56 needs a second packet, with dummies in both. spead2 4.5.1 sends `0000` before
+/// A heap of 6 bytes in packets of 56 needs a second packet, with dummies in both. spead2 4.5.1 sends `0000` before
 /// the payload, so its receivers read a damaged item; the heads are the same.
 #[test]
 fn dummies_come_after_the_payload() {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A length in one byte, then so many bytes.
+/// A length in one byte, then that many bytes.
 struct Counted;
 
 impl Heads for Counted {
