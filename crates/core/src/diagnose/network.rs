@@ -228,10 +228,20 @@ fn undamaged(case: &mut Case) {
     let usual = case.points.first().map_or(0.0, Point::wire_bits);
     for point in &mut case.points {
         let passes = (-bit * point.wire_bits().max(usual)).exp();
-        point.received = ((point.received as f64 / passes) as u64).min(point.sent);
-        point.delivered_pps = (point.delivered_pps / passes).min(point.pps());
+        let expected = point.sent as f64 * (1.0 - passes);
+        // Both this point's losses and those that the rate was measured by scatter.
+        let scatter = CHANCE * (expected + expected * expected / (lost as f64).max(1.0)).sqrt();
+        if point.lost() as f64 <= expected + scatter {
+            (point.received, point.delivered_pps) = (point.sent, point.pps());
+        } else {
+            point.received = ((point.received as f64 / passes) as u64).min(point.sent);
+            point.delivered_pps = (point.delivered_pps / passes).min(point.pps());
+        }
     }
 }
+
+/// Standard deviations within which losses are those that were expected.
+const CHANCE: f64 = 3.0;
 
 /// If losses per event exceed those expected by chance by this factor, they are not independent.
 const GROUPS: f64 = 1.35;

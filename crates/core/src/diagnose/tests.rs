@@ -259,6 +259,15 @@ fn a_limit_is_seen_through_damage_and_through_a_cut() {
 }
 
 #[test]
+fn bursts_that_lose_as_many_as_chance_takes_are_no_microburst() {
+    // 3.5 % of all packets are lost: nine of ten bursts of 64 lack some. Half a percent more is chance.
+    let bursts = |lost| Point { burst: 64, hit: 0.9, ..damaged(4000.0, lost) };
+    let rates = |lost| vec![damaged(4000.0, 33), damaged(2000.0, 35), damaged(1000.0, 36), bursts(lost)];
+    assert_eq!(of_network(rates(41)), [Cause::BitErrors]);
+    assert_eq!(of_network(rates(300)), [Cause::Microburst, Cause::BitErrors]);
+}
+
+#[test]
 fn a_limit_whose_bucket_is_smaller_than_a_burst_comes_before_the_burst() {
     let mut points = vec![damaged(4000.0, 130), damaged(2000.0, 0), damaged(1000.0, 0), damaged(500.0, 0)];
     points.push(Point { burst: 64, hit: 1.0, ..lossy(500.0, 700) });
