@@ -49,6 +49,13 @@ def test_every_fault_in_every_format(skyhaul, tmp_path, form, fault):
     assert not text, text
 
 
+@pytest.mark.parametrize("seed", [795])
+def test_worlds_that_failed(skyhaul, tmp_path, seed):
+    """Once, and beyond the seeds that are played by default: 795, a FILA10G that restarts in the other half-frame phase."""
+    text = played(seed, tmp_path)
+    assert not text, text
+
+
 def test_disks_that_fill_up(skyhaul, tmp_path):
     if not may_mount():
         pytest.skip("mount namespaces are not permitted here (run as root, or allow unprivileged user namespaces)")

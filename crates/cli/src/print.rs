@@ -1,11 +1,13 @@
 //! Text and numbers for people: results on standard output, progress, notes and errors on standard error.
 
+mod advice;
 pub(crate) mod host;
 pub(crate) mod objects;
 mod output;
 mod words;
 mod worker;
 
+pub(crate) use advice::advise;
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
 pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
 
@@ -89,11 +91,9 @@ fn fitted(line: &str, width: usize) -> String {
 /// The summary of a sender, as lines of text.
 pub(crate) fn sent(r: &SendReport) -> String {
     let (what, speed) = match (r.heaps, r.events) {
-        (Some(heaps), _) => (format!("{} heaps", count(heaps)), r.heaps_per_second.map(|n| (n, "heaps"))),
-        (_, Some(events)) => {
-            (format!("{} events", count(events)), r.events_per_second.map(|n| (n, "events")))
-        }
-        _ => (format!("{} packets", count(r.packets)), None),
+        (Some(heaps), _) => (counted(heaps, "heap"), r.heaps_per_second.map(|n| (n, "heaps"))),
+        (_, Some(events)) => (counted(events, "event"), r.events_per_second.map(|n| (n, "events"))),
+        _ => (counted(r.packets, "packet"), None),
     };
     let speed = speed.map(|(speed, what)| format!(", {speed:.0} {what}/s")).unwrap_or_default();
     let head = format!(
@@ -116,18 +116,19 @@ pub(crate) fn sent(r: &SendReport) -> String {
     }
     if r.refused + r.unreachable > 0 {
         below.push(format!(
-            "{} packets refused by the kernel, {} ICMP replies that no receiver is listening",
-            count(r.refused),
-            count(r.unreachable)
+            "{} refused by the kernel, {} ICMP {} that no receiver is listening",
+            counted(r.refused, "packet"),
+            count(r.unreachable),
+            if r.unreachable == 1 { "reply" } else { "replies" }
         ));
     }
     below.extend(r.ticks.map(|(first, last)| format!("ticks {first} to {last}")));
     below.extend(r.syncs.map(|syncs| {
         let failed = match syncs.failed + syncs.unreachable {
             0 => String::new(),
-            failed => format!(", {failed} times nobody took one"),
+            failed => format!(", {} nobody took one", counted(failed, "time")),
         };
-        format!("{} synchronisation messages{failed}", count(syncs.sent))
+        format!("{}{failed}", counted(syncs.sent, "synchronisation message"))
     }));
     below.extend(r.rate.as_ref().map(|rate| format!("rate: {}", rate.text)));
     below.extend(r.times.as_ref().map(times).unwrap_or_default());
@@ -157,18 +158,18 @@ fn times(t: &SentTimes) -> Vec<String> {
     }];
     if t.missing > 0 {
         lines.push(format!(
-            "{} frames are missing in the data, in {} gap{}, the longest of {} frames",
-            count(t.missing),
-            count(t.gaps),
-            if t.gaps == 1 { "" } else { "s" },
-            count(t.longest_gap)
+            "{} {} missing in the data, in {}, the longest of {}",
+            counted(t.missing, "frame"),
+            if t.missing == 1 { "is" } else { "are" },
+            counted(t.gaps, "gap"),
+            counted(t.longest_gap, "frame")
         ));
     }
     if t.untimed > 0 {
-        lines.push(format!("{} frames with a damaged time or none", count(t.untimed)));
+        lines.push(format!("{} with a damaged time or none", counted(t.untimed, "frame")));
     }
     if t.returns > 0 {
-        lines.push(format!("times jump back {} times", count(t.returns)));
+        lines.push(format!("times jump back {}", counted(t.returns, "time")));
     }
     if t.own_pace {
         let waited = match t.waited_seconds {
@@ -208,9 +209,9 @@ fn streams(out: &mut String, report: &ReceiveReport) {
         let packets = rest.iter().map(|s| s.packets).sum::<u64>() + others.packets;
         let _ = writeln!(
             out,
-            "  and {} more streams with {} packets in total (--json lists {})",
-            count(more),
-            count(packets),
+            "  and {} with {} in total (--json lists {})",
+            counted(more, "more stream"),
+            counted(packets, "packet"),
             if others.streams == 0 {
                 "them".to_owned()
             } else {
@@ -224,8 +225,8 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
     let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
     let _ = writeln!(
         out,
-        "    {} frames placed, {} never received ({:.4} %), {} reordered (by up to {}), refused: {}",
-        count(s.placed),
+        "    {} placed, {} never received ({:.4} %), {} reordered (by up to {}), refused: {}",
+        counted(s.placed, "frame"),
         count(s.lost),
         s.loss_fraction * 100.0,
         count(s.reordered),
@@ -266,9 +267,9 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     for s in &report.sources {
         let _ = writeln!(
             out,
-            "  {}  {} packets, tier {}, kernel drops {}, socket buffer {}",
+            "  {}  {}, tier {}, kernel drops {}, socket buffer {}",
             s.listen,
-            count(s.packets),
+            counted(s.packets, "packet"),
             s.tier,
             count(s.socket_drops),
             bytes(s.buffer_granted)
@@ -287,8 +288,8 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     if report.strangers > 0 {
         let _ = writeln!(
             out,
-            "  {} packets outside any stream: {}",
-            count(report.strangers),
+            "  {} outside any stream: {}",
+            counted(report.strangers, "packet"),
             rejects(&report.stranger_rejects)
         );
     }
@@ -296,9 +297,9 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         let dropped = t.dropped_queue + t.dropped_refused;
         let _ = writeln!(
             out,
-            "  forwarded to {}: {} packets, {} dropped",
+            "  forwarded to {}: {}, {} dropped",
             t.target,
-            count(t.frames),
+            counted(t.frames, "packet"),
             count(dropped)
         );
         if let Some(error) = &t.error {

@@ -5,7 +5,9 @@
 //!
 //! A sender that was delayed may catch up, but not without limit. It may be at most `slack` behind its ideal; a longer
 //! delay is given up and counted. [`Pacer::new`] lets it catch up at once; [`Pacer::smooth`] lets it catch up by a
-//! tolerance at once, and for the rest sends at a rate 5 % higher:
+//! tolerance at once, and for the rest sends at a rate 5 % higher. Where packets are farther apart than the tolerance, each
+//! may be late by more, if the host wakes its sender late: [`Pacer::bursting`] lets it catch up at once by a burst of so many
+//! bytes, or a slow sender would fall behind with each packet.
 //!
 //! ```text
 //!   bytes │        ideal ╱ ╱ 1.05 × the rate, until the debt is paid
@@ -33,8 +35,12 @@ pub struct Pacer {
     /// 2⁻³² ns to add to `t0`, so that changing the rate loses nothing.
     t0_fraction: u32,
     bits: u128,
-    /// Delay that is made up immediately, and the maximum delay that is made up at all.
+    /// Delay after a pause that is none.
     tolerance: Nanos,
+    /// Bytes that may be made up at once.
+    burst: u64,
+    /// Delay that is made up at once, and the maximum that is made up.
+    at_once: Nanos,
     slack: Nanos,
     /// Time by which the schedule is behind the ideal and that will be made up.
     debt: Nanos,
@@ -61,10 +67,20 @@ impl Pacer {
             t0_fraction: 0,
             bits: 0,
             tolerance,
-            slack: Nanos(slack.0.saturating_sub(tolerance.0)),
+            burst: 0,
+            at_once: tolerance,
+            slack: slack.max(tolerance),
             debt: Nanos(0),
             forgiven: Nanos(0),
         }
+    }
+
+    /// The same, but a delay of up to so many bytes is made up at once, too, if it is not beyond the slack.
+    #[must_use]
+    pub fn bursting(self, bytes: u64) -> Self {
+        let mut pacer = Self { burst: bytes, ..self };
+        pacer.follow_rate();
+        pacer
     }
 
     /// Bits per second; 0 is as fast as possible.
@@ -100,11 +116,11 @@ impl Pacer {
             return;
         }
         let late = now.since(self.due());
-        if late > self.tolerance {
-            let behind = Nanos(late.0 - self.tolerance.0);
+        if late > self.at_once {
+            let behind = late.since(self.at_once);
             self.t0 = self.t0.plus(behind);
             self.debt = self.debt.plus(behind);
-            let given_up = Nanos(self.debt.0.saturating_sub(self.slack.0));
+            let given_up = self.debt.since(self.slack.since(self.at_once));
             self.debt = Nanos(self.debt.0 - given_up.0);
             self.forgiven = self.forgiven.plus(given_up);
         } else if self.debt.0 > 0 {
@@ -143,6 +159,14 @@ impl Pacer {
         }
         self.bits = 0;
         self.rate = bits_per_second;
+        self.follow_rate();
+    }
+
+    /// The time of a burst at this rate.
+    fn follow_rate(&mut self) {
+        let burst = (u128::from(self.burst) * 8_000_000_000).checked_div(u128::from(self.rate));
+        let burst = Nanos(u64::try_from(burst.unwrap_or(0)).unwrap_or(u64::MAX));
+        self.at_once = self.tolerance.max(burst.min(self.slack));
     }
 
     /// Changes the rate immediately: bytes sent early at the old rate are counted at the new one.
@@ -218,6 +242,47 @@ mod tests {
         clock = clock.plus(Nanos(50_000_000));
         pacer.sent(1000, clock);
         assert!(pacer.forgiven().0.abs_diff(48_000_000) < 2000, "{:?}", pacer.forgiven());
+    }
+
+    /// A few hundred packets a second, on a host that wakes the sender 5 ms late each time.
+    #[test]
+    fn a_slow_sender_that_is_always_woken_late_does_not_drift() {
+        const PACKETS: u64 = 3000;
+        const LATE: u64 = 5_000_000;
+        for bytes in [1000u64, 8032] {
+            let rate = bytes * 8 * 300;
+            let mut pacer =
+                Pacer::smooth(rate, Nanos(0), Nanos(1_000_000), Nanos(100_000_000)).bursting(65_536);
+            let mut clock = Nanos(0);
+            for _ in 0..PACKETS {
+                if clock < pacer.due() {
+                    clock = pacer.due().plus(Nanos(LATE));
+                }
+                pacer.sent(bytes, clock);
+            }
+            let ideal = PACKETS * 1_000_000_000 / 300;
+            assert!(pacer.due().0.abs_diff(ideal) < 1000, "{bytes}: {:?}", pacer.due());
+            assert!(clock.0 <= ideal + LATE, "{bytes}: {clock:?}");
+            assert_eq!(pacer.forgiven(), Nanos(0), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn no_more_than_a_burst_is_made_up_at_once() {
+        // 1000 bytes take 1 ms, and a burst of 20 of them 20 ms.
+        let of = |slack: u64| {
+            let mut pacer =
+                Pacer::smooth(8_000_000, Nanos(0), Nanos(1_000_000), Nanos(slack)).bursting(20_000);
+            pacer.sent(1000, Nanos(500_000_000));
+            (pacer.allowance(Nanos(500_000_000)) / 1000, pacer.forgiven().0 / 1_000_000)
+        };
+        assert_eq!(of(100_000_000), (19, 400), "the rest of the slack slowly, and what is beyond never");
+        assert_eq!(of(5_000_000), (4, 495), "not beyond the slack");
+        let mut pacer = Pacer::smooth(0, Nanos(0), Nanos(1_000_000), Nanos(100_000_000)).bursting(20_000);
+        for (rate, at_once) in [(8_000_000, 20), (80_000_000, 2), (800_000_000, 1), (8, 100), (0, 1)] {
+            pacer.switch(rate, Nanos(0));
+            assert_eq!(pacer.at_once, Nanos(at_once * 1_000_000), "{rate}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl From<Irregular> for IrregularSummary {
 /// The kind of events about the host's clock.
 pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
 /// Kinds of events that are about a stream's times, threads, station and rate.
-pub const STREAM_EVENTS: [&str; 9] = [
+pub const STREAM_EVENTS: [&str; 10] = [
     "time_jump",
     "time_stopped",
     "thread_lost",
@@ -99,6 +99,7 @@ pub const STREAM_EVENTS: [&str; 9] = [
     "station",
     CLOCK_OFFSET,
     "restart",
+    "packets_refused",
 ];
 
 /// A frame's second in UTC and its number.

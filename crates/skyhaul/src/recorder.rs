@@ -225,7 +225,6 @@ struct Recorded {
     datastream: DatastreamId,
     /// Number of the next chunk.
     next: u32,
-    epoch: u32,
     filler: Arc<Filler>,
     frames_per_second: Option<u32>,
 }
@@ -236,8 +235,7 @@ impl RecordSink {
         let datastream = self.writer.add_datastream(&describe(stream, frames_per_second));
         let filler = filler(&stream.format, frames_per_second);
         let info = stream.clone();
-        self.streams
-            .insert(stream.id, Recorded { info, datastream, next: 0, epoch: 0, filler, frames_per_second });
+        self.streams.insert(stream.id, Recorded { info, datastream, next: 0, filler, frames_per_second });
     }
 }
 
@@ -270,11 +268,6 @@ impl Sink for RecordSink {
         }
         let Some(recorded) = self.streams.get_mut(&stream.id) else { return };
         let writer = &self.writer;
-        if part.epoch != recorded.epoch {
-            recorded.epoch = part.epoch;
-            let text = format!("{}: the sender's counter restarted at {}", stream.sender, part.object);
-            writer.note("restart", &text);
-        }
         // The rate is known by now, or a thread joined.
         let has_rate =
             part.frames_per_second.is_some() && recorded.frames_per_second != part.frames_per_second;

@@ -323,7 +323,14 @@ impl ReceiveReport {
         let right = self.pattern_errors.unwrap_or(0) == 0 && self.errors.is_empty();
         let built = self.building.is_none_or(|ticks| ticks.partial == 0);
         let right = right && self.unbalanced.is_empty();
-        taken && right && built && self.ended != "nothing" && self.objects_are_whole()
+        taken && right && built && self.ended != "nothing" && !self.is_refused() && self.objects_are_whole()
+    }
+
+    /// Whether packets came and none of them was accepted: nothing was received.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let unread: u64 = self.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
+        self.packets + unread > 0 && self.placed() == 0 && self.rejects.values().sum::<u64>() >= self.packets
     }
 
     fn objects_are_whole(&self) -> bool {
@@ -332,11 +339,7 @@ impl ReceiveReport {
         let rejected = |why| self.rejects.get(why).copied().unwrap_or(0);
         // They were part of what is not there, or contradicted what is.
         let outside = rejected("outside") + rejected("wrong_size");
-        let unread: u64 = self.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
-        // If all packets were rejected, nothing was received.
-        let all_refused = self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets;
-        let nothing = self.streams.is_empty() && all_refused;
-        self.objects.is_empty() || lost + outside + self.repeated() + self.left_at_the_end() == 0 && !nothing
+        self.objects.is_empty() || lost + outside + self.repeated() + self.left_at_the_end() == 0
     }
 
     /// Whole heaps that were refused for others with their counters.

@@ -1,6 +1,6 @@
 //! The lines about heaps and events in a summary.
 
-use super::words::{bytes, count, rejects};
+use super::words::{bytes, count, counted, rejects};
 use skyhaul::receive::ObjectCounts;
 use skyhaul::report::{ReceiveReport, SourceReport};
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
     for (name, counts) in &r.objects {
         let _ = writeln!(
             out,
-            "  {} {name} complete, {} incomplete (lacking {}), {}, {} of payload",
-            count(counts.complete),
+            "  {} complete, {} incomplete (lacking {}), {}, {} of payload",
+            counted(counts.complete, singular(name)),
             count(counts.incomplete),
             bytes(counts.missing_bytes),
             missing(counts),
@@ -31,8 +31,8 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
     if r.repeated() > 0 {
         let _ = writeln!(
             out,
-            "  {} heaps refused: their counters were received again while the first heaps were still remembered\n  hint: if a sender restarted without sending a start item, use a shorter --remember; if several senders use the same counters, use --by-sender",
-            count(r.repeated())
+            "  {} refused: their counters were received again while the first heaps were still remembered\n  hint: if a sender restarted without sending a start item, use a shorter --remember; if several senders use the same counters, use --by-sender",
+            counted(r.repeated(), "heap")
         );
     }
     if !r.rejects.is_empty() && r.streams.is_empty() {
@@ -78,10 +78,15 @@ fn ticks(out: &mut String, r: &ReceiveReport) {
 pub(crate) fn live(r: &ReceiveReport) -> String {
     let one = |(name, counts): (&String, &ObjectCounts)| {
         let missing = counts.missing.map_or("?".into(), count);
-        let (complete, incomplete) = (count(counts.complete), count(counts.incomplete));
-        format!("  {complete} {name}  incomplete {incomplete}  missing {missing}")
+        let (complete, incomplete) = (counted(counts.complete, singular(name)), count(counts.incomplete));
+        format!("  {complete}  incomplete {incomplete}  missing {missing}")
     };
     r.objects.iter().map(one).collect()
+}
+
+/// One of these objects.
+fn singular(name: &str) -> &str {
+    name.trim_end_matches('s')
 }
 
 /// Finished heaps or events for which there was no room.
@@ -89,8 +94,8 @@ fn dropped(out: &mut String, name: &str, how_many: u64, why: &str) {
     if how_many > 0 {
         let _ = writeln!(
             out,
-            "  {} finished {name} dropped: {why}\n  hint: use more --memory, or write to a faster disk",
-            count(how_many)
+            "  {} dropped: {why}\n  hint: use more --memory, or write to a faster disk",
+            counted(how_many, &format!("finished {}", singular(name)))
         );
     }
 }
@@ -100,7 +105,7 @@ fn missing(counts: &ObjectCounts) -> String {
     match (counts.missing, counts.unknown_senders) {
         (None, _) => "number missing unknown".into(),
         (Some(n), 0) => format!("{} missing", count(n)),
-        (Some(n), unknown) => format!("{} missing (unknown for {} senders)", count(n), count(unknown)),
+        (Some(n), unknown) => format!("{} missing (unknown for {})", count(n), counted(unknown, "sender")),
     }
 }
 
@@ -110,10 +115,10 @@ fn paused(out: &mut String, r: &ReceiveReport) {
     if get("pauses") > 0 {
         let _ = writeln!(
             out,
-            "  nothing was read for {:.1} s in total ({} pauses: the program was stopped, or got no processor time); packets \
+            "  nothing was read for {:.1} s in total ({}: the program was stopped, or got no processor time); packets \
              that did not fit into the socket buffers meanwhile are counted as kernel drops",
             get("paused_ms") as f64 / 1e3,
-            get("pauses")
+            counted(get("pauses"), "pause")
         );
     }
 }
@@ -146,17 +151,17 @@ pub(super) fn capture(out: &mut String, source: &SourceReport) {
     if source.cut_trains > 0 {
         let _ = writeln!(
             out,
-            "  {} records hold several packets (GSO, GRO), which were received one by one",
-            count(source.cut_trains)
+            "  {} with several packets (GSO, GRO), which were received one by one",
+            counted(source.cut_trains, "record")
         );
     }
     if source.truncated + source.malformed + source.fragments > 0 {
         let _ = writeln!(
             out,
-            "  records without a whole datagram: {} truncated, {} with a wrong length or checksum, {} fragments\n  hint: capture whole packets (tcpdump -s 0); to avoid fragments, send with --packet mtu",
+            "  records without a whole datagram: {} truncated, {} with a wrong length or checksum, {}\n  hint: capture whole packets (tcpdump -s 0); to avoid fragments, send with --packet mtu",
             count(source.truncated),
             count(source.malformed),
-            count(source.fragments)
+            counted(source.fragments, "fragment")
         );
     }
 }

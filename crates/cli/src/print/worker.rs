@@ -1,6 +1,6 @@
 //! The lines about a worker's session in a summary.
 
-use super::words::count;
+use super::words::{count, counted};
 use skyhaul::report::SessionReport;
 use std::fmt::Write as _;
 
@@ -9,13 +9,13 @@ pub(super) fn lines(out: &mut String, worker: Option<&SessionReport>) {
     let Some(w) = worker else { return };
     let _ = writeln!(
         out,
-        "  worker {} of balancer {} ({}): {} events arrived, {} taken; {} states reported, {} not",
+        "  worker {} of balancer {} ({}): {} arrived, {} taken; {} reported, {} not",
         w.name,
         w.balancer,
         w.control_plane,
-        count(w.events),
+        counted(w.events, "event"),
         count(w.taken),
-        count(w.reports),
+        counted(w.reports, "state"),
         count(w.reports_failed)
     );
     let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{} times", count(n)) };

@@ -5,7 +5,7 @@ mod said;
 use crate::Outcome;
 use crate::args::BalanceArgs;
 use crate::interrupt::Interrupt;
-use crate::print::{Progress, page};
+use crate::print::{Progress, counted, page};
 use crate::verb::doors;
 use crate::verb::receiving::print_json;
 use crate::verb::token_file;
@@ -83,8 +83,10 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
     let revoked = opened.0.revoked();
     if revoked > 0 {
         say!(
-            "note: the operator's token is another one: {revoked} tokens made under the former one are revoked\n\
-             hint: give out new ones; --keep-tokens at the start after a change keeps them"
+            "note: the operator's token is another one: {} made under the former one {} revoked\n\
+             hint: give out new ones; --keep-tokens at the start after a change keeps them",
+            counted(revoked as u64, "token"),
+            if revoked == 1 { "is" } else { "are" }
         );
     }
     Desk::open(opened, ground(args)?).context("start the balancers")

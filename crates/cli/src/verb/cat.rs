@@ -4,7 +4,7 @@ use super::output::open_output;
 use super::send::{Met, open};
 use crate::Outcome;
 use crate::args::CatArgs;
-use crate::print::{self, Progress};
+use crate::print::{self, Progress, count, counted};
 use anyhow::Result;
 use skyhaul::recording::{Missing, ReadOptions};
 use std::io::Write;
@@ -31,11 +31,11 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     let account = reader.account();
     let (filled, left_out) = (account.frames_filled(), account.frames_left_out());
     if filled + left_out > 0 {
-        let count = crate::print::count;
-        say!("{} frames filled with frames marked invalid, {} left out", count(filled), count(left_out));
+        let (filled, left_out) = (counted(filled, "frame"), count(left_out));
+        say!("{filled} filled with frames marked invalid, {left_out} left out");
     }
     if args.follow {
-        say!("{} chunks were read from the recorder's memory", reader.chunks_from_memory());
+        say!("{} read from the recorder's memory", counted(reader.chunks_from_memory(), "chunk"));
     }
     Ok(if met.end(&mut progress) == 0 { Outcome::Done } else { Outcome::Failed })
 }

@@ -104,7 +104,8 @@ fn events(out: &mut String, report: &CheckReport) {
         out.push_str(&format!("  recorded {} {}: {}\n", event.at, event.kind, print::indented(&event.text)));
     }
     if events.len() > 20 {
-        out.push_str(&format!("  and {} more events of its streams (--json)\n", events.len() - 20));
+        let more = print::counted(events.len() as u64 - 20, "more event");
+        out.push_str(&format!("  and {more} of its streams (--json)\n"));
     }
 }
 
@@ -126,15 +127,14 @@ pub(crate) fn summary(report: &CheckReport) -> String {
     for d in &report.datastreams {
         if let Some(heaps) = &d.heaps {
             out.push_str(&format!(
-                "  {}: {} of {} chunks verified, {} {}, {} incomplete ({} of them never received), {} invalid packets\n",
+                "  {}: {} of {} verified, {}, {} incomplete ({} of them never received), {}\n",
                 d.name,
                 print::count(d.proven),
-                print::count(d.chunks),
-                print::count(heaps.count),
-                objects(d).name(),
+                print::counted(d.chunks, "chunk"),
+                print::counted(heaps.count, objects(d).name().trim_end_matches('s')),
                 print::count(heaps.incomplete),
                 print::bytes(heaps.missing_bytes),
-                print::count(d.illegal_frames),
+                print::counted(d.illegal_frames, "invalid packet"),
             ));
             continue;
         }
@@ -164,11 +164,11 @@ pub(crate) fn summary(report: &CheckReport) -> String {
 fn frames_line(d: &DatastreamCheck) -> String {
     let (n, ledger) = (print::count, &d.ledger);
     let mut line = format!(
-        "  {}: {} of {} chunks verified, {} frames, {} never received, {} invalid, {} missing between chunks",
+        "  {}: {} of {} verified, {}, {} never received, {} invalid, {} missing between chunks",
         d.name,
         n(d.proven),
-        n(d.chunks),
-        n(d.frames_seen),
+        print::counted(d.chunks, "chunk"),
+        print::counted(d.frames_seen, "frame"),
         n(ledger.never_received),
         n(d.illegal_frames),
         n(ledger.between_chunks),

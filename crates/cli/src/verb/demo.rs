@@ -105,8 +105,8 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
             return Ok(report);
         }
         say!(
-            "the kernel dropped {} packets at {}, because this host is too busy or its socket buffers are too small; retrying at a lower rate",
-            print::count(drops),
+            "the kernel dropped {} at {}, because this host is too busy or its socket buffers are too small; retrying at a lower rate",
+            print::counted(drops, "packet"),
             print::rate(rate as f64)
         );
     }

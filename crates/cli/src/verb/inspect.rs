@@ -111,7 +111,8 @@ fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
     let taken = from_source(&mut source, args)?;
     let cut = source.stats().cut_trains;
     if cut > 0 {
-        say!("note: {cut} records hold several packets (GSO, GRO), which are shown one by one");
+        let records = crate::print::counted(cut, "record");
+        say!("note: {records} with several packets (GSO, GRO), which are shown one by one");
     }
     Ok(taken)
 }

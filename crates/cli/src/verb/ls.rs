@@ -29,12 +29,12 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
         let state = scan.state.name();
         writeln!(
             out,
-            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}{}",
+            "{:<40} {:>10} {:>14}  {}  {}  {state}{}{}{}{}",
             escaped_name(&scan.scan),
             print::bytes(scan.bytes),
-            scan.chunks,
-            scan.datastreams.len(),
-            scan.disks.len(),
+            print::counted(scan.chunks, "chunk"),
+            print::counted(scan.datastreams.len() as u64, "stream"),
+            print::counted(scan.disks.len() as u64, "disk"),
             if scan.unacknowledged > 0 {
                 format!("  {} not acknowledged", scan.unacknowledged)
             } else {
@@ -49,14 +49,15 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             if scan.missing_disks.is_empty() {
                 String::new()
             } else {
-                format!("  {} disks absent", scan.missing_disks.len())
+                format!("  {} absent", print::counted(scan.missing_disks.len() as u64, "disk"))
             },
         )?;
         for finding in scan.findings.iter().take(MOST_FINDINGS) {
             writeln!(out, "    {}", print::finding(finding))?;
         }
         if scan.findings.len() > MOST_FINDINGS {
-            writeln!(out, "    and {} more findings (--json)", scan.findings.len() - MOST_FINDINGS)?;
+            let more = (scan.findings.len() - MOST_FINDINGS) as u64;
+            writeln!(out, "    and {} (--json)", print::counted(more, "more finding"))?;
         }
     }
     print::page(&out)?;
@@ -67,6 +68,6 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
 fn frames(ledger: &FrameLedger) -> String {
     match ledger.discarded {
         0 => String::new(),
-        n => format!("  {} frames discarded", print::count(n)),
+        n => format!("  {} discarded", print::counted(n, "frame")),
     }
 }

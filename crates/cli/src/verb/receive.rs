@@ -100,8 +100,8 @@ fn tell(args: &ReceiveArgs, report: &ReceiveReport, to_stdout: bool) -> Result<(
             true => say_text!("{text}"),
             false => tell_text!("{text}"),
         }
-        receiving::advise(report);
     }
+    print::advise(report, args.common.output.json && !to_stdout);
     Ok(())
 }
 

@@ -275,13 +275,6 @@ impl Ended {
     }
 }
 
-/// Print a hint if nothing arrived.
-pub(crate) fn advise(report: &ReceiveReport) {
-    if report.ended == Ended::NOTHING {
-        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
-    }
-}
-
 /// Watch a receiver until it should end. `extra` is asked in each turn.
 pub(crate) fn watch(
     running: &mut dyn FnMut() -> (Snapshot, ReceiveReport),
@@ -383,7 +376,11 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> Strin
     }
     let frames = match report.streams.len() {
         0 if !report.objects.is_empty() => String::new(),
-        n => format!("  {n} streams  never received {}", print::count(report.lost())),
+        n => format!(
+            "  {}  never received {}",
+            print::counted(n as u64, "stream"),
+            print::count(report.lost())
+        ),
     };
     format!(
         "{:6.1} s  {:>10}{}{frames}{}{}  kernel drops {}{}{preparing}",

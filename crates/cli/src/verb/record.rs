@@ -53,8 +53,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
         receiving::print_json(&report)?;
     } else {
         tell_text!("{}", summary(&report));
-        receiving::advise(&report.receive);
     }
+    print::advise(&report.receive, args.common.output.json);
     let whole = report.is_whole() && report.receive.is_whole() && !report.is_empty();
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }
@@ -128,7 +128,7 @@ fn extra(recording: &Recording, told: &mut usize) -> Extra {
     let (lost_bytes, frames) = (recording.lost_bytes(), recording.ledger().discarded);
     let alarm = match lost_bytes {
         0 => String::new(),
-        _ => format!("  DISCARDED {} frames ({})", print::count(frames), print::bytes(lost_bytes)),
+        _ => format!("  DISCARDED {} ({})", print::counted(frames, "frame"), print::bytes(lost_bytes)),
     };
     Extra { warnings, alarm, rest: disks_line(&recording.disks(), &recording.space()) }
 }
@@ -142,7 +142,8 @@ fn disks_line(disks: &[DiskStatus], space: &SpaceReport) -> String {
         Some(left) => format!("  {} free, full in {}", print::bytes(space.free_bytes), in_words(left)),
         None => String::new(),
     };
-    format!("{left}  {} disks{bad} {}, {} waiting", disks.len(), print::rate(rate * 8.0), print::bytes(queue))
+    let count = print::counted(disks.len() as u64, "disk");
+    format!("{left}  {count}{bad} {}, {} waiting", print::rate(rate * 8.0), print::bytes(queue))
 }
 
 /// What was recorded, in some lines.
@@ -156,8 +157,8 @@ pub(crate) fn summary(report: &RecordReport) -> String {
     if report.heaps_not_recorded > 0 {
         let _ = writeln!(
             out,
-            "  {} heaps not recorded: the disks gave no memory back\n  hint: more or faster disks, or more --memory",
-            print::count(report.heaps_not_recorded)
+            "  {} not recorded: the disks gave no memory back\n  hint: more or faster disks, or more --memory",
+            print::counted(report.heaps_not_recorded, "heap")
         );
     }
     out
@@ -181,9 +182,9 @@ fn recording_summary(recording: &RecordingReport) -> String {
         };
         let _ = writeln!(
             out,
-            "  {}: {} chunks, {}, {} while busy, chunk latency p50 {:.0} ms p99 {:.0} ms ({}{}){state}",
+            "  {}: {}, {}, {} while busy, chunk latency p50 {:.0} ms p99 {:.0} ms ({}{}){state}",
             d.path.display(),
-            d.chunks,
+            print::counted(d.chunks, "chunk"),
             print::bytes(d.bytes),
             print::rate(d.rate * 8.0),
             d.latency.quantile(0.5).as_secs_f64() * 1e3,
@@ -204,13 +205,16 @@ fn recording_summary(recording: &RecordingReport) -> String {
 /// Chunks and frames of a datastream, by what became of them.
 fn datastream_line(d: &DatastreamReport) -> String {
     let (n, ledger) = (print::count, &d.ledger);
-    let what = if d.keyed { "heaps or events" } else { "frames" };
+    let units = |count: u64| match d.keyed {
+        true => format!("{} heaps or events", n(count)),
+        false => print::counted(count, "frame"),
+    };
     let mut line = format!(
-        "  {}: {} chunks, {} acknowledged, {} {what} recorded",
+        "  {}: {}, {} acknowledged, {} recorded",
         d.name,
-        n(d.submitted),
+        print::counted(d.submitted, "chunk"),
         n(d.acknowledged),
-        n(ledger.recorded)
+        units(ledger.recorded)
     );
     let mut add = |count: u64, text: &str| {
         if count > 0 {
@@ -224,9 +228,9 @@ fn datastream_line(d: &DatastreamReport) -> String {
         let causes: Vec<String> = ledger.discarded_by.keys().map(|cause| cause.replace('_', " ")).collect();
         let _ = write!(
             line,
-            "; DISCARDED {} {what} in {} chunks ({}): {}",
-            n(ledger.discarded),
-            n(d.lost),
+            "; DISCARDED {} in {} ({}): {}",
+            units(ledger.discarded),
+            print::counted(d.lost, "chunk"),
             print::bytes(d.lost_bytes),
             causes.join(", ")
         );

@@ -64,6 +64,6 @@ pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
 pub(super) fn tell_notes(notes: &[String], repaired: u64) {
     notes.iter().for_each(|note| say!("note: {note}"));
     if repaired > 0 {
-        say!("note: {} frames were used with a repaired time", print::count(repaired));
+        say!("note: {} used with a repaired time", print::counted(repaired, "frame"));
     }
 }

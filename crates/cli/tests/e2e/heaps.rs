@@ -115,7 +115,7 @@ fn trains_in_captures_are_cut_and_what_is_none_is_refused() {
         (1, 1)
     );
     let shown = run(&format!("inspect --json --format spead --count 100 {path}")).expect(1);
-    assert!(shown.stderr.contains("1 records hold several packets"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("1 record with several packets"), "{}", shown.stderr);
     let problems: Vec<_> =
         shown.json().as_array().unwrap().iter().map(|packet| packet["problem"].is_null()).collect();
     assert_eq!(problems, [true, true, true, true, true, false]);

@@ -7,6 +7,7 @@
 mod site;
 mod wires;
 
+mod all_refused;
 mod attacked;
 mod balance;
 mod balanced;

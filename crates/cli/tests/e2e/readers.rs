@@ -190,7 +190,7 @@ fn disks_that_are_not_there() {
     assert!(check.said().contains(&told) && cat.stderr.contains(&told), "{}{}", check.said(), cat.stderr);
     nothing_invented(&cat.stdout, &recorded.stream, "one disk");
     let list = crate::site::run(&format!("ls --disk {}", first.display())).expect(1);
-    assert!(String::from_utf8_lossy(&list.stdout).contains("1 disks absent"));
+    assert!(String::from_utf8_lossy(&list.stdout).contains("1 disk absent"));
     // A disk that is a file.
     std::fs::remove_dir_all(second).unwrap();
     std::fs::write(second, "").unwrap();

@@ -1,9 +1,10 @@
 //! Senders that restart, fall silent for long, or have odd clocks.
 
 use crate::site::{ANY, Job, Site, all_acknowledged, drops, number, port, refused, sum};
-use crate::wires::{numbered, see, vdif};
+use crate::wires::{halves, mark5b, numbered, see, vdif};
 use serde_json::Value;
-use skyhaul::wire::Order;
+use skyhaul::wire::{FILL, Order, fila10g};
+use std::collections::HashSet;
 use std::net::UdpSocket;
 
 const RATE: u32 = 2000;
@@ -74,6 +75,44 @@ fn a_counter_that_restarts() {
     let part = |second: i64| seen.times.iter().filter(|t| (second..second + 50).contains(&t.0)).count();
     assert!(part(SECOND) >= 5000 - 16 && part(SECOND + 100) >= 4984 - 16 && part(SECOND + 200) >= 2984 - 16);
     site.check(0);
+}
+
+/// A FILA10G that is started again while it is recorded: first halves at the other parity, its counter at zero or continued.
+#[test]
+fn half_frames_that_restart_in_the_other_phase() {
+    const FRAMES: u32 = 400;
+    for again in [1, 100_001] {
+        let mut after = HashSet::new();
+        let (site, report, sent) = recorded("--frame-rate 50", |station| {
+            for (counter, from) in [(0, 0), (again, FRAMES)] {
+                for n in 0..FRAMES {
+                    let at = from + n;
+                    for packet in halves(counter + 2 * n, &mark5b(821, 100 + at / 50, at % 50, 50)) {
+                        station.packet(&packet);
+                        if from > 0 {
+                            after.insert(packet[8..].to_vec());
+                        }
+                    }
+                }
+            }
+        });
+        let stream = &report["streams"][0];
+        assert_eq!(number(&stream["placed"]) + refused(stream) + drops(&report), sent, "{stream}");
+        assert_eq!(number(&stream["restarts"]), 1, "{stream}");
+        // It is certain of the restart after 32, and looks at the end of a train.
+        let unpaired = number(&stream["rejects"]["unpaired"]);
+        assert!((32..32 + 64).contains(&unpaired), "{stream}");
+        assert!(number(&stream["lost"]) <= drops(&report), "{stream}");
+        let events = report["recording"]["events"].as_array().unwrap();
+        let restarts: Vec<&Value> = events.iter().filter(|event| event["kind"] == "restart").collect();
+        let text = format!("in the other phase, after {unpaired} unpaired packets");
+        assert!(restarts.len() == 1 && restarts[0]["text"].as_str().unwrap().contains(&text), "{events:?}");
+        let cat = site.cat();
+        let came = cat.chunks(fila10g::HALF).filter(|half| after.contains(*half)).count() as u64;
+        let real = cat.chunks(fila10g::HALF).filter(|half| !half.ends_with(&FILL)).count() as u64;
+        assert_eq!(real, number(&stream["placed"]), "{stream}");
+        assert!(came + drops(&report) + refused(stream) >= 2 * u64::from(FRAMES), "{came}: {stream}");
+    }
 }
 
 /// A restart a few frames after the beginning: everything then is near what came before.

@@ -242,6 +242,11 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         None
     }
 
+    /// The same stream after a restart by which other packets are the first parts of frames, if that can be.
+    fn rephased(&self) -> Option<Arc<dyn Particulars>> {
+        None
+    }
+
     /// The header field with the thread, if there are several threads.
     fn thread_field(&self) -> Option<&'static Field> {
         None
@@ -346,21 +351,6 @@ pub struct LearnOptions {
     pub object_bytes: u64,
     /// A Unix time within 500 days of the data, to complete Mark 5B dates; usually now.
     pub near: i64,
-}
-
-impl Default for LearnOptions {
-    /// Any format, frames kept whole, objects of 16 MiB, dates near 2026.
-    fn default() -> LearnOptions {
-        LearnOptions {
-            format: Format::Auto,
-            keep: Keep::StripNetwork,
-            place: Place::Auto,
-            frames_per_second: None,
-            threads: None,
-            object_bytes: 16 << 20,
-            near: 1_767_225_600,
-        }
-    }
 }
 
 /// Bytes kept of a packet.

@@ -27,11 +27,26 @@ use super::{
     family::{Format, HEAD, Known, LearnOptions, Sample, Seen, Shape, StreamFormat},
     frame::Objects,
     header::Order,
-    layout::Place,
+    layout::{Keep, Place},
     vtp,
 };
 use crate::placement::Reject;
 use std::sync::Arc;
+
+impl Default for LearnOptions {
+    /// Any format, frames kept whole, objects of 16 MiB, dates near 2026.
+    fn default() -> LearnOptions {
+        LearnOptions {
+            format: Format::Auto,
+            keep: Keep::StripNetwork,
+            place: Place::Auto,
+            frames_per_second: None,
+            threads: None,
+            object_bytes: 16 << 20,
+            near: 1_767_225_600,
+        }
+    }
+}
 
 impl Sample {
     /// The bytes kept.

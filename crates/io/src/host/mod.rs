@@ -18,6 +18,7 @@
 //! | [`clock`] | how well the clock of this host is kept |
 //! | [`descriptors`] | how many files this process may open |
 //! | [`program`] | another program on one CPU, with such a share |
+//! | [`server`] | the process that serves the other end of a Unix socket |
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
 
@@ -31,6 +32,7 @@ pub mod limit;
 pub mod machine;
 pub mod network;
 pub mod program;
+pub mod server;
 pub mod sockets;
 pub mod stages;
 pub mod tables;

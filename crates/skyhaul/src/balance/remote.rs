@@ -28,6 +28,7 @@ pub use claim::Claim;
 use super::shared::{Done, Lost, Planes};
 use messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
 use skyhaul_core::balance::{Table, Ticks};
+use skyhaul_io::host::server::Server;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -39,6 +40,9 @@ use std::time::{Duration, Instant};
 
 /// How often the end of a wait is looked for.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long planes may take to end: they forward what is in their sockets first.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A process that was started to forward: says why it has ended, if it has.
 pub type Started = Box<dyn FnMut() -> Option<io::Error> + Send>;
@@ -65,6 +69,8 @@ struct Link {
     tables: AtomicU64,
     /// The connection, and the last table that was given out.
     stream: Mutex<(UnixStream, Vec<u8>)>,
+    /// The process that forwards, if it is another one.
+    server: Mutex<Option<Server>>,
     heard: Mutex<Heard>,
 }
 
@@ -96,6 +102,7 @@ impl Remote {
             restart,
             ends: AtomicBool::new(false),
             tables: AtomicU64::new(hello.tables),
+            server: Mutex::new(Server::of(&stream)),
             stream: Mutex::new((stream, hello.table)),
             heard: Mutex::new(Heard { id: hello.id, ..Heard::default() }),
         });
@@ -109,13 +116,48 @@ impl Remote {
         &self.link.data
     }
 
-    /// Tell them to end, and wait until they have.
+    /// Tell them to end, and wait until they have. A process that does not, because it is stopped (SIGSTOP) or hangs, is killed.
     pub(super) fn end(&self) {
+        let deadline = Instant::now() + END_TIMEOUT;
         self.link.ends.store(true, Ordering::Release);
-        if let Err(error) = write(&locked(&self.link.stream).0, END, &[]) {
-            self.note(format!("the data plane cannot be told to end: {error}"));
+        let told = write(&locked(&self.link.stream).0, END, &[]);
+        let server = locked(&self.link.server).take();
+        match (server, told) {
+            (Some(server), told) => self.end_process(&server, told, deadline),
+            (None, Err(error)) => self.note(format!("the data plane cannot be told to end: {error}")),
+            (None, Ok(())) => {}
         }
+        // Its last counts are on their way.
+        let is_heard = || locked(&self.reader).as_ref().is_some_and(|reader| !reader.is_finished());
+        while is_heard() && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
         self.join();
+    }
+
+    fn end_process(&self, server: &Server, told: io::Result<()>, deadline: Instant) {
+        // Where the connection is broken, it hears a signal.
+        let told = told.or_else(|_| server.end());
+        if server.ends_within(deadline.saturating_duration_since(Instant::now())) {
+            return;
+        }
+        let (pid, path) = (server.pid(), self.link.path.display());
+        let killed = told.and_then(|()| server.kill());
+        self.note(match killed {
+            Ok(()) if server.ends_within(END_TIMEOUT) => {
+                let _ = std::fs::remove_file(&self.link.path);
+                format!(
+                    "the data plane at {path} (process {pid}) did not end within {} s, because it was stopped (SIGSTOP) or hung, \
+                     and was killed: packets in its sockets are lost and in no counter",
+                    END_TIMEOUT.as_secs()
+                )
+            }
+            Ok(()) => format!("the data plane at {path} (process {pid}) was killed, and has not ended yet"),
+            Err(error) => format!(
+                "the data plane at {path} (process {pid}) did not end and cannot be killed: {error}; hint: kill -9 {pid}"
+            ),
+        });
     }
 
     /// As if the other end were gone.

@@ -298,6 +298,7 @@ impl<K: Sink> Engine<K> {
         for at in 0..self.streams.len() {
             self.streams[at].handle_timeout(now);
             self.drain(at);
+            self.tell(at);
         }
         self.share(now);
     }

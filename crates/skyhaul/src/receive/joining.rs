@@ -47,7 +47,7 @@ impl Stream {
             None => false,
         };
         if !is_held {
-            self.report.rejects.add(Reject::UnknownThread);
+            self.refused(Reject::UnknownThread, 1);
         }
     }
 
@@ -62,7 +62,7 @@ impl Stream {
         let is_held = beyond
             .is_some_and(|time| self.newcomers.hold(Held { time, arrived, packet: packet.to_vec() }, now));
         if !is_held {
-            self.report.rejects.add(Reject::BadField);
+            self.refused(Reject::BadField, 1);
         }
     }
 
@@ -80,7 +80,7 @@ impl Stream {
     pub(super) fn refuse(&mut self, held: &[Held]) {
         for frame in held {
             let why = if self.is_known(frame.time) { Reject::BadField } else { Reject::UnknownThread };
-            self.report.rejects.add(why);
+            self.refused(why, 1);
         }
     }
 
@@ -100,7 +100,7 @@ impl Stream {
     }
 
     /// What is not handed on yet, in stream order.
-    fn unfinished(&mut self) -> Vec<Retired<Block>> {
+    pub(super) fn unfinished(&mut self) -> Vec<Retired<Block>> {
         self.assembly.finish(Nanos::default());
         std::iter::from_fn(|| self.assembly.poll_retired()).collect()
     }
@@ -159,8 +159,8 @@ impl Placed {
             if why != Reject::UnknownThread {
                 self.newcomers.late = Late::Refuse;
             }
-            self.report.rejects.add_many(Reject::BadField, bad_fields);
-            self.report.rejects.add_many(Reject::UnknownThread, strangers);
+            self.refused(Reject::BadField, bad_fields);
+            self.refused(Reject::UnknownThread, strangers);
         }
     }
 

@@ -120,6 +120,9 @@ impl Placed {
         if self.stream.newcomers.is_ready() {
             self.join(around);
         }
+        if self.stream.is_out_of_phase() {
+            self.rephase();
+        }
     }
 
     /// Put one packet where it belongs.
@@ -128,6 +131,9 @@ impl Placed {
         self.placing.packet(&mut self.stream, packet, around);
         if self.stream.newcomers.is_ready() {
             self.join(around);
+        }
+        if self.stream.is_out_of_phase() {
+            self.rephase();
         }
     }
 
@@ -221,7 +227,7 @@ impl Stream {
                 }
                 Err(Reject::UnknownThread) => self.unknown_thread(run, around.now),
                 Err(Reject::BadField) => self.bad_field(run, around.now),
-                Err(why) => self.report.rejects.add(why),
+                Err(why) => self.refused(why, 1),
             }
             if left.is_empty() {
                 return;
@@ -242,7 +248,7 @@ impl Stream {
             let (together, left) = packets.split(count);
             let part = Placement { length: each * count as u64, ..place };
             if let Err(why) = self.put(part, together, around) {
-                self.report.rejects.add_many(why, count as u64);
+                self.refused(why, count as u64);
             }
             place.offset += part.length;
             packets = left;
@@ -258,7 +264,7 @@ impl Stream {
             Ok(()) => {}
             Err(Reject::UnknownThread) => self.unknown_thread(packet, around.now),
             Err(Reject::BadField) => self.bad_field(packet, around.now),
-            Err(why) => self.report.rejects.add(why),
+            Err(why) => self.refused(why, 1),
         }
     }
 

@@ -6,6 +6,7 @@ use super::ends::Ends;
 use super::gate::Cut;
 use super::info::{Part, StreamInfo, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
+use super::refusals::Refusals;
 use super::sets::Sets;
 use super::strangers::LONG;
 use super::watch::{Looked, Watch};
@@ -81,6 +82,8 @@ pub(super) struct Stream {
     pub(super) only: Option<Range<u64>>,
     /// Where data times asked for cut it off.
     pub(super) cut: Cut,
+    /// Packets refused since one was placed.
+    pub(super) refusals: Refusals,
     /// Frames lost before the next part, in no part.
     pub(super) owed: u64,
     /// Nothing arrives, or it has ended.
@@ -124,6 +127,7 @@ impl Stream {
             watch,
             only: None,
             cut: Cut::default(),
+            refusals: Refusals::default(),
             owed: 0,
             is_quiet: false,
         }
@@ -171,6 +175,23 @@ impl Stream {
             self.is_quiet |= now.since(self.report.last_arrival) >= QUIET;
             let expired = self.newcomers.expire(now);
             self.refuse(&expired);
+            if now.since(self.report.last_arrival) >= Nanos::SECOND {
+                self.report_refusals(false);
+            }
+        }
+    }
+
+    /// `count` packets are refused.
+    #[cold]
+    pub(super) fn refused(&mut self, why: Reject, count: u64) {
+        self.report.rejects.add_many(why, count);
+        self.refusals.add(why, count, self.report.placed);
+    }
+
+    /// Report that nothing but refused packets comes, or, at its end, ever came.
+    fn report_refusals(&mut self, at_end: bool) {
+        if let Some(text) = self.refusals.poll_long(self.report.placed, at_end) {
+            self.watch.all_refused(&self.info, &text);
         }
     }
 
@@ -184,8 +205,11 @@ impl Stream {
     pub(super) fn finish(&mut self) {
         let held = self.newcomers.take();
         self.refuse(&held);
-        if self.assembly.refused() >= RESTARTED {
+        let has_restarted = self.assembly.refused() >= RESTARTED;
+        if has_restarted || self.refusals.seems_out_of_phase(self.report.placed) {
             self.watch.unconfirmed_restart(&self.info);
+        } else {
+            self.report_refusals(true);
         }
         self.assembly.finish(Nanos::default());
         self.is_quiet = true;
@@ -235,7 +259,7 @@ impl Stream {
             self.report.epochs = epoch;
             self.report.sequence.restart();
             (self.last_time, self.trailing) = (None, 0);
-            self.watch.restart();
+            self.watch.restart(&self.info, object);
             self.cut.restart();
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;

@@ -55,6 +55,8 @@ pub(super) struct Watch {
     ends: RateWatch,
     /// Another number, the second by which it was seen, and how many in a row agreed.
     disputed: Option<(u32, i64, u32)>,
+    /// Packets that were other parts of frames than their numbers say, until the sender's restart was certain.
+    unpaired: u64,
     events: VecDeque<Event>,
     told: BTreeMap<&'static str, u64>,
 }
@@ -73,6 +75,7 @@ impl Watch {
             offset: OffsetWatch::default(),
             ends: RateWatch::default(),
             disputed: None,
+            unpaired: 0,
             events: VecDeque::new(),
             told: BTreeMap::new(),
         }
@@ -92,9 +95,24 @@ impl Watch {
         self.timeline.set_rate(frames);
     }
 
-    /// The sender's counter restarted.
-    pub(super) fn restart(&mut self) {
+    /// The sender's counter restarted at this object.
+    pub(super) fn restart(&mut self, info: &StreamInfo, object: u64) {
         self.timeline.restart();
+        let before = match std::mem::take(&mut self.unpaired) {
+            0 => String::new(),
+            unpaired => format!(" in the other phase, after {unpaired} unpaired packets"),
+        };
+        self.tell(info, "restart", &format!("the sender's counter restarted at {object}{before}"));
+    }
+
+    /// The sender restarted, and other packets are the first parts of frames; so many were refused until that was certain.
+    pub(super) fn rephased(&mut self, unpaired: u64) {
+        self.unpaired += unpaired;
+    }
+
+    /// Nothing but refused packets comes.
+    pub(super) fn all_refused(&mut self, info: &StreamInfo, text: &str) {
+        self.tell(info, "packets_refused", text);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
@@ -149,9 +167,9 @@ impl Watch {
         self.tell(info, "frame_rate", &text);
     }
 
-    /// The stream ended with many packets that were late, one behind the other.
+    /// The stream ended with many packets that were late or unpaired, one behind the other.
     pub(super) fn unconfirmed_restart(&mut self, info: &StreamInfo) {
-        let text = "the last packets were late or duplicate: the sender's counter seems to have restarted, too shortly before \
+        let text = "the last packets were late, duplicate or unpaired: the sender's counter seems to have restarted, too shortly before \
                     the end to follow it";
         self.tell(info, "restart", text);
     }

@@ -123,12 +123,13 @@ impl Engine {
     pub(crate) fn new(outlet: Outlet, pacing: &Pacing, clock: Box<dyn Clock>) -> Self {
         let nanos = |d: Duration| Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let (tolerance, slack) = (nanos(pacing.tolerance), nanos(pacing.slack));
+        let burst_bytes = pacing.burst_bytes as u64;
         Self {
             steering: pacing.auto.map(|auto| Steering::new(&auto, outlet.substreams())),
             extents: Vec::new(),
-            pacer: Pacer::smooth(pacing.first_rate(), clock.now(), tolerance, slack),
+            pacer: Pacer::smooth(pacing.first_rate(), clock.now(), tolerance, slack).bursting(burst_bytes),
             clock,
-            burst_bytes: pacing.burst_bytes as u64,
+            burst_bytes,
             is_stream: outlet.is_stream(),
             likes_trains: outlet.likes_trains(),
             own_rate: pacing.first_rate(),

@@ -13,7 +13,7 @@ pub struct Pacing {
     pub auto: Option<ControlConfig>,
     /// Bytes that may be sent at once if there is a rate.
     pub burst_bytes: usize,
-    /// Delay that a sender makes up at once.
+    /// Delay that a sender makes up at once; that of a burst, if it is longer.
     pub tolerance: Duration,
     /// Delay that it makes up at a 5 % higher rate. Anything beyond counts as slipped.
     pub slack: Duration,

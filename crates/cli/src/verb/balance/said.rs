@@ -1,7 +1,7 @@
 //! What a balancer says to people.
 
 use crate::args::BalanceArgs;
-use crate::print::{bytes, count};
+use crate::print::{bytes, count, counted};
 use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport, data_port};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +35,11 @@ pub(super) fn progress(desk: &Desk, since: Duration) -> String {
     let forwarded: u64 = all.iter().map(|(_, status, _)| status.forwarded.packets).sum();
     let workers: usize = all.iter().map(|(_, status, _)| status.workers.len()).sum();
     format!(
-        "{:.0} s  {} reservations, {workers} workers, {} packets, {} forwarded",
+        "{:.0} s  {}, {}, {}, {} forwarded",
         since.as_secs_f64(),
-        all.len(),
-        count(packets),
+        counted(all.len() as u64, "reservation"),
+        counted(workers as u64, "worker"),
+        counted(packets, "packet"),
         count(forwarded)
     )
 }
@@ -48,11 +49,11 @@ pub(super) fn report(report: &FacilityReport, each: bool) -> String {
     let packets = report.reservations.iter().map(|r| r.packets).sum();
     let forwarded = report.reservations.iter().map(|r| r.forwarded).sum();
     let mut text = format!(
-        "balanced {} packets, {} forwarded, in {:.1} s; {} calls{}\n",
-        count(packets),
+        "balanced {}, {} forwarded, in {:.1} s; {}{}\n",
+        counted(packets, "packet"),
         count(forwarded),
         report.seconds,
-        count(report.calls),
+        counted(report.calls, "call"),
         reasons(", refused: ", &report.calls_refused)
     );
     if report.wrong_instance > 0 {
@@ -79,14 +80,14 @@ fn reservation_lines(text: &mut String, of: &ReservationReport) {
     let cpu = if much { format!(", CPU {:.3} s/GB", of.cpu_seconds_per_gb) } else { String::new() };
     let _ = writeln!(
         text,
-        "  reservation {} {}: {} packets, {} forwarded ({}){cpu}, {} calendars, {} messages{}",
+        "  reservation {} {}: {}, {} forwarded ({}){cpu}, {}, {}{}",
         of.id,
         escaped_name(&of.name),
-        count(of.packets),
+        counted(of.packets, "packet"),
         count(of.forwarded),
         bytes(of.forwarded_bytes),
-        of.epochs,
-        count(of.syncs),
+        counted(of.epochs, "calendar"),
+        counted(of.syncs, "message"),
         reasons(", refused: ", &of.syncs_refused)
     );
     let _ = writeln!(text, "    sent by {}", of.mode);
@@ -98,10 +99,10 @@ fn reservation_lines(text: &mut String, of: &ReservationReport) {
     for worker in &of.workers {
         let _ = writeln!(
             text,
-            "    worker {}: {} of 512 slots, {} packets ({}), queue {:.0} % full",
+            "    worker {}: {} of 512 slots, {} ({}), queue {:.0} % full",
             worker.address,
             worker.slots,
-            count(worker.packets),
+            counted(worker.packets, "packet"),
             bytes(worker.bytes),
             worker.fill * 100.0
         );

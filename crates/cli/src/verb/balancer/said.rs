@@ -1,7 +1,7 @@
 //! What `balancer` says to people.
 
 use crate::args::{LEVELS, RESOURCES, UntilArgs};
-use crate::print::{bytes, count};
+use crate::print::{self, bytes, count};
 use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::Uri;
 use skyhaul_daemon::balancer::Timestamp;
@@ -67,11 +67,11 @@ pub(super) fn overview(reply: &OverviewReply) -> String {
         let at: Vec<String> = at.into_iter().filter(|ip| !ip.is_empty()).collect();
         let _ = writeln!(
             text,
-            "{:<4} {:<24} {} workers  {} senders  {} port {}  {}  {}",
+            "{:<4} {:<24} {}  {}  {} port {}  {}  {}",
             reservation.lb_id,
             escaped_name(&one.name),
-            status.workers.len(),
-            status.sender_addresses.len(),
+            print::counted(status.workers.len() as u64, "worker"),
+            print::counted(status.sender_addresses.len() as u64, "sender"),
             at.join(", "),
             reservation.data_min_port,
             reservation.strategy,

@@ -145,7 +145,11 @@ fn stream_words(stream: &StreamSummary) -> String {
             write!(text, " {} runs of lost frames are not shown.", words::number(stream.loss_map_left_out));
     }
     if stream.restarts > 0 {
-        let _ = write!(text, " The sender's counter restarted {} times: parts overlap.", stream.restarts);
+        let _ = write!(
+            text,
+            " The sender's counter restarted {}: parts overlap.",
+            crate::print::counted(u64::from(stream.restarts), "time")
+        );
     }
     text
 }

@@ -1,7 +1,7 @@
 //! What a demo claims, held against what others than the recorder saw.
 
 use super::report::Proof;
-use crate::print;
+use crate::print::{self, counted};
 use skyhaul::recorder::RecordReport;
 use skyhaul::recording::{CheckReport, DatastreamCheck};
 use skyhaul::report::{ReceiveReport, StreamSummary};
@@ -47,11 +47,11 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
             claim: "the loss map matches exactly what the network lost",
             held: stream.loss_map == withheld && sent.lost_not_listed == 0,
             evidence: format!(
-                "{} frames lost in {} runs, {} found missing in {} runs",
-                n(lost),
-                n(withheld.len() as u64),
+                "{} lost in {}, {} found missing in {}",
+                counted(lost, "frame"),
+                counted(withheld.len() as u64, "run"),
                 n(stream.lost),
-                n(stream.loss_map.len() as u64)
+                counted(stream.loss_map.len() as u64, "run")
             ),
         },
         Proof {

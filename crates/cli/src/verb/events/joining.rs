@@ -90,7 +90,8 @@ pub(crate) fn leave(joined: Vec<Joined>, reports: &mut [SendReport]) -> bool {
     report.refused_by_balancer = all.iter().any(|seen| seen.refused.is_some()).then_some(refused);
     if refused > 0 {
         report.notes.push(format!(
-            "the balancer refused {refused} packets meanwhile, of all senders of the reservation together; hint: `skyhaul balancer status`, or its /metrics, have the reasons"
+            "the balancer refused {} meanwhile, of all senders of the reservation together; hint: `skyhaul balancer status`, or its /metrics, have the reasons",
+            crate::print::counted(refused, "packet")
         ));
     }
     let out = all.iter().any(|seen| seen.is_out);

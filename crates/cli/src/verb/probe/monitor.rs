@@ -142,5 +142,5 @@ fn conclude(report: &MonitorReport) {
         tell!("{}: {runs}; {} missed", test.test, test.missed);
     }
     let lines = &report.totals.lines;
-    tell!("{} lines written, {} lost", lines.written, lines.lost + lines.waiting);
+    tell!("{} written, {} lost", crate::print::counted(lines.written, "line"), lines.lost + lines.waiting);
 }

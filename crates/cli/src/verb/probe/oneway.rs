@@ -5,7 +5,7 @@ use super::live::Live;
 use crate::Outcome;
 use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::print::count;
+use crate::print::{count, counted};
 use anyhow::{Result, anyhow};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::largest_datagram;
@@ -33,9 +33,9 @@ pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
         print_json(&sent)?;
     } else {
         tell!(
-            "sent {} packets, {} bytes in {:.3} s: {}",
-            count(sent.packets),
-            count(sent.bytes),
+            "sent {}, {} in {:.3} s: {}",
+            counted(sent.packets, "packet"),
+            counted(sent.bytes, "byte"),
             sent.seconds,
             sent.how
         );
@@ -68,7 +68,7 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
     // Each second, from the first packet on.
     let mut each = |packets| {
         if !quiet && packets > 0 {
-            say!("{} packets", count(packets));
+            say!("{}", counted(packets, "packet"));
         }
     };
     let flag = interrupt.flag();
@@ -82,9 +82,9 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
     };
     if !args.output.json {
         tell!(
-            "received {} packets, {} bytes; lost {}, reordered {}, doubled {}",
-            count(got.packets),
-            count(got.bytes),
+            "received {}, {}; lost {}, reordered {}, doubled {}",
+            counted(got.packets, "packet"),
+            counted(got.bytes, "byte"),
             count(got.lost),
             count(got.reordered),
             count(got.duplicates)

@@ -7,7 +7,7 @@ use super::path::{answering, points, resolve_port};
 use crate::Outcome;
 use crate::args::{PathArgs, ServeArgs};
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::print::{Progress, count, rate};
+use crate::print::{Progress, count, counted, rate};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
@@ -286,8 +286,8 @@ impl Serving {
             let stats = stamp.stats();
             let _ = writeln!(
                 text,
-                "STAMP: {} packets reflected; refused: {} beyond the rate, {} of other services, {} invalid",
-                count(stats.reflected),
+                "STAMP: {} reflected; refused: {} beyond the rate, {} of other services, {} invalid",
+                counted(stats.reflected, "packet"),
                 count(stats.beyond + stats.beyond_share),
                 count(stats.reflections + stats.from_services),
                 count(stats.rejected)

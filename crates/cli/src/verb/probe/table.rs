@@ -1,6 +1,6 @@
 //! Points as lines of a table, on standard output.
 
-use crate::print::{count, rate};
+use crate::print::{count, counted, rate};
 use skyhaul::probe::udp::{Direction, EndReport, HostNote, PointReport, Stage, Way};
 use std::fmt::Write as _;
 
@@ -108,9 +108,9 @@ fn details(way: &Option<Way>, sender: &EndReport, receiver: &EndReport) -> Strin
     if let Some(received) = receiver.received.first() {
         let _ = writeln!(
             text,
-            "lost {} in {} runs (longest {}), reordered {} (extent to {}), doubled {}",
+            "lost {} in {} (longest {}), reordered {} (extent to {}), doubled {}",
             received.lost,
-            received.runs.count,
+            counted(received.runs.count, "run"),
             received.runs.max,
             received.reordered,
             received.extent.max,

@@ -105,6 +105,44 @@ fn a_data_plane_that_is_stopped_is_not_replaced_and_goes_on() {
     all_of(running, sent, &worker, came);
 }
 
+/// Ctrl-C while processes that forward are stopped, one for a moment and one for long, so that its connection is broken: both
+/// are killed, within the time of one, and the report says so.
+#[test]
+fn data_planes_that_are_stopped_do_not_hold_up_ctrl_c() {
+    let place = Place::new();
+    let running = place.start(&format!("--state {} --instances 2", place.path("state.db").display()));
+    let operator = std::fs::read_to_string(place.path("token")).unwrap();
+    let (code, other) = running.ask("POST", "/lb", operator.trim(), &json!({ "name": "second" }));
+    assert_eq!(code, 200, "{other}");
+    let forward = planes(running.job.pid());
+    assert_eq!(forward.len(), 2, "{forward:?}");
+    forward.iter().for_each(|&pid| kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap());
+    let mut add = true;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(6) {
+        let networks: Vec<String> = (0..1000).map(|n| format!("10.{}.{}.1", n / 250, n % 250)).collect();
+        let method = if add { "POST" } else { "DELETE" };
+        add = !add;
+        let senders = json!({ "senderAddresses": networks });
+        assert_eq!(running.ask(method, "/lb/1/senders", &running.token, &senders).0, 200);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let begun = Instant::now();
+    let report = running.stop();
+    let took = begun.elapsed();
+    for one in report["reservations"].as_array().unwrap() {
+        let notes = one["notes"].to_string();
+        assert!(
+            notes.contains("did not end within 5 s") && notes.contains("was killed"),
+            "{took:?} {report}"
+        );
+    }
+    for pid in forward {
+        let is_left = std::path::Path::new(&format!("/proc/{pid}/cmdline")).exists();
+        assert!(!is_left, "process {pid} is left behind");
+    }
+}
+
 /// Another operator's token: what the former one gave out ends, and is kept only if that is asked for.
 #[test]
 fn a_new_operators_token_revokes_what_the_former_one_gave_out() {

@@ -16,6 +16,15 @@ impl<B> Ordered<B> {
         Self { horizon: Some(from), epoch, ..Self::new(config) }
     }
 
+    /// An empty window of a stream whose counter restarted so often.
+    ///
+    /// # Panics
+    /// If the window is 0.
+    #[must_use]
+    pub fn restarted(config: OrderedConfig, epoch: u32) -> Self {
+        Self { epoch, ..Self::new(config) }
+    }
+
     /// Its limits.
     #[must_use]
     pub fn config(&self) -> &OrderedConfig {

@@ -195,6 +195,14 @@ impl Particulars for Fila10gStream {
         Some(COUNTER)
     }
 
+    fn rephased(&self) -> Option<Arc<dyn Particulars>> {
+        let phase = match self.phase? {
+            Phase::Even => Phase::Odd,
+            Phase::Odd => Phase::Even,
+        };
+        Some(Arc::new(Fila10gStream { phase: Some(phase) }))
+    }
+
     fn frame_time(&self, stream: &StreamFormat, frame: &[u8]) -> Option<FrameTime> {
         mark5b::frame_time(stream, frame)
     }

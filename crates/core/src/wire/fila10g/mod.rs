@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A datagram does not state which half it carries. The sync word identifies the first half, and the counter then the
-//! second. Whether first halves are even or odd depends on when the board was started ([`Phase`]).
+//! second. Whether first halves are even or odd depends on when the board was started ([`Phase`]); if it is started again, that
+//! may change, which a receiver must notice.
 //!
 //! Limit: the counter has 32 bits (5.8 hours at 8 Gb/s); when it wraps around, the stream is treated as restarted.
 

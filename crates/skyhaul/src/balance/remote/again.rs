@@ -1,7 +1,8 @@
 //! After the connection to the planes broke: to the same ones again, or to others that are started.
 
-use super::messages::{Hello, PATIENCE, TABLE, write};
+use super::messages::{END, Hello, PATIENCE, TABLE, write};
 use super::{LOOK, Link, Restart, greet, locked};
+use skyhaul_io::host::server::Server;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -108,7 +109,11 @@ impl Link {
         let from = stream.try_clone()?;
         let mut link = locked(&self.stream);
         write(&stream, TABLE, &link.1)?;
+        *locked(&self.server) = Server::of(&stream);
         link.0 = stream;
+        if self.ends() {
+            write(&link.0, END, &[])?;
+        }
         self.tables.store(hello.tables + 1, Ordering::Release);
         Ok((from, hello))
     }

@@ -223,6 +223,78 @@ fn a_counter_that_restarts_shortly_before_the_end_is_told() {
     }
 }
 
+/// Half `n` of a stream of 50 frames a second, with this counter.
+fn half(counter: u32, n: u32) -> Vec<u8> {
+    use skyhaul_core::wire::{fila10g, mark5b};
+    let frame = n / 2;
+    let time = mark5b::Time { day: 821, second: 100 + frame / 50, frame: frame % 50 };
+    let head = mark5b::Mark5b::new(time, frame % 50 * 200).write();
+    let mut packet = fila10g::Fila10g { filler: 7, counter }.write().to_vec();
+    packet.extend(if n.is_multiple_of(2) { head.to_vec() } else { vec![9; head.len()] });
+    packet.resize(fila10g::DATAGRAM, 3);
+    packet
+}
+
+/// A FILA10G that is started again, with its counter at zero or continued, and the first halves at the other parity.
+#[test]
+fn half_frames_that_begin_again_in_the_other_phase_are_followed() {
+    for again in [1u32, 401, 100_001] {
+        let mut bed = Bed::new(|_| {});
+        (0..400).for_each(|n| bed.send(1, &half(n, n)));
+        (0..400).for_each(|n| bed.send(1, &half(again + n, 400 + n)));
+        bed.finish();
+        let tally = bed.engine.tally(true);
+        let report = &tally.streams[0].1;
+        assert_eq!((report.placed, report.epochs), (800 - 32, 1), "{again} {:?}", report.rejects);
+        assert_eq!(report.rejects.get(Reject::Unpaired), 32, "{again}");
+        assert_eq!(
+            report.last_time.map(|time| (time.unix_seconds % 86_400, time.frame)),
+            Some((107, 49)),
+            "{again}"
+        );
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        assert_eq!(kinds(&events).iter().filter(|&&kind| kind == "restart").count(), 1, "{events:?}");
+    }
+}
+
+#[test]
+fn half_frames_in_the_other_phase_shortly_before_the_end_are_told() {
+    for (more, is_told) in [(31, true), (8, true), (7, false)] {
+        let mut bed = Bed::new(|_| {});
+        (0..400).for_each(|n| bed.send(1, &half(n, n)));
+        (0..more).for_each(|n| bed.send(1, &half(1 + n, 400 + n)));
+        bed.finish();
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        assert_eq!(kinds(&events).contains(&"restart"), is_told, "{more} {events:?}");
+        assert_eq!(bed.rejected(Reject::Unpaired), u64::from(more));
+    }
+}
+
+/// Whatever the reason: a stream of which nothing but refused packets comes is not silent.
+#[test]
+fn a_stream_of_which_all_is_refused_from_some_time_on_is_told_live() {
+    type Change = fn(&mut Vec<u8>);
+    let changes: [(Change, Reject); 2] = [
+        (|packet| packet.truncate(100), Reject::Truncated),
+        (|packet| packet.extend([0; 8]), Reject::WrongSize),
+    ];
+    for (change, why) in changes {
+        let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
+        (0..400).for_each(|n| bed.send(1, &packet(&supply, n)));
+        for n in 400..600 {
+            let mut packet = packet(&supply, n);
+            change(&mut packet);
+            bed.send(1, &packet);
+            bed.pass(10_000_000);
+        }
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        assert_eq!(kinds(&events), ["packets_refused"], "{why:?} {events:?}");
+        assert!(events[0].text.contains(" packets in a row were refused: "), "{events:?}");
+        bed.finish();
+        assert_eq!(bed.rejected(why), 200, "{why:?}");
+    }
+}
+
 #[test]
 fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
     let fast = SynthSupply::new(SynthOptions {

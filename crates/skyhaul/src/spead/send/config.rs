@@ -24,7 +24,7 @@ pub struct SendConfig {
     pub burst_bytes: usize,
     /// Maximum number of heaps queued or being sent.
     pub max_heaps: usize,
-    /// Delay that a sender makes up at once.
+    /// Delay that a sender makes up at once; that of a burst, if it is longer.
     pub tolerance: Duration,
     /// Delay that it makes up at a 5 % higher rate. Anything beyond counts as slipped.
     pub slack: Duration,

@@ -157,13 +157,14 @@ impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held =
             if self.holds() { "every event is accounted for" } else { "NOT every event is accounted for" };
-        writeln!(f, "{} events sent through a balancer: {held}", print::count(self.sent))?;
+        writeln!(f, "{} sent through a balancer: {held}", print::counted(self.sent, "event"))?;
         for (what, count) in self.rows() {
             writeln!(f, "  {:>10} {what}", print::count(count))?;
         }
         for (n, part) in self.parts.iter().enumerate() {
-            let (whole, packets) = (print::count(part.whole), print::count(part.packets));
-            writeln!(f, "  {}: {whole} events whole, {packets} packets sent to it", name(n))?;
+            let (whole, packets) =
+                (print::counted(part.whole, "event"), print::counted(part.packets, "packet"));
+            writeln!(f, "  {}: {whole} whole, {packets} sent to it", name(n))?;
         }
         Ok(())
     }
