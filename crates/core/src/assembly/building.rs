@@ -204,6 +204,12 @@ impl<T> Builder<T> {
         self.built.pop_front()
     }
 
+    /// Ticks of which parts are held.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.open.len()
+    }
+
     /// What became of ticks so far.
     #[must_use]
     pub fn counts(&self) -> BuildCounts {
