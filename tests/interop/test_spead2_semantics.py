@@ -121,11 +121,14 @@ def place(data, _):
     data[0].heap_offset = stamp % HEAPS * PACKETS * LENGTH
 
 
+placed = place
+
+
 def chunks(module, packets, presence, **config):
     """(number, marks, bytes where there are marks) of each chunk, and the statistics."""
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     new = make(("PyCapsule_New", ctypes.pythonapi))
-    capsule = new(ctypes.cast(place, ctypes.c_void_p), b"void (void *, size_t)", None)
+    capsule = new(ctypes.cast(placed, ctypes.c_void_p), b"void (void *, size_t)", None)
     given = module.recv.ChunkStreamConfig(items=[STAMP, 0x1700], max_chunks=3, place=(capsule,))
     if presence:
         given.enable_packet_presence(LENGTH)
@@ -165,6 +168,21 @@ def test_chunks_have_the_same_packets_and_marks(presence, max_heaps, out_of_orde
     if presence and out_of_order:
         marked = sum(sum(present) for _, present, _ in theirs[0])
         assert marked >= len(kept) - 3 * 3
+
+
+@pytest.mark.parametrize("module", BOTH, ids=["spead2", "skyhaul"])
+def test_a_place_function_gets_the_same_packet(module, monkeypatch):
+    seen = []
+
+    @PLACE
+    def kept(data, size):
+        seen.append(ctypes.string_at(data[0].packet, data[0].packet_size))
+        place(data, size)
+
+    monkeypatch.setitem(globals(), "placed", kept)
+    packets = [one for counter in range(20) for one in heap(counter, PACKETS, LENGTH)[counter % PACKETS :]]
+    chunks(module, packets, False, allow_out_of_order=True)
+    assert seen == [heap(counter, PACKETS, LENGTH)[counter % PACKETS] for counter in range(20)]
 
 
 @pytest.mark.parametrize("words", [["program.py", "1", "two"], ["-m", "program", "1", "two"]])

@@ -122,6 +122,32 @@ def test_every_public_name_is_typed(programs):
     assert not untyped, "\n".join(untyped)
 
 
+WRONG_ARGUMENTS = """\
+from skyhaul import ejfat, spead2
+from skyhaul.spead2 import recv, send
+recv.StreamConfig(max_heap=4)
+recv.StreamConfig(max_heaps="4")
+recv.RingStreamConfig(heaps=None)
+recv.ChunkStreamConfig(items=["0x1600"])
+send.StreamConfig(rates=1e9)
+recv.Stream(spead2.ThreadPool()).add_udp_reader(7148, interface_address="127.0.0.1")
+send.TcpStream(spead2.ThreadPool(), peer=[("127.0.0.1", 1)])
+ejfat.Sender("127.0.0.1:1").stats()["heaps"]
+ejfat.Worker().stats()["building"]
+"""
+
+
+def test_wrong_arguments_are_found(programs, tmp_path):
+    (tmp_path / "wrong.py").write_text(WRONG_ARGUMENTS)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(BASEDPYRIGHT))
+    (tmp_path / "mypy.ini").write_text(MYPY)
+    wrong = set(range(3, 12))
+    errors = [one for one in basedpyright(tmp_path, "--project", ".")["generalDiagnostics"] if one["severity"] == "error"]
+    assert {one["range"]["start"]["line"] + 1 for one in errors} == wrong
+    lines = [line for line in mypy(tmp_path, "wrong.py").stdout.splitlines() if "error:" in line]
+    assert {int(line.split(":")[1]) for line in lines} == wrong
+
+
 def test_wrong_programs_are_found(programs, tmp_path):
     """The checks of this file can fail."""
     wrong = "from skyhaul import recording\nrecording.open(1.5)\nrecording.open('a').about.sample_rat\n"

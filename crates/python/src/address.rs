@@ -1,6 +1,7 @@
 //! Addresses from Python: numeric ones as everywhere, and names of hosts.
 //!
-//! A name is looked up once, when a reader or sender is made; of several addresses the first is used.
+//! A name is looked up once, when a reader or sender is made; of several addresses the first is used. Senders that a balancer
+//! admits are known by all of theirs.
 
 use crate::config::unknown;
 use crate::errors;
@@ -11,11 +12,61 @@ use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::TcpReaderOptions;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 fn wrong(error: &NotAnEndpoint) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Whether this is a host's name: digits and dots alone are a wrong address.
+fn is_name(text: &str) -> bool {
+    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    text.chars().all(letters) && text.chars().any(|c| c.is_ascii_alphabetic())
+}
+
+/// All addresses of a host, at least one, in the resolver's order.
+fn look_up(name: &str, port: u16) -> PyResult<Vec<SocketAddr>> {
+    let found = Python::attach(|py| py.detach(|| (name, port).to_socket_addrs()));
+    let all: Vec<_> = found.map_err(|error| errors::unresolved(name, &error))?.collect();
+    if all.is_empty() {
+        let none = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        return Err(errors::unresolved(name, &none));
+    }
+    Ok(all)
+}
+
+/// The address of a host, given by it or by name: of several, the first one of the same family as `like`.
+pub(crate) fn host(given: &str, like: IpAddr) -> PyResult<IpAddr> {
+    if let Ok(address) = given.parse() {
+        return Ok(address);
+    }
+    if !is_name(given) {
+        return Err(unknown("address", given, "an IP address or the name of a host, without a port"));
+    }
+    let all = look_up(given, 0)?;
+    let alike = all.iter().find(|found| found.is_ipv4() == like.is_ipv4());
+    alike.map(SocketAddr::ip).ok_or_else(|| {
+        let family = if like.is_ipv4() { "IPv4" } else { "IPv6" };
+        let none = format!("it has no {family} address, and the worker listens on {like}");
+        errors::unresolved(given, &io::Error::new(io::ErrorKind::NotFound, none))
+    })
+}
+
+/// Hosts, with all addresses of a name in its place; networks as they are.
+pub(crate) fn hosts(given: Vec<String>) -> PyResult<Vec<String>> {
+    let mut all = Vec::new();
+    for one in given {
+        match is_name(&one) {
+            true => all.extend(look_up(&one, 0)?.iter().map(|found| found.ip().to_string())),
+            false => all.push(one),
+        }
+    }
+    let mut seen = HashSet::new();
+    all.retain(|one| seen.insert(one.clone()));
+    Ok(all)
 }
 
 /// The same with the host's address in place of its name; `None` if there is no name.
@@ -25,29 +76,29 @@ fn named(text: &str) -> PyResult<Option<String>> {
     let (host, options) = rest.split_at(end);
     let Some((name, port)) = host.rsplit_once(':') else { return Ok(None) };
     let Ok(port) = port.parse::<u16>() else { return Ok(None) };
-    // Digits and colons alone are a wrong address, not a name.
-    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    if !name.chars().all(letters) || !name.chars().any(|c| c.is_ascii_alphabetic()) {
+    if !is_name(name) {
         return Ok(None);
     }
-    let found = Python::attach(|py| py.detach(|| (name, port).to_socket_addrs()));
-    let first = found.and_then(|mut all| {
-        all.next().ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "it has no address"))
-    });
-    let address: SocketAddr = first.map_err(|error| errors::unresolved(name, &error))?;
+    let address = look_up(name, port)?[0];
     Ok(Some(format!("{transport}://{address}{options}")))
 }
 
 /// An address: `10.0.0.1:7148`, `localhost:7148`, or with transport and options, `udp://239.1.2.3:7148?iface=eth1`.
-pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
+/// `transport` is that of an address without one.
+pub(crate) fn any_endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
     let text = if address.contains("://") { address.to_owned() } else { format!("{transport}://{address}") };
-    let at: Endpoint = match text.parse() {
-        Ok(at) => at,
+    match text.parse() {
+        Ok(at) => Ok(at),
         Err(error) => match named(&text)? {
-            Some(numeric) => numeric.parse().map_err(|error: NotAnEndpoint| wrong(&error))?,
-            None => return Err(wrong(&error)),
+            Some(numeric) => numeric.parse().map_err(|error: NotAnEndpoint| wrong(&error)),
+            None => Err(wrong(&error)),
         },
-    };
+    }
+}
+
+/// The same of this transport only.
+pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
+    let at = any_endpoint(transport, address)?;
     if at.transport.scheme() != transport {
         return Err(unknown("address", address, &format!("{transport}://…")));
     }

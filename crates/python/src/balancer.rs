@@ -1,5 +1,6 @@
 //! EJFAT's control plane for Python: reservations, senders, tokens. What has many fields is passed as JSON.
 
+use crate::address;
 use crate::process::Here;
 use pyo3::exceptions::{
     PyConnectionError, PyLookupError, PyPermissionError, PyRuntimeError, PyTimeoutError, PyValueError,
@@ -113,7 +114,7 @@ impl BalancerClient {
         let ask = ReserveLoadBalancerRequest {
             name,
             until: seconds.map(|seconds| later(seconds).into()),
-            sender_addresses: senders,
+            sender_addresses: address::hosts(senders)?,
             strategy,
             ..ReserveLoadBalancerRequest::default()
         };
@@ -135,10 +136,12 @@ impl BalancerClient {
     }
 
     fn add_senders(&self, py: Python<'_>, senders: Vec<String>) -> PyResult<()> {
+        let senders = address::hosts(senders)?;
         self.call(py, |plane| plane.add_senders(senders))
     }
 
     fn remove_senders(&self, py: Python<'_>, senders: Vec<String>) -> PyResult<()> {
+        let senders = address::hosts(senders)?;
         self.call(py, |plane| plane.remove_senders(senders))
     }
 

@@ -17,6 +17,7 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
 use skyhaul::spead::receive::chunk::{self, ChunkConfig, ChunkGroup, ChunkWindow, Eviction};
@@ -121,7 +122,9 @@ impl ChunkStream {
     }
 
     /// As `ReceiveStream.add_tcp`, for one of the streams.
-    #[pyo3(signature = (address, *, connections = None, end_with_last = true, keepalive = 10.0, stream = 0))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (address, *, connections = None, end_with_last = true, keepalive = 10.0, buffer = None,
+        stream = 0))]
     fn add_tcp(
         &self,
         py: Python<'_>,
@@ -129,9 +132,11 @@ impl ChunkStream {
         connections: Option<u64>,
         end_with_last: bool,
         keepalive: f64,
+        #[pyo3(from_py_with = whole)] buffer: Option<u64>,
         #[pyo3(from_py_with = whole)] stream: usize,
     ) -> PyResult<String> {
-        let at = endpoint("tcp", address)?;
+        let mut at = endpoint("tcp", address)?;
+        at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
         let options = tcp_options(connections, end_with_last, keepalive)?;
         let stream = self.one(stream)?;
         let added = py.detach(|| stream.add_tcp(&at, &options));

@@ -1,5 +1,6 @@
 //! Events to a balancer or a receiver.
 
+use crate::address::{any_endpoint, endpoint};
 use crate::buffer::Sent;
 use crate::ending::Threaded;
 use crate::errors::failed;
@@ -9,13 +10,12 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::Size;
 use skyhaul::send::events::{
     Event, EventConfig, EventDivision, EventSender as Sender, EventSenderOptions, SyncOptions, Target, Ticks,
 };
 use skyhaul::send::{Pacing, SendError, Sending};
-use skyhaul::wire::{Addressing, BalancerVersion, PortRule, SlotRule};
+use skyhaul::wire::{Addressing, BalancerUri, BalancerVersion, PortRule, SlotRule};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,10 +57,9 @@ impl EventSender {
         #[pyo3(from_py_with = whole)] max_events: usize,
         linger: f64,
     ) -> PyResult<Self> {
-        let mut target = Target::read(to, ipv6).map_err(|error| wrong(&error))?;
+        let mut target = target(to, ipv6)?;
         if let Some(sync) = sync {
-            let at = if sync.contains("://") { sync.to_owned() } else { format!("udp://{sync}") };
-            target.sync = Some(at.parse::<Endpoint>().map_err(|error| wrong(&error))?);
+            target.sync = Some(endpoint("udp", sync)?);
         }
         if tick_step == 0 || sync_period <= 0.0 || max_events == 0 || sockets == 0 {
             return Err(PyValueError::new_err(
@@ -132,8 +131,7 @@ impl EventSender {
         let held = self.held()?;
         let sender = held.get()?;
         let wake = done.map(|done| done.0.get().cloned()).transpose()?;
-        let tick = tick.unwrap_or_else(|| sender.take_ticks(1)[0]);
-        let ticket = py.detach(|| sender.queue(event, Some(tick))).map_err(failed)?;
+        let (tick, ticket) = py.detach(|| sender.queue(event, tick)).map_err(failed)?;
         if let Some(wake) = wake {
             // No failure is known; the ticket shows the result in any case.
             ticket.on_done(move || drop(wake.set()));
@@ -236,6 +234,15 @@ fn warm(py: Python<'_>, sender: &Sender) -> PyResult<()> {
         None::<()>
     };
     wait::in_slices(py, Some(left), step).map(drop)
+}
+
+/// A balancer's URI, or a receiver's address.
+fn target(to: &str, ipv6: bool) -> PyResult<Target> {
+    let read = match BalancerUri::is_meant(to) || to.contains('@') {
+        true => Target::read(to, ipv6),
+        false => Target::direct(any_endpoint("udp", to)?),
+    };
+    read.map_err(|error| wrong(&error))
 }
 
 fn wrong(error: &dyn std::error::Error) -> PyErr {

@@ -8,7 +8,7 @@
 //! Leaving takes some seconds, in which events still arrive: it runs on a thread of its own, and the stream ends after it.
 //! No thread here calls Python.
 
-use crate::address::endpoint;
+use crate::address::{self, endpoint};
 use crate::balancer::{failed, plane};
 use crate::buffer::{Bytes, Payload};
 use crate::ending::{self, Threaded};
@@ -163,9 +163,7 @@ impl EventStream {
         let stream = ObjectStream::<EjfatWire>::new(&config);
         let bound = py.detach(|| add(&stream, first, ports, buffer))?;
         let address = match address {
-            Some(text) => text.parse().map_err(|_| {
-                PyValueError::new_err(format!("address is {text:?}; hint: an IP address without a port"))
-            })?,
+            Some(given) => address::host(given, bound.ip())?,
             None => address_towards(&plane, bound.ip())?,
         };
         let own = WorkerOptions::new(address, bound.port());

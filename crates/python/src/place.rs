@@ -5,7 +5,8 @@
 //!                                                  │ skyhaul.spead2: if the chunk is not open, Python moves the window
 //! ```
 //!
-//! Limits: the function gets at most [`MOST_ITEMS`] items, and no packet (`packet` is null).
+//! Limits: the function gets at most [`MOST_ITEMS`] items, and of a packet that arrives over TCP the head only: its payload is
+//! read straight into the chunk afterwards.
 
 use crate::buffer::{Answer, Compiled, SharedMut};
 use crate::process::Here;
@@ -76,7 +77,7 @@ impl Asker {
             // Missing, or too large.
             *value = heap.immediate(id).and_then(|value| i64::try_from(value).ok()).unwrap_or(-1);
         }
-        self.compiled.ask(&values[..self.items.len()], batch, extra)
+        self.compiled.ask(heap.head.packet, &values[..self.items.len()], batch, extra)
     }
 }
 

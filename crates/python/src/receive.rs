@@ -208,7 +208,7 @@ impl ReceiveStream {
         Ok(self.next(py, None)?.ok())
     }
 
-    /// At least one heap, as `get`, and more if they are queued: up to `most`, of about `bytes` together.
+    /// At least one heap, as `get`, and more if they are queued: up to `most`, of about `bytes` together. With an allocator, one.
     #[pyo3(signature = (most, timeout = None, bytes = 1 << 20))]
     fn get_many(
         &self,
@@ -220,11 +220,12 @@ impl ReceiveStream {
         let first = self.get(py, timeout)?;
         let fit = (bytes / first.bytes().max(1)).min(most);
         let mut heaps = vec![Py::new(py, first)?];
-        if fit > 1 {
+        // An allocator may raise, and the heaps that were taken before would be lost with its own.
+        if fit > 1 && self.allocator.is_none() {
             let mut more = Vec::new();
             self.stream.get()?.get_many(&mut more, fit - 1);
             for heap in more {
-                heaps.push(Py::new(py, self.object(py, heap)?)?);
+                heaps.push(Py::new(py, Heap::new(heap))?);
             }
         }
         Ok(heaps)

@@ -61,10 +61,15 @@ impl TickBuilder {
         }
     }
 
-    /// What became of ticks and of parts.
+    /// What became of ticks and of parts so far; `live` ticks are under construction.
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = self.lock().counts();
+        let (counts, live) = {
+            let mut builder = self.lock();
+            // After the worker's end nobody polls: ticks that have waited for too long are counted here.
+            builder.handle_timeout(self.now());
+            (builder.counts(), builder.live())
+        };
         let all = PyDict::new(py);
         for (name, count) in [
             ("whole", counts.whole),
@@ -73,6 +78,7 @@ impl TickBuilder {
             ("late", counts.late),
             ("doubled", counts.doubled),
             ("other_sources", counts.other_sources),
+            ("live", live as u64),
         ] {
             all.set_item(name, count)?;
         }

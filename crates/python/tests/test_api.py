@@ -5,6 +5,8 @@ import errno
 import gc
 import inspect
 import socket
+import types
+import typing
 import weakref
 
 import numpy as np
@@ -125,6 +127,48 @@ def test_names_of_hosts_are_looked_up():
         assert stream.get(SOON).counter == 8
 
 
+def test_events_are_sent_to_names_of_hosts():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as syncs:
+        receiver.bind(("127.0.0.1", 0))
+        syncs.bind(("127.0.0.1", 0))
+        for one in (receiver, syncs):
+            one.settimeout(SOON)
+        host = socket.getaddrinfo("localhost", 0)[0][4][0]
+        if host != "127.0.0.1":
+            pytest.skip(f"localhost is {host} here")
+        to = f"localhost:{receiver.getsockname()[1]}"
+        with ejfat.Sender(to, sync=f"localhost:{syncs.getsockname()[1]}", warm_up=0) as sender:
+            assert sender.to.endswith(f"127.0.0.1:{receiver.getsockname()[1]}")
+            sender.send(b"an event")
+        assert receiver.recv(9000).endswith(b"an event")
+        assert syncs.recv(9000).startswith(b"LC")
+    for options in ({"to": "no-such-host.invalid:1"}, {"to": "127.0.0.1:1", "sync": "no-such-host.invalid:1"}):
+        with pytest.raises(socket.gaierror, match=r"resolve no-such-host.invalid: .*hint: `getent hosts"):
+            ejfat.Sender(**options)
+    with pytest.raises(ValueError, match="over UDP, not tcp"):
+        ejfat.Sender("tcp://localhost:1")
+
+
+def test_an_event_that_is_not_queued_takes_no_tick():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(SOON)
+        with ejfat.Sender(f"127.0.0.1:{receiver.getsockname()[1]}", first_tick=7, rate=1e5, max_events=1) as sender:
+            refused = 0
+            for n in range(3):
+                while True:
+                    try:
+                        sender.queue(bytes([n]) * 1200)
+                        break
+                    except send.Full:
+                        refused += 1
+                        sender.flush(SOON)
+            sender.flush(SOON)
+            assert refused > 0
+        got = [receiver.recv(9000) for _ in range(3)]
+    assert [(int.from_bytes(one[12:20], "big"), one[20]) for one in got] == [(7, 0), (8, 1), (9, 2)]
+
+
 @pytest.mark.parametrize("wrong", ["no-such-host.invalid:7148"])
 def test_a_name_without_a_host_is_said(wrong):
     with pytest.raises(socket.gaierror, match=r"resolve no-such-host.invalid: .*hint: `getent hosts"):
@@ -207,25 +251,28 @@ def test_times_are_datetime64():
 
 
 def checked(counts, declared):
-    for name, kind in inspect.get_annotations(declared, eval_str=True).items():
-        if isinstance(kind, type):
+    kinds = typing.get_type_hints(declared)
+    assert set(counts) == set(kinds)
+    for name, kind in kinds.items():
+        if isinstance(kind, type) and not typing.is_typeddict(kind):
             assert type(counts[name]) is kind, name
-        else:
-            assert name in counts
-    assert declared.__annotations__
+        elif isinstance(kind, types.UnionType):
+            assert isinstance(counts[name], kind), name
+        elif typing.is_typeddict(kind):
+            checked(counts[name], kind)
 
 
 def test_counters_are_those_that_their_types_declare():
     stream = recv.Stream()
     stream.add_udp("127.0.0.1:0")
     stats = stream.stats()
-    for declared in (recv.Counts, recv.Stats):
-        checked(stats, declared)
-    for declared in (recv.Counts, recv.ReaderStats):
-        checked(stats["readers"][0], declared)
+    checked(stats, recv.Stats)
+    checked(stats["readers"][0], recv.ReaderStats)
     stream.stop()
     checked(recv.ChunkStream("1", "0", "0").stats(), recv.ChunkStats)
     checked(send.BytesStream().stats(), send.SendStats)
+    with ejfat.Sender("127.0.0.1:9") as sender:
+        checked(sender.stats(), ejfat.SendStats)
 
 
 # ---- chunks of the user's
@@ -267,6 +314,28 @@ def test_presence_and_notes_go_into_arrays_of_the_user():
         recv.Chunk(np.zeros(4, "u1"), 5, present=np.zeros(4, "?"))
     with pytest.raises(TypeError, match="hint: pass heaps or present"):
         recv.Chunk(np.zeros(4, "u1"))
+
+
+def test_another_array_of_a_chunk_is_the_one_that_is_filled():
+    chunk = recv.Chunk(np.zeros((4, 100), "u1"), heaps=4)
+    chunk.data = other = np.zeros((4, 100), "u1")
+    chunk.present = marks = np.zeros(4, "u1")
+    chunk.extra = notes = np.zeros((4, 8), "u1")
+    stream = recv.ChunkStream("counter / 4", "counter % 4", "counter % 4 * 100", extra_at="index * 8", extra=[("counter", 8)])
+    stream.add_free(chunk)
+    with pytest.raises(ValueError, match="a stream is filling this chunk"):
+        chunk.data = np.zeros((4, 100), "u1")
+    assert chunk.data is other
+    stream.add_bytes(sent(1, 2))
+    (got,) = list(stream)
+    assert got is chunk and got.data is other and other[1].tolist() == [1] * 100
+    assert got.present is marks and marks.tolist() == [0, 1, 1, 0]
+    assert got.extra is notes and notes[2].tobytes() == (2).to_bytes(8, "little")
+    with pytest.raises(ValueError, match="more than a byte for each heap"):
+        chunk.present = np.zeros(4, "i8")
+    with pytest.raises(BufferError, match="read-only"):
+        chunk.data = b"1234"
+    assert chunk.data is other and chunk.present is marks
 
 
 class Numbered(recv.Chunk):
@@ -346,6 +415,17 @@ def test_an_allocator_provides_the_memory_of_payloads():
     stream.add_bytes(sent(1, 2))
     with pytest.raises(BufferError, match="read-only"):
         stream.get(SOON)
+    # Heaps that are taken together are not lost with one whose allocator raises.
+    def once(size, left=[1]):
+        if not left:
+            raise MemoryError("the pool is empty")
+        return bytearray(left.pop() * size)
+
+    stream = recv.Stream(allocator=once)
+    stream.add_bytes(sent(1, 2, 3))
+    assert [one.counter for one in stream.get_many(8, SOON)] == [1]
+    with pytest.raises(MemoryError, match="the pool is empty"):
+        stream.get_many(8, SOON)
     # And values come from it, as from any heap.
     group, received = ItemGroup(), ItemGroup()
     group.add_item(name="x", shape=(100,), dtype="<u2", value=np.arange(100, dtype="<u2"))

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import typing
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_errors_say_what_to_do_and_never_the_token(service):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"ports": 3}, "3 ports"), ({"ports": 2}, "2 ports from 0"), ({"ring": 0}, "at least 1"), ({"address": "nowhere"}, "an IP address"),
+        ({"ports": 3}, "3 ports"), ({"ports": 2}, "2 ports from 0"), ({"ring": 0}, "at least 1"), ({"address": "10.0.0.5:17750"}, "an IP address or the name of a host"),
         ({"listen": "tcp://127.0.0.1:1"}, "udp://"), ({"timeout": -1}, "0 or more"), ({"weight": 0.0}, "weight 0"), ({"sources": []}, "at least one"),
         ({"sources": [1, 1]}, "named twice"),
     ],
@@ -182,6 +183,10 @@ def test_whole_events_come_and_the_last_one_before_the_end(run, monkeypatch):
             assert isinstance(event, Event) and event.data.dtype == np.uint8 and len(memoryview(event.data)) == len(payload)
         with pytest.raises(Empty):
             worker.get(0.0)
+        assert set(worker.stats()) == set(typing.get_type_hints(ejfat.ReceiveStats))
+        session, declared = worker.session, typing.get_type_hints(ejfat.Session)
+        assert set(session) == set(declared)
+        assert [name for name, kind in declared.items() if not isinstance(session[name], kind)] == []
         [status] = wait_for("a report", lambda: [w for w in run.status().workers if w.taken == 50])
         assert (status.name, status.port, status.events, status.complete) == ("w1", worker.session["port"], 50, 50)
         # What is not whole is counted, and what comes while it leaves is received.
@@ -194,6 +199,24 @@ def test_whole_events_come_and_the_last_one_before_the_end(run, monkeypatch):
         assert worker.session["has_left"] and worker.stats()["incomplete_dropped"] == 1
         assert worker.stats()["missing_heaps"] is None, "other workers may have what did not come here"
     assert run.status().workers == []
+
+
+def test_hosts_are_given_by_name(service):
+    addresses = {found[4][0] for found in socket.getaddrinfo("localhost", 0)}
+    run = service.admin().reserve("named", hours=1, senders=["localhost", "127.0.0.1", "10.1.0.0/16"])
+    senders = run.status().senders
+    assert addresses <= set(senders) and len(senders) == len(addresses | {"127.0.0.1", "10.1.0.0/16"})
+    run.remove_senders("localhost")
+    assert run.status().senders == ["10.1.0.0/16"]
+    run.add_senders("localhost")
+    assert addresses <= set(run.status().senders)
+    with Worker(run.uri, listen="127.0.0.1:0", address="localhost") as worker:
+        assert worker.session["address"] == "127.0.0.1"
+        assert [w.address for w in run.status().workers] == ["127.0.0.1"]
+    for call in (lambda: run.add_senders("no-such-host.invalid"), lambda: Worker(run.uri, address="no-such-host.invalid")):
+        with pytest.raises(socket.gaierror, match="resolve no-such-host.invalid"):
+            call()
+    run.free()
 
 
 def test_leaving_the_block_leaves_the_balancer(run):
@@ -254,7 +277,17 @@ def test_ticks_are_built_of_several_sources(run):
         send(to, segments(11, 2, b"due") + segments(12, 2, b"dos") + segments(12, 1, b"uno"))
         assert next(worker).tick == 12
         assert worker.stats()["building"] == {
-            "whole": 2, "partial": 1, "crowded": 0, "late": 1, "doubled": 0, "other_sources": 1}  # fmt: skip
+            "whole": 2, "partial": 1, "crowded": 0, "late": 1, "doubled": 0, "other_sources": 1, "live": 0}  # fmt: skip
+        # At the end, no tick is uncounted.
+        send(to, segments(13, 1, b"tres"))
+        worker.leave()
+        assert list(worker) == []
+        building = worker.stats()["building"]
+        assert (building["whole"], building["partial"] + building["live"]) == (2, 2)
+        wait_for("its time", lambda: worker.stats()["building"]["partial"] == 2)
+        assert worker.stats()["building"]["live"] == 0
+        declared = typing.get_type_hints(ejfat.BuildStats)
+        assert set(worker.stats()) == set(declared) and set(building) == set(ejfat.BuildCounts.__annotations__)
 
 
 def test_ticks_under_construction_are_bounded():
@@ -264,7 +297,7 @@ def test_ticks_under_construction_are_bounded():
         builder.add(tick, 1, "again")
         assert builder.poll() is None
     assert builder.counts == {
-        "whole": 0, "partial": 96, "crowded": 96, "late": 0, "doubled": 100, "other_sources": 0}  # fmt: skip
+        "whole": 0, "partial": 96, "crowded": 96, "late": 0, "doubled": 100, "other_sources": 0, "live": 4}  # fmt: skip
     builder.add(99, 2, "second")
     assert builder.poll() == (99, [(1, "first"), (2, "second")]), "the first one counts"
     for sources, window in (([], 4), ([1, 1], 4), ([1], 0), ([70_000], 4)):

@@ -1,6 +1,7 @@
 """Heaps that go into chunks with their first packet, and what of them is marked, in both packages."""
 
 import ctypes
+import socket
 import struct
 import time
 
@@ -326,3 +327,80 @@ def test_the_type_for_numba_is_that_of_ctypes():
     for name, _ in PlaceData._fields_:
         assert place_data.offset(name) == getattr(PlaceData, name).offset
     assert skyhaul.spead2.recv.numba.chunk_place_data is place_data
+
+
+# ---- the packet of a place function
+
+
+class Seen:
+    """A place function that keeps the packets that it gets."""
+
+    def __init__(self):
+        self.packets = []
+
+    def __call__(self, data, size):
+        self.packets.append(ctypes.string_at(data[0].packet, data[0].packet_size))
+        place_by_stamp(data, size)
+
+
+def placed_by(seen):
+    stream = recv.ChunkStream(place=PLACE(seen), items=[STAMP])
+    for _ in range(2):
+        stream.add_free(recv.Chunk(np.zeros(BYTES * HEAPS, "u1"), heaps=HEAPS * PACKETS))
+    return stream
+
+
+# The first packet of a heap that arrives need not be its first one.
+ARRIVING = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 2), (1, 0), (2, 1), (2, 3)]
+FIRST = [packet(0, 0), packet(1, 2), packet(2, 1)]
+
+
+@pytest.mark.parametrize("way", ["bytes", "inproc", "udp"])
+def test_a_place_function_gets_the_first_packet_of_a_heap(way):
+    seen = Seen()
+    with placed_by(seen) as stream:
+        sent = [packet(*one) for one in ARRIVING]
+        if way == "bytes":
+            stream.add_bytes(b"".join(sent))
+        elif way == "inproc":
+            queue = InprocQueue()
+            stream.add_inproc(queue)
+            for one in sent:
+                queue.push(one)
+            queue.close()
+        else:
+            host, _, port = stream.add_udp("127.0.0.1:0").rpartition(":")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+                for one in sent:
+                    out.sendto(one, (host, int(port)))
+            wait_for(lambda: stream.stats()["streams"][0]["packets"] == len(sent))
+        if way != "udp":
+            list(stream)
+    assert seen.packets == FIRST
+
+
+def test_over_tcp_it_gets_the_head_of_the_first_packet():
+    seen = Seen()
+    with placed_by(seen) as stream:
+        host, _, port = stream.add_tcp("127.0.0.1:0", buffer=1 << 20).rpartition(":")
+        with socket.create_connection((host, int(port))) as out:
+            out.sendall(b"".join(packet(*one) for one in ARRIVING))
+        wait_for(lambda: stream.stats()["streams"][0]["packets"] == len(ARRIVING))
+    assert seen.packets == [one[:-PACKET] for one in FIRST]
+
+
+def test_a_place_function_of_spead2_gets_it_too():
+    seen = Seen()
+    stream = spead2_stream(seen)
+    stream.add_buffer_reader(b"".join(packet(*one) for one in ARRIVING))
+    list(stream.data_ringbuffer)
+    stream.stop()
+    # It is asked once for a heap, also if the chunk had to be opened first.
+    assert seen.packets == FIRST
+
+
+def wait_for(done):
+    end = time.monotonic() + SOON
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)

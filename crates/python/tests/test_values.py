@@ -1,8 +1,12 @@
 """Descriptors and values: every kind of type there and back, the bytes of the standard, and what a stranger may send."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+from skyhaul import _native
+from skyhaul.recording import _columns
 from skyhaul.spead import BugCompat, Descriptor, Flavour, Item, ItemError, ItemGroup
 
 FLAVOURS = [Flavour(bits, compat) for bits in (40, 48, 56) for compat in (0, 1, 2, 4, 7)]
@@ -75,6 +79,72 @@ def test_what_does_not_fit_a_field_is_refused():
 def test_a_value_of_another_shape_is_refused():
     with pytest.raises(ItemError, match="shape"):
         Descriptor(1, "x", shape=(2, 2), dtype="u1").codec.encode([1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "said"),
+    [
+        ({"dtype": "u1"}, np.array([1, 300]), "300 does not fit into uint8"),
+        ({"dtype": ">u2"}, np.array([-1, 5]), "-1 does not fit into >u2"),
+        ({"dtype": "<i4"}, np.array([1.0, 2.5]), "2.5 does not fit into int32"),
+        ({"dtype": "<i4"}, [1, 2.5], "2.5 does not fit into int32"),
+        ({"dtype": "<u8"}, np.array([3, -2]), "-2 does not fit into uint64"),
+        ({"dtype": "<f4"}, np.array([1 + 0j, 2 + 1j]), r"\(2\+1j\) does not fit into float32"),
+        ({"dtype": "S3"}, [b"abc", b"abcd"], "b'abcd' does not fit into |S3"),
+        ({"format": [("u", 12)]}, np.array([1, 65537]), "65537 does not fit into uint16"),
+        ({"shape": (), "dtype": "u1"}, np.int64(256), "256 does not fit into uint8"),
+        ({"shape": (), "dtype": "u1"}, 7.5, "7.5 does not fit into uint8"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning", "ignore:invalid value")
+def test_a_value_is_sent_as_it_is_or_not_at_all(form, value, said):
+    item = Descriptor(1, "x", **({"shape": (2,)} | form))
+    with pytest.raises(ItemError, match=said.replace("|", r"\|")):
+        item.codec.encode(value)
+
+
+def test_values_of_other_types_are_sent_if_they_fit():
+    for dtype, value in [("u1", np.array([1, 255])), (">i2", np.array([-5.0, 7.0])), ("<f4", np.array([0.1, 1e30])), ("<f8", [1, 2]),
+                         ("<f4", np.array([1 + 0j, 2])), ("u1", [True, False]), ("S3", [b"a", b"abc"]), ("<u8", [0, 2**64 - 1])]:  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = np.array(value, dtype)
+            assert Descriptor(1, "x", shape=(2,), dtype=dtype).codec.encode(value).tobytes() == expected.tobytes()
+
+
+class Rows:
+    """Recorded heaps with these bytes of an item."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def read(self, first, count, item, out):
+        out[:] = np.frombuffer(self.values[first : first + count].tobytes(), "u1")
+        return b"\1" * count
+
+
+@pytest.mark.parametrize("dtype", [[("a", ">u2"), ("b", "<u2")], [("a", ">u4"), ("b", ">f8")], [("a", "u1"), ("c", ">i2", (3,))], ">u4", "<c8", ">c16"])
+def test_columns_have_the_values_whatever_their_byte_order(dtype):
+    sent = np.zeros((5, 4), dtype)
+    for name in sent.dtype.names or ("",):
+        field = sent[name] if name else sent
+        field[...] = np.arange(field.size).reshape(field.shape)
+    raw = _native.read_descriptor(Descriptor(0x1600, "x", shape=(4,), dtype=dtype).to_bytes())
+    values, valid = _columns.Column(raw, 0).read(Rows(sent), 1, 3, hold=False)
+    assert valid.all() and values.dtype == sent.dtype.newbyteorder("=")
+    assert all(np.array_equal(values[name], sent[1:4][name]) for name in sent.dtype.names or (...,))
+
+
+def test_times_that_no_datetime_has_are_not_known():
+    clock = _columns.Clock("x", per_second=10**9)
+    ticks = np.array([0, 1, 1_700_000_000_123_456_789, 2**63, 2**64 - 1], "u8")
+    assert clock.times(ticks).astype("i8").tolist()[:3] == ticks[:3].tolist()
+    assert np.isnat(clock.times(ticks)).tolist() == [False, False, False, True, True]
+    # A rate that is wrong by a factor of a thousand million gives no date of this century.
+    assert np.isnat(_columns.Clock("x").times(ticks)).tolist() == [False, False, True, True, True]
+    assert np.isnat(_columns.Clock("x", per_second=0.5).times(np.array([1e300, np.nan, 2.0]))).tolist() == [True, True, False]
+    exact = _columns.Clock("x", per_second=3, epoch="2026-01-01").times(np.array([5]))
+    assert exact[0] == np.datetime64("2026-01-01T00:00:01.666666666")
 
 
 def test_values_are_views():

@@ -207,6 +207,12 @@ impl<T> Builder<T> {
         self.built.pop_front()
     }
 
+    /// Number of ticks of which parts are held.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.open.len()
+    }
+
     /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> BuildCounts {

@@ -334,7 +334,7 @@ class ReceiveConfig:
     | `remember`, `remember_for` | number of finished heaps whose late packets are recognised, and for how many seconds |
     | `runs` | maximum number of separate ranges tracked in one heap |
     | `senders` | maximum number of senders distinguished |
-    | `cpus` | processors for the readers' threads |
+    | `cpus` | CPUs for the readers' threads |
     | `name` | name of threads and in statistics |
     | `explicit_start` | readers wait for `start()` |
     """
@@ -435,7 +435,8 @@ class ReceiveStream:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Heap: ...
     def get_many(self, most: int, timeout: float | None = None, bytes: int = ...) -> list[Heap]:
-        """At least one heap, as `get`, and more if they are queued: up to `most`, of about `bytes` together."""
+        """At least one heap, as `get`, and more if they are queued: up to `most`, of about `bytes` together. With an allocator,
+        one."""
     def fileno(self) -> int:
         """A file descriptor that is readable while a heap is queued, or the stream has ended. The stream owns it."""
     def waiting(self) -> int:
@@ -566,6 +567,7 @@ class ChunkStream:
         connections: int | None = None,
         end_with_last: bool = True,
         keepalive: float = 10.0,
+        buffer: int | None = None,
         stream: int = 0,
     ) -> str:
         """As `ReceiveStream.add_tcp`, for one of the streams."""

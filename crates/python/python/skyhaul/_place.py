@@ -7,7 +7,8 @@
 The function is `void (void *place, size_t size)`. One with the user data as a third argument needs a `LowLevelCallable` or
 a capsule, which hold that data; a bare one is refused, as is a signature that disagrees with the function's. `place` points to
 
-    packet, packet_size      0, 0
+    packet, packet_size      uint8_t *, size_t: the heap's first packet; over TCP only its head, as its payload is read
+                             straight into the chunk. Valid during the call
     items                    int64_t *: the values of the requested items, in that order; -1 for a missing one
     chunk_id                 int64_t, to be set; initially -1, which discards the heap
     heap_index, heap_offset  size_t, to be set: the heap's index in its chunk, and its first byte there

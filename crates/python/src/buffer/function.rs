@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::ffi::c_void;
 use std::{mem, ptr};
 
-/// Arguments (`items`) and results of a compiled place function, in the layout of spead2's `chunk_place_data`.
+/// Arguments (`packet`, `items`) and results of a compiled place function, in the layout of spead2's `chunk_place_data`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PlaceData {
@@ -77,11 +77,11 @@ impl Compiled {
         Ok(Self { function, _kept: Hold::new(kept) })
     }
 
-    /// Call the function for a heap. It may add to `stats` and write to `extra`.
-    pub(crate) fn ask(&self, items: &[i64], stats: &mut [u64], extra: &mut [u8]) -> Answer {
+    /// Call the function for a heap that begins with `packet`. It may add to `stats` and write to `extra`.
+    pub(crate) fn ask(&self, packet: &[u8], items: &[i64], stats: &mut [u64], extra: &mut [u8]) -> Answer {
         let mut data = PlaceData {
-            packet: ptr::null(),
-            packet_size: 0,
+            packet: packet.as_ptr(),
+            packet_size: packet.len(),
             items: items.as_ptr(),
             chunk_id: -1,
             heap_index: 0,

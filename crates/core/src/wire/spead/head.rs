@@ -41,6 +41,8 @@ pub struct Head<'a> {
     pub control: Option<u64>,
     /// Whether the heap may keep a pointer; if `false`, [`kept`](Self::kept) is empty.
     pub has_items: bool,
+    /// The packet as far as it was there to be read: all of a datagram; of a byte stream, at least the head.
+    pub packet: &'a [u8],
 }
 
 impl<'a> Head<'a> {
@@ -81,7 +83,9 @@ impl<'a> Head<'a> {
         let flavour = flavour(*header)?;
         let pointers = usize::from(u16::from_be_bytes([header[6], header[7]])) * 8;
         let Some(pointers) = rest.get(..pointers) else { return Ok(None) };
-        scan(flavour, pointers).map(Some)
+        let head = scan(flavour, pointers)?;
+        let there = usize::try_from(head.bytes()).map_or(stream.len(), |bytes| bytes.min(stream.len()));
+        Ok(Some(Head { packet: &stream[..there], ..head }))
     }
 
     /// Recogniser of the packets that continue this heap after this one, which is `packet`. `None`: no packet can.
@@ -198,7 +202,7 @@ fn flavour(header: [u8; 8]) -> Result<Flavour, Reject> {
     Ok(Flavour { address_bits: address * 8 })
 }
 
-/// One pass over the pointers.
+/// One pass over the pointers. The caller has the packet.
 #[inline(always)]
 fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     const COUNTER: usize = id::HEAP_COUNTER as usize;
@@ -237,7 +241,7 @@ fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     let start = Spead::LEN + pointers.len();
     let counter = values[COUNTER];
     let has_items = seen & !(NEEDED | 1 << SIZE | 1) != 0;
-    Ok(Head { flavour, counter, size, offset, length, pointers, start, control, has_items })
+    Ok(Head { flavour, counter, size, offset, length, pointers, start, control, has_items, packet: &[] })
 }
 
 #[cfg(test)]

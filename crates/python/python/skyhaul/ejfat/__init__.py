@@ -9,6 +9,10 @@
 
 from ._balancer import Balancer, Status, Token, WorkerStatus
 from ._sender import Sender
+from ._stats import BuildCounts, BuildStats, ReceiveStats, SendStats, Session
 from ._worker import Built, Empty, Event, Stopped, Worker
 
-__all__ = ["Balancer", "Built", "Empty", "Event", "Sender", "Status", "Stopped", "Token", "Worker", "WorkerStatus"]
+__all__ = [
+    "Balancer", "BuildCounts", "BuildStats", "Built", "Empty", "Event", "ReceiveStats", "SendStats", "Sender", "Session",
+    "Status", "Stopped", "Token", "Worker", "WorkerStatus",
+]  # fmt: skip

@@ -102,8 +102,8 @@ class Balancer:
     def reserve(
         self, name: str, *, hours: float | None = None, senders: Iterable[str] = (), strategy: str = ""
     ) -> Balancer:
-        """Reserve a balancer for these senders (addresses, or networks where the server takes them); its `uri` is what
-        senders and workers need. `strategy` is "dynamic", "static" or "explicit"."""
+        """Reserve a balancer for these senders (addresses, names of hosts, or networks where the server takes them); its `uri`
+        is what senders and workers need. `strategy` is "dynamic", "static" or "explicit"."""
         seconds = None if hours is None else hours * 3600
         return Balancer(self._client.reserve(name, seconds, list(senders), strategy), **self._settings)
 
@@ -124,7 +124,7 @@ class Balancer:
         return _status(json.loads(self._client.status()))
 
     def add_senders(self, *senders: str) -> None:
-        """Admit senders."""
+        """Admit senders: addresses, names of hosts (with all of their addresses), or networks."""
         self._client.add_senders(list(senders))
 
     def remove_senders(self, *senders: str) -> None:

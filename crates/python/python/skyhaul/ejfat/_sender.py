@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from .. import _native
 from .._sent import Watches
+from ._stats import SendStats
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,8 +35,8 @@ VARIABLE = "EJFAT_URI"
 class Sender:
     """Sends events: any object with the buffer protocol, in place.
 
-    `to` is the `EJFAT_URI` of a reservation, with `data=` and `sync=`, or the address of a receiver ("10.0.0.7:17750"), which
-    gets no balancer's header. Without it, the environment variable `EJFAT_URI` says where. All threads may send.
+    `to` is the `EJFAT_URI` of a reservation, with `data=` and `sync=`, or the address of a receiver ("10.0.0.7:17750",
+    "node7:17750"), which gets no balancer's header. Without it, the environment variable `EJFAT_URI` says where. All threads may send.
 
     | | |
     |---|---|
@@ -95,7 +96,7 @@ class Sender:
         return self._native.send(data, tick, data_id)
 
     def queue(self, data: Bytes, tick: int | None = None, data_id: int = 0) -> _native.Ticket:
-        """Queue an event for the sender's own thread. `Full` if more than `max_events` would be queued."""
+        """Queue an event for the sender's own thread. `Full` if more than `max_events` would be queued; then it takes no tick."""
         return self._native.queue(data, tick, data_id)[1]
 
     async def asend(self, data: Bytes, tick: int | None = None, data_id: int = 0) -> int:
@@ -135,9 +136,11 @@ class Sender:
         """Cancel all events that are queued or being sent; they raise `Cancelled`."""
         self._native.cancel()
 
-    def stats(self) -> dict[str, Any]:
-        """What was sent so far: events, packets, bytes, synchronisation messages."""
-        return self._native.stats()
+    def stats(self) -> SendStats:
+        """What was sent so far."""
+        stats: Any = self._native.stats()
+        counts: SendStats = stats
+        return counts
 
     def close(self) -> None:
         """Send queued events, and close. Nothing can be sent afterwards."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .._awaited import Awaited
 from .._native import Empty, EventStream, Stopped, TickBuilder
 from .._signature import with_keywords_of
+from ._stats import BuildStats, ReceiveStats, Session
 
 __all__ = ["Built", "Empty", "Event", "Stopped", "Worker"]
 
@@ -78,7 +79,7 @@ class Worker(Awaited[E], Generic[E]):
     | argument | meaning |
     |---|---|
     | `listen`, `ports` | `"10.0.0.5:17750"`; by default a port that is free. With `ports` (1, 2, 4 …), so many from there on, each with a thread |
-    | `address` | where the balancer reaches it, if not at the address of the route to the balancer |
+    | `address` | where the balancer reaches it (an address, or a host's name), if not at the address of the route to the balancer |
     | `name` | in the balancer's status |
     | `weight`, `min_factor`, `max_factor` | its first share; bounds in even shares, 0 for none |
     | `keep_label` | packets come with the balancer's header |
@@ -204,12 +205,16 @@ class Worker(Awaited[E], Generic[E]):
     # ---- accounts
 
     @property
-    def session(self) -> dict[str, Any]:
-        """What became of it: session, address, port, registrations, reports, times away, fill, signal."""
-        read: dict[str, Any] = json.loads(self._stream.session())
+    def session(self) -> Session:
+        """Its session with the balancer."""
+        read: Session = json.loads(self._stream.session())
         return read
 
-    def stats(self) -> dict[str, Any]:
+    @overload
+    def stats(self: Worker[Event]) -> ReceiveStats: ...
+    @overload
+    def stats(self: Worker[Built]) -> BuildStats: ...
+    def stats(self) -> Any:
         """Every counter of its stream; with `sources`, in `building` those of ticks."""
         stats = self._stream.stats()
         if self._builder is not None:

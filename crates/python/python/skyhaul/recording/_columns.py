@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # What the compiled part says of an item in a heap.
 _VALID, _ABSENT = 1, 2
+# Times of datetime64[ns] are within so many seconds of 1970.
+_MOST_SECONDS = 9 * 10**9
 # Heaps whose times are read at a time.
 _SLICE = 1 << 16
 
@@ -99,8 +101,9 @@ class Column:
 
     def _native_order(self, values: Any) -> Any:
         if self._wire != self.dtype:
-            # In place: it may be large.
-            values = values.byteswap(inplace=True).view(self.dtype)
+            # In place, as it may be large; but fields may have different byte orders.
+            is_mixed = self._wire.names is not None
+            values = values.astype(self.dtype) if is_mixed else values.byteswap(inplace=True).view(self.dtype)
         return values.transpose(0, *range(values.ndim - 1, 0, -1)) if self.item.order == "F" else values
 
 
@@ -145,20 +148,24 @@ class Clock:
         return np.array(self.epoch if epoch is None else int(epoch * 10**9), "M8[ns]")
 
     def times(self, ticks: Any) -> Any:
-        """Times to the nanosecond; NaT for what is no time, as the ticks of a damaged heap."""
+        """Times to the nanosecond; NaT beyond what `datetime64` can express."""
         per_second, since = float(_time.per_second(self.per_second)), self._since()
-        if np.issubdtype(ticks.dtype, np.integer) and per_second == int(per_second):
-            # Exact: ticks may have more digits than a float.
-            wide = ticks.astype(np.uint64 if ticks.dtype.kind == "u" else np.int64)
-            whole, rest = wide // wide.dtype.type(per_second), wide % wide.dtype.type(per_second)
-            parts = rest.astype(np.int64) * 10**9 // int(per_second) if per_second < _EXACT else rest * (1e9 / per_second)
-            seconds, offset = whole.astype(np.float64), whole.astype(np.int64) * 10**9 + parts.astype(np.int64)
+        if np.issubdtype(ticks.dtype, np.integer) and 1 <= per_second == int(per_second):
+            # Exact: ticks may have more digits than a float, also unsigned ones than an int64.
+            rate = np.array(int(per_second), np.uint64 if ticks.dtype.kind == "u" else np.int64)
+            seconds = np.minimum(ticks // rate, _MOST_SECONDS).astype(np.int64)
+            rest = (ticks % rate).astype(np.int64)
+            is_exact = per_second < _MOST_SECONDS
+            nanoseconds = rest * 10**9 // int(per_second) if is_exact else rest * (1e9 / per_second)
         else:
-            seconds = ticks / per_second
-            with np.errstate(invalid="ignore"):
-                offset = (np.floor(seconds) * 1e9 + np.round(seconds % 1 * 1e9)).astype(np.int64)
-        is_time = np.abs(seconds * 1e9 + float(since.astype(np.int64))) < _FURTHEST
-        return np.where(is_time, since + offset.astype("m8[ns]"), np.datetime64("NaT", "ns"))
+            exact = ticks / per_second
+            seconds = np.floor(exact)
+            nanoseconds = np.round((exact - seconds) * 1e9)
+        known = (seconds > -_MOST_SECONDS) & (seconds < _MOST_SECONDS)
+        offset = np.where(known, seconds, 0).astype(np.int64) * 10**9 + np.where(known, nanoseconds, 0).astype(np.int64)
+        from_epoch = int(since.astype(np.int64)) // 10**9
+        known &= np.abs(np.where(known, seconds, 0) + from_epoch) < _MOST_SECONDS
+        return np.where(known, since + offset.astype("m8[ns]"), np.datetime64("NaT", "ns"))
 
 
 def columns_of(

@@ -101,6 +101,28 @@ def _joined(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     return dtypes[0] if len(dtypes) == 1 else np.dtype([(f"f{n}", dtype) for n, dtype in enumerate(dtypes)])
 
 
+def _check_kept(value: Any, array: npt.NDArray[Any]) -> None:
+    """ItemError if the conversion of a value to another type has changed it: NumPy wraps integers, and cuts fractions, imaginary
+    parts and strings off without an error. Floats may be rounded."""
+    wanted = array.dtype
+    # NumPy itself refuses numbers of Python that are too large.
+    if wanted.kind not in "iufSU" or getattr(value, "dtype", None) == wanted or type(value) in (int, bool, str):
+        return
+    given = np.asarray(value)
+    if given.dtype.kind == "c":
+        changed: Any = given.imag != 0
+    elif wanted.kind in "iu" and given.dtype.kind in "iuf" and not np.can_cast(given.dtype, wanted):
+        # What is no number is none of these numbers.
+        changed = array != given
+    elif wanted.kind == given.dtype.kind and wanted.kind in "SU" and given.dtype.itemsize > wanted.itemsize:
+        changed = array != given
+    else:
+        return
+    if np.any(changed):
+        first = given[changed].flat[0] if given.shape else given[()]
+        raise ItemError(f"{first} does not fit into {wanted}; hint: convert the value, or use a wider type")
+
+
 class Codec:
     """Reads and writes the values of one descriptor."""
 
@@ -203,6 +225,7 @@ class Codec:
             array = np.asarray(value, self.dtype)
         except OverflowError as error:
             raise ItemError(f"a value for {self.dtype}: {error}; hint: use a wider type") from None
+        _check_kept(value, array)
         if len(array.shape) != len(self.shape) or any(
             want is not None and want != have for want, have in zip(self.shape, array.shape, strict=True)
         ):

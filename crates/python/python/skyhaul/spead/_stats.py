@@ -40,6 +40,8 @@ class Counts(TypedDict):
     """Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a user function took that long."""
     paused_ms: int
     """Total of these pauses in milliseconds."""
+    items_outside: int
+    """Items that begin beyond the end of their heap, which are not delivered."""
     pointers_refused: int
     """Item pointers beyond the limit of a heap."""
     items_outside: int
@@ -157,7 +159,7 @@ class SendStats(TypedDict):
     failed: int
     """Heaps that could not be sent."""
     refused: int
-    """Heaps refused because the queue was full."""
+    """Packets that the kernel refused."""
     unreachable: int
     """Times a destination was unreachable."""
     calls: int

@@ -85,8 +85,11 @@ class Stream(ReceiveStream, Awaited[Heap]):
     | `allocator` | returns writable memory for a payload of so many bytes; see below |
 
     With `allocator`, payloads are in memory of your own (shared, pinned, of a pool): it is called with a number of bytes when a
-    heap is taken, in the thread that takes it, and returns an object with the buffer protocol, which is `heap.memory` then. That
-    costs a copy; a `ChunkStream` writes into your arrays without one. If it raises, the heap is lost, and `get` raises the same.
+    heap is taken, in the thread that takes it, and returns an object with the buffer protocol, which is `heap.memory` then. If it
+    raises, the heap is lost, and `get` raises the same.
+
+    Each heap costs one copy more, made by the thread that takes it: readers assemble heaps without the GIL, before the allocator
+    is asked. A `ChunkStream` has no such copy, because it is given its arrays in advance.
     """
 
     def __init__(
@@ -167,8 +170,15 @@ class Chunk(_native.Chunk):
     | `present` | an array of your own with a byte for each heap (bool or uint8) |
     | `tag` | anything |
 
-    `present` and `extra` are written by `ChunkStream.get`. Where a heap is missing, `data` has its previous content.
+    `present` and `extra` are written by `ChunkStream.get`. Where a heap is missing, `data` has its previous content. Another
+    array may be assigned to each of the three, unless a stream is filling the chunk.
     """
+
+    _data: Any
+    _present: Any
+    _extra: Any
+    tag: Any
+    """Anything."""
 
     def __init__(
         self, data: Buffer | npt.NDArray[Any], heaps: int | None = None, extra: int | Buffer | npt.NDArray[Any] = 0,
@@ -180,23 +190,46 @@ class Chunk(_native.Chunk):
             _bounded(heaps, "heaps", 1 << 28)
             present = np.zeros(heaps, np.bool_)
         else:
-            given = np.asarray(present)
-            if given.itemsize != 1:
-                raise ValueError("present has more than a byte for each heap; hint: an array of bool or uint8")
-            if heaps not in (None, given.size):
-                raise ValueError(f"present is for {given.size} heaps, not {heaps}; hint: leave out heaps")
+            given = _marks(present)
+            if heaps not in (None, given):
+                raise ValueError(f"present is for {given} heaps, not {heaps}; hint: leave out heaps")
         if isinstance(extra, (int, np.integer)):
             _bounded(int(extra), "extra", 1 << 30)
             extra = np.zeros(int(extra), np.uint8)
-        self.data: Any = data
-        """The array that is filled."""
-        self.present: Any = present
-        """One byte for each heap: 1 if it is complete. An array of bool, if none was given."""
-        self.extra: Any = extra
-        """The notes of each heap."""
-        self.tag: Any = tag
-        """Anything."""
+        self.tag = tag
+        self._hold(data, present, extra)
+
+    def _hold(self, data: Any, present: Any, extra: Any) -> None:
         self.hold(data, present, extra)
+        self._data, self._present, self._extra = data, present, extra
+
+    @property
+    def data(self) -> Any:
+        """The array that is filled."""
+        return self._data
+
+    @data.setter
+    def data(self, array: Any) -> None:
+        self._hold(array, self._present, self._extra)
+
+    @property
+    def present(self) -> Any:
+        """One byte for each heap: 1 if it is complete. An array of bool, if none was given."""
+        return self._present
+
+    @present.setter
+    def present(self, array: Any) -> None:
+        _marks(array)
+        self._hold(self._data, array, self._extra)
+
+    @property
+    def extra(self) -> Any:
+        """The notes of each heap."""
+        return self._extra
+
+    @extra.setter
+    def extra(self, array: Any) -> None:
+        self._hold(self._data, self._present, array)
 
     def __dlpack__(self, **how: Any) -> Any:
         """For `from_dlpack` of other libraries: its data."""
@@ -205,6 +238,14 @@ class Chunk(_native.Chunk):
     def __dlpack_device__(self) -> tuple[int, int]:
         """The CPU."""
         return 1, 0
+
+
+def _marks(present: Any) -> int:
+    """The number of heaps that an array of marks is for."""
+    given = np.asarray(present)
+    if given.itemsize != 1:
+        raise ValueError("present has more than a byte for each heap; hint: an array of bool or uint8")
+    return given.size
 
 
 def _bounded(number: int, name: str, most: int) -> None:
@@ -245,7 +286,9 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     The other arguments are those of `Stream`.
 
     `place` is a `scipy.LowLevelCallable`, a `numba.cfunc`, or a function of a ctypes library: `void (PlaceData *,
-    size_t)`; `skyhaul.spead.numba.place_data` is its type for numba. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
+    size_t)`; `skyhaul.spead.numba.place_data` is its type for numba. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size) and
+    `packet`, the heap's first packet of `packet_size` bytes (over TCP only its head, as its payload is read straight into the
+    chunk), both valid during the call. It sets
     `chunk_id`, `heap_index` and `heap_offset`, and, for up to 64 bytes of notes in `extra`, `extra_offset` and
     `extra_size`. The readers call it without the GIL at each heap's first packet, concurrently if there are several
     streams; it must not block. Its results are checked like those of expressions.

@@ -2,6 +2,9 @@
 
     class RingStreamConfig(Settings):
         heaps = setting(4, positive)          RingStreamConfig(heaps=8).heaps == 8;  heaps=0 raises ValueError
+
+For type checkers, a class writes its constructor out, under `TYPE_CHECKING`. `named` reads the arguments of calls that have
+several forms.
 """
 
 from __future__ import annotations
@@ -56,6 +59,19 @@ class Settings:
                 setattr(self, name, given.pop(name) if name in given else one.default())
         if given:
             raise TypeError(f"{type(self).__name__} has no setting {', '.join(given)}")
+
+
+def named(
+    what: str, names: list[str], needed: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Positional and named arguments as one dictionary; TypeError if they do not fit."""
+    if len(args) > len(names) or set(kwargs) - set(names) or set(kwargs) & set(names[: len(args)]):
+        raise TypeError(f"{what} takes ({', '.join(names)})")
+    given = dict(zip(names, args))
+    given.update(kwargs)
+    if set(needed) - set(given):
+        raise TypeError(f"{what} needs {', '.join(needed)}")
+    return given
 
 
 def whole(value: Any) -> int:

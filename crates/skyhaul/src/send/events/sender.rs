@@ -130,17 +130,24 @@ impl EventSender {
         Ok(sent)
     }
 
-    /// Have the stream's own thread send an event, in the order of the calls.
+    /// Have the stream's own thread send an event, in the order of the calls; its tick.
     ///
     /// # Errors
-    /// [`SendError::Full`], with nothing queued; or the event cannot be sent.
-    pub fn queue(&self, event: Event, tick: Option<u64>) -> Result<Ticket, SendError> {
+    /// [`SendError::Full`], with nothing queued; or the event cannot be sent. Then it takes none of the sender's ticks:
+    /// sources that count alike would send parts of different events from there on.
+    pub fn queue(&self, event: Event, given: Option<u64>) -> Result<(u64, Ticket), SendError> {
         std::thread::sleep(self.warming());
-        let tick = tick.unwrap_or_else(|| self.take_tick());
+        let now = unix_micros();
+        let mut ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner);
+        let tick = given.unwrap_or_else(|| ticks.peek(now));
         let options = self.options(&event, tick)?;
         let ticket = self.stream.queue(vec![(Arc::new(event), options)], Order::Serial)?;
+        if given.is_none() {
+            ticks.take(now);
+        }
+        drop(ticks);
         self.tell(std::iter::once(tick));
-        Ok(ticket)
+        Ok((tick, ticket))
     }
 
     /// Messages to the balancer so far.

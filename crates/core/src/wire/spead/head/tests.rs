@@ -152,7 +152,7 @@ proptest! {
         if offset + n * each + each <= 250 {
             prop_assert!(sequel.is(n, &next));
             let read = Head::read(&next).unwrap();
-            let expected = Head { offset: offset + n * each, pointers: read.pointers, ..head };
+            let expected = Head { offset: offset + n * each, pointers: read.pointers, packet: &next, ..head };
             prop_assert_eq!(read, expected);
         }
         prop_assert!(!sequel.is(n + 1, &next) && !sequel.is(n - 1, &next));

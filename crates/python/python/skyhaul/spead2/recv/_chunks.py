@@ -6,7 +6,7 @@
               data ring ─▶ user
 
 The readers work without the GIL: they call the compiled callback, check its results against the chunk's buffers, and copy
-each packet's payload into its place. Python is needed for each chunk, not for each heap. `packet` is null.
+each packet's payload into its place. Python is needed for each chunk, not for each heap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -55,9 +55,22 @@ class ChunkStreamConfig(Settings):
     place: Setting[Any] = setting(None, _checked)
     max_heap_extra: Setting[int] = setting(0, unsigned)
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self._packet_payload = 0
+    if TYPE_CHECKING:
+        _packet_payload: int
+
+        def __init__(
+            self,
+            *,
+            items: Sequence[int] = [],
+            max_chunks: int = DEFAULT_MAX_CHUNKS,
+            place: tuple[Any, ...] | None = None,
+            max_heap_extra: int = 0,
+        ) -> None: ...
+    else:
+
+        def __init__(self, **given):
+            super().__init__(**given)
+            self._packet_payload = 0
 
     def enable_packet_presence(self, payload_size: int) -> ChunkStreamConfig:
         """Mark the presence of packets of this payload size instead of heaps. Returns the same object."""

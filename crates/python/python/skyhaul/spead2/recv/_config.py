@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _flavour as spead
 from .._pools import MemoryAllocator
@@ -44,9 +44,28 @@ class StreamConfig(Settings):
     stream_id: Setting[int] = setting(0, whole)
     explicit_start: Setting[bool] = setting(False, flag)
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self._stats = list(CORE)
+    if TYPE_CHECKING:
+        _stats: list[StreamStatConfig]
+
+        def __init__(
+            self,
+            *,
+            max_heaps: int = DEFAULT_MAX_HEAPS,
+            substreams: int = 1,
+            bug_compat: int = 0,
+            memcpy: int = spead.MEMCPY_STD,
+            memory_allocator: MemoryAllocator = MemoryAllocator(),
+            stop_on_stop_item: bool = True,
+            allow_unsized_heaps: bool = True,
+            allow_out_of_order: bool = False,
+            stream_id: int = 0,
+            explicit_start: bool = False,
+        ) -> None: ...
+    else:
+
+        def __init__(self, **given):
+            super().__init__(**given)
+            self._stats = list(CORE)
 
     @property
     def stats(self) -> list[StreamStatConfig]:
@@ -90,6 +109,16 @@ class RingStreamConfig(Settings):
     contiguous_only: Setting[bool] = setting(True, flag)
     incomplete_keep_payload_ranges: Setting[bool] = setting(False, flag)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            heaps: int = DEFAULT_HEAPS,
+            contiguous_only: bool = True,
+            incomplete_keep_payload_ranges: bool = False,
+        ) -> None: ...
+
     def _copy(self) -> RingStreamConfig:
         return RingStreamConfig(
             heaps=self.heaps,
@@ -109,3 +138,9 @@ class ChunkStreamGroupConfig(Settings):
 
     max_chunks: Setting[int] = setting(DEFAULT_MAX_CHUNKS, positive)
     eviction_mode: Setting[EvictionMode] = setting(EvictionMode.LOSSY, EvictionMode)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, max_chunks: int = DEFAULT_MAX_CHUNKS, eviction_mode: EvictionMode = EvictionMode.LOSSY
+        ) -> None: ...

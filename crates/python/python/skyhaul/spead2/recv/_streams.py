@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ... import _native
 from .. import _network
 from .._errors import Empty, Stopped
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
-from .._settings import whole
+from .._settings import named, whole
 from ._config import RingStreamConfig, StreamConfig
 from ._heaps import Heap, IncompleteHeap
 from ._rejections import PERIOD, RejectionLog, rejections
@@ -113,6 +113,30 @@ class _Stream:
         self._may_add()
         self._opened(self._native.add_bytes, buffer)
 
+    @overload
+    def add_udp_reader(
+        self, port: int, max_size: int = ..., buffer_size: int = ..., bind_hostname: str = ...
+    ) -> None: ...
+    @overload
+    def add_udp_reader(self, socket: socket.socket, max_size: int = ...) -> None: ...
+    @overload
+    def add_udp_reader(
+        self,
+        multicast_group: str,
+        port: int,
+        max_size: int = ...,
+        buffer_size: int = ...,
+        interface_address: str = ...,
+    ) -> None: ...
+    @overload
+    def add_udp_reader(
+        self,
+        multicast_group: str,
+        port: int,
+        max_size: int = ...,
+        buffer_size: int = ...,
+        interface_index: int = ...,
+    ) -> None: ...
     def add_udp_reader(self, *args: Any, **kwargs: Any) -> None:
         """Receive packets on a UDP port, or from a socket.
 
@@ -139,6 +163,12 @@ class _Stream:
         host = given.get("multicast_group", given.get("bind_hostname", ""))
         self._opened(self._native.add_udp, _network.joined(*_network.resolve(host, number), number), **options)
 
+    @overload
+    def add_tcp_reader(
+        self, port: int, max_size: int = ..., buffer_size: int = ..., bind_hostname: str = ...
+    ) -> None: ...
+    @overload
+    def add_tcp_reader(self, acceptor: socket.socket, max_size: int = ...) -> None: ...
     def add_tcp_reader(self, *args: Any, **kwargs: Any) -> None:
         """Receive packets from the first connection to a port, or to a listening socket.
 
@@ -149,7 +179,7 @@ class _Stream:
         names = ["port", "max_size", "buffer_size", "bind_hostname"]
         if (args and not isinstance(args[0], int)) or "acceptor" in kwargs:
             names = ["acceptor", "max_size"]
-        given = _named("add_tcp_reader", names, names[:1], args, kwargs)
+        given = named("add_tcp_reader", names, names[:1], args, kwargs)
         options = {"connections": 1}
         if "acceptor" in given:
             self._opened(self._native.add_tcp_fd, _network.descriptor(given["acceptor"]), **options)
@@ -187,19 +217,6 @@ class _Stream:
                 _logger.warning("%s: %s", reader["name"], remedy)
 
 
-def _named(
-    what: str, names: list[str], needed: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    """Positional and named arguments as one dictionary; TypeError if they do not fit."""
-    if len(args) > len(names) or set(kwargs) - set(names) or set(kwargs) & set(names[: len(args)]):
-        raise TypeError(f"{what} takes ({', '.join(names)})")
-    given = dict(zip(names, args))
-    given.update(kwargs)
-    if set(needed) - set(given):
-        raise TypeError(f"{what} needs {', '.join(needed)}")
-    return given
-
-
 def _udp_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of any form of `add_udp_reader`."""
     first = args[0] if args else None
@@ -207,11 +224,11 @@ def _udp_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, A
         names = ["multicast_group", "port", "max_size", "buffer_size", "interface_address", "interface_index"]
         if len(args) > 4 and isinstance(args[4], int):
             names.remove("interface_address")
-        return _named("add_udp_reader", names, names[:2], args, kwargs)
+        return named("add_udp_reader", names, names[:2], args, kwargs)
     if "socket" in kwargs or (first is not None and not isinstance(first, int)):
-        return _named("add_udp_reader", ["socket", "max_size"], ["socket"], args, kwargs)
+        return named("add_udp_reader", ["socket", "max_size"], ["socket"], args, kwargs)
     names = ["port", "max_size", "buffer_size", "bind_hostname"]
-    return _named("add_udp_reader", names, names[:1], args, kwargs)
+    return named("add_udp_reader", names, names[:1], args, kwargs)
 
 
 def _port_of_filter(expression: str) -> int | None:

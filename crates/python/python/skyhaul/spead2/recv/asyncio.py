@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from .._errors import Empty, Full, Stopped
+from .._pools import ThreadPool
+from ._config import RingStreamConfig, StreamConfig
 from ._heaps import Heap
 from ._rings import Chunk, _ChunkRingbuffer
 from ._streams import _RingStream
@@ -82,8 +84,10 @@ class _Waiters:
 class Stream(_RingStream):
     """A stream of heaps for coroutines."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, thread_pool: ThreadPool, config: StreamConfig | None = None, ring_config: RingStreamConfig | None = None
+    ) -> None:
+        super().__init__(thread_pool, config, ring_config)
         self._waiters = _Waiters(self.fd, Empty)
 
     async def get(self) -> Heap:

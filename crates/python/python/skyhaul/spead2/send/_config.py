@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._settings import Setting, Settings, positive, rate, setting, unsigned
 
@@ -51,6 +51,19 @@ class StreamConfig(Settings):
     max_heaps: Setting[int] = setting(DEFAULT_MAX_HEAPS, positive)
     burst_rate_ratio: Setting[float] = setting(DEFAULT_BURST_RATE_RATIO, _ratio)
     rate_method: Setting[RateMethod] = setting(DEFAULT_RATE_METHOD, _method)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            max_packet_size: int = DEFAULT_MAX_PACKET_SIZE,
+            rate: float = 0.0,
+            burst_size: int = DEFAULT_BURST_SIZE,
+            max_heaps: int = DEFAULT_MAX_HEAPS,
+            burst_rate_ratio: float = DEFAULT_BURST_RATE_RATIO,
+            rate_method: RateMethod = DEFAULT_RATE_METHOD,
+        ) -> None: ...
 
     @property
     def burst_rate(self) -> float:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ... import _fork, _native
 from .. import _network
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import endpoints as checked_endpoints
-from .._settings import whole
+from .._settings import named, whole
 from ._config import GroupMode, StreamConfig
 from ._heaps import Heap, HeapReference, HeapReferenceList, Order, native_order
 
@@ -136,6 +136,75 @@ class _UdpStream(Stream):
 
     DEFAULT_BUFFER_SIZE = 512 * 1024
 
+    @overload
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig = ...,
+        buffer_size: int = ...,
+        interface_address: str = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, thread_pool: ThreadPool, endpoints: Endpoints, config: StreamConfig, buffer_size: int, ttl: int
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig = ...,
+        buffer_size: int = ...,
+        *,
+        ttl: int,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig,
+        buffer_size: int,
+        ttl: int,
+        interface_address: str,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig = ...,
+        buffer_size: int = ...,
+        *,
+        ttl: int,
+        interface_address: str,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig,
+        buffer_size: int,
+        ttl: int,
+        interface_index: int,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig = ...,
+        buffer_size: int = ...,
+        *,
+        ttl: int,
+        interface_index: int,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, thread_pool: ThreadPool, socket: socket.socket, endpoints: Endpoints, config: StreamConfig = ...
+    ) -> None: ...
     def __init__(self, thread_pool: ThreadPool, *args: Any, **kwargs: Any) -> None:
         given = _udp_arguments(args, kwargs)
         targets = checked_endpoints(given.pop("endpoints"))
@@ -213,20 +282,30 @@ class _TcpStream(Stream):
 
     DEFAULT_BUFFER_SIZE = 208 * 1024
 
+    @overload
+    def __init__(self, thread_pool: ThreadPool, socket: socket.socket, config: StreamConfig = ...) -> None: ...
+    @overload
     def __init__(
         self,
         thread_pool: ThreadPool,
-        peer: Any,
-        config: StreamConfig | None = None,
-        buffer_size: int | None = None,
-        interface_address: str = "",
-    ) -> None:
-        if isinstance(peer, (list, tuple)):
-            target, options = tcp_target(peer), tcp_options(buffer_size, interface_address)
-            self._open(thread_pool, config, lambda how: _native.SendStream.tcp(target, how, **options))
-        else:
-            fd = _network.descriptor(peer)
+        endpoints: Endpoints,
+        config: StreamConfig = ...,
+        buffer_size: int = ...,
+        interface_address: str = ...,
+    ) -> None: ...
+    def __init__(self, thread_pool: ThreadPool, *args: Any, **kwargs: Any) -> None:
+        names = ["endpoints", "config", "buffer_size", "interface_address"]
+        if (args and not isinstance(args[0], (list, tuple))) or "socket" in kwargs:
+            names = ["socket", "config"]
+        given = named("TcpStream", names, names[:1], args, kwargs)
+        config = given.get("config")
+        if "socket" in given:
+            fd = _network.descriptor(given["socket"])
             self._open(thread_pool, config, lambda how: _native.SendStream.tcp_fd(fd, how))
+            return
+        target = tcp_target(given["endpoints"])
+        options = tcp_options(given.get("buffer_size"), given.get("interface_address", ""))
+        self._open(thread_pool, config, lambda how: _native.SendStream.tcp(target, how, **options))
 
 
 def tcp_target(peers: Endpoints) -> str:
