@@ -69,7 +69,7 @@ fn a_session_without_an_accepted_packet_fails_and_says_so() {
 /// Some packets that fit are a session.
 #[test]
 fn a_session_with_strangers_beside_its_stream_is_one() {
-    let packet = |n: u64| if n % 3 == 0 { noise(n) } else { frame(n - n / 3 - 1) };
+    let packet = |n: u64| if n.is_multiple_of(3) { noise(n) } else { frame(n - n / 3 - 1) };
     let done =
         heard(Job::start(&words(&format!("receive --json --memory 96MiB {ANY} --format vdif"))), packet);
     let report = done.expect(0).json();

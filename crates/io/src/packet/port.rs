@@ -23,7 +23,7 @@ impl Port {
     pub fn open(interface: u32, room: Size) -> io::Result<Self> {
         let every = (libc::ETH_P_ALL as u16).to_be();
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // Without a protocol, so that nothing arrives before it is bound to its interface.
+        // SAFETY: no pointers. Without a protocol, so that nothing arrives before it is bound to its interface.
         let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         done(socket)?;
         // SAFETY: it was opened here, and nobody else has it.

@@ -31,9 +31,6 @@ _MOST_SECONDS = 9 * 10**9
 # Heaps whose times are read at a time.
 _SLICE = 1 << 16
 
-# Nanoseconds from 1970 that a time has room for, and ticks in a second whose nanoseconds are counted in whole numbers.
-_FURTHEST, _EXACT = 9.2e18, 9e9
-
 # Names of coordinates.
 _COORDINATES = {"counter", "complete", "item", "valid", "time"}
 

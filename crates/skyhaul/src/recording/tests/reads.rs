@@ -268,7 +268,7 @@ fn a_hole_behind_part_of_a_frame_ends() {
     let writer = Writer::create(&world.options()).unwrap();
     let stream = writer.add_datastream(&info(""));
     // More frames than a piece has, behind one and a half.
-    let mut chunk = packed(&world, stream, &expected(0, 1, UNIT * 3 / 2), vec![3..6000]);
+    let mut chunk = packed(&world, stream, &expected(0, 1, UNIT * 3 / 2), std::iter::once(3..6000).collect());
     (chunk.number, chunk.meta.units) = (0, 6001);
     writer.submit(chunk).unwrap();
     assert_eq!(writer.finish(LONG).datastreams[0].acknowledged, 1);
