@@ -15,9 +15,11 @@
 //! | all data are behind, and rising, for as long as packets may be under way | calendars that begin beyond them are withdrawn |
 //!
 //! Late packets come beside others, or in no order. While other senders continue as before, nothing begins anew: the sources
-//! of a balancer share their ticks.
+//! of a balancer share their ticks. Nor does it where a source that lags behind the others says in its messages that it goes on:
+//! the other sources' parts of these ticks were sent by calendars that are gone, so its packets are refused until it is there.
 //!
-//! Limits: a sender that sends no messages loses the packets of the looks that are needed (0.15 s or 0.4 s), which are counted as
+//! Limits: a sender that sends no messages and lags so far behind others that have ended is taken for a restarted one. A sender that
+//! sends no messages loses the packets of the looks that are needed (0.15 s or 0.4 s), which are counted as
 //! too old; so does one whose former start was shorter than four seconds.
 
 use crate::placement::Nanos;
