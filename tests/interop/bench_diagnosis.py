@@ -75,7 +75,7 @@ class Run:
     def diagnosis(self, folder):
         """What was named, and whether the lab was late."""
         near = f"{self.before}exec {SKYHAUL} probe far --token-file t --diagnose --json {self.probe}"
-        line = [*self.by, SKYHAUL, "lab", "run", self.path, *self.lab, "--far", self.far, "--", "sh", "-c", near]
+        line = [*self.by, SKYHAUL, "lab", "run", self.path, "-q", *self.lab, "--far", self.far, "--", "sh", "-c", near]
         try:
             done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, timeout=180)
         except subprocess.TimeoutExpired:

@@ -99,7 +99,7 @@ class Judge:
         path = f"rate={rate:.0f}Mbps,delay={draw.uniform(2, 30):.1f}ms,jitter={jitter:.0f}us,seed={draw.randrange(10**6)}{make(draw)}"
         load = f"--tcp --time 10s --cc {('cubic', 'bbr')[n % 2]}" if self.tcp else f"--udp --rates {min(80, rate * 0.8):.0f}Mbps"
         words = f"{SKYHAUL} probe far --token-file t --diagnose --json {load}".split()
-        line = [SKYHAUL, "lab", "run", path, "--far", f"{SKYHAUL} probe serve --token-file t", "--", *words]
+        line = [SKYHAUL, "lab", "run", path, "-q", "--far", f"{SKYHAUL} probe serve --token-file t", "--", *words]
         done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=self.folder, timeout=240)
         try:
             report = json.loads(done.stdout)

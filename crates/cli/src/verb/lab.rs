@@ -138,8 +138,11 @@ fn until_it_listens(args: &LabRunArgs, lab: &Lab, far: &mut End, interrupt: &Int
 fn show(args: &LabRunArgs, report: &LabReport) -> Result<()> {
     if args.output.json {
         print_json(report)?;
-    } else if !args.output.quiet {
-        say_text!("{report}");
+    } else if args.output.quiet {
+        // Standard output is the command's alone; why the lab fails is no part of what it was to be spared.
+        report.failures.iter().for_each(|failure| say!("FAILED: {failure}"));
+    } else {
+        tell_text!("{report}");
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl Lab<'_> {
         let output = Command::new(BINARY)
             .env("SKYHAUL_CONFIG", "/dev/null")
             .current_dir(directory.path())
-            .args(["lab", "run", self.path, "--far", self.far])
+            .args(["lab", "run", self.path, "-q", "--far", self.far])
             .args(self.lab)
             .args(["--", "skyhaul", "probe", "far", "--token-file", "t", "--diagnose", "--json"])
             .args(self.probe.split_whitespace())

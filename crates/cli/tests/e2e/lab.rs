@@ -42,13 +42,16 @@ fn commands_run_at_both_ends_and_names_are_known() {
         .args(["sh", "-c", script])
         .output()
         .unwrap();
-    let (said, report) =
+    let (said, notes) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.success(), "{report}");
+    assert!(output.status.success(), "{notes}");
     for part in ["near", "far", "10.77.0.254", "path0", "there"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(report.contains("path seed=1;delay=1ms") && report.contains("fwd  0 packets"), "{report}");
+    // The report is a result, behind what the near command printed.
+    let report = said.find("path seed=1;delay=1ms").expect("a report");
+    assert!(said.find("there").is_some_and(|at| at < report) && said.contains("fwd  0 packets"), "{said}");
+    assert!(!notes.contains("fwd  0 packets"), "{notes}");
 }
 
 #[test]
@@ -102,12 +105,16 @@ fn a_path_that_cannot_keep_up_fails_and_says_so() {
         println!("SKIPPED: no bash (apt-get install bash)");
         return;
     }
-    let output = lab(&["", "--memory", "1", "--", "bash", "-c", DATAGRAM]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        output.status.code() == Some(1) && said.contains("FAILED: 1 frames found no room: --memory"),
-        "{said}"
-    );
+    // The reason is part of the report; without one, it is an error.
+    for quiet in [false, true] {
+        let option: &[&str] = if quiet { &["-q"] } else { &[] };
+        let output = lab(&[&["", "--memory", "1"], option, &["--", "bash", "-c", DATAGRAM]].concat());
+        let [said, notes] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        let (has, has_not) = if quiet { (&notes, &said) } else { (&said, &notes) };
+        let failed = "FAILED: 1 frames found no room: --memory";
+        assert_eq!(output.status.code(), Some(1), "{said}{notes}");
+        assert!(has.contains(failed) && !has_not.contains("FAILED"), "quiet {quiet}: {said}{notes}");
+    }
     let output = lab(&["", "--", "bash", "-c", DATAGRAM]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -205,7 +212,7 @@ fn an_ordinary_user_has_a_lab() {
     let binary = directory.path().join("skyhaul");
     fs::copy(BINARY, &binary).unwrap();
     let mut command = Command::new(&binary);
-    command.args(["lab", "run", "delay=1ms", "--", "cat", "/sys/class/net/path0/mtu"]).current_dir("/");
+    command.args(["lab", "run", "delay=1ms", "-q", "--", "cat", "/sys/class/net/path0/mtu"]).current_dir("/");
     // Whoever is not root is ordinary already.
     let root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     if root {
