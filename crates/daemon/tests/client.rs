@@ -183,3 +183,77 @@ fn certificates_are_verified_by_file_or_not_at_all() {
     let error = ask("ejfat", "localhost", Trust::System).unwrap_err();
     assert!(error.is_away() && error.to_string().contains("ejfats://"), "{error}");
 }
+
+/// A certificate for localhost that is valid in these years, signed by itself or by another; the PEM of it and of its key.
+fn certificate(
+    (from, until): (i32, i32),
+    signer: Option<&rcgen::Issuer<'_, rcgen::KeyPair>>,
+) -> (String, String) {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let made = match signer {
+        Some(signer) => params.signed_by(&key, signer),
+        None => params.self_signed(&key),
+    };
+    (made.unwrap().pem(), key.serialize_pem())
+}
+
+/// An authority that is valid in these years, with its PEM.
+fn authority((from, until): (i32, i32)) -> (String, rcgen::Issuer<'static, rcgen::KeyPair>) {
+    let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    (pem, rcgen::Issuer::new(params, key))
+}
+
+#[test]
+fn a_certificate_of_the_file_is_accepted_only_while_it_is_valid() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trusted.pem");
+    // What the server has, what the file has, and what the client says.
+    let ask = |(certificate, key): &(String, String), trusted: &str, trust: Option<Trust>| {
+        let identity = Identity::from_pem(certificate, key);
+        let plane = Plane::at("127.0.0.1:0".parse().unwrap(), &Desk::default(), Some(identity));
+        std::fs::write(&file, trusted).unwrap();
+        let uri = format!("ejfats://{TOKEN}@localhost:{}/lb/1", plane.at.port()).parse().unwrap();
+        let trust = trust.unwrap_or(Trust::File(file.clone()));
+        let asked = ControlPlane::new(&uri, &ClientOptions { trust, ..options(20_000, 0) }).unwrap().status();
+        asked.map(drop).map_err(|error| error.to_string())
+    };
+    let refused = |result: Result<(), String>, parts: &[&str]| {
+        let error = result.unwrap_err();
+        parts.iter().for_each(|part| assert!(error.contains(part), "no {part}: {error}"));
+    };
+    let (now, past, future) = ((2000, 2099), (2001, 2002), (2098, 2099));
+    let expired =
+        "certificate expired at 2002-01-01T00:00:00Z; hint: renew it, and give the file of the new one";
+    let early = "certificate is not valid before 2098-01-01T00:00:00Z";
+    let clocks = "hint: compare the clocks of both hosts, or accept any certificate";
+
+    let own = certificate(now, None);
+    ask(&own, &own.0, None).unwrap();
+    for (times, parts) in [(past, [expired, "accept any certificate"]), (future, [early, clocks])] {
+        let own = certificate(times, None);
+        refused(ask(&own, &own.0, None), &parts);
+        // Beside a good one in the file, too; and that one goes on.
+        let good = certificate(now, None);
+        let both = good.0.clone() + &own.0;
+        refused(ask(&own, &both, None), &parts);
+        ask(&good, &both, None).unwrap();
+        ask(&own, &own.0, Some(Trust::Anyone)).unwrap();
+        // The signer's time counts as well; another that signed nothing does not.
+        let (pem, signer) = authority(times);
+        let signed = certificate(now, Some(&signer));
+        let parts = [&["the certificate that signed its "], &parts[..]].concat();
+        refused(ask(&signed, &pem, None), &parts);
+        let (good, signer) = authority(now);
+        ask(&certificate(now, Some(&signer)), &(good + &pem), None).unwrap();
+    }
+    let (pem, signer) = authority(now);
+    refused(ask(&certificate(past, Some(&signer)), &pem, None), &[expired]);
+}

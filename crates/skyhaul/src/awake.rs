@@ -61,6 +61,11 @@ impl Awake {
         (gone > self.turn).then(|| gone - self.turn)
     }
 
+    /// The time since the last turn does not count: the loop waited instead of looking.
+    pub fn skip(&mut self) {
+        self.seen = Instant::now();
+    }
+
     /// Time in which the loop ran.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
@@ -90,6 +95,13 @@ mod tests {
         assert_eq!(clock.ran, Duration::from_millis(1_000));
         assert_eq!(clock.turn_at(at(9_000)), None, "a clock that went back");
         assert_eq!(clock.ran, Duration::from_millis(1_000));
+    }
+
+    #[test]
+    fn a_wait_that_is_skipped_is_no_time() {
+        let mut clock = Awake { seen: Instant::now() - Duration::from_millis(90), ..Awake::start() };
+        clock.skip();
+        assert!(clock.turn().is_none() && clock.ran < Duration::from_millis(90), "{:?}", clock.ran);
     }
 
     #[test]

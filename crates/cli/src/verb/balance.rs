@@ -68,7 +68,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&report)?;
     } else {
-        say_text!("{}", said::report(&report, args.report));
+        tell_text!("{}", said::report(&report, args.report));
     }
     Ok(Outcome::Done)
 }

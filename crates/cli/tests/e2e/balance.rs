@@ -352,4 +352,10 @@ fn it_ends_when_its_time_is_over() {
     let done = Job::start(&place.line("--duration 300ms")).finish().expect(0);
     assert!(begun.elapsed() >= Duration::from_millis(300));
     assert_eq!(done.json()["reservations"][0]["packets"], 0);
+    // As text, the report is a result too: notes and progress are beside it.
+    let token = place.path("other").display().to_string();
+    let done = run(&format!("{FREE} --token-file {token} --duration 100ms")).expect(0);
+    assert!(done.told().starts_with("balanced 0 packets, 0 forwarded"), "{}", done.told());
+    let notes = &done.stderr;
+    assert!(notes.contains("balancing on") && !notes.contains("balanced"), "{notes}");
 }

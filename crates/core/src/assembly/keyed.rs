@@ -16,9 +16,9 @@
 //! * An object of unknown size grows, and is retired by the window, its deadline or the end of the stream.
 //! * Objects of which nothing arrived are counted from the gaps in their sender's counters:
 //!   [`Sequence`](super::Sequence).
-//! * The last `remember` retired objects are remembered by their whole key, so that a duplicate or late
-//!   packet does not begin one again, and a new object is never rejected because of a hash collision. Where
-//!   counters have few bits, at most a quarter of their period is remembered.
+//! * Retired objects are remembered for `remember_for`, at most `remember` of them, by their whole key, so that a
+//!   duplicate or late packet does not begin one again, and a new object is never rejected because of a hash
+//!   collision. Where counters have few bits, at most a quarter of their period is remembered.
 //!
 //! The window never blocks, reads no clock and depends on no format. An object of one part costs one look-up and no
 //! allocation; a part of the same object as the previous one costs no look-up. Memory is bounded: at most
@@ -64,7 +64,7 @@ pub use slot::KeyedSlot;
 use super::{Cause, Retired};
 use crate::placement::{Key, Nanos, Reject};
 use contest::Contest;
-use finished::Finished;
+use finished::{Finished, PREPARED};
 use index::{Index, Known};
 use laps::{Laps, Turn};
 use live::{NONE, Table};
@@ -102,7 +102,7 @@ impl<B> Keyed<B> {
         let live = config.window.saturating_mul(config.substreams as usize).min(256);
         Self {
             config,
-            index: Index::new(config.remember + live),
+            index: Index::new(config.remember.min(PREPARED) + live),
             table: Table::new(&config),
             finished: Finished::new(&config),
             laps: Laps::default(),
@@ -148,6 +148,12 @@ impl<B> Keyed<B> {
     /// again.
     pub fn take_repeated(&mut self) -> u64 {
         std::mem::take(&mut self.finished.repeated)
+    }
+
+    /// Finished objects that were forgotten within [`remember_for`](KeyedConfig::remember_for), because more than
+    /// [`remember`](KeyedConfig::remember) newer ones were finished, since the last call.
+    pub fn take_forgotten_early(&mut self) -> u64 {
+        std::mem::take(&mut self.finished.forgotten_early)
     }
 
     /// Check that the part has a place in the live object at `at`, and grow the object if necessary.

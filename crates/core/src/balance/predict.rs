@@ -139,6 +139,17 @@ impl Predictor {
         peak.is_some_and(|(peak, _)| tick.saturating_add(near) < peak)
     }
 
+    /// Whether data with this tick are from a source that lags behind: it was known before the data with the highest tick
+    /// arrived, has gone on since, and its messages state this tick, or one up to `behind` later.
+    #[must_use]
+    pub(super) fn lags(&self, tick: u64, behind: Nanos, now: Nanos) -> bool {
+        let (Some((_, then)), Some(behind)) = (self.peak, self.ticks_in(behind)) else { return false };
+        let mut tracks = self.sources.iter().map(|source| &source.track);
+        tracks.any(|track| {
+            track.since() < then && track.is_live(now, SILENT) && track.continues(tick, behind, now)
+        })
+    }
+
     /// Number of ticks in `time` at the highest recent rate; `None` if no rate is known.
     #[must_use]
     pub(super) fn ticks_in(&self, time: Nanos) -> Option<u64> {

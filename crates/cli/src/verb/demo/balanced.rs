@@ -52,7 +52,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Outcome> {
     if args.output.json {
         receiving::print_json(&demo)?;
     } else {
-        say_text!("{}", demo.account);
+        tell_text!("{}", demo.account);
         say!("  plots: {}", directory.join("report.html").display());
     }
     Ok(if demo.account.holds() && !demo.interrupted { Outcome::Done } else { Outcome::Failed })

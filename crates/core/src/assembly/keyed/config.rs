@@ -35,7 +35,9 @@ pub struct KeyedConfig {
     /// An incomplete object retires this long after its first part arrived. `None`: only by the window and at
     /// the end.
     pub timeout: Option<Nanos>,
-    /// Number of retired objects that are remembered; 0: a duplicate packet begins its object again.
+    /// Maximum number of retired objects that are remembered; 0: a duplicate packet begins its object again. Memory is
+    /// taken as needed, about 100 bytes for each. If more retire within `remember_for`, the oldest are forgotten before their
+    /// time, and [counted](super::Keyed::take_forgotten_early).
     pub remember: usize,
     /// How long they are remembered; after that, their counters may be used again.
     pub remember_for: Nanos,
@@ -49,7 +51,7 @@ pub struct KeyedConfig {
 }
 
 impl Default for KeyedConfig {
-    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, 4096 objects remembered for 1 s, 1024 runs, no contest.
+    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, at most 262 144 objects remembered for 1 s, 1024 runs, no contest.
     fn default() -> Self {
         Self {
             window: 16,
@@ -59,7 +61,7 @@ impl Default for KeyedConfig {
             unsized_objects: true,
             largest: 1 << 30,
             timeout: Some(Nanos::SECOND),
-            remember: 4096,
+            remember: 1 << 18,
             remember_for: Nanos::SECOND,
             runs: 1024,
             contest: None,

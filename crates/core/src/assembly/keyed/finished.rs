@@ -1,19 +1,27 @@
 //! The objects that retired last, so that a late or duplicate packet does not begin one of them again.
 //!
 //! ```text
-//!   ring of the last `remember` objects          ▼ next to be overwritten
-//!   │ 41 │ 40 │ 43 │ 42 │ 44 │ 36 │ 37 │ 39 │      each has an entry in the index
+//!   oldest ─▶ │ 36 │ 37 │ 39 │ 41 │ 40 │ 43 │ 42 │ 44 │ ◀─ newest      each has an entry in the index
+//!               └─ leaves when `remember_for` is over
 //! ```
 //!
-//! Exactly the last `remember` objects are remembered by their whole key, each for `remember_for` and at most
-//! a quarter of its counter's period, so a new object is never taken for a finished one. A table that evicts
-//! on collision would need no ring, but then the time for which an object is remembered would depend on
-//! chance, and an attacker could choose it.
+//! Each object is remembered by its whole key, for `remember_for` and at most a quarter of its counter's period, so a new
+//! object is never taken for a finished one. The queue grows with the rate of objects, up to `remember` of them: only beyond
+//! that is one forgotten before its time, and counted. A table that evicts on collision would need no queue, but then the
+//! time for which an object is remembered would depend on chance, and an attacker could choose it.
 
 use super::config::KeyedConfig;
 use super::index::{Index, Known};
 use super::laps::{Laps, Turn};
 use crate::placement::{Key, Nanos, Reject};
+use std::collections::VecDeque;
+
+/// Entries that there is room for from the beginning.
+pub(super) const PREPARED: usize = 4096;
+/// Entries are numbered modulo this, which an index entry has room for.
+const NUMBERS: u32 = 1 << 31;
+/// Most entries that leave when one comes: so the queue shrinks again, and no packet waits for that.
+const LEAVE: usize = 2;
 
 /// See [`Keyed::RESTART`](super::Keyed::RESTART).
 pub(super) const RESTART: Nanos = Nanos(100_000_000);
@@ -48,29 +56,50 @@ impl Entry {
 
 #[derive(Debug)]
 pub(super) struct Finished {
-    ring: Vec<Entry>,
+    entries: VecDeque<Entry>,
+    /// The number of the oldest.
+    first: u32,
     most: usize,
     keep: Nanos,
-    next: usize,
     /// Total number of finished objects.
     count: u64,
     /// Source and count of the last call of `forget`: all older objects of that source are forgotten.
     forgotten: (u64, u64),
     /// Objects that arrived again in full.
     pub(super) repeated: u64,
+    /// Objects that were forgotten before their time, because `most` newer ones were finished.
+    pub(super) forgotten_early: u64,
 }
 
 impl Finished {
     pub(super) fn new(config: &KeyedConfig) -> Self {
-        let ring = Vec::with_capacity(config.remember);
+        let entries = VecDeque::with_capacity(config.remember.min(PREPARED));
         let (most, keep) = (config.remember, config.remember_for);
-        Self { ring, most, keep, next: 0, count: 0, forgotten: (0, 0), repeated: 0 }
+        let (first, count, forgotten, repeated, forgotten_early) = Default::default();
+        Self { entries, first, most, keep, count, forgotten, repeated, forgotten_early }
+    }
+
+    /// The place of the entry with this number; beyond the end if it has left.
+    #[inline]
+    fn place(&self, at: u32) -> usize {
+        (at.wrapping_sub(self.first) % NUMBERS) as usize
+    }
+
+    /// An entry that the index has.
+    #[inline]
+    fn entry(&self, at: u32) -> &Entry {
+        &self.entries[self.place(at)]
+    }
+
+    fn entry_mut(&mut self, at: u32) -> Option<&mut Entry> {
+        let place = self.place(at);
+        self.entries.get_mut(place)
     }
 
     /// Whether the entry at `at` has this `key` and is still remembered.
     #[inline]
     pub(super) fn is(&self, at: u32, key: Key, now: Nanos, laps: &Laps) -> bool {
-        let entry = &self.ring[at as usize];
+        let entry = self.entry(at);
         entry.key == key
             && !entry.forgotten
             && now.since(entry.when) < self.keep
@@ -80,37 +109,41 @@ impl Finished {
     /// Whether a packet that states `size` belongs to the object at `at`. While that is held, another size is a rival.
     #[inline]
     pub(super) fn may_be(&self, at: u32, size: u64) -> bool {
-        let entry = &self.ring[at as usize];
+        let entry = self.entry(at);
         !entry.held || entry.bytes == size
     }
 
     /// Whether the object at `at` had another size.
     pub(super) fn differs(&self, at: u32, size: u64) -> bool {
-        self.ring[at as usize].bytes != size
+        self.entry(at).bytes != size
     }
 
     /// A rival of the object at `at` has arrived.
     pub(super) fn contest(&mut self, at: u32) {
-        self.ring[at as usize].contested = true;
+        if let Some(entry) = self.entry_mut(at) {
+            entry.contested = true;
+        }
     }
 
-    /// The object at `at` is no longer held. Returns whether it was contested; `false` if its entry has been
-    /// overwritten.
+    /// The object at `at` is no longer held. Returns whether it was contested; `false` if its entry has
+    /// left.
     pub(super) fn release(&mut self, at: u32, key: Key) -> bool {
-        let entry = &mut self.ring[at as usize];
-        entry.key == key && std::mem::take(&mut entry.held) && entry.contested
+        let entry = self.entry_mut(at).filter(|entry| entry.key == key);
+        entry.is_some_and(|entry| std::mem::take(&mut entry.held) && entry.contested)
     }
 
     /// Another object with this key begins: forget the entry at `at` if it has this key.
     pub(super) fn give_way(&mut self, at: u32, key: Key) {
-        let entry = &mut self.ring[at as usize];
-        entry.forgotten |= entry.key == key;
+        if let Some(entry) = self.entry_mut(at) {
+            entry.forgotten |= entry.key == key;
+        }
     }
 
     /// Reject a packet with `bytes` of the object at `at`; returns the reason.
     #[cold]
     pub(super) fn refuse(&mut self, at: u32, bytes: u64, now: Nanos, laps: &mut Laps) -> Reject {
-        let entry = &mut self.ring[at as usize];
+        let place = self.place(at);
+        let entry = &mut self.entries[place];
         // One packet is all of an empty object.
         entry.refused = entry.refused.saturating_add(bytes.max(1));
         if entry.refused >= entry.bytes {
@@ -122,7 +155,7 @@ impl Finished {
         if entry.complete { Reject::Duplicate } else { Reject::Late }
     }
 
-    /// Returns its index.
+    /// Returns its number.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry, index: &mut Index) -> u32 {
         if self.most == 0 {
@@ -130,32 +163,35 @@ impl Finished {
         }
         let (key, now) = (entry.key, entry.when);
         self.count += 1;
-        let at = Known::Finished(self.next as u32);
-        match self.ring.get_mut(self.next) {
-            Some(old) => {
-                index.remove(old.key, at);
-                *old = entry;
+        for _ in 0..LEAVE {
+            let is_full = self.entries.len() >= self.most;
+            let Some(oldest) = self.entries.front() else { break };
+            let is_due = oldest.forgotten || now.since(oldest.when) >= self.keep;
+            // One that waits to be contradicted has its entry for as long as there is room.
+            if !is_full && (!is_due || oldest.held) {
+                break;
             }
-            None => self.ring.push(entry),
+            self.forgotten_early += u64::from(!is_due);
+            index.remove(oldest.key, Known::Finished(self.first));
+            self.entries.pop_front();
+            self.first = (self.first + 1) % NUMBERS;
         }
-        index.insert(key, at, now);
-        let here = self.next as u32;
-        self.next = if self.next + 1 == self.most { 0 } else { self.next + 1 };
+        let here = ((u64::from(self.first) + self.entries.len() as u64) % u64::from(NUMBERS)) as u32;
+        self.entries.push_back(entry);
+        index.insert(key, Known::Finished(here), now);
         here
     }
 
     /// When the object at `at` was finished.
     pub(super) fn when(&self, at: u32) -> Nanos {
-        self.ring[at as usize].when
+        self.entry(at).when
     }
 
     /// Forget all objects of `source`. Repeated calls only search the objects finished since the last one.
     pub(super) fn forget(&mut self, source: u64) {
         let from = if self.forgotten.0 == source { self.forgotten.1 } else { 0 };
-        let since = (self.count - from).min(self.ring.len() as u64) as usize;
-        // From newest to oldest: back from `next`, then back from the end of the ring.
-        let (newer, older) = self.ring.split_at_mut(self.next);
-        for entry in newer.iter_mut().rev().chain(older.iter_mut().rev()).take(since) {
+        let since = (self.count - from).min(self.entries.len() as u64) as usize;
+        for entry in self.entries.iter_mut().rev().take(since) {
             entry.forgotten |= entry.key.source == source;
         }
         self.forgotten = (source, self.count);

@@ -16,9 +16,12 @@
 //! | the ticks of all data are far behind and rise, for as long as packets may be in flight | calendars that begin after them are withdrawn |
 //!
 //! Late packets arrive among packets with newer ticks, or in random order. As long as other senders continue, nothing
-//! is restarted, because all sources of a balancer share their ticks.
+//! is restarted, because all sources of a balancer share their ticks. Neither is it if the synchronisation messages of a
+//! source that lags behind the others say that it goes on: the other sources' parts of these ticks were routed by
+//! calendars that are gone, so its packets are refused until it has caught up.
 //!
-//! Limits: a sender that sends no synchronisation messages loses the packets of the checks needed (0.15 s or 0.4 s of
+//! Limits: a sender that sends no synchronisation messages, and lags far behind others that have ended, is taken for a
+//! restarted one. A restarted sender without such messages loses the packets of the checks needed (0.15 s or 0.4 s of
 //! data), which are counted as too old. So does a sender that ran for less than four seconds before its restart.
 
 use crate::placement::Nanos;

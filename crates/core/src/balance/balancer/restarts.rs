@@ -34,6 +34,7 @@ impl Balancer {
         let anew = &mut self.anew;
         anew.said = anew.said.filter(|said| now.since(*said) < PATIENCE);
         let over = ticks.newest.filter(|_| anew.behind.is_some_and(|(since, _)| now.since(since) >= linger));
+        let over = over.filter(|&newest| !self.predictor.lags(newest, FAR, now));
         if let Some(newest) = over {
             let near = self.predictor.ticks_in(NEAR).unwrap_or(0);
             let changed = self.epochs.give_way(newest.saturating_add(near));
@@ -43,6 +44,10 @@ impl Balancer {
             return self.rebase(now);
         }
         let Some(old) = ticks.old.filter(|_| ticks.newest.is_none()) else { return };
+        if self.predictor.lags(old.1, FAR, now) {
+            anew.looks = 0;
+            return;
+        }
         let rising = old.0 >= anew.old.0 && old.1 >= anew.old.1;
         anew.looks = if rising { anew.looks + 1 } else { 1 };
         anew.old = old;

@@ -105,7 +105,17 @@ impl Track {
     pub(super) fn falls_back(&self, tick: u64, sent: u64, now: Nanos) -> bool {
         let here = self.samples.back().map_or(0, |last| last.tick).max(self.lowest(now));
         let near = (self.fastest() * 2.0 * FITS).max(1.0) as u64;
-        sent > self.sent && self.is_settled() && tick.saturating_add(near) < here
+        // One that was only held up goes on from where it was.
+        let is_back = self.samples.back().is_some_and(|last| tick < last.tick);
+        sent > self.sent && self.is_settled() && is_back && tick.saturating_add(near) < here
+    }
+
+    /// Whether the source has gone on without a jump to about this tick: at most `behind` later, or a little before.
+    #[must_use]
+    pub(super) fn continues(&self, tick: u64, behind: u64, now: Nanos) -> bool {
+        let near = (self.fastest() * 2.0 * FITS).max(1.0) as u64;
+        let range = self.lowest(now).saturating_sub(behind)..=self.highest(now).saturating_add(near);
+        self.suspects.is_empty() && self.is_settled() && range.contains(&tick)
     }
 
     /// Whether a message that arrives at `now` would fit.

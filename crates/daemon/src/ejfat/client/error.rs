@@ -1,6 +1,7 @@
 //! Errors of calls, with hints. They never contain a token.
 
 use super::redact::plain;
+use super::verifier;
 use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
@@ -68,6 +69,12 @@ impl ControlError {
 
     fn hint(&self) -> &'static str {
         match &self.why {
+            Why::Unreachable(why) if why.contains("certificate expired") => {
+                "renew it, and give the file of the new one, or accept any certificate"
+            }
+            Why::Unreachable(why) if why.contains("certificate is not valid before") => {
+                "compare the clocks of both hosts, or accept any certificate"
+            }
             Why::Unreachable(why) if why.contains("certificate") || why.contains("Certificate") => {
                 "give the file of the certificate that signed the server's, or accept any certificate"
             }
@@ -117,28 +124,16 @@ pub(super) fn unreachable(error: &tonic::transport::Error, secrets: &[&str]) -> 
     let mut cause = error.source();
     let mut text = error.to_string();
     while let Some(inner) = cause {
+        // What TLS says is inside of an error of the transport, whose source is that of what it contains.
+        let of_tls = inner.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref()?.downcast_ref());
+        if let Some(why) = of_tls.or(inner.downcast_ref()).and_then(verifier::wrong_with) {
+            text = why;
+            break;
+        }
         text = inner.to_string();
         cause = inner.source();
     }
-    if let Some(why) = untrusted(&text) {
-        text = why.to_owned();
-    }
     Why::Unreachable(plain(&text, secrets))
-}
-
-/// A readable description of a problem with a certificate.
-fn untrusted(text: &str) -> Option<&'static str> {
-    let unknown = "its certificate is signed by nobody who is trusted here";
-    let known = [
-        ("CaUsedAsEndEntity", unknown),
-        ("UnknownIssuer", unknown),
-        ("NotValidForName", "its certificate is not for this host name"),
-        ("Expired", "its certificate has expired"),
-        ("NotValidYet", "its certificate is not valid yet: compare the clocks of both hosts"),
-    ];
-    text.contains("certificate")
-        .then(|| known.iter().find(|(name, _)| text.contains(name)))?
-        .map(|(_, why)| *why)
 }
 
 /// The error for a status. Some are not from the server, but from the connection.

@@ -6,7 +6,8 @@ use rustls::crypto::{self, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
+use std::fmt;
 use std::sync::Arc;
 use tokio_rustls::rustls;
 
@@ -20,13 +21,72 @@ impl Default for Anyone {
     }
 }
 
-/// Accepts the certificates in a file, and those signed by them. The usual way to make one (`openssl req -x509`)
-/// creates a certificate authority without a host name, which cannot be the end of a chain of certificates.
+/// Accepts the certificates in a file, and those signed by them, while they are valid. The usual way to make one
+/// (`openssl req -x509`) creates a certificate authority without a host name, which cannot be the end of a chain of
+/// certificates.
 #[derive(Debug)]
 pub(super) struct Pinned {
     own: Vec<CertificateDer<'static>>,
+    /// Judges certificates that the file does not have, and the times of those that it has.
     signed: Option<Arc<WebPkiServerVerifier>>,
     any: Anyone,
+}
+
+/// The certificate in the file that signed the server's is out of its time, which is not part of a chain's verification.
+#[derive(Debug)]
+struct SignerOutOfTime(CertificateError);
+
+impl fmt::Display for SignerOutOfTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            CertificateError::ExpiredContext { not_after, .. } => {
+                write!(f, "the certificate that signed its certificate expired at {}", moment(*not_after))
+            }
+            CertificateError::NotValidYetContext { not_before, .. } => {
+                let from = moment(*not_before);
+                write!(f, "the certificate that signed its certificate is not valid before {from}")
+            }
+            other => write!(f, "the certificate that signed its certificate: {other}"),
+        }
+    }
+}
+
+impl std::error::Error for SignerOutOfTime {}
+
+/// What is wrong with a server's certificate, in words, if that is what ended the handshake.
+pub(super) fn wrong_with(error: &Error) -> Option<String> {
+    let Error::InvalidCertificate(why) = error else { return None };
+    Some(match why {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("its certificate expired at {}", moment(*not_after))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => format!(
+            "its certificate is not valid before {}, and here it is {}",
+            moment(*not_before),
+            moment(*time)
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is not for this host name".to_owned()
+        }
+        CertificateError::UnknownIssuer => UNTRUSTED.to_owned(),
+        CertificateError::Other(OtherError(other)) if other.is::<SignerOutOfTime>() => other.to_string(),
+        // A self-signed one that names itself an authority, as `openssl req -x509` makes them.
+        CertificateError::Other(OtherError(other)) if format!("{other:?}") == "CaUsedAsEndEntity" => {
+            UNTRUSTED.to_owned()
+        }
+        other => format!("its certificate is not accepted: {other}"),
+    })
+}
+
+const UNTRUSTED: &str = "its certificate is signed by nobody who is trusted here";
+
+fn moment(time: UnixTime) -> String {
+    skyhaul::time::format(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+}
+
+fn is_out_of_time(why: &CertificateError) -> bool {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
 impl Pinned {
@@ -38,6 +98,32 @@ impl Pinned {
         let provider = Arc::new(crypto::ring::default_provider());
         let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok();
         (!own.is_empty()).then(|| Self { own, signed, any: Anyone::default() })
+    }
+
+    /// Why a certificate of the file is not valid now, if it is not. Chains are verified only up to their anchors, whose times
+    /// are not asked, so each is judged as if it were a server's: its time comes first.
+    fn out_of_time(
+        &self,
+        own: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Option<CertificateError> {
+        match self.signed.as_ref()?.verify_server_cert(own, &[], name, &[], now) {
+            Err(Error::InvalidCertificate(why)) if is_out_of_time(&why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Those of the file that are valid now as authorities; why one is not, if one is not.
+    fn authorities(&self, name: &ServerName<'_>, now: UnixTime) -> (RootCertStore, Option<CertificateError>) {
+        let (mut roots, mut expired) = (RootCertStore::empty(), None);
+        for own in &self.own {
+            match self.out_of_time(own, name, now) {
+                None => drop(roots.add_parsable_certificates([own.clone()])),
+                Some(why) => expired = Some(why),
+            }
+        }
+        (roots, expired)
     }
 }
 
@@ -63,12 +149,21 @@ impl ServerCertVerifier for Pinned {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if self.own.iter().any(|own| own == end) {
-            return named(end, name).map(|()| ServerCertVerified::assertion());
+            return match self.out_of_time(end, name, now) {
+                Some(why) => Err(why.into()),
+                None => named(end, name).map(|()| ServerCertVerified::assertion()),
+            };
         }
-        match &self.signed {
-            Some(signed) => signed.verify_server_cert(end, between, name, ocsp, now),
-            None => Err(CertificateError::UnknownIssuer.into()),
-        }
+        let signed = self.signed.as_ref().ok_or(CertificateError::UnknownIssuer)?;
+        let verified = signed.verify_server_cert(end, between, name, ocsp, now)?;
+        let (roots, expired) = self.authorities(name, now);
+        let Some(why) = expired else { return Ok(verified) };
+        // It must do without the one that has expired.
+        let refused = || Error::from(CertificateError::Other(OtherError(Arc::new(SignerOutOfTime(why)))));
+        let provider = Arc::new(crypto::ring::default_provider());
+        let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let verified = signed.ok().and_then(|s| s.verify_server_cert(end, between, name, ocsp, now).ok());
+        verified.ok_or_else(refused)
     }
 
     fn verify_tls12_signature(

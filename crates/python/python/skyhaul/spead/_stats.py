@@ -26,6 +26,8 @@ class Counts(TypedDict):
     """Incomplete heaps dropped because they were not requested."""
     repeated_heaps: int
     """Heaps that arrived again in full, 100 ms or longer after they were finished, and were rejected: their counters were reused while they were remembered. Duplicates made by a network arrive sooner."""
+    forgotten_heaps: int
+    """Finished heaps that were forgotten before remember_for was over, because more than remember were finished within it: a late packet would begin one of them again."""
     single_packet_heaps: int
     """Heaps received in a single packet."""
     ring_full: int

@@ -76,7 +76,7 @@ class Stream(ReceiveStream, Awaited[Heap]):
     | `full` | if the ring is full: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
     | `overflow` | bytes of finished heaps that a UDP reader holds with "wait" before it stops reading (at most 1024 heaps) |
     | `memory` | bytes for heaps, including those that the program still holds |
-    | `remember`, `remember_for` | number of finished heaps whose late packets are recognised, and for how many seconds |
+    | `remember`, `remember_for` | maximum number of finished heaps whose late packets are recognised, and for how many seconds |
     | `runs` | maximum number of separate ranges tracked in one heap |
     | `senders` | maximum number of senders distinguished |
     | `cpus` | CPUs for the readers' threads |
@@ -114,7 +114,7 @@ class Stream(ReceiveStream, Awaited[Heap]):
         full: Full = "auto",
         overflow: int = 0,
         memory: int | None = None,
-        remember: int = 4096,
+        remember: int = 262144,
         remember_for: float = 1.0,
         runs: int = 1024,
         senders: int = 65536,
@@ -332,7 +332,7 @@ class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
         full: Full = "auto",
         overflow: int = 0,
         memory: int | None = None,
-        remember: int = 4096,
+        remember: int = 262144,
         remember_for: float = 1.0,
         runs: int = 1024,
         senders: int = 65536,

@@ -39,6 +39,7 @@ impl<S: Store> StreamState<S> {
             }
             me.publish();
             self.ring.wait_for_room(if me.waits { WAIT } else { GRACE });
+            self.waited();
             if !self.is_over() {
                 self.tick(me);
             }

@@ -137,6 +137,10 @@ impl<'a, S: Store> TableLock<'a, S> {
                 Some(opening) => opening.wait(TURN),
                 None => std::thread::sleep(TURN),
             }
+            // Where the user has nothing to take, heaps under construction may hold the memory: those that are late give it back.
+            if !me.waits || opening.is_some() || self.core.ring.len() > 0 {
+                self.core.waited();
+            }
             self.core.tick(me);
             match self.table().run(head, at, run, sender, me.now, &mut me.counts) {
                 Err(refused)

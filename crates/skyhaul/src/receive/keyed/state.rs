@@ -4,7 +4,9 @@
 //!   reader ─ train ─▶ lock ▶ place each packet ▶ take what is finished ▶ unlock ─▶ … ─▶ ring, once per poll
 //! ```
 //!
-//! A reader that waits (for room in the ring, for memory) holds no lock, and timeouts are handled meanwhile.
+//! A reader that waits (for room in the ring, for memory) holds no lock. What it would read meanwhile is not late: unless another
+//! reader runs, the time in which it waits for the user is none for heaps, or they would be given up for packets that are in
+//! the socket.
 
 mod presence;
 
@@ -138,6 +140,11 @@ impl<S: Store> StreamState<S> {
             own.paused_ms += u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         }
         (now, pause.is_some())
+    }
+
+    /// The reader waited for the user until now.
+    pub(crate) fn waited(&self) {
+        lock(&self.clock).skip();
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table<S>> {

@@ -64,6 +64,9 @@ counts! {
     /// Heaps that arrived again in full, 100 ms or longer after they were finished, and were rejected: their counters
     /// were reused while they were remembered. Duplicates made by a network arrive sooner.
     repeated_heaps,
+    /// Finished heaps that were forgotten before `remember_for` was over, because more than `remember` were finished within
+    /// it: a late packet would begin one of them again.
+    forgotten_heaps,
     /// Heaps received in a single packet.
     single_packet_heaps,
     /// Finished heaps for which the ring had no room.

@@ -353,6 +353,7 @@ impl<S: Store> Table<S> {
 
     #[inline]
     fn drain_heaps(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+        counts.forgotten_heaps += self.heaps.take_forgotten_early();
         let (packets, bytes) = self.heaps.take_dropped();
         if packets > 0 {
             counts.refuse(Reject::WrongSize, packets as usize, bytes);

@@ -106,6 +106,45 @@ fn the_last_finished_heaps_are_remembered_and_no_other() {
     }
 }
 
+/// What is late by half a second is refused, however many heaps were finished meanwhile; and memory is given back.
+#[test]
+fn heaps_are_remembered_for_their_time_at_any_rate() {
+    let mut h = heaps(KeyedConfig::default());
+    let whole = Placement { length: 8, size: Some(8), ..Placement::default() };
+    let part = Placement { size: Some(16), ..whole };
+    put_at(&mut h, key(u64::MAX), part, 0).unwrap();
+    h.give_up(key(u64::MAX), Nanos(0));
+    let count = 100_000;
+    for n in 0..count {
+        put_at(&mut h, key(n), whole, n * (SECOND / 2) / count).unwrap();
+        h.poll_retired();
+    }
+    for n in [0, 1, count / 2, count - 1] {
+        assert_eq!(put_at(&mut h, key(n), whole, SECOND / 2), Err(Reject::Duplicate), "{n}");
+    }
+    let rest = Placement { offset: 8, ..part };
+    assert_eq!(put_at(&mut h, key(u64::MAX), rest, SECOND / 2), Err(Reject::Late));
+    assert_eq!((h.take_forgotten_early(), h.index.size().0 as u64), (0, count + 1));
+    // Two leave for each that comes.
+    for n in 0..count {
+        put_at(&mut h, key(count + n), whole, 3 * SECOND + n * 20_000).unwrap();
+        h.poll_retired();
+    }
+    assert!((50_000..60_000).contains(&h.index.size().0), "a second's worth: {}", h.index.size().0);
+    assert_eq!(h.take_forgotten_early(), 0);
+}
+
+#[test]
+fn what_is_forgotten_before_its_time_is_counted() {
+    let mut h = heaps(KeyedConfig { remember: 3, ..KeyedConfig::default() });
+    let whole = Placement { length: 8, size: Some(8), ..Placement::default() };
+    (0..10).for_each(|n| put_at(&mut h, key(n), whole, 5).unwrap());
+    assert_eq!((h.take_forgotten_early(), h.take_forgotten_early()), (7, 0));
+    // Their time is over: two that leave, and one more for each that comes.
+    (10..20).for_each(|n| put_at(&mut h, key(n), whole, n * SECOND).unwrap());
+    assert_eq!(h.take_forgotten_early(), 0);
+}
+
 #[test]
 fn a_restarted_senders_counters_are_accepted_again() {
     let mut h = heaps(KeyedConfig { remember_for: Nanos::SECOND, ..KeyedConfig::default() });

@@ -44,9 +44,13 @@ impl Run {
 
     /// Fifty milliseconds in which these ticks arrive. Returns how many were refused.
     fn step(&mut self, ticks: Range<u64>) -> u64 {
+        self.see(&ticks.step_by(30).collect::<Vec<_>>())
+    }
+
+    fn see(&mut self, ticks: &[u64]) -> u64 {
         let mut seen = Ticks::default();
         let mut refused = 0;
-        for tick in ticks.step_by(30) {
+        for &tick in ticks {
             match self.route(tick) {
                 Ok(_) => seen.newest = seen.newest.max(Some(tick)),
                 Err(Refusal::TooOld) => {
@@ -160,4 +164,67 @@ fn one_that_is_far_behind_another_is_refused() {
         run.balancer.handle_timeout(ms(run.now));
     }
     assert!(run.balancer.poll_table().is_none_or(|table| table.epochs()[0].first > 0));
+}
+
+/// Two sources of the same ticks, of which one cannot keep up: whatever the other has sent, no tick goes to two workers.
+#[test]
+fn one_that_lags_behind_is_not_taken_for_a_restarted_one() {
+    // Per cent of the rate, and whether the other ends long before.
+    for slow in [30, 60, 80, 95] {
+        let mut run = Run::new(false);
+        let (step, first) = (50 * RATE, 1 << 33);
+        let mut routes = std::collections::HashMap::new();
+        let mut refused = 0;
+        // For ten seconds after the end of one, its packets may be under way.
+        for n in 0..590u64 {
+            let here = [first + n.min(400) * step, first + n * step * slow / 100];
+            if n % 20 == 0 {
+                for (source, tick) in [1, 2].into_iter().zip(here).skip(usize::from(n >= 400)) {
+                    let rate = (RATE * 1000 * if source == 2 { slow } else { 100 } / 100) as u32;
+                    let sync = Sync { source, tick, rate, sent: run.now };
+                    run.balancer.handle_sync(source.into(), &sync, ms(run.now));
+                }
+            }
+            let mut ticks: Vec<u64> = (here[1]..first + (n + 1) * step * slow / 100).step_by(30).collect();
+            if n < 400 {
+                ticks.extend((here[0]..here[0] + step).step_by(30));
+            }
+            ticks.retain(|&tick| tick < first + 400 * step);
+            for &tick in &ticks {
+                match run.route(tick) {
+                    Ok(route) => {
+                        let before = *routes.entry(tick).or_insert(route);
+                        assert_eq!(before, route, "tick {} of {slow} % is split", tick - first);
+                    }
+                    Err(why) => {
+                        assert_eq!(why, Refusal::TooOld);
+                        refused += 1;
+                    }
+                }
+            }
+            run.see(&ticks);
+        }
+        assert!(slow > 90 || refused > 0, "{slow} % were in time");
+    }
+}
+
+/// One that had no processor for some seconds says less than was to be expected, and has not begun anew.
+#[test]
+fn one_that_was_held_up_changes_no_calendar() {
+    let mut run = Run::new(true);
+    let first = 1 << 33;
+    run.send(first, 10);
+    let here = first + 10_000 * RATE;
+    // Longer than what its messages may be off, and shorter than calendars stay.
+    run.pause(2500);
+    let of = |run: &Run, tick| run.table.epochs().iter().rev().find(|epoch| epoch.first <= tick).cloned();
+    let ticks: Vec<u64> = (here - 1000 * RATE..here).step_by(30).collect();
+    let calendars: Vec<_> = ticks.iter().map(|&tick| of(&run, tick)).collect();
+    run.tell(here);
+    run.pause(300);
+    let kept = ticks.iter().zip(&calendars).filter_map(|(&tick, old)| Some((tick, old.as_ref()?)));
+    for (tick, old) in kept.clone() {
+        assert!(of(&run, tick).is_some_and(|new| new.calendar == old.calendar), "{tick}");
+    }
+    assert!(kept.count() > 0, "some are not over yet");
 }

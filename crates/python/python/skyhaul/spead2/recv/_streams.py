@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _logger = logging.getLogger("spead2")
-#: Number of finished heaps whose duplicates are recognised.
-_REMEMBERED = 4096
+#: Maximum number of finished heaps whose duplicates are recognised.
+_REMEMBERED = 1 << 18
 
 
 class _Stream:

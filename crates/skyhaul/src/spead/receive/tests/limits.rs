@@ -1,6 +1,7 @@
 //! Ends that were asked for: deadlines, silence, a heap's time, and how much is wanted.
 
 use super::*;
+use skyhaul_core::placement::Nanos;
 
 #[test]
 fn get_never_waits_past_its_deadline_and_streams_not_past_theirs() {
@@ -89,4 +90,22 @@ fn incomplete_heaps_that_the_user_keeps_hold_no_memory_without_their_payload() {
         assert_eq!((heap.size, heap.received, heap.payload().len()), (Some(LARGE), 8, 0));
     }
     assert_eq!(kept.len(), 44);
+}
+
+/// The rest of a heap lies in the queue while the reader waits for the user: nothing is late, and it is not delivered in pieces.
+#[test]
+fn a_heap_is_not_given_up_while_its_reader_waits_for_the_user() {
+    let mut slow = StreamConfig { ring: 1, incomplete: true, ..config() };
+    (slow.heaps.timeout, slow.heaps.remember_for) = (Some(Nanos::SECOND), Nanos(50_000_000));
+    let split = packets(1, 20_000, 9000);
+    // More than a reader looks at in one go.
+    let others = (2..200).flat_map(|n| packets(n, 8000, 9000));
+    let sent: Vec<_> = split[..1].iter().cloned().chain(others).chain(split[1..].iter().cloned()).collect();
+    let stream = Stream::new(&slow);
+    let queue = queue_of(&sent);
+    queue.close();
+    stream.add_inproc(queue).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let heaps = all(&stream);
+    assert_eq!((heaps.len(), &heaps[&1].missing), (199, &Vec::new()));
 }
