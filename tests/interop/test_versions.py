@@ -74,7 +74,7 @@ def indexes(tmp_path):
         yield {
             "refused": f"http://127.0.0.1:{closed.getsockname()[1]}/simple",
             "silent": f"http://127.0.0.1:{silent.getsockname()[1]}/simple",
-            "nameless": "http://index.invalid/simple",
+            "nameless": "https://index.invalid/simple",
             "empty": (tmp_path / "simple").as_uri(),
         }
 
@@ -82,7 +82,7 @@ def indexes(tmp_path):
 @pytest.mark.parametrize(("index", "is_network"), [("refused", True), ("silent", True), ("nameless", True), ("empty", False)])
 def test_only_a_network_error_of_pip_is_one(indexes, index, is_network, tmp_path):
     done = ran(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--isolated", "--no-cache-dir",
-               "--retries", "0", "--timeout", "1", "--index-url", indexes[index], "--target", tmp_path / "packages",
+               "--retries", "1", "--timeout", "1", "--index-url", indexes[index], "--target", tmp_path / "packages",
                "nothing-connection", no_proxy="*")  # fmt: skip
     assert done.returncode != 0 and is_network_error(done.stderr) == is_network, done.stderr
 
