@@ -23,7 +23,7 @@ mod tally;
 use crate::{docs, fuzz, generated, pure, python, workspace};
 use anyhow::{Result, bail};
 use beside::Beside;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use step::Step;
 use tally::Tally;
 
@@ -97,18 +97,23 @@ fn cargo_test(name: &str, which: &[&str]) -> Step {
     step.args(which).args(["--", "--show-output"]).minutes(40)
 }
 
+/// How many tests run at a time: two to a processor, as many wait more than they compute.
+fn threads() -> PathBuf {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    PathBuf::from((2 * processors).to_string())
+}
+
 fn units(tally: &mut Tally) -> Result<()> {
-    let step = cargo_test("Rust: unit and property tests", &["--lib", "--bins"]);
+    let step = cargo_test("Rust: unit and property tests", &["--lib", "--bins"])
+        .env("RUST_TEST_THREADS", &threads());
     again::run(&step, again::rust, tally)
 }
 
 /// Programs as a whole; `release` is built beside them, as they wait more than they compute.
 fn programs(release: &[String], tally: &mut Tally) -> Result<()> {
     let release = Beside::start(release);
-    // Two to a processor.
-    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let step = cargo_test("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
-        .env("RUST_TEST_THREADS", Path::new(&threads.to_string()));
+        .env("RUST_TEST_THREADS", &threads());
     again::run(&step, again::rust, tally)?;
     cargo_test("Rust: documentation tests", &["--doc"]).run(tally)?;
     release.finish();
