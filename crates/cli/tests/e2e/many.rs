@@ -48,7 +48,7 @@ fn sixteen_streams_to_four_disks_while_they_are_sent_on_and_one_is_read() {
     assert!(disks.iter().all(|disk| number(&disk["chunks"]) > 0), "every disk got its share: {disks:?}");
 
     let read = follower.finish().expect(0);
-    assert!(read.stderr.contains("chunks were read from the recorder's memory"), "{}", read.stderr);
+    assert!(read.stderr.contains("chunks read from the recorder's memory"), "{}", read.stderr);
     let seen = see(&read.stdout, 5032);
     assert_eq!(seen.good, number(&report["streams"][7]["placed"]));
     assert_eq!(read.stdout, site.run("cat trial --stream 7").expect(0).stdout);

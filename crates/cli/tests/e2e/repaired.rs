@@ -37,7 +37,7 @@ fn frames_of_a_thread_with_a_wrong_clock_are_counted() {
     let note = format!("clock of thread 1 is wrong: {WRONG:+} s to place it");
     assert!(report["notes"].to_string().contains(&note), "{report}");
     assert!(done.stderr.contains(&format!("note: {note}")), "{}", done.stderr);
-    assert!(done.stderr.contains("note: 350 frames were used with a repaired time"), "{}", done.stderr);
+    assert!(done.stderr.contains("note: 350 frames used with a repaired time"), "{}", done.stderr);
     let survey = run(&format!("plot {} --sample-rate 160kHz --all --json", path.display())).expect(0);
     assert_eq!(number(&survey.json()["repaired"]), 350, "{}", survey.stderr);
 }
