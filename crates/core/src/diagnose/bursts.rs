@@ -28,7 +28,8 @@ const SELDOM: f64 = 0.3;
 
 /// Decides whether packets before a loss had waited in a queue.
 struct Waits {
-    /// Highest 99 % delay of the points without loss, ns; `None` if there is no such point.
+    /// Lowest 99 % delay of the points without loss, ns: what the path delays without a queue. `None` if there is no such
+    /// point.
     clean: Option<f64>,
     /// Time that the hosts need to wake up, ns.
     wakes: f64,
@@ -36,17 +37,20 @@ struct Waits {
 
 impl Waits {
     fn of(case: &Case) -> Waits {
-        let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::max);
+        let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::min);
         Waits { clean, wakes: case.wakes }
     }
 
-    /// Whether the packets before a loss had waited, in a queue that filled up or in one that was always full.
+    /// Whether the packets before a loss had waited: in a queue that filled up now and then, or in one that was always
+    /// full. They had waited nearly as long as any packet then, and longer than packets wait on this path without loss.
     fn before_loss(&self, point: &Point) -> bool {
-        let at_loss = point.delay_at_loss - self.wakes;
-        let fills = at_loss > (3.0 * point.delay).max(point.delay_p99).max(QUIET);
-        let full =
-            self.clean.is_some_and(|clean| at_loss.min(point.delay - self.wakes) > (3.0 * clean).max(QUIET));
-        fills || full
+        let (at_loss, delay) = (point.delay_at_loss - self.wakes, point.delay - self.wakes);
+        let alone = at_loss > (3.0 * point.delay).max(point.delay_p99).max(QUIET);
+        let fills = at_loss > (1.5 * delay).max(0.9 * point.delay_p99);
+        let beside = |clean: f64| {
+            at_loss > (2.0 * clean).max(QUIET) && (fills || at_loss.min(delay) > (3.0 * clean).max(QUIET))
+        };
+        alone || self.clean.is_some_and(beside)
     }
 }
 

@@ -206,6 +206,22 @@ fn bursts_that_a_full_queue_drops_are_no_outages() {
 }
 
 #[test]
+fn bursts_of_a_sender_that_is_held_up_fill_a_queue_and_are_no_outages() {
+    // Half of the time the queue is empty; when it drops packets, it is full, as it is for more than one in a hundred. At rates
+    // that lose nothing, the sender fills a part of it, too.
+    let filled = |pps, delay, lost: &[std::ops::Range<u64>]| Point {
+        delay,
+        delay_p99: 42e6,
+        delay_at_loss: if lost.is_empty() { 0.0 } else { 41e6 },
+        ..stream(pps, lost)
+    };
+    let some = [500..565, 1500..1565, 3000..3065];
+    let partly = Point { delay_p99: 20e6, ..stream(2000.0, &[]) };
+    let points = vec![filled(8000.0, 15e6, &some), filled(4000.0, 5e6, &some), partly, stream(1000.0, &[])];
+    assert!(!of_network(points.clone()).contains(&Cause::BurstLoss), "{:?}", of_network(points));
+}
+
+#[test]
 fn an_outage_at_the_end_of_a_point_is_no_firewall() {
     let points = vec![
         stream(8000.0, &[3000..4000]),
