@@ -23,7 +23,7 @@ impl ReceiveConfig {
         heap_timeout = Some(1.0), key = "counter", stop = None, idle_timeout = None, deadline = None, heap_limit = None,
         byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", overflow = 0,
         memory = None,
-        remember = 1 << 18, remember_for = 1.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
+        remember = 262144, remember_for = 1.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
         explicit_start = false, counting = "incomplete", incomplete_payload = true))]
     fn new(
         #[pyo3(from_py_with = whole)] window: usize,

@@ -157,7 +157,8 @@ class Clock:
         else:
             exact = ticks / per_second
             seconds = np.floor(exact)
-            nanoseconds = np.round((exact - seconds) * 1e9)
+            # What is not finite has no fraction; it becomes NaT below.
+            nanoseconds = np.round(np.where(np.isfinite(exact), exact, 0) % 1 * 1e9)
         known = (seconds > -_MOST_SECONDS) & (seconds < _MOST_SECONDS)
         offset = np.where(known, seconds, 0).astype(np.int64) * 10**9 + np.where(known, nanoseconds, 0).astype(np.int64)
         from_epoch = int(since.astype(np.int64)) // 10**9

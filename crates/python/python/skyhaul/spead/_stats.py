@@ -42,8 +42,6 @@ class Counts(TypedDict):
     """Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a user function took that long."""
     paused_ms: int
     """Total of these pauses in milliseconds."""
-    items_outside: int
-    """Items that begin beyond the end of their heap, which are not delivered."""
     pointers_refused: int
     """Item pointers beyond the limit of a heap."""
     items_outside: int
