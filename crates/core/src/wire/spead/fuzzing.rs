@@ -55,7 +55,9 @@ fn spead_head(packet: &[u8]) {
         assert!(read.is_err());
         return;
     };
-    assert_eq!(Head::peek(&packet[..head.start]), Ok(Some(head)));
+    let alone = Head { packet: &packet[..head.start], ..head };
+    assert_eq!(Head::peek(&packet[..head.start]), Ok(Some(alone)));
+    assert!(head.packet.len() as u64 == head.bytes().min(packet.len() as u64));
     assert!(head.start <= packet.len() && head.pointers.len() == head.start - 8);
     assert!(head.size.is_none_or(|size| head.offset + head.length <= size));
     assert_eq!(read.is_ok(), head.bytes() == packet.len() as u64);
