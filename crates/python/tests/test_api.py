@@ -135,7 +135,8 @@ def test_events_are_sent_to_names_of_hosts():
             one.settimeout(SOON)
         host = socket.getaddrinfo("localhost", 0)[0][4][0]
         if host != "127.0.0.1":
-            pytest.skip(f"localhost is {host} here")
+            # The receivers of this test listen on 127.0.0.1 only.
+            pytest.skip(f"localhost is {host} here, not 127.0.0.1 (/etc/hosts)")
         to = f"localhost:{receiver.getsockname()[1]}"
         with ejfat.Sender(to, sync=f"localhost:{syncs.getsockname()[1]}", warm_up=0) as sender:
             assert sender.to.endswith(f"127.0.0.1:{receiver.getsockname()[1]}")

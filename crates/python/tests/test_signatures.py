@@ -288,7 +288,8 @@ def form(function):
 def test_signatures_are_those_of_spead2(module):
     stub = installed(module)
     if stub is None:
-        pytest.skip("spead2 is not installed")
+        # It is the other side of the comparison; tests/requirements.txt has it.
+        pytest.skip("spead2 is not installed (pip install -r tests/requirements.txt)")
     here = importlib.import_module(f"skyhaul.spead2.{module.replace('/', '.')}")
     looked_at, different, stubs = 0, [], classes(stub)
     for name in stubs:

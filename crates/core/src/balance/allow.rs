@@ -101,7 +101,7 @@ impl AllowList {
         AllowList { any: true, ..AllowList::default() }
     }
 
-    /// Allows only the hosts of these networks; nobody if there are none.
+    /// Allows only hosts in these networks; if there are none, no host is allowed.
     #[must_use]
     pub fn of(networks: &[Prefix]) -> AllowList {
         let ranges = |v4: bool| {

@@ -22,7 +22,7 @@ impl Default for Calendar {
 }
 
 impl Calendar {
-    /// The owner of `slot`, of which only the low bits count.
+    /// The owner of `slot`; only its low bits are used.
     #[inline]
     #[must_use]
     pub fn member(&self, slot: u16) -> Option<Seat> {

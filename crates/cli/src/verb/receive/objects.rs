@@ -51,7 +51,7 @@ impl ObjectSink for Payloads {
             return Ok(());
         }
         object.data().try_for_each(|data| self.output.write_all(data))?;
-        // Of a large event of which little arrived, memory ends before it does.
+        // A large event that is mostly missing has memory only for its beginning: write zeros for the rest.
         let all = object.size.filter(|_| object.data == Data::All).unwrap_or(0);
         let mut left = all.saturating_sub(object.payload.len() as u64);
         while left > 0 {

@@ -113,7 +113,7 @@ impl ObjectSink for Ticks {
 
     fn tick(&mut self) {
         self.builder.handle_timeout(self.now());
-        // What cannot be written now is told by the next event, or at the end: its tick is not in the list.
+        // A write error is returned with the next event, or at the end: the list lacks this tick.
         if self.failed.is_none() {
             self.failed = self.hand_on().err();
         }

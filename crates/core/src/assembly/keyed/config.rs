@@ -28,7 +28,7 @@ pub struct KeyedConfig {
     /// Reject a part that is not the next one of its object. The order of objects does not matter. An object
     /// whose first part is lost begins with the first rejected part, and retires empty.
     pub in_order: bool,
-    /// Accept objects of which no part has stated the size so far.
+    /// Accept objects whose size no part has stated so far.
     pub unsized_objects: bool,
     /// Maximum size of an object in bytes.
     pub largest: u64,

@@ -164,7 +164,7 @@ impl<B> KeyedSlot<'_, B> {
         self.part.end = end.clamp(self.part.start, self.part.end);
     }
 
-    /// Sets the number of packets of which the part consists; 1 by default.
+    /// Sets the number of packets in the part; 1 by default.
     #[inline]
     pub fn of_packets(&mut self, packets: u64) {
         self.packets = packets;

@@ -125,7 +125,7 @@ fn candidates_are_few_and_one_of_two_packets_is_settled() {
     assert_eq!(put(&mut keyed, MS, 1, 0..10, 100, 9), Err(Reject::WrongSize));
 }
 
-/// An object is told once, although nobody knows which of its sizes is right.
+/// An object retires once, even if nothing shows which of its sizes is right.
 #[test]
 fn candidates_that_nothing_confirms_retire_as_one() {
     for is_over in [true, false] {

@@ -166,7 +166,7 @@ fn one_that_is_far_behind_another_is_refused() {
     assert!(run.balancer.poll_table().is_none_or(|table| table.epochs()[0].first > 0));
 }
 
-/// Two sources of the same ticks, of which one cannot keep up: whatever the other has sent, no tick goes to two workers.
+/// Two sources send the same ticks, and one cannot keep up: no tick goes to two workers.
 #[test]
 fn one_that_lags_behind_is_not_taken_for_a_restarted_one() {
     // Per cent of the rate, and whether the other ends long before.
