@@ -97,7 +97,8 @@ fn sizes(sources: &BTreeMap<PathBuf, Source>, tests: &BTreeSet<PathBuf>) -> Vec<
     for (path, source) in sources.iter().filter(|(path, _)| !tests.contains(*path)) {
         let (shown, lines) = (path.display(), source.code_lines());
         if lines > FILE_LINES {
-            let text = format!("{shown}: {lines} lines of code, bound {FILE_LINES}: two subjects are two files");
+            let text =
+                format!("{shown}: {lines} lines of code, bound {FILE_LINES}: two subjects are two files");
             over.push((format!("file {shown}"), lines, text));
         }
         for f in source.functions().into_iter().filter(|f| f.code_lines > FUNCTION_LINES) {
