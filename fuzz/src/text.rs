@@ -1,6 +1,6 @@
 //! Targets for what a person types: whatever was understood reads back as the same when it is shown.
 
-use skyhaul::lab::LabText;
+use skyhaul_measure::lab::LabText;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::fault::path::{Direction, Judge, Packet};

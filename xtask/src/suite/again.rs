@@ -66,6 +66,10 @@ fn said<'a>(log: &'a [String], test: &str) -> &'a [String] {
     &rest[..rest.iter().position(is_next).unwrap_or(rest.len())]
 }
 
+/// Libraries whose unit tests use real sockets, files and clocks.
+const LIBRARIES: [&str; 5] =
+    ["skyhaul", "skyhaul_io", "skyhaul_measure", "skyhaul_transfer", "skyhaul_daemon"];
+
 /// One Rust test, unless it is of the core or the simulator. The harness named its binary.
 pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
     let crates = workspace::root().join("crates");
@@ -73,9 +77,11 @@ pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
         let file = crates.join(package).join("tests").join(&failed.binary);
         file.is_dir() || file.with_extension("rs").is_file()
     };
-    let target = if ["skyhaul", "skyhaul_io", "skyhaul_daemon"].contains(&failed.binary.as_str()) {
+    let target = if LIBRARIES.contains(&failed.binary.as_str()) {
         ["--lib", "--bins"]
-    } else if !failed.binary.is_empty() && ["skyhaul", "io", "daemon", "cli"].into_iter().any(has) {
+    } else if !failed.binary.is_empty()
+        && ["skyhaul", "io", "measure", "transfer", "daemon", "cli"].into_iter().any(has)
+    {
         ["--test", &failed.binary]
     } else {
         return None;
