@@ -113,6 +113,7 @@ impl<B> Keyed<B> {
         let arrived = part.end - part.start;
         let is_little = bytes <= (size / EVIDENCE).max(arrived);
         is_little || self.unconfirmed.is_earned(arrived, size) || self.unconfirmed.has_room(bytes) || {
+            self.unconfirmed.refuse(self.now);
             self.retire_largest_unconfirmed();
             self.unconfirmed.has_room(bytes)
         }
@@ -129,7 +130,7 @@ impl<B> Keyed<B> {
     }
 
     fn pace(&self) -> Pace {
-        Pace::at(self.now, self.config.timeout)
+        Pace::at(self.now, self.config.timeout, self.unconfirmed.refused())
     }
 
     /// Retire the largest unconfirmed object that is too slow; of equally large ones the oldest. Returns whether there

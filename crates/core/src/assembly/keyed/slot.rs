@@ -60,6 +60,7 @@ impl<B> Keyed<B> {
             }
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
+                self.unconfirmed.refuse(self.now);
                 self.release(true);
                 // Unconfirmed objects are the first to give up their memory.
                 if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
