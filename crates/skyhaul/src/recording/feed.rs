@@ -36,8 +36,15 @@ pub(super) struct Feed {
     pub(super) filling: Option<Filling>,
     /// Where the last chunk ended.
     pub(super) last_time: Option<Time>,
-    /// Frames made since then, if something is missing behind it.
-    pub(super) made: Option<u64>,
+    /// The frames counted since then, if something is missing behind it.
+    pub(super) missing: Option<Counted>,
+}
+
+/// Frames of missing chunks that are counted already, so that the next chunk does not count them again.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counted {
+    pub(super) filled: u64,
+    pub(super) left_out: u64,
 }
 
 impl Feeder {
@@ -57,7 +64,7 @@ impl Feeder {
             search: None,
             filling: None,
             last_time: None,
-            made: None,
+            missing: None,
         }
     }
 }
@@ -180,8 +187,8 @@ impl Feed {
             Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED)?,
             None => self.gap(gap, behind)?,
         }
-        // What was made stands for this chunk, and for nothing behind it.
-        self.made = None;
+        // What was counted stands for this chunk, and for nothing behind it.
+        self.missing = None;
         Ok(())
     }
 
@@ -330,12 +337,19 @@ impl Feed {
         }
         if bytes.is_none() && gap.has_chunks() && gap.instead == Instead::LeftOut {
             let frames = gap.bytes.unwrap_or_default().checked_div(self.unit() as u64).unwrap_or_default();
-            self.feeder.account.add_frames(0, frames);
+            self.leave_out(frames);
         }
         if gap.has_chunks() && gap.instead != Instead::AsItIs {
-            self.made.get_or_insert(0);
+            self.missing.get_or_insert_default();
         }
         self.fill(gap.chunks.0, bytes.unwrap_or_default(), behind)
+    }
+
+    /// Count missing frames for which nothing is given.
+    fn leave_out(&mut self, frames: u64) {
+        let missing = self.missing.get_or_insert_default();
+        missing.left_out = missing.left_out.saturating_add(frames);
+        self.feeder.account.add_frames(0, frames);
     }
 
     pub(super) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
@@ -343,7 +357,9 @@ impl Feed {
             return Ok(());
         }
         let frames = bytes.checked_div(self.unit() as u64).unwrap_or_default();
-        self.made = self.made.map(|made| made.saturating_add(frames));
+        if let Some(missing) = &mut self.missing {
+            missing.filled = missing.filled.saturating_add(frames);
+        }
         self.feeder.account.add_frames(frames, 0);
         let needed = self.filling().needed();
         let after = self.first_bytes(behind, needed);

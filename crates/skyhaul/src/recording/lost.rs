@@ -8,7 +8,7 @@
 
 use super::entry::ChunkEntry;
 use super::entry::State;
-use super::feed::Feed;
+use super::feed::{Counted, Feed};
 use super::feeder::Given;
 use super::gap::{Gap, Lack, Time};
 use super::piece::Missing;
@@ -39,8 +39,8 @@ impl Feed {
     /// Frames that were lost before a chunk.
     pub(super) fn lost_before(&mut self, entry: &ChunkEntry) -> Given {
         let Some(meta) = entry.record.as_ref().map(|record| &record.meta) else { return Ok(()) };
-        let made = self.made.take();
-        let frames = self.frames_before(meta, made);
+        let counted = self.missing.take();
+        let frames = self.frames_before(meta, counted);
         let bytes = frames.saturating_mul(self.unit() as u64);
         let packed = if meta.packed { meta.missing_units() } else { 0 };
         if !self.fills() || bytes > MOST_FILLED {
@@ -50,16 +50,17 @@ impl Feed {
         self.fill(entry.number, bytes, &[])
     }
 
-    /// How many they are: as the recorder counted them, or by the times of both sides if it did not. `made` were given in the
-    /// place of chunks that are missing before it.
-    fn frames_before(&self, meta: &ChunkMeta, made: Option<u64>) -> u64 {
+    /// How many they are: as the recorder counted them, or by the times of both sides if it did not. `counted` are those of
+    /// chunks that are missing before it.
+    fn frames_before(&self, meta: &ChunkMeta, counted: Option<Counted>) -> u64 {
         let by_time = self.last_time.zip(meta.first_time).and_then(|(from, to)| self.between(from, to));
-        match (meta.gap, made) {
+        match (meta.gap, counted) {
             (Some(gap), None) => gap,
             (None, None) => by_time.unwrap_or(0),
-            // What was made stood for all the time up to here, or for whole chunks.
-            (gap, Some(made)) => {
-                let left = by_time.map(|frames| frames.saturating_sub(made));
+            // What was counted stood for all the time up to here, or for whole chunks.
+            (gap, Some(counted)) => {
+                let counted = counted.filled.saturating_add(counted.left_out);
+                let left = by_time.map(|frames| frames.saturating_sub(counted));
                 match (left, gap) {
                     (Some(left), Some(gap)) => left.min(gap),
                     (left, gap) => left.or(gap).unwrap_or(0),
@@ -92,12 +93,14 @@ impl Feed {
         u64::try_from(frames).ok()?.checked_mul(turns)?.checked_add(turn)
     }
 
-    /// Frames that were lost before a chunk that has no record, by the headers on both sides.
+    /// Frames that were lost before a chunk that has no record, by the headers on both sides. What was filled in the place of
+    /// missing chunks is before it already; what was left out there is counted already, and nothing is filled behind it.
     pub(super) fn lost_by_time(&mut self, entry: &ChunkEntry) -> Given {
         let unit = self.unit();
-        let frames = self.frames_to(&read_first(entry, unit)).unwrap_or(0);
+        let left_out = self.missing.take().map_or(0, |counted| counted.left_out);
+        let frames = self.frames_to(&read_first(entry, unit)).unwrap_or(0).saturating_sub(left_out);
         let bytes = frames.saturating_mul(unit as u64);
-        if !self.fills() || bytes > MOST_FILLED {
+        if !self.fills() || bytes > MOST_FILLED || left_out > 0 {
             self.feeder.account.add_frames(0, frames);
             return Ok(());
         }
