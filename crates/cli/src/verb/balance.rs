@@ -70,7 +70,9 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     } else {
         tell_text!("{}", said::report(&report, args.report));
     }
-    Ok(Outcome::Done)
+    // What was forwarded is not known for certain: that is no success.
+    let is_complete = !report.reservations.iter().any(|reservation| reservation.counters_incomplete);
+    Ok(if is_complete { Outcome::Done } else { Outcome::Failed })
 }
 
 /// The state as it was left, and the balancers of all reservations.

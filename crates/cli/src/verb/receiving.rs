@@ -286,7 +286,7 @@ pub(crate) fn watch(
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
     let (mut came, mut told) = (None, 0);
-    let mut taken = Taken::begin(Instant::now());
+    let mut taken = Taken::default();
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
@@ -298,7 +298,7 @@ pub(crate) fn watch(
         // Refused packets do not count as arrivals.
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
-        let none_taken = taken.idle(&report, refused, Instant::now());
+        let none_taken = taken.idle(&report, refused, snapshot.counted);
         if refused > 0 {
             snapshot.idle = snapshot.idle.max(none_taken);
         }
@@ -325,6 +325,8 @@ pub(crate) struct Snapshot {
     pub(crate) first: Option<f64>,
     /// How long every socket has been empty.
     pub(crate) idle: Duration,
+    /// Time since the start up to which the counters of its report are complete.
+    pub(crate) counted: Duration,
     pub(crate) bytes: u64,
     pub(crate) over: bool,
     /// How much of its memory is prepared.
@@ -337,6 +339,7 @@ impl Snapshot {
             elapsed: running.elapsed(),
             first: running.first_packet(),
             idle: running.idle(),
+            counted: running.counted_until(),
             bytes: running.bytes(),
             over: running.is_over(),
             memory: pool.prepared(),

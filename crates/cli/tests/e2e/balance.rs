@@ -150,8 +150,14 @@ impl Running {
 
     #[track_caller]
     pub(crate) fn stop(self) -> Value {
+        self.stop_expecting(0)
+    }
+
+    /// Interrupt it; the report, if it ends with this status.
+    #[track_caller]
+    pub(crate) fn stop_expecting(self, code: i32) -> Value {
         self.job.signal(rustix::process::Signal::INT);
-        self.job.finish().expect(0).json()
+        self.job.finish().expect(code).json()
     }
 }
 

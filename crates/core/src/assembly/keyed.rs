@@ -237,6 +237,7 @@ impl<B> Keyed<B> {
                 break;
             }
         }
+        self.unconfirmed.refuse(self.now);
         Err(Reject::NoBuffer)
     }
 

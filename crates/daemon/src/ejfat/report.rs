@@ -57,6 +57,9 @@ pub struct ReservationReport {
     pub plane_restarts: u64,
     /// Time without it, s: packets that arrived in that time are in no counter.
     pub plane_away_seconds: f64,
+    /// The forwarding process did not end when it was told to, and was killed: the counters may be incomplete.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counters_incomplete: bool,
     /// How packets were forwarded.
     pub mode: String,
     /// The workers; those that left first.
@@ -142,6 +145,7 @@ impl ReservationReport {
             },
             plane_restarts: status.restarts,
             plane_away_seconds: status.away.as_secs_f64(),
+            counters_incomplete: status.incomplete,
             mode: status.mode.clone(),
             workers: left.chain(workers).collect(),
             sources: status.sources.clone(),

@@ -142,6 +142,7 @@ impl Remote {
         if server.ends_within(deadline.saturating_duration_since(Instant::now())) {
             return;
         }
+        locked(&self.link.heard).lost.incomplete = true;
         let (pid, path) = (server.pid(), self.link.path.display());
         let killed = told.and_then(|()| server.kill());
         self.note(match killed {
@@ -149,7 +150,7 @@ impl Remote {
                 let _ = std::fs::remove_file(&self.link.path);
                 format!(
                     "the data plane at {path} (process {pid}) did not end within {} s, because it was stopped (SIGSTOP) or hung, \
-                     and was killed: packets in its sockets are lost and in no counter",
+                     and was killed: packets in its sockets are lost, and the counters may be incomplete",
                     END_TIMEOUT.as_secs()
                 )
             }

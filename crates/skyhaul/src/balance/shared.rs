@@ -38,6 +38,8 @@ pub(super) struct Lost {
     pub(super) restarts: u64,
     /// Time without any.
     pub(super) away: Duration,
+    /// They did not end when they were told to, so their last counters are missing.
+    pub(super) incomplete: bool,
 }
 
 impl Done {

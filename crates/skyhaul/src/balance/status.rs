@@ -69,6 +69,8 @@ pub struct BalanceStatus {
     pub restarts: u64,
     /// Time without one: packets that came then are in no counter.
     pub away: Duration,
+    /// The process that forwards did not end when it was told to, and was killed: its last counters are missing.
+    pub incomplete: bool,
     /// Synchronisation messages that were used.
     pub syncs: u64,
     /// Those that were not, by reason.
@@ -126,6 +128,7 @@ impl BalanceStatus {
             cpu: done.cpu,
             restarts: done.lost.restarts,
             away: done.lost.away,
+            incomplete: done.lost.incomplete,
             syncs: state.syncs,
             refused_syncs: state.refused.iter().map(|(why, n)| (*why, *n)).collect(),
             suspect_syncs: predicted.suspect,

@@ -25,12 +25,14 @@ pub(super) struct Board {
     begun: Instant,
     /// For how long each source has been seen empty, in nanoseconds.
     pub(super) idle: Vec<AtomicU64>,
+    /// When each source last published its counters, in nanoseconds since the start.
+    published: Vec<AtomicU64>,
     told: Mutex<Told>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    pub(super) live: Vec<Option<(Tally, SourceReport)>>,
+    live: Vec<Option<(Tally, SourceReport)>>,
     pub(super) notes: Vec<String>,
     errors: Vec<String>,
     events: Vec<Event>,
@@ -48,6 +50,7 @@ impl Board {
             last: AtomicU64::new(0),
             begun: Instant::now(),
             idle: (0..sources).map(|_| AtomicU64::new(0)).collect(),
+            published: (0..sources).map(|_| AtomicU64::new(0)).collect(),
             told: Mutex::new(Told { live: vec![None; sources], ..Told::default() }),
         }
     }
@@ -99,6 +102,25 @@ impl Board {
         Duration::from_nanos(least.unwrap_or(u64::MAX))
     }
 
+    /// The source `at` published its counters.
+    pub(super) fn publish(&self, at: usize, tally: Tally, source: SourceReport) {
+        let now = self.begun.elapsed().as_nanos() as u64;
+        self.told().live[at] = Some((tally, source));
+        self.published[at].store(now, Ordering::Relaxed);
+    }
+
+    /// The source `at` has published its last counters, and is no longer read.
+    pub(super) fn leave(&self, at: usize) {
+        self.idle[at].store(u64::MAX, Ordering::Relaxed);
+        self.published[at].store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// The time since the start up to which the counters of every source are published.
+    pub(super) fn counted_until(&self) -> Duration {
+        let oldest = self.published.iter().map(|at| at.load(Ordering::Relaxed)).min();
+        Duration::from_nanos(oldest.unwrap_or(u64::MAX)).min(self.begun.elapsed())
+    }
+
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.told().cpu_seconds
     }
@@ -129,5 +151,36 @@ impl Board {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let _ = self.started.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_io::source::SourceStats;
+
+    #[test]
+    fn counters_are_as_old_as_those_of_the_source_that_published_first() {
+        let board = Board::new(2);
+        let publish = |at| {
+            board.publish(at, Tally::default(), SourceReport::new(String::new(), SourceStats::default()));
+        };
+        publish(0);
+        assert_eq!(board.counted_until(), Duration::ZERO, "the other one has not yet");
+        publish(1);
+        publish(0);
+        let counted = board.counted_until();
+        assert!(counted > Duration::ZERO);
+        // However long nothing is published, they do not get newer.
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(board.counted_until(), counted);
+        board.leave(1);
+        assert!(board.counted_until() >= counted);
+        board.leave(0);
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(
+            board.counted_until() >= counted + Duration::from_millis(2),
+            "there is nothing left to count"
+        );
     }
 }

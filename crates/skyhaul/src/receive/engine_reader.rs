@@ -139,7 +139,7 @@ impl EngineReader {
         if let Some(gauge) = &self.gauge {
             gauge.no_block.store(tally.rejected(Reject::NoBuffer), Ordering::Relaxed);
         }
-        self.board.told().live[self.at] = Some((tally, report));
+        self.board.publish(self.at, tally, report);
     }
 }
 
@@ -241,7 +241,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     }
 
     fn leave(&mut self) {
-        self.board.idle[self.at].store(u64::MAX, Ordering::Relaxed);
+        self.board.leave(self.at);
         self.board.told().cpu_seconds += host::thread::cpu_time().as_secs_f64();
         self.board.ended.fetch_add(1, Ordering::AcqRel);
     }

@@ -256,6 +256,13 @@ impl Running {
         self.board.idle()
     }
 
+    /// The time since the start up to which the counters of [`progress`](Self::progress) are complete. Threads publish theirs
+    /// every 50 ms, with very many streams less often.
+    #[must_use]
+    pub fn counted_until(&self) -> Duration {
+        self.board.counted_until()
+    }
+
     /// Receive buffer granted by the kernel in bytes, the minimum of all sockets.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {

@@ -7,6 +7,11 @@
 //! Limits: reading ends after 64 MiB without a valid line, so that a file of terabytes that is not an index does not
 //! delay opening the scan.
 
+pub(in crate::recording) mod checksums;
+pub(in crate::recording) mod event;
+pub(in crate::recording) mod heaps;
+pub(in crate::recording) mod record;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -14,7 +19,7 @@ use std::path::Path;
 
 use skyhaul_io::disk::open_regular;
 
-use super::record::{LONGEST_LINE, Record};
+use crate::recording::index::record::{LONGEST_LINE, Record};
 
 /// Bytes without a line that checks, behind which an index is not read on.
 const MOST_JUNK: u64 = 64 << 20;
@@ -63,7 +68,7 @@ impl IndexReader {
     }
 
     /// Read `file`, which may have lost its name.
-    pub(super) fn of(file: File) -> IndexReader {
+    pub(in crate::recording) fn of(file: File) -> IndexReader {
         let pending = Vec::new();
         IndexReader { file, offset: 0, pending, junk: 0, overlong: false, tally: Tally::default() }
     }
@@ -132,9 +137,9 @@ impl IndexReader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Event;
-    use super::super::record::{ChunkMeta, ChunkRecord};
     use super::*;
+    use crate::recording::index::event::Event;
+    use crate::recording::index::record::{ChunkMeta, ChunkRecord};
 
     fn records() -> Vec<Record> {
         let chunk = |number: u32| {

@@ -11,7 +11,7 @@
 //!
 //! Limit: blocks are put in the order of their numbers, which the first recorders (2011) did not keep.
 
-use super::gap::{Gap, Lack};
+use crate::recording::plan::gap::{Gap, Lack};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;

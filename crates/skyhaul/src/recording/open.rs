@@ -3,18 +3,21 @@
 //! Nothing needs to be whole: any disk may be missing, any index torn or absent. A scan without an index is a
 //! plain FlexBuff recording: its chunk files are listed, and none of them is acknowledged.
 
+pub(in crate::recording) mod entry;
+pub(in crate::recording) mod gather;
+
 use std::path::PathBuf;
 
 use skyhaul_io::file::failed;
 
-use super::entry::{DatastreamEntry, FileEntry, State};
-use super::event::Event;
-use super::finding::Finding;
-use super::gather::Gathered;
-use super::index::Tally;
-use super::names::{ADOPTED, Label, LabelError};
-use super::record::{Datastream, DatastreamInfo, Session};
-use super::report::RecordingReport;
+use crate::recording::index::Tally;
+use crate::recording::index::event::Event;
+use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
+use crate::recording::open::entry::{DatastreamEntry, FileEntry, State};
+use crate::recording::open::gather::Gathered;
+use crate::recording::scan::names::{ADOPTED, Label, LabelError};
+use crate::recording::verify::finding::Finding;
+use crate::recording::write::report::RecordingReport;
 
 /// Chunk files that are read to find out their format.
 const LOOK_AT: usize = 4;
@@ -49,7 +52,7 @@ pub struct Recording {
     /// Two recordings have this name: one of them is read.
     pub ambiguous: bool,
     /// Of which of `disks` the recorder noted that it failed, was full or hung: it gave what it had there to others.
-    pub(super) gave_up: Vec<bool>,
+    pub(in crate::recording) gave_up: Vec<bool>,
 }
 
 /// Why a scan cannot be opened.

@@ -11,21 +11,24 @@
 //! Limits: a file without a record is taken for a chunk of the recording only up to the last number of the account, or,
 //! without one, if it is at most 10 000 numbers behind the chunk before it.
 
+pub(in crate::recording) mod gap;
+pub(in crate::recording) mod rate;
+
 use std::collections::BTreeMap;
 
-use super::entry::{ChunkEntry, DatastreamEntry, State};
-use super::gap::{Gap, Lack, Time};
-use super::names::LAST_NUMBER;
-use super::open::Recording;
-use super::rate::Rate;
-use super::record::ChunkRecord;
+use crate::recording::index::record::ChunkRecord;
+use crate::recording::open::Recording;
+use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
+use crate::recording::plan::gap::{Gap, Lack, Time};
+use crate::recording::plan::rate::Rate;
+use crate::recording::scan::names::LAST_NUMBER;
 
 /// Without an account, a file without a record is at most this many numbers behind the chunk before it.
 const REACH: u32 = 10_000;
 
 /// A step of a plan.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(in crate::recording) enum Step {
     /// A chunk to prove; for one without a record, the time by which it has to end, and how long it should be.
     Chunk { entry: Box<ChunkEntry>, upto: Option<Time>, length: Option<u64> },
     /// Something that is not there.
@@ -35,10 +38,11 @@ pub(super) enum Step {
 }
 
 /// What is said of such a file.
-pub(super) const FOREIGN: &str = "it is in no index, and its number is outside the recording: it is not used";
+pub(in crate::recording) const FOREIGN: &str =
+    "it is in no index, and its number is outside the recording: it is not used";
 
 /// The plan of one datastream from chunk `from` on.
-pub(super) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) -> Vec<Step> {
+pub(in crate::recording) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) -> Vec<Step> {
     let mut plan = Planner::new(recording, stream);
     for entry in stream.chunks.values() {
         if plan.is_foreign(entry) {

@@ -9,6 +9,18 @@
 //! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`](super::Missing)). Every gap is in
 //! [`Reader::gaps`], and a stream without gaps is whole to its end.
 
+pub(in crate::recording) mod account;
+pub(in crate::recording) mod feed;
+pub(in crate::recording) mod feeder;
+pub(in crate::recording) mod filling;
+pub(in crate::recording) mod follow;
+pub(in crate::recording) mod ground;
+pub(in crate::recording) mod lost;
+pub(in crate::recording) mod parts;
+pub(in crate::recording) mod piece;
+pub(in crate::recording) mod pieces;
+pub(in crate::recording) mod unpack;
+
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,12 +31,12 @@ use std::time::Duration;
 use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::ALIGN;
 
-use super::account::Account;
-use super::feeder::Feeder;
-use super::gap::Gap;
-use super::open::Recording;
-use super::piece::{Held, Piece, ReadOptions};
-use super::plan::{self, Step};
+use crate::recording::open::Recording;
+use crate::recording::plan::gap::Gap;
+use crate::recording::plan::{self, Step};
+use crate::recording::read::account::Account;
+use crate::recording::read::feeder::Feeder;
+use crate::recording::read::piece::{Held, Piece, ReadOptions};
 
 /// Pieces read ahead of the consumer, besides those of the chunk being verified.
 const AHEAD: usize = 7;
@@ -73,7 +85,7 @@ impl Reader {
     }
 
     /// One that holds chunks of at most so many bytes while they are verified.
-    pub(super) fn holding(
+    pub(in crate::recording) fn holding(
         most_held: u64,
         recording: &Recording,
         datastream: usize,

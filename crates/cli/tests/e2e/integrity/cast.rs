@@ -139,7 +139,9 @@ impl Cast {
         Self { running, members: Vec::new(), ended: Vec::new(), count: 0, rate, place }
     }
 
-    /// One more worker. Every third takes its time over each event: its share must shrink.
+    /// One more worker. A busy machine may stop a sender or the balancer for a second between the packets of an event, or
+    /// before a duplicate: workers wait for it, and remember, longer than that, so that they need not begin an event again.
+    /// Every third takes its time over each event: its share must shrink.
     pub(super) fn join(&mut self, random: &mut Random) {
         if self.staying().count() >= MOST {
             return;
@@ -153,7 +155,7 @@ impl Cast {
             _ => String::new(),
         };
         let mut job = Job::start(&words(&format!(
-            "receive --format ejfat --json --verify --join --name {name} --weight {} --memory 128MiB --heap-window 4096 \
+            "receive --format ejfat --json --verify --join --name {name} --weight {} --memory 128MiB --heap-window 4096 --heap-timeout 30s --remember 60s \
              --list {} --balancer {} {work} {ANY}",
             1 + random.below(3),
             list.display(),

@@ -3,7 +3,7 @@
 use super::Keyed;
 use super::contest::{CANDIDATES, Held};
 use super::index::Known;
-use crate::placement::{Key, Placement, Reject};
+use crate::placement::{Key, Nanos, Placement, Reject};
 
 impl<B> Keyed<B> {
     /// The live object that the part belongs to, or `None` if the part begins one, and whether it has rivals.
@@ -58,15 +58,42 @@ impl<B> Keyed<B> {
         let live = self.table.at(at);
         let is_rival = |known| match known {
             Known::Live(other) => other != at && self.table.at(other).key == live.key,
-            Known::Finished(_) => false,
+            Known::Finished(other) => self.finished.is_held(other, live.key),
         };
-        live.contested
-            && (self.index.find(self.index.hash(live.key), is_rival).is_some()
-                || self.contest.held.iter().any(|held| held.retired.key == live.key))
+        live.contested && self.index.find(self.index.hash(live.key), is_rival).is_some()
+    }
+
+    /// Whether an object with this key is live.
+    fn is_live(&self, key: Key) -> bool {
+        let is_it = |known| matches!(known, Known::Live(at) if self.table.at(at).key == key);
+        self.index.find(self.index.hash(key), is_it).is_some()
+    }
+
+    /// The live candidate at `at` has ended, and no second packet of it came.
+    #[cold]
+    pub(super) fn end_candidate(&mut self, at: u32) {
+        let key = self.table.at(at).key;
+        self.drop_candidate(at);
+        if self.is_live(key) {
+            return;
+        }
+        let mut first = None;
+        self.index.find(self.index.hash(key), |known| {
+            if let Known::Finished(at) = known
+                && self.finished.is_held(at, key)
+            {
+                first = Some(first.map_or(at, |first| self.finished.earlier(first, at)));
+            }
+            false
+        });
+        // One that is not disputed yet still waits for rivals.
+        if let Some(held) = first.and_then(|at| self.contest.disputed.take(at)) {
+            self.accept(held);
+        }
     }
 
     /// The live candidate at `at` is not the object.
-    pub(super) fn drop_candidate(&mut self, at: u32) {
+    fn drop_candidate(&mut self, at: u32) {
         let (packets, bytes) = (self.table.at(at).packets, self.table.at(at).seen.bytes());
         drop(self.discard(at));
         self.contest.dropped.0 += packets;
@@ -84,28 +111,70 @@ impl<B> Keyed<B> {
             let Some(Known::Live(at)) = loser else { break };
             self.drop_candidate(at);
         }
-        let is_rival = |held: &Held<B>| held.retired.key == key && held.retired.size != Some(size);
-        while let Some(at) = self.contest.held.iter().position(is_rival) {
-            if let Some(held) = self.contest.held.remove(at) {
-                self.finished.give_way(held.entry, key);
+        loop {
+            let loser = self.index.find(self.index.hash(key), |known| match known {
+                Known::Live(_) => false,
+                Known::Finished(at) => self.finished.is_held(at, key) && self.finished.differs(at, size),
+            });
+            let Some(Known::Finished(at)) = loser else { break };
+            self.finished.lose(at);
+            if let Some(held) = self.contest.take(at) {
                 self.contest.dropped.0 += 1;
                 self.contest.dropped.1 += held.retired.received();
             }
         }
     }
 
-    /// Retire held objects whose time has passed, and those in excess of `remember`, because their rivals could no
-    /// longer be recognised. With `all`, retire every held object.
-    pub(super) fn release(&mut self, all: bool) {
-        let most = self.config.remember;
-        while self.contest.due().is_some_and(|due| all || due <= self.now || self.contest.len() > most) {
-            let Some(Held { retired, entry, .. }) = self.contest.held.pop_front() else { break };
-            if self.finished.release(entry, retired.key) {
-                // It was contested, but no rival was confirmed.
-                self.win(retired.key, retired.range.end);
+    /// Whether a held object is due, or its rivals could no longer be recognised.
+    #[inline]
+    pub(super) fn is_release_due(&self) -> bool {
+        let is_due = |held: &Held<B>| held.due <= self.now || self.finished.has_left(held.entry);
+        self.contest.undisputed.front().is_some_and(is_due)
+            || self.contest.disputed.front().is_some_and(is_due)
+    }
+
+    /// Retire held objects that are due by `until` and have no live rival. Those that have one are disputed: they wait for
+    /// the end of their rivals, which comes within the timeout.
+    pub(super) fn release(&mut self, until: Nanos) {
+        let time = self.config.timeout.unwrap_or(Nanos::SECOND);
+        while let Some(held) = self.contest.undisputed.front() {
+            let has_left = self.finished.has_left(held.entry);
+            if held.due > until && !has_left {
+                break;
             }
-            self.retired.push_back(retired);
+            let waits = !has_left && self.finished.is_contested(held.entry) && self.is_live(held.retired.key);
+            let Some(mut held) = self.contest.undisputed.pop() else { break };
+            if waits {
+                held.due = held.due.plus(time);
+                self.contest.disputed.push(held);
+            } else {
+                self.accept(held);
+            }
         }
+        while let Some(held) = self.contest.disputed.front()
+            && (held.due <= self.now || self.finished.has_left(held.entry))
+        {
+            let Some(held) = self.contest.disputed.pop() else { break };
+            self.accept(held);
+        }
+    }
+
+    /// Retire all held objects, oldest first.
+    pub(super) fn release_all(&mut self) {
+        while let Some(held) = self.contest.pop() {
+            self.accept(held);
+        }
+    }
+
+    /// No rival of this held object was confirmed: it is the object.
+    fn accept(&mut self, held: Held<B>) {
+        let Held { retired, entry, .. } = held;
+        let is_contested = self.finished.is_contested(entry);
+        self.finished.release(entry, self.now);
+        if is_contested {
+            self.win(retired.key, retired.range.end);
+        }
+        self.retired.push_back(retired);
     }
 
     /// Returns the number of packets, and of bytes in them, that were accepted for candidates that lost, since the last

@@ -45,8 +45,9 @@ pub struct KeyedConfig {
     pub runs: u32,
     /// For families whose every part states the size of its object: parts with one key that state different sizes form
     /// candidates. The first candidate of which a second packet arrives becomes the object; packets of the others are
-    /// rejected. An object that arrives in a single packet therefore retires only after this time, unless another
-    /// candidate wins before. `None`: the size stated first is used.
+    /// rejected. An object that arrives in a single packet therefore retires only after this time, or, if another
+    /// candidate has begun by then, when that has ended (at most `timeout` later), unless another candidate wins before.
+    /// `None`: the size stated first is used.
     pub contest: Option<Nanos>,
 }
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 /// Entries that there is room for from the beginning.
 pub(super) const PREPARED: usize = 4096;
 /// Entries are numbered modulo this, which an index entry has room for.
-const NUMBERS: u32 = 1 << 31;
+pub(super) const NUMBERS: u32 = 1 << 31;
 /// Most entries that leave when one comes: so the queue shrinks again, and no packet waits for that.
 const LEAVE: usize = 2;
 
@@ -102,7 +102,7 @@ impl Finished {
         let entry = self.entry(at);
         entry.key == key
             && !entry.forgotten
-            && now.since(entry.when) < self.keep
+            && (entry.held || now.since(entry.when) < self.keep)
             && !laps.is_forgotten(key.source, entry.turn)
     }
 
@@ -125,11 +125,41 @@ impl Finished {
         }
     }
 
-    /// The object at `at` is no longer held. Returns whether it was contested; `false` if its entry has
-    /// left.
-    pub(super) fn release(&mut self, at: u32, key: Key) -> bool {
-        let entry = self.entry_mut(at).filter(|entry| entry.key == key);
-        entry.is_some_and(|entry| std::mem::take(&mut entry.held) && entry.contested)
+    /// Whether the entry at `at` is of a held object with this `key`.
+    pub(super) fn is_held(&self, at: u32, key: Key) -> bool {
+        let entry = self.entry(at);
+        entry.held && entry.key == key
+    }
+
+    /// Whether the entry at `at` has left, so that rivals of its object are no longer recognised.
+    pub(super) fn has_left(&self, at: u32) -> bool {
+        self.place(at) >= self.entries.len()
+    }
+
+    /// The one of two entries that was finished first.
+    pub(super) fn earlier(&self, one: u32, other: u32) -> u32 {
+        if self.place(other) < self.place(one) { other } else { one }
+    }
+
+    /// Whether a rival of the object at `at` may have arrived.
+    pub(super) fn is_contested(&self, at: u32) -> bool {
+        self.entries.get(self.place(at)).is_none_or(|entry| entry.contested)
+    }
+
+    /// The object at `at` is no longer held. If it was contested, it is remembered from now on, as if its last packet came
+    /// now: those of its rivals may still come.
+    pub(super) fn release(&mut self, at: u32, now: Nanos) {
+        if let Some(entry) = self.entry_mut(at) {
+            entry.held = false;
+            entry.when = if entry.contested { now } else { entry.when };
+        }
+    }
+
+    /// The held object at `at` has lost.
+    pub(super) fn lose(&mut self, at: u32) {
+        if let Some(entry) = self.entry_mut(at) {
+            (entry.held, entry.forgotten) = (false, true);
+        }
     }
 
     /// Another object with this key begins: forget the entry at `at` if it has this key.

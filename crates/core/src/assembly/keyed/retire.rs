@@ -1,6 +1,7 @@
 //! How objects retire: their range and missing parts, their cause, and timeouts.
 
 use super::config::Counting;
+use super::contest::Held;
 use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
@@ -52,9 +53,9 @@ impl<B> Keyed<B> {
                 if contested {
                     self.finished.contest(entry);
                 }
-                self.contest.hold(retired, entry, self.now.plus(time));
-                if self.contest.len() > self.config.remember {
-                    self.release(false);
+                self.contest.undisputed.push(Held { retired, entry, due: self.now.plus(time) });
+                if self.is_release_due() {
+                    self.release(self.now);
                 }
             }
             _ => {
@@ -67,7 +68,7 @@ impl<B> Keyed<B> {
     /// Retire the live object at `at`. Of several candidates that nothing confirmed, only the last is taken for the object.
     pub(super) fn retire(&mut self, at: u32, cause: Cause) {
         if cause != Cause::Complete && self.has_rival(at) {
-            return self.drop_candidate(at);
+            return self.end_candidate(at);
         }
         let live = self.table.at(at);
         let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
@@ -113,6 +114,7 @@ impl<B> Keyed<B> {
         let arrived = part.end - part.start;
         let is_little = bytes <= (size / EVIDENCE).max(arrived);
         is_little || self.unconfirmed.is_earned(arrived, size) || self.unconfirmed.has_room(bytes) || {
+            self.unconfirmed.refuse(self.now);
             self.retire_largest_unconfirmed();
             self.unconfirmed.has_room(bytes)
         }
@@ -129,7 +131,7 @@ impl<B> Keyed<B> {
     }
 
     fn pace(&self) -> Pace {
-        Pace::at(self.now, self.config.timeout)
+        Pace::at(self.now, self.config.timeout, self.unconfirmed.refused())
     }
 
     /// Retire the largest unconfirmed object that is too slow; of equally large ones the oldest. Returns whether there

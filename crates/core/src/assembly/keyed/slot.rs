@@ -60,7 +60,8 @@ impl<B> Keyed<B> {
             }
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
-                self.release(true);
+                self.unconfirmed.refuse(self.now);
+                self.release(Nanos(u64::MAX));
                 // Unconfirmed objects are the first to give up their memory.
                 if !self.retire_largest_unconfirmed() && part.size != Some(part.length) {
                     self.make_way(key);
@@ -117,8 +118,8 @@ impl<B> Window<B> for Keyed<B> {
 
     #[inline]
     fn poll_retired(&mut self) -> Option<Retired<B>> {
-        if self.contest.due().is_some_and(|due| due <= self.now) {
-            self.release(false);
+        if self.is_release_due() {
+            self.release(self.now);
         }
         self.retired.pop_front()
     }
@@ -137,7 +138,7 @@ impl<B> Window<B> for Keyed<B> {
                 self.retire(oldest, Cause::Timeout);
             }
         }
-        self.release(false);
+        self.release(self.now);
         if self.unconfirmed.is_too_much() {
             self.retire_unconfirmed();
         }
@@ -146,7 +147,7 @@ impl<B> Window<B> for Keyed<B> {
     /// Oldest first.
     fn finish(&mut self, now: Nanos) {
         self.now = self.now.max(now);
-        self.release(true);
+        self.release_all();
         while let Some(oldest) = self.table.oldest() {
             self.retire(oldest, Cause::Finish);
         }

@@ -5,7 +5,9 @@
 //! together hold more than a limit, those that are too slow retire, largest first, but none before an eighth of its
 //! timeout. An object is too slow if, at its present pace, it would receive neither all of its bytes nor [`PACE`] bytes
 //! within the timeout. So above the limit an object keeps its memory only as long as its bytes arrive, and many honest
-//! senders that begin at the same moment lose nothing.
+//! senders that begin at the same moment lose nothing. Without a timeout there is no pace: an object that is silent for
+//! a second is too slow, but only if a packet was refused memory after the object's last one. A sender that pauses while
+//! memory is free loses nothing.
 //!
 //! A very large object gets memory for 1/[`EVIDENCE`] of its size at first, and for all of it when half of that has
 //! arrived: announcing gigabytes without sending megabytes takes no memory from others. A part beyond the memory
@@ -26,11 +28,13 @@ const GRACE: u64 = 8;
 pub(super) struct Pace {
     now: Nanos,
     timeout: Option<Nanos>,
+    /// When a packet was last refused memory.
+    refused: Nanos,
 }
 
 impl Pace {
-    pub(super) fn at(now: Nanos, timeout: Option<Nanos>) -> Pace {
-        Pace { now, timeout }
+    pub(super) fn at(now: Nanos, timeout: Option<Nanos>, refused: Nanos) -> Pace {
+        Pace { now, timeout, refused }
     }
 
     fn grace(self) -> Nanos {
@@ -38,7 +42,7 @@ impl Pace {
     }
 
     /// Whether an object is too slow: it would receive neither all of its bytes nor [`PACE`] bytes within the timeout.
-    /// Without a timeout, an object to which packets are still added is never too slow.
+    /// Without a timeout, an object is never too slow while packets are added to it, or while nobody lacks memory.
     pub(super) fn is_missed<B>(self, live: &Live<B>) -> bool {
         let (age, silent) = (self.now.since(live.from), self.now.since(live.last));
         match self.timeout {
@@ -47,6 +51,7 @@ impl Pace {
                 let had = u128::from(live.seen.bytes() - live.had);
                 age >= self.grace() && had * u128::from(timeout.0) < needed
             }
+            None if self.refused <= live.last => false,
             None if live.first == live.last => silent >= self.grace(),
             None => silent >= Nanos::SECOND,
         }
@@ -63,13 +68,16 @@ pub(super) struct Unconfirmed {
     most: u64,
     /// No object had to retire in the last search; the next search is not before this time.
     rest_until: Nanos,
+    /// When a packet was last refused memory.
+    refused: Nanos,
     /// Objects larger than this get memory in two stages.
     staged: u64,
 }
 
 impl Default for Unconfirmed {
     fn default() -> Self {
-        Self { bytes: 0, most: u64::MAX, rest_until: Nanos::default(), staged: u64::MAX }
+        let (rest_until, refused) = Default::default();
+        Self { bytes: 0, most: u64::MAX, rest_until, refused, staged: u64::MAX }
     }
 }
 
@@ -125,6 +133,16 @@ impl Unconfirmed {
     #[inline]
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         self.is_too_much() && now >= self.rest_until
+    }
+
+    /// A packet finds no memory, or the limit has no room for its object.
+    pub(super) fn refuse(&mut self, now: Nanos) {
+        self.refused = now;
+    }
+
+    /// When a packet was last refused memory.
+    pub(super) fn refused(&self) -> Nanos {
+        self.refused
     }
 
     /// No object has to retire: search again later.

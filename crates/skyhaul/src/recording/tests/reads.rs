@@ -279,3 +279,86 @@ fn a_hole_behind_part_of_a_frame_ends() {
     assert_eq!((bytes.len(), reader.account().frames_filled()), (UNIT * 3 / 2 + 5997 * UNIT, 5997));
     assert!(bytes.starts_with(&expected(0, 1, UNIT * 3 / 2)));
 }
+
+/// Rewrite the only index of a scan.
+fn change_index(world: &World, mut how: impl FnMut(Record) -> Option<Record>) {
+    let index = world.disks[0].join("exp_st_no0001/exp_st_no0001.index");
+    let text = std::fs::read_to_string(&index).unwrap();
+    let records = text.lines().filter_map(|line| how(Record::parse(line.as_bytes()).unwrap()));
+    std::fs::write(&index, records.map(|record| record.to_line()).collect::<String>()).unwrap();
+}
+
+/// Frames of the reader of the only datastream: given as recorded, filled, left out.
+fn frames_read(world: &World, missing: Missing, unit: usize) -> (u64, u64, u64) {
+    let options = ReadOptions { missing, ..ReadOptions::default() };
+    let mut reader = world.open().reader(0, &options).unwrap();
+    let bytes = std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+    let account = reader.account();
+    let (filled, left_out) = (account.frames_filled(), account.frames_left_out());
+    (bytes / unit as u64 - filled, filled, left_out)
+}
+
+/// Chunks that are missing without their records, before one whose recorder did not count what was lost before it.
+#[test]
+fn frames_of_missing_chunks_are_counted_once() {
+    let world = world(1);
+    let units = UNITS as u64;
+    assert!(record(&world, &world.options(), 6).is_whole());
+    for number in [2, 3] {
+        std::fs::remove_file(world.disks[0].join(format!("exp_st_no0001/exp_st_no0001.{number:08}")))
+            .unwrap();
+    }
+    change_index(&world, |record| match record {
+        Record::Chunk(chunk) if [2, 3].contains(&chunk.number) => None,
+        record => Some(record),
+    });
+    assert_eq!(frames_read(&world, Missing::Skip, UNIT), (4 * units, 0, 2 * units));
+    assert_eq!(frames_read(&world, Missing::Fill, UNIT), (4 * units, 2 * units, 0));
+}
+
+/// More chunks in a row than are filled: their frames are left out, and not filled once more before the chunk behind them.
+#[test]
+fn what_was_left_out_is_not_filled_as_well() {
+    use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
+    // Two chunks of 4 frames, with 12 000 missing between them, and then 3 frames.
+    let (gone, units, lost) = (12_000, 4, 3);
+    let frame = |n: u32| {
+        let vdif = Vdif::shape(1000, 1, 2, false, true).unwrap();
+        let vdif = vdif.at(1_767_225_600 + i64::from(n / 1000), n % 1000).unwrap();
+        let (octets, length) = Header { vdif, extended: Extended::Legacy }.write();
+        [&octets[..length], &[1; 1000]].concat()
+    };
+    let chunk_from = |first: u32| (first..first + units).flat_map(frame).collect::<Vec<u8>>();
+    let behind = (gone + 1) * units + lost;
+    let (first, last) = (chunk_from(0), chunk_from(behind));
+    let world = world(1);
+    let learned = crate::frames::learn(&first, first.len() as u64).unwrap();
+    let info = DatastreamInfo { units, frames_per_second: Some(1000), ..learned };
+    let unit = info.unit_bytes as usize;
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info);
+    for (number, (begin, bytes)) in [(0, &first), (behind, &last)].into_iter().enumerate() {
+        let mut chunk = world.chunk(stream, number as u32);
+        chunk.block.place(0, bytes);
+        let time = |n: u32| Some((1_767_225_600 + i64::from(n / 1000), n % 1000));
+        let (first_time, last_time) = (time(begin), time(begin + units - 1));
+        chunk.meta = ChunkMeta { units, first_time, last_time, ..ChunkMeta::default() };
+        writer.submit(Chunk { range: 0..bytes.len(), ..chunk }).unwrap();
+    }
+    assert!(writer.finish(LONG).is_whole());
+    // The second file is the last chunk, and its record is lost.
+    let name = |number: u32| world.disks[0].join(format!("exp_st_no0001/exp_st_no0001.{number:08}"));
+    std::fs::rename(name(1), name(gone + 1)).unwrap();
+    change_index(&world, |record| match record {
+        Record::Chunk(chunk) if chunk.number == 1 => None,
+        Record::End(mut end) => {
+            let account = &mut end.datastreams[0];
+            account.submitted = u64::from(gone) + 2;
+            account.submitted_bytes = account.submitted * first.len() as u64;
+            Some(Record::End(end))
+        }
+        record => Some(record),
+    });
+    let (units, gone, lost) = (u64::from(units), u64::from(gone), u64::from(lost));
+    assert_eq!(frames_read(&world, Missing::Fill, unit), (2 * units, 0, gone * units + lost));
+}

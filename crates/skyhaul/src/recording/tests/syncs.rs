@@ -1,6 +1,6 @@
 //! Disks whose syncs fail.
 
-use super::repair::repair_on;
+use super::verify::repair::repair_on;
 use super::*;
 use skyhaul_io::disk::{FailingDisk, Faults};
 

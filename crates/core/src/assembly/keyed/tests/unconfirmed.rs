@@ -180,3 +180,34 @@ fn a_large_object_is_given_up_when_it_makes_no_progress() {
     keyed.handle_timeout(Nanos(2 * second + 1));
     assert_eq!(retired(&mut keyed), [(1, Cause::Timeout)], "a byte too few");
 }
+
+/// Without a timeout, a silent object keeps its memory until somebody else lacks memory.
+#[test]
+fn without_a_timeout_silence_alone_gives_nothing_up() {
+    let second = Nanos::SECOND.0;
+    let size = 9 * LARGE;
+    let small = Placement { key: Key::of(2), length: 1, size: Some(100), ..Placement::default() };
+    for packets in [1, 4] {
+        let mut keyed = Keyed::<()>::new(KeyedConfig { timeout: None, ..KeyedConfig::default() });
+        keyed.limit_announced(8 * LARGE, u64::MAX);
+        // Refused memory before the last packet of the object: that packet shows that it is not over.
+        put(&mut keyed, 0, 1, 0, LARGE, size);
+        assert!(keyed.reserve(small, Nanos(1), |_, old| Err(old)).is_err());
+        (1..packets).for_each(|n| put(&mut keyed, 1 + n, 1, n * LARGE, LARGE, size));
+        if packets > 1 {
+            keyed.handle_timeout(Nanos(60 * second));
+            assert_eq!(retired(&mut keyed), [], "memory is free");
+        }
+        assert!(keyed.reserve(small, Nanos(60 * second), |_, old| Err(old)).is_err());
+        assert_eq!(retired(&mut keyed), [(1, Cause::Window)], "memory is short");
+    }
+    // A refusal during the silence counts when the silence is long enough, and a sender that resumes is not too late.
+    let mut keyed = Keyed::<()>::new(KeyedConfig { timeout: None, ..KeyedConfig::default() });
+    keyed.limit_announced(8 * LARGE, u64::MAX);
+    (0..4).for_each(|n| put(&mut keyed, n, 1, n * LARGE, LARGE, size));
+    assert!(keyed.reserve(small, Nanos(second / 2), |_, old| Err(old)).is_err());
+    keyed.handle_timeout(Nanos(second));
+    assert_eq!(retired(&mut keyed), []);
+    keyed.handle_timeout(Nanos(second + 3));
+    assert_eq!(retired(&mut keyed), [(1, Cause::Window)]);
+}

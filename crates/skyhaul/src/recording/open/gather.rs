@@ -1,0 +1,400 @@
+//! Collects files by their names, and records by their checksums, from the disks. No chunk is read for this.
+//!
+//! ```text
+//!   directories ─▶ files by number ┐
+//!                                  ├─ by (datastream, number) ─▶ the best file and record, further copies
+//!   indexes ─▶ records that check ─┘
+//! ```
+//!
+//! A record and a file of one number belong together wherever each of them is: a chunk that was moved to another disk
+//! is found. What cannot be inspected (an unreadable directory, a FIFO in place of a file) is a finding.
+//!
+//! Indexes of another recording with the same name are recognised by their session. Of several sessions, the one whose
+//! records match the bytes of the files is used.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use skyhaul_io::disk;
+
+use crate::recording::index::event::Event;
+use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
+use crate::recording::index::{IndexReader, Tally};
+use crate::recording::mark6;
+use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
+use crate::recording::scan::names::{self, Label};
+use crate::recording::verify::finding::{Findings, Verdict};
+use crate::recording::verify::prove::checksum;
+use crate::recording::write::report::RecordingReport;
+
+/// Chunks of a session that are read to decide whether its records fit.
+const SAMPLES: usize = 3;
+
+/// Files and records of each number of each datastream.
+type Numbered = BTreeMap<String, BTreeMap<u32, Vec<ChunkEntry>>>;
+
+/// Data from the disks, before they are combined.
+#[derive(Default)]
+pub(in crate::recording) struct Gathered {
+    /// Session and number of each datastream.
+    datastreams: HashMap<(String, u32), Datastream>,
+    chunks: Vec<(String, usize, ChunkRecord)>,
+    lost: Vec<(String, LostChunk)>,
+    reports: Vec<(String, RecordingReport)>,
+    session_indexes: Vec<(usize, PathBuf, Session)>,
+    entries: Numbered,
+    partial: Vec<(String, PathBuf)>,
+    /// Regular files that are called neither chunk nor index.
+    pub(in crate::recording) others: Vec<FileEntry>,
+    pub(in crate::recording) events: Vec<Event>,
+    pub(in crate::recording) indexes: Vec<(PathBuf, Tally)>,
+    pub(in crate::recording) live: bool,
+    /// Two recordings have this name.
+    pub(in crate::recording) ambiguous: bool,
+    pub(in crate::recording) findings: Findings,
+}
+
+impl Gathered {
+    /// Look at all disks.
+    pub(in crate::recording) fn of(label: &Label, disks: &[PathBuf]) -> Gathered {
+        let mut all = Gathered::default();
+        for (disk, path) in disks.iter().enumerate() {
+            all.read_index(disk, label.index(path));
+        }
+        for (disk, path) in disks.iter().enumerate() {
+            match label.directories(path) {
+                Ok(names) => names.iter().for_each(|name| all.list_files(disk, path, name)),
+                Err(error) => all.cannot_look(path, &error),
+            }
+        }
+        if all.entries.is_empty() && all.indexes.is_empty() {
+            all.scatter(label, disks);
+        }
+        all.choose_session(label, disks);
+        all
+    }
+
+    /// The blocks of a Mark 6: each is a chunk in the middle of a file.
+    fn scatter(&mut self, label: &Label, disks: &[PathBuf]) {
+        for (disk, path) in mark6::files_on(disks, label.as_str()) {
+            let scattered = match mark6::blocks(std::slice::from_ref(&path)) {
+                Ok(scattered) => scattered,
+                Err((path, error)) => {
+                    self.cannot_look(&path, &error);
+                    continue;
+                }
+            };
+            // Numbers that are missing in one file are in others.
+            for gap in scattered.gaps.iter().filter(|gap| !gap.has_chunks()) {
+                self.findings.add(Verdict::Damaged, Some(&path), gap.why.clone());
+            }
+            for block in scattered.blocks {
+                let (path, offset, bytes) = (block.path, block.offset, Some(block.bytes));
+                let number = block.number;
+                let entry = ChunkEntry { number, disk, path, offset, bytes, record: None, moved: false };
+                self.entry(label.as_str(), entry);
+            }
+        }
+    }
+
+    fn cannot_look(&mut self, path: &Path, error: &std::io::Error) {
+        let text = format!("cannot be inspected: {}", skyhaul_io::address::system_text(error));
+        self.findings.add(Verdict::Unproven, Some(&path.to_owned()), text);
+    }
+
+    fn read_index(&mut self, disk: usize, path: PathBuf) {
+        let mut reader = match IndexReader::open(&path) {
+            Ok(reader) => reader,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            // The disk's own error comes with its directory.
+            Err(error) if path.parent().is_some_and(|scan| std::fs::read_dir(scan).is_err()) => {
+                drop(error);
+                return;
+            }
+            Err(error) => return self.cannot_look(&path, &error),
+        };
+        self.live |= disk::is_locked(&path);
+        let mut session = String::new();
+        let read = reader.read(|record| match record {
+            Record::Session(found) => {
+                session.clone_from(&found.session);
+                self.session_indexes.push((disk, path.clone(), found));
+            }
+            Record::Datastream(found) => {
+                self.datastreams.insert((session.clone(), found.datastream), found);
+            }
+            // No file can have such a number: a recorder never wrote this.
+            Record::Chunk(found) if found.number > names::LAST_NUMBER => {}
+            Record::Chunk(found) => self.chunks.push((session.clone(), disk, found)),
+            Record::Lost(found) => self.lost.push((session.clone(), found)),
+            Record::Event(found) if !self.events.contains(&found) => self.events.push(found),
+            Record::End(found) => self.reports.push((session.clone(), *found)),
+            Record::Event(_) | Record::Other => {}
+        });
+        if let Err(error) = read {
+            self.cannot_look(&path, &error);
+        }
+        self.indexes.push((path, reader.tally()));
+    }
+
+    /// Files of one directory.
+    fn list_files(&mut self, disk: usize, path: &Path, name: &str) {
+        let directory = path.join(name);
+        let entries = match std::fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) => return self.cannot_look(&directory, &error),
+        };
+        self.entries.entry(name.to_owned()).or_default();
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.cannot_look(&directory, &error),
+            };
+            let (path, file) = (entry.path(), entry.file_name());
+            let file = file.to_string_lossy();
+            if file.strip_suffix(".index") == Some(name) {
+                continue;
+            }
+            let number = names::chunk_number(name, &file);
+            // Links are followed: what counts is what lies at their end.
+            let bytes = std::fs::metadata(&path)
+                .and_then(|data| disk::only_regular(data.file_type()).map(|()| data.len()));
+            let bytes = match bytes {
+                Ok(bytes) => bytes,
+                // Removed since the directory was read.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !path.is_symlink() => continue,
+                Err(error) => {
+                    self.cannot_look(&path, &error);
+                    continue;
+                }
+            };
+            if let Some(number) = number {
+                let bytes = Some(bytes);
+                let entry = ChunkEntry { number, disk, path, offset: 0, bytes, record: None, moved: false };
+                self.entry(name, entry);
+                continue;
+            }
+            if file.strip_suffix(".part").is_some_and(|whole| names::chunk_number(name, whole).is_some()) {
+                self.partial.push((name.to_owned(), path.clone()));
+            }
+            self.others.push(FileEntry { disk, path, bytes });
+        }
+    }
+
+    fn entry(&mut self, name: &str, entry: ChunkEntry) {
+        self.entries.entry(name.to_owned()).or_default().entry(entry.number).or_default().push(entry);
+    }
+
+    /// Keep one session; a session without a number (its line is rotten, or there was none) is part of it.
+    fn choose_session(&mut self, label: &Label, disks: &[PathBuf]) {
+        let sessions: BTreeSet<String> =
+            self.session_indexes.iter().map(|(_, _, s)| s.session.clone()).collect();
+        if sessions.len() < 2 {
+            return;
+        }
+        let rank = |session: &String| {
+            let records = self.chunks.iter().filter(|(of, ..)| of == session);
+            let fits = |(disk, record): &(usize, &ChunkRecord)| {
+                let name = self.name(label, session, record.datastream);
+                let path = names::chunk_path(&disks[*disk], &name, record.number);
+                checksum(&path, record.bytes).is_ok_and(|crc| crc == record.crc32c)
+            };
+            let proven = records.clone().map(|(_, disk, record)| (*disk, record)).filter(fits).take(SAMPLES);
+            (proven.count(), records.count())
+        };
+        let Some(main) = sessions.iter().max_by_key(|session| rank(session)).cloned() else { return };
+        let kept = |session: &String| session.is_empty() || *session == main;
+        self.ambiguous = true;
+        for (_, path, session) in self.session_indexes.iter().filter(|(_, _, s)| s.session != main) {
+            let text = format!(
+                "it belongs to another recording of this name (session {}, started {}), and is not used",
+                session.session, session.started
+            );
+            self.findings.add(Verdict::Unproven, Some(path), text);
+        }
+        self.chunks.retain(|(session, ..)| kept(session));
+        self.lost.retain(|(session, _)| kept(session));
+        self.reports.retain(|(session, _)| kept(session));
+        self.datastreams.retain(|(session, _), _| kept(session));
+        self.session_indexes.retain(|(_, _, session)| kept(&session.session));
+    }
+
+    /// A datastream by its number; where the session's line is rotten, any session must do, and where its own line is,
+    /// the name that recorders give.
+    fn name(&self, label: &Label, session: &str, number: u32) -> String {
+        let exact = self.datastreams.get(&(session.to_owned(), number));
+        let any = || self.datastreams.values().find(|stream| stream.datastream == number);
+        exact.or_else(any).map_or_else(|| label.datastream(number), |stream| stream.name.clone())
+    }
+
+    /// What the recorder, or who closed the recording after it, said at the end.
+    pub(in crate::recording) fn report(&self) -> Option<RecordingReport> {
+        self.reports.iter().map(|(_, report)| report).max_by(|a, b| a.ended.cmp(&b.ended)).cloned()
+    }
+
+    pub(in crate::recording) fn sessions(&self) -> Vec<Session> {
+        self.session_indexes.iter().map(|(_, _, session)| session.clone()).collect()
+    }
+
+    /// Of which of these disks the recorder noted that it gave what it had there to others. A disk is known by its index,
+    /// wherever it is mounted now; one that has none any more, by its path alone.
+    pub(in crate::recording) fn gave_up(
+        &self,
+        disks: &[PathBuf],
+        report: Option<&RecordingReport>,
+    ) -> Vec<bool> {
+        let kinds = ["disk_failed", "disk_full", "disk_stalled"];
+        let events = self.events.iter().chain(report.into_iter().flat_map(|report| &report.events));
+        let noted: BTreeSet<&PathBuf> = events
+            .filter(|event| kinds.contains(&event.kind.as_str()))
+            .filter_map(|event| event.disk.as_ref())
+            .collect();
+        let noted_here: BTreeSet<PathBuf> = noted.iter().map(|path| real(path)).collect();
+        let of = |disk: usize, path: &PathBuf| {
+            let mut was = self.session_indexes.iter().filter(|(at, ..)| *at == disk).peekable();
+            match was.peek() {
+                Some(_) => was.any(|(_, _, s)| s.disks.get(s.disk).is_some_and(|path| noted.contains(path))),
+                None => noted_here.contains(&real(path)),
+            }
+        };
+        disks.iter().enumerate().map(|(disk, path)| of(disk, path)).collect()
+    }
+
+    /// Put files and records together.
+    pub(in crate::recording) fn streams(&mut self, label: &Label, disks: &[PathBuf]) -> Vec<DatastreamEntry> {
+        for (session, disk, record) in std::mem::take(&mut self.chunks) {
+            let name = self.name(label, &session, record.datastream);
+            let number = record.number;
+            let here = self.entries.entry(name.clone()).or_default().entry(number).or_default();
+            if let Some(entry) = here.iter_mut().find(|entry| entry.disk == disk) {
+                entry.record = Some(record);
+            } else {
+                let path = names::chunk_path(&disks[disk], &name, number);
+                let record = Some(record);
+                here.push(ChunkEntry { number, disk, path, offset: 0, bytes: None, record, moved: false });
+            }
+        }
+        let mut streams: BTreeMap<String, DatastreamEntry> = BTreeMap::new();
+        for (name, numbers) in std::mem::take(&mut self.entries) {
+            let stream = streams.entry(name.clone()).or_default();
+            for (number, entries) in numbers {
+                let (best, copies) = settle(entries);
+                stream.chunks.extend(best.map(|best| (number, best)));
+                stream.copies.extend(copies);
+            }
+        }
+        for about in self.datastreams.values() {
+            streams.entry(about.name.clone()).or_default().datastream = Some(about.clone());
+        }
+        for (name, path) in std::mem::take(&mut self.partial) {
+            streams.entry(name).or_default().partial.push(path);
+        }
+        for account in self.report().into_iter().flat_map(|report| report.datastreams) {
+            let stream = streams.entry(account.name.clone()).or_default();
+            stream.account = Some(account);
+        }
+        for (session, lost) in std::mem::take(&mut self.lost) {
+            let stream = streams.entry(self.name(label, &session, lost.datastream)).or_default();
+            // What a second disk did take in the end is not lost.
+            if stream.chunks.get(&lost.number).is_none_or(|chunk| chunk.record.is_none()) {
+                stream.lost.insert(lost.number, lost);
+            }
+        }
+        for (name, stream) in &mut streams {
+            stream.name.clone_from(name);
+        }
+        streams.into_values().filter(DatastreamEntry::is_something).collect()
+    }
+
+    /// Problems of the indexes themselves.
+    pub(in crate::recording) fn judge_indexes(&mut self, state: State) {
+        for (path, tally) in &self.indexes {
+            let mut add = |verdict, text: String| self.findings.add(verdict, Some(path), text);
+            if tally.garbage > 0 {
+                add(Verdict::Unproven, format!("{} lines have a wrong checksum", tally.garbage));
+            }
+            if tally.given_up {
+                add(
+                    Verdict::Unproven,
+                    "more than 64 MiB of it are not an index: the rest was not read".to_owned(),
+                );
+            } else if tally.torn_bytes > 0 && state != State::Live {
+                // A recorder that died, or could not write here any more, leaves a torn line; one that ended does not.
+                let (verdict, text) = match tally.closed {
+                    true => (Verdict::Unproven, format!("{} bytes follow its last line", tally.torn_bytes)),
+                    false => (Verdict::Holes, format!("its last {} bytes are a torn line", tally.torn_bytes)),
+                };
+                add(verdict, text);
+            }
+            if tally.changed > 0 {
+                add(
+                    Verdict::Holes,
+                    format!("{} of its lines end in CR LF: it was copied as text", tally.changed),
+                );
+            }
+        }
+    }
+
+    /// Disks of the session that have no index here: those that were not given are returned.
+    pub(in crate::recording) fn missing_disks(&mut self, disks: &[PathBuf]) -> Vec<PathBuf> {
+        let given: Vec<PathBuf> = disks.iter().map(|path| real(path)).collect();
+        let (mut missing, mut without) = (Vec::new(), BTreeSet::new());
+        for (_, _, session) in &self.session_indexes {
+            for (index, path) in session.disks.iter().enumerate() {
+                if self.session_indexes.iter().any(|(_, _, s)| s.disk == index) {
+                    continue;
+                }
+                if given.contains(&real(path)) {
+                    without.insert(path.clone());
+                } else if !missing.contains(path) {
+                    missing.push(path.clone());
+                }
+            }
+        }
+        for path in without {
+            self.findings.add(Verdict::Unproven, Some(&path), "this disk of the recording has no index");
+        }
+        for path in &missing {
+            self.findings.add(Verdict::Unproven, Some(path), "this disk of the session is absent");
+        }
+        let mut seen: BTreeMap<usize, &PathBuf> = BTreeMap::new();
+        let mut twice = Vec::new();
+        for (disk, path, session) in &self.session_indexes {
+            let other = seen.insert(session.disk, path);
+            if other.is_some_and(|other| other != path) && *disk < disks.len() {
+                twice.push(path.clone());
+            }
+        }
+        for path in twice {
+            self.findings.add(Verdict::Unproven, Some(&path), "it is a copy of another disk's index");
+        }
+        missing
+    }
+}
+
+/// The path without links, where it leads anywhere.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Of the files and records of one number the best pair, and all further files and records.
+fn settle(mut entries: Vec<ChunkEntry>) -> (Option<ChunkEntry>, Vec<ChunkEntry>) {
+    let rank = |c: &ChunkEntry| (c.is_acknowledged(), c.record.is_some(), c.bytes.is_some());
+    entries.sort_by_key(|entry| std::cmp::Reverse(rank(entry)));
+    let mut entries = std::collections::VecDeque::from(entries);
+    let Some(mut best) = entries.pop_front() else { return (None, Vec::new()) };
+    if let Some(record) = best.record.as_ref().filter(|_| !best.is_acknowledged()) {
+        // Its own disk does not have it as it should be: another one may.
+        let fit = |entry: &ChunkEntry| entry.bytes.map(|bytes| bytes.abs_diff(record.bytes));
+        let other =
+            (0..entries.len()).filter(|&at| fit(&entries[at]).is_some()).min_by_key(|&at| fit(&entries[at]));
+        if let Some(at) = other.filter(|&at| best.bytes.is_none() || fit(&entries[at]) == Some(0)) {
+            let record = best.record.clone();
+            let found = ChunkEntry { record, moved: true, ..entries[at].clone() };
+            entries.remove(at);
+            entries.extend(best.bytes.is_some().then_some(best));
+            best = found;
+        }
+    }
+    (Some(best), entries.into())
+}

@@ -1,0 +1,383 @@
+//! The read-ahead thread: verifies each step of the plan, and then delivers it.
+//!
+//! ```text
+//!   record ─▶ its file ─▶ copies of its number ─▶ any file with its bytes ─▶ given, or a gap
+//!   no record ─▶ frame headers legal, in order, in their place ─▶ given, and named as unproven; or a gap
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use crate::frames;
+use crate::recording::index::record::Datastream;
+use crate::recording::open::Recording;
+use crate::recording::open::entry::ChunkEntry;
+use crate::recording::plan::gap::{Gap, Instead, Lack, Time};
+use crate::recording::plan::{self, Step};
+use crate::recording::read::account::Damaged;
+use crate::recording::read::feeder::{Feeder, Given, Gone, Loaded};
+use crate::recording::read::filling::{Filling, MOST_UNRECORDED, bounded};
+use crate::recording::read::follow::{Followed, Follower};
+use crate::recording::read::piece::{Data, Missing, Piece, Times};
+use crate::recording::verify::finding::{Finding, Verdict};
+use crate::recording::verify::prove::read_file;
+use crate::recording::verify::search::Search;
+use crate::recording::verify::seen::Seen;
+
+/// The thread.
+pub(in crate::recording) struct Feed {
+    pub(in crate::recording) feeder: Feeder,
+    pub(in crate::recording) recording: Recording,
+    name: String,
+    pub(in crate::recording) about: Option<Datastream>,
+    steps: Vec<Step>,
+    search: Option<Search>,
+    pub(in crate::recording) filling: Option<Filling>,
+    /// Where the last chunk ended.
+    pub(in crate::recording) last_time: Option<Time>,
+    /// The frames counted since then, if something is missing behind it.
+    pub(in crate::recording) missing: Option<Counted>,
+}
+
+/// Frames of missing chunks that are counted already, so that the next chunk does not count them again.
+#[derive(Clone, Copy, Default)]
+pub(in crate::recording) struct Counted {
+    pub(in crate::recording) filled: u64,
+    pub(in crate::recording) left_out: u64,
+}
+
+impl Feeder {
+    pub(in crate::recording) fn feed(
+        self,
+        recording: Recording,
+        name: String,
+        about: Option<Datastream>,
+        steps: Vec<Step>,
+    ) -> Feed {
+        Feed {
+            feeder: self,
+            recording,
+            name,
+            about,
+            steps,
+            search: None,
+            filling: None,
+            last_time: None,
+            missing: None,
+        }
+    }
+}
+
+impl Feed {
+    pub(in crate::recording) fn run(mut self) {
+        let _ = if self.feeder.options.follow { self.follow() } else { self.walk() };
+    }
+
+    /// The plan from its first step to its last.
+    fn walk(&mut self) -> Given {
+        let steps = std::mem::take(&mut self.steps);
+        for at in 0..steps.len() {
+            match &steps[at] {
+                Step::Gap(gap) => self.gap(gap.clone(), &steps[at + 1..])?,
+                Step::Foreign(entry) => self.note(&entry.path, plan::FOREIGN.to_owned()),
+                Step::Chunk { entry, .. } if entry.record.is_some() => {
+                    self.recorded(entry, &steps[at + 1..])?;
+                }
+                Step::Chunk { entry, upto, length } => {
+                    self.unrecorded(entry, (*upto, *length), &steps[at + 1..])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Chunks as they are acknowledged, and the rest of the plan when the recorder has ended.
+    fn follow(&mut self) -> Given {
+        let mut follower = Follower::new(&self.recording, &self.name);
+        let next = loop {
+            match follower.next(|| self.feeder.is_wanted()) {
+                Followed::Unwanted => return Err(Gone),
+                Followed::Ended(next) => break next,
+                Followed::Lost(number, reason) => {
+                    let why = format!("lost during the recording: {reason}");
+                    let bytes = self.about.as_ref().map(|about| about.info.whole_chunk());
+                    let gap = Gap::new(&self.name, number..number + 1, Lack::Lost, why);
+                    self.gap(Gap { from: self.last_time, bytes, ..gap }, &[])?;
+                }
+                Followed::Chunk(entry) => {
+                    let memory = entry.record.as_ref().and_then(|record| follower.recall(record));
+                    let Some(bytes) = memory else {
+                        self.recorded(&entry, &[])?;
+                        continue;
+                    };
+                    self.lost_before(&entry)?;
+                    self.feeder.from_memory.fetch_add(1, Ordering::Relaxed);
+                    let meta = entry.record.map(|record| record.meta).unwrap_or_default();
+                    self.last_time = meta.last_time;
+                    let times = (meta.first_time, meta.last_time);
+                    if self.unpacks(&meta) {
+                        self.unpack(entry.number, &meta, std::iter::once(&bytes[..]))?;
+                        continue;
+                    }
+                    self.give(self.feeder.in_memory(entry.number, false, times, bytes))?;
+                }
+            }
+        };
+        // What the disks hold now that nobody writes to them any more.
+        let disks = self.recording.disks.clone();
+        match Recording::open(disks, self.recording.label.as_str()) {
+            Ok(recording) => self.recording = recording,
+            Err(error) => {
+                let why = format!("the recording cannot be opened any more: {error}");
+                return self.gap(Gap::new(&self.name, next..next, Lack::OpenEnd, why), &[]);
+            }
+        }
+        let stream = self.recording.datastreams.iter().find(|stream| stream.name == self.name);
+        let Some(stream) = stream else {
+            let why = "this stream is no longer on the disks";
+            return self.gap(Gap::new(&self.name, next..next, Lack::OpenEnd, why), &[]);
+        };
+        self.steps = plan::steps(&self.recording, stream, next);
+        self.search = None;
+        self.walk()
+    }
+
+    pub(in crate::recording) fn give(&mut self, piece: Piece) -> Given {
+        if self.feeder.options.missing == Missing::Fill && !piece.filled {
+            self.filling().keep(piece.bytes());
+        }
+        self.feeder.send(piece)
+    }
+
+    /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
+    fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Given {
+        let Some(record) = &entry.record else { return Ok(()) };
+        self.lost_before(entry)?;
+        let mut why = "its file is missing".to_owned();
+        let own = entry.bytes.is_some().then(|| entry.path.clone());
+        if let Some(path) = &own {
+            let loaded = self.feeder.load((path, 0), record.bytes, None);
+            match loaded.seen.proves(record) {
+                Ok(()) => return self.proven(entry, (path, 0), loaded, behind),
+                Err(text) => why = text,
+            }
+            if !self.feeder.is_wanted() {
+                return Err(Gone);
+            }
+        }
+        let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
+        while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
+            let loaded = self.feeder.load((&path, 0), record.bytes, None);
+            if loaded.seen.proves(record).is_ok() {
+                let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
+                self.note(&path, text);
+                return self.proven(entry, (&path, 0), loaded, behind);
+            }
+            search.learn(&path, loaded.seen.crc32c);
+        }
+        let gap = Gap {
+            from: record.meta.first_time,
+            to: record.meta.last_time,
+            bytes: Some(record.bytes),
+            ..Gap::new(&self.name, entry.number..entry.number + 1, Lack::Damaged, format!("damaged: {why}"))
+        };
+        self.last_time = record.meta.last_time.or(self.last_time);
+        match own.filter(|_| !self.feeder.options.verify) {
+            Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED)?,
+            None => self.gap(gap, behind)?,
+        }
+        // What was counted stands for this chunk, and for nothing behind it.
+        self.missing = None;
+        Ok(())
+    }
+
+    fn note(&self, path: &Path, text: String) {
+        let path = Some(path.to_owned());
+        self.feeder.account.note(Finding { verdict: Verdict::Unproven, path, text });
+    }
+
+    /// Deliver a verified chunk.
+    fn proven(&mut self, entry: &ChunkEntry, place: (&Path, u64), loaded: Loaded, behind: &[Step]) -> Given {
+        let (number, bytes) = (entry.number, loaded.seen.read);
+        if loaded.seen.bytes > bytes {
+            self.note(place.0, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
+        }
+        let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
+        let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
+        self.last_time = to.or(self.last_time);
+        let meta = entry.record.as_ref().map(|record| &record.meta).filter(|meta| self.unpacks(meta));
+        if let Some(meta) = meta.filter(|_| loaded.held) {
+            return self.unpack(number, meta, loaded.blocks.iter().map(|(block, length)| &block[..*length]));
+        }
+        if loaded.held {
+            let pieces = loaded.blocks.len();
+            for (at, (block, length)) in loaded.blocks.into_iter().enumerate() {
+                let last = at + 1 == pieces;
+                let data = Data::Disk(block, length);
+                self.give(Piece { number, filled: false, last, times: (from, to), data })?;
+            }
+            return Ok(());
+        }
+        let again = match meta {
+            Some(meta) => self.unpack_file(number, meta, place, bytes)?,
+            None => self.stream(number, place, bytes, (from, to))?,
+        };
+        if again.crc32c == loaded.seen.crc32c && again.read == bytes {
+            return Ok(());
+        }
+        let why = "damaged: it changed while it was read, and part of it was delivered";
+        let gap = Gap::new(&self.name, number..number + 1, Lack::Damaged, why);
+        self.gap(Gap { from, to, bytes: Some(0), instead: Instead::AsItIs, ..gap }, behind)
+    }
+
+    /// Deliver a file as it is read.
+    fn stream(&mut self, number: u32, place: (&Path, u64), most: u64, times: Times) -> Result<Seen, Gone> {
+        let (mut gone, mut given) = (false, 0);
+        // The closures share what they need of `self`.
+        let this = std::cell::RefCell::new(&mut *self);
+        let seen = read_file(
+            place,
+            most,
+            None,
+            || this.borrow().feeder.buffer(),
+            |block, length| {
+                given += length as u64;
+                let (last, data) = (given == most, Data::Disk(block, length));
+                let piece = Piece { number, filled: false, last, times, data };
+                gone |= this.borrow_mut().give(piece).is_err();
+            },
+        );
+        if gone || !self.feeder.is_wanted() { Err(Gone) } else { Ok(seen) }
+    }
+
+    /// A file without a record: verified by its frame headers only.
+    fn unrecorded(
+        &mut self,
+        entry: &ChunkEntry,
+        should: (Option<Time>, Option<u64>),
+        behind: &[Step],
+    ) -> Given {
+        let (upto, length) = should;
+        let bytes = entry.bytes.unwrap_or_default();
+        let chunks = entry.number..entry.number + 1;
+        let proof = if bytes > MOST_UNRECORDED {
+            Err("it is longer than any chunk".to_owned())
+        } else {
+            let loaded = self.feeder.load((&entry.path, entry.offset), bytes, self.about.as_ref());
+            if !self.feeder.is_wanted() {
+                return Err(Gone);
+            }
+            loaded.seen.proven_by_frames(self.last_time, upto).map(|()| loaded)
+        };
+        let gap = Gap {
+            bytes: length.or(Some(bytes)),
+            from: self.last_time,
+            to: upto,
+            ..Gap::new(&self.name, chunks, Lack::Unproven, "")
+        };
+        match proof {
+            Ok(loaded) => {
+                self.learn_rate(&loaded.seen.trace);
+                let why = "no index record: its frame headers verify its place, nothing verifies its samples";
+                let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
+                let gap = Gap {
+                    lack: Lack::HeadersOnly,
+                    from,
+                    to,
+                    why: why.to_owned(),
+                    instead: Instead::AsItIs,
+                    ..gap
+                };
+                self.gap(gap, behind)?;
+                self.lost_by_time(entry)?;
+                self.proven(entry, (&entry.path, entry.offset), loaded, behind)
+            }
+            Err(why) => {
+                let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
+                if self.feeder.options.verify {
+                    self.gap(gap, behind)
+                } else {
+                    let most = if entry.offset > 0 { bytes } else { MOST_UNRECORDED };
+                    self.as_it_lies(gap, (&entry.path, entry.offset), most)
+                }
+            }
+        }
+    }
+
+    /// Report a problem of a file, and deliver it.
+    fn as_it_lies(&mut self, gap: Gap, place: (&Path, u64), most: u64) -> Given {
+        let number = gap.chunks.0;
+        self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
+        self.stream(number, place, most, (None, None)).map(|_| ())
+    }
+
+    /// Report a gap, and fill it if requested.
+    fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
+        let next = self.first_bytes(behind, self.unit());
+        self.time_of_hole(&mut gap, &next);
+        let missing = self.feeder.options.missing;
+        // Packets of heaps have no invalid ones that could stand there.
+        let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
+        let fills =
+            missing == Missing::Fill && has_frames && gap.has_chunks() && gap.instead == Instead::LeftOut;
+        let mut bytes = if fills { gap.bytes } else { None };
+        if let Some(Err(why)) = bytes.map(|bytes| bounded(self.about.as_ref(), gap.chunks, bytes)) {
+            gap.why = format!("{}; not filled: {why}", gap.why);
+            bytes = None;
+        }
+        if bytes.is_some_and(|bytes| bytes > 0) {
+            gap.instead = Instead::Filled;
+        }
+        self.feeder.account.add(gap.clone());
+        if missing == Missing::Refuse {
+            let error = io::Error::new(io::ErrorKind::InvalidData, Damaged(gap));
+            let _ = self.feeder.sender.send(Err(error));
+            return Err(Gone);
+        }
+        if bytes.is_none() && gap.has_chunks() && gap.instead == Instead::LeftOut {
+            let frames = gap.bytes.unwrap_or_default().checked_div(self.unit() as u64).unwrap_or_default();
+            self.leave_out(frames);
+        }
+        if gap.has_chunks() && gap.instead != Instead::AsItIs {
+            self.missing.get_or_insert_default();
+        }
+        self.fill(gap.chunks.0, bytes.unwrap_or_default(), behind)
+    }
+
+    /// Count missing frames for which nothing is given.
+    fn leave_out(&mut self, frames: u64) {
+        let missing = self.missing.get_or_insert_default();
+        missing.left_out = missing.left_out.saturating_add(frames);
+        self.feeder.account.add_frames(0, frames);
+    }
+
+    pub(in crate::recording) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let frames = bytes.checked_div(self.unit() as u64).unwrap_or_default();
+        if let Some(missing) = &mut self.missing {
+            missing.filled = missing.filled.saturating_add(frames);
+        }
+        self.feeder.account.add_frames(frames, 0);
+        let needed = self.filling().needed();
+        let after = self.first_bytes(behind, needed);
+        let mut left = bytes;
+        while left > 0 {
+            let mut made = self.filling().next(left, &after);
+            made.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            if made.is_empty() {
+                break;
+            }
+            left -= made.len() as u64;
+            self.feeder.send(self.feeder.in_memory(number, true, (None, None), made))?;
+        }
+        Ok(())
+    }
+
+    /// What makes fill.
+    pub(in crate::recording) fn filling(&mut self) -> &mut Filling {
+        self.filling.get_or_insert_with(|| Filling::new(self.about.as_ref()))
+    }
+}

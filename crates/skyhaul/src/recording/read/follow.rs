@@ -1,0 +1,158 @@
+//! Following a scan while it is recorded.
+//!
+//! The follower reads the growing indexes and delivers each chunk when it is acknowledged, in order of its number, from
+//! any disk. It does not communicate with the recorder. Chunks that are still in the recorder's memory are copied from
+//! there (and verified by checksum), the others are read from disk.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use skyhaul_io::disk;
+use skyhaul_io::memory::peek::Peek;
+
+use crate::recording::index::IndexReader;
+use crate::recording::index::record::{ChunkRecord, Record};
+use crate::recording::open::Recording;
+use crate::recording::open::entry::ChunkEntry;
+use crate::recording::scan::names;
+use crate::recording::write::drive::stream_key;
+
+/// Time between looks at the indexes.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// One disk's index, as far as it was read.
+#[derive(Debug)]
+struct Tail {
+    disk: PathBuf,
+    path: PathBuf,
+    reader: Option<IndexReader>,
+    names: HashMap<u32, String>,
+    ended: bool,
+}
+
+/// What a follower gives.
+#[derive(Debug)]
+pub(in crate::recording) enum Followed {
+    Chunk(Box<ChunkEntry>),
+    /// No disk could take the chunk of this number, and why.
+    Lost(u32, String),
+    /// The recorder has ended; chunks from this number on must be read from the disks.
+    Ended(u32),
+    /// The consumer has ended.
+    Unwanted,
+}
+
+/// Gives chunks as they are acknowledged.
+#[derive(Debug)]
+pub(in crate::recording) struct Follower {
+    name: String,
+    tails: Vec<Tail>,
+    chunks: BTreeMap<u32, (usize, ChunkRecord)>,
+    lost: BTreeMap<u32, String>,
+    next: u32,
+    ended: bool,
+    memory: Option<(Peek, u64)>,
+}
+
+impl Follower {
+    pub(in crate::recording) fn new(recording: &Recording, name: &str) -> Follower {
+        let tail = |disk: &PathBuf| Tail {
+            disk: disk.clone(),
+            path: recording.label.index(disk),
+            reader: None,
+            names: HashMap::new(),
+            ended: false,
+        };
+        let memory = recording.sessions.iter().find_map(|session| {
+            let file = session.memory?;
+            let number = u64::from_str_radix(&session.session, 16).ok()?;
+            Some((Peek::open(session.pid, file.fd, file.id).ok()?, number))
+        });
+        Follower {
+            name: name.to_owned(),
+            tails: recording.disks.iter().map(tail).collect(),
+            chunks: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            next: 0,
+            ended: false,
+            memory,
+        }
+    }
+
+    /// The next chunk in order. Waits for it, until the recorder ends or is dead or `wanted` says no.
+    pub(in crate::recording) fn next(&mut self, wanted: impl Fn() -> bool) -> Followed {
+        loop {
+            let number = self.next;
+            if let Some((tail, record)) = self.chunks.remove(&number) {
+                self.next += 1;
+                self.lost.remove(&number);
+                let disk = self.tails[tail].disk.clone();
+                let path = names::chunk_path(&disk, &self.name, number);
+                let bytes = Some(record.bytes);
+                let record = Some(record);
+                let entry = ChunkEntry { number, disk: tail, path, offset: 0, bytes, record, moved: false };
+                return Followed::Chunk(Box::new(entry));
+            }
+            if let Some(reason) = self.lost.remove(&number) {
+                self.next += 1;
+                return Followed::Lost(number, reason);
+            }
+            // Chunks missing now will not be written any more.
+            if self.ended {
+                return Followed::Ended(number);
+            }
+            if !wanted() {
+                return Followed::Unwanted;
+            }
+            // Asked before reading: what was written before the recorder died is then read.
+            let alive = self.tails.iter().any(|tail| disk::is_locked(&tail.path));
+            let before = (self.chunks.len(), self.lost.len());
+            self.read_indexes();
+            self.ended |= !alive;
+            if before == (self.chunks.len(), self.lost.len()) && !self.ended {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn read_indexes(&mut self) {
+        let Follower { name, tails, chunks, lost, next, ended, .. } = self;
+        for (index, tail) in tails.iter_mut().enumerate() {
+            if tail.reader.is_none() {
+                tail.reader = IndexReader::open(&tail.path).ok();
+            }
+            let Some(reader) = &mut tail.reader else { continue };
+            let (names, end) = (&mut tail.names, &mut tail.ended);
+            // A disk that broke gives no more; the others tell what became of its chunks.
+            let _ = reader.read(|record| match record {
+                Record::Datastream(stream) => {
+                    names.insert(stream.datastream, stream.name);
+                }
+                Record::Chunk(record)
+                    if names.get(&record.datastream) == Some(name) && record.number >= *next =>
+                {
+                    chunks.entry(record.number).or_insert((index, record));
+                }
+                Record::Lost(chunk)
+                    if names.get(&chunk.datastream) == Some(name) && chunk.number >= *next =>
+                {
+                    lost.insert(chunk.number, chunk.reason);
+                }
+                Record::End(_) => *end = true,
+                _ => {}
+            });
+        }
+        // In each index the end comes after the last chunk.
+        *ended |= tails.iter().all(|tail| tail.ended);
+    }
+
+    /// The chunk's bytes, if they are still in the recorder's memory.
+    pub(in crate::recording) fn recall(&mut self, record: &ChunkRecord) -> Option<Vec<u8>> {
+        let (peek, session) = self.memory.as_ref()?;
+        let mut bytes = Vec::new();
+        let found = peek.read(stream_key(*session, record.datastream), u64::from(record.number), &mut bytes);
+        let proven = found && bytes.len() as u64 == record.bytes && crc32c::crc32c(&bytes) == record.crc32c;
+        proven.then_some(bytes)
+    }
+}

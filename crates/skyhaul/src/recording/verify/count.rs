@@ -1,0 +1,201 @@
+//! Counts the frames of a datastream from its plan: in chunks, given up, gone, never received.
+//!
+//! An index record gives the frames of its chunk, those of them that never arrived, and those that never arrived before it. The
+//! recorder's account at the end gives the sums, so that frames of chunks whose records are gone are counted too. Where
+//! both are missing (older recorders, killed ones, plain FlexBuff) frames are counted by the length of files and gaps, and by the
+//! time between chunks: frame numbers times the threads that share them.
+
+use crate::ledger::{Discard, FrameLedger, differs};
+use crate::recording::index::record::{Datastream, LostChunk};
+use crate::recording::open::Recording;
+use crate::recording::open::entry::{ChunkEntry, DatastreamEntry};
+use crate::recording::plan::gap::{Gap, Lack, Time};
+use crate::recording::plan::rate::Rate;
+
+/// What is known of a chunk's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recording) enum Proof {
+    /// It is what its record promises.
+    Sound,
+    /// It is not, or it is missing.
+    Damaged,
+    /// It has no record; frames in the file, and those of them that are marked invalid.
+    Unknown { frames: u64, invalid: u64 },
+}
+
+/// The count of one datastream, step by step.
+#[derive(Debug)]
+pub(in crate::recording) struct Count<'a> {
+    stream: &'a DatastreamEntry,
+    /// Bytes of a frame; 0 if they differ or are not known.
+    unit: u64,
+    lanes: u64,
+    rate: Rate,
+    /// When the last chunk ended.
+    before: Option<Time>,
+    /// Frames of chunks that are not there since then.
+    since: u64,
+    gaps_since: bool,
+    /// A record does not say what is missing before its chunk.
+    is_silent: bool,
+    ledger: FrameLedger,
+}
+
+impl<'a> Count<'a> {
+    pub(in crate::recording) fn new(stream: &'a DatastreamEntry, about: Option<&Datastream>) -> Count<'a> {
+        let info = about.or(stream.datastream.as_ref()).map(|about| &about.info);
+        Count {
+            stream,
+            unit: info.map_or(0, |info| u64::from(info.unit_bytes)),
+            lanes: info.map_or(1, |info| u64::from(info.lanes.max(1))),
+            rate: Rate::of(about.or(stream.datastream.as_ref())),
+            before: None,
+            since: 0,
+            gaps_since: false,
+            is_silent: false,
+            ledger: FrameLedger::default(),
+        }
+    }
+
+    /// Frames in so many bytes of a file.
+    pub(in crate::recording) fn frames_in(&self, bytes: u64) -> u64 {
+        bytes.checked_div(self.unit).unwrap_or(0)
+    }
+
+    /// A chunk from `first` to `last`. Returns the frames that are missing before it, and how many frame numbers later than
+    /// expected it begins, if its neighbours say that.
+    pub(in crate::recording) fn chunk(
+        &mut self,
+        chunk: &ChunkEntry,
+        proof: Proof,
+        [first, last]: [Option<Time>; 2],
+    ) -> (u64, Option<i128>) {
+        let step = self.before.zip(first).and_then(|(before, first)| self.rate.steps(before, first));
+        let step = step.filter(|&step| !self.rate.is_next(step));
+        let meta = chunk.record.as_ref().map(|record| &record.meta);
+        let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
+        let by_time = by_time.saturating_mul(self.lanes).saturating_sub(self.since);
+        let told = meta.and_then(|meta| meta.gap);
+        // Chunks of which nothing is known but their numbers: the time between their neighbours was theirs.
+        let are_gone = told.is_none() && self.gaps_since && self.since == 0;
+        if are_gone {
+            add(&mut self.ledger.received, by_time);
+            add(&mut self.ledger.damaged, by_time);
+        }
+        let between = told.unwrap_or(if are_gone { 0 } else { by_time });
+        self.is_silent |= meta.is_some_and(|meta| meta.gap.is_none());
+        let jump = step.filter(|_| !self.gaps_since);
+        (self.before, self.since, self.gaps_since) = (last, 0, false);
+        self.never(0, between);
+        let heaps = meta.and_then(|meta| meta.heaps.as_ref()).map(|heaps| heaps.count);
+        let received = heaps.or(meta.map(|meta| meta.received_units())).unwrap_or(0);
+        let ledger = &mut self.ledger;
+        match proof {
+            Proof::Unknown { frames, invalid } => {
+                let valid = frames.saturating_sub(invalid);
+                add(&mut ledger.received, valid);
+                add(&mut ledger.unverified, valid);
+                self.never(invalid, 0);
+            }
+            Proof::Sound | Proof::Damaged => {
+                add(&mut ledger.received, received);
+                let to = if proof == Proof::Sound { &mut ledger.recorded } else { &mut ledger.damaged };
+                add(to, received);
+                self.never(meta.map_or(0, |meta| meta.missing_units()), 0);
+            }
+        }
+        (between, jump)
+    }
+
+    fn never(&mut self, in_chunks: u64, between: u64) {
+        add(&mut self.ledger.in_chunks, in_chunks);
+        add(&mut self.ledger.between_chunks, between);
+        add(&mut self.ledger.never_received, in_chunks.saturating_add(between));
+    }
+
+    /// Chunks that are not there. Returns their frames.
+    pub(in crate::recording) fn gap(&mut self, gap: &Gap) -> u64 {
+        if !gap.has_chunks() {
+            return 0;
+        }
+        let (mut frames, mut bytes) = (0u64, gap.bytes.unwrap_or(0));
+        for lost in self.stream.lost.range(gap.chunks.0..gap.chunks.1).map(|(_, lost)| lost) {
+            frames = frames.saturating_add(self.lost(lost));
+            bytes = bytes.saturating_sub(lost.bytes);
+        }
+        let told =
+            self.stream.lost.range(gap.chunks.0..gap.chunks.1).filter(|(_, lost)| lost.units > 0).count();
+        // What is known of none of them is the length of the others.
+        if (told as u64) < u64::from(gap.chunks.1 - gap.chunks.0) {
+            let rest = self.frames_in(bytes);
+            frames = frames.saturating_add(rest);
+            add(&mut self.ledger.received, rest);
+            match gap.lack {
+                Lack::Lost => self.ledger.discard(Discard::Unknown, rest),
+                Lack::Unfinished => self.ledger.discard(Discard::Unfinished, rest),
+                _ => add(&mut self.ledger.damaged, rest),
+            }
+        }
+        self.since = self.since.saturating_add(frames);
+        self.gaps_since = true;
+        frames
+    }
+
+    /// A chunk that the recorder gave up, and described.
+    fn lost(&mut self, lost: &LostChunk) -> u64 {
+        let received = u64::from(lost.units).saturating_sub(lost.missing_units);
+        add(&mut self.ledger.received, received);
+        self.ledger.discard(lost.cause.unwrap_or(Discard::Unknown), received);
+        self.never(lost.missing_units, lost.gap);
+        u64::from(lost.units).saturating_add(lost.gap)
+    }
+
+    /// The sums, with the recorder's account if there is one; and where the two contradict each other.
+    pub(in crate::recording) fn finish(self, recording: &Recording) -> (FrameLedger, Vec<String>) {
+        let counted = self.ledger.clone();
+        let adopted = recording.report.as_ref().is_none_or(|report| report.adopted);
+        let account = self.stream.account.as_ref().filter(|_| !adopted && !recording.ambiguous);
+        // Older recorders did not count frames.
+        let Some(told) = account.map(|account| &account.ledger).filter(|ledger| ledger.expected() > 0) else {
+            let wrong = counted.imbalance(&self.stream.name);
+            return (counted, wrong);
+        };
+        let mut ledger = FrameLedger {
+            recorded: counted.recorded,
+            unverified: counted.unverified,
+            pending: 0,
+            damaged: 0,
+            discarded: 0,
+            discarded_by: Default::default(),
+            ..told.clone()
+        };
+        if self.is_silent {
+            ledger.between_chunks = counted.between_chunks;
+            ledger.never_received = told.in_chunks.saturating_add(counted.between_chunks);
+        }
+        let here = counted.recorded.saturating_add(counted.unverified);
+        let mut left = told.received.saturating_sub(here);
+        // A chunk that was given up may have been saved after all.
+        for (why, &frames) in
+            told.discarded_by.iter().chain([(&Discard::Unfinished.name().to_owned(), &told.pending)])
+        {
+            let frames = frames.min(left);
+            left -= frames;
+            if frames > 0 {
+                add(&mut ledger.discarded, frames);
+                add(ledger.discarded_by.entry(why.clone()).or_default(), frames);
+            }
+        }
+        ledger.damaged = left;
+        let mut wrong = ledger.imbalance(&self.stream.name);
+        if here > told.received {
+            let by_recorder = ("received by the recorder", told.received);
+            wrong.extend(differs(&self.stream.name, ("frames in chunks", here), by_recorder));
+        }
+        (ledger, wrong)
+    }
+}
+
+fn add(to: &mut u64, n: u64) {
+    *to = to.saturating_add(n);
+}

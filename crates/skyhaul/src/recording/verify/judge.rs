@@ -1,0 +1,378 @@
+//! Judges a datastream: compares each step of its plan with the files read.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::irregular::IrregularSummary;
+use crate::ledger::FrameLedger;
+use crate::recording::index::record::Datastream;
+use crate::recording::open::Recording;
+use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
+use crate::recording::plan::gap::{Gap, Lack, Time};
+use crate::recording::plan::{self, Step};
+use crate::recording::verify::count::{Count, Proof};
+use crate::recording::verify::finding::{Findings, Verdict};
+use crate::recording::verify::search::Search;
+use crate::recording::verify::seen::Seen;
+use crate::recording::verify::times::Times;
+
+/// One datastream's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatastreamCheck {
+    /// Its name on disk.
+    pub name: String,
+    /// Chunk files that are there.
+    pub chunks: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Chunks whose bytes have the checksum of their index record.
+    pub proven: u64,
+    /// Numbers of files that are in no index.
+    pub unacknowledged: Vec<u32>,
+    /// Numbers of chunks whose file is missing, has another length or other contents.
+    pub damaged: Vec<u32>,
+    /// Numbers of chunks that the recorder could not write.
+    pub lost: Vec<u32>,
+    /// Ranges of numbers (first, one past the last) that are missing: of which there must be a chunk, and there is none.
+    pub gaps: Vec<(u32, u32)>,
+    /// Numbers that are on more than one disk.
+    pub copies: u64,
+    /// Units in all chunks, missing ones included.
+    pub units: u64,
+    /// Units that never arrived, by the index.
+    pub missing_units: u64,
+    /// Discontinuities of time between chunks.
+    pub time_breaks: u64,
+    /// Frames between chunks that are in none of them, and never arrived.
+    pub missing_between: u64,
+    /// Frames in the files that were read; packets of heaps or events.
+    pub frames_seen: u64,
+    /// What became of all its frames, heaps or events.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Of `frames_seen`, invalid frames.
+    pub illegal_frames: u64,
+    /// Of these, marked as invalid.
+    pub filled_frames: u64,
+    /// Of a stream of heaps or events, by the index: how many there are, and what is missing in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heaps: Option<HeapsCheck>,
+    /// Irregularities of the times in its frames, of threads, station and frame rate.
+    #[serde(default)]
+    pub irregular: IrregularSummary,
+    /// Its format, if an index says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+}
+
+impl DatastreamCheck {
+    /// Whether it has neither chunks nor frames, and none is known to be missing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chunks == 0 && self.ledger.expected() == 0 && self.gaps.is_empty() && self.lost.is_empty()
+    }
+}
+
+/// The heaps or events of a datastream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapsCheck {
+    /// How many begin in its chunks.
+    pub count: u64,
+    /// Of these, how many did not come whole.
+    pub incomplete: u64,
+    /// Bytes that are missing in these.
+    pub missing_bytes: u64,
+}
+
+/// The severity of a gap.
+pub(in crate::recording) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
+    match lack {
+        Lack::Lost | Lack::Damaged => Verdict::Damaged,
+        Lack::Unfinished
+            if recording.state == State::Ended && !recording.report.as_ref().is_some_and(|r| r.adopted) =>
+        {
+            Verdict::Damaged
+        }
+        // A disk that is not here explains what is missing; a killed recorder may have numbered chunks that it never
+        // could acknowledge. Otherwise somebody took them away.
+        Lack::Missing if recording.missing_disks.is_empty() && recording.state == State::Ended => {
+            Verdict::Damaged
+        }
+        Lack::OpenEnd if recording.state == State::Live => Verdict::Holes,
+        Lack::Missing
+        | Lack::Unfinished
+        | Lack::Unproven
+        | Lack::HeadersOnly
+        | Lack::OpenEnd
+        | Lack::Ambiguous => Verdict::Unproven,
+    }
+}
+
+/// The check of one datastream.
+pub(in crate::recording) struct StreamCheck<'a> {
+    pub(in crate::recording) recording: &'a Recording,
+    pub(in crate::recording) stream: &'a DatastreamEntry,
+    pub(in crate::recording) about: Option<&'a Datastream>,
+    pub(in crate::recording) seen: &'a HashMap<(PathBuf, u64), Seen>,
+    pub(in crate::recording) search: &'a mut Search,
+    pub(in crate::recording) findings: &'a mut Findings,
+    pub(in crate::recording) sum: DatastreamCheck,
+    pub(in crate::recording) count: Count<'a>,
+    /// Sums that do not hold.
+    pub(in crate::recording) unbalanced: &'a mut Vec<String>,
+    /// When the chunk before ended.
+    pub(in crate::recording) before: Option<Time>,
+    /// What its frames say of themselves, if they can be looked into.
+    pub(in crate::recording) times: Option<Times>,
+    /// Chunks one behind the other of which the same is to be said.
+    pub(in crate::recording) unknown: Option<Unknown>,
+}
+
+/// Chunks without a record.
+pub(in crate::recording) struct Unknown {
+    first: PathBuf,
+    last: u32,
+    count: u32,
+    text: String,
+}
+
+impl StreamCheck<'_> {
+    pub(in crate::recording) fn run(mut self) -> DatastreamCheck {
+        for step in plan::steps(self.recording, self.stream, 0) {
+            match step {
+                Step::Gap(gap) => self.gap(&gap),
+                Step::Chunk { entry, upto, .. } => self.chunk(&entry, upto),
+                Step::Foreign(entry) => {
+                    self.sum.unacknowledged.push(entry.number);
+                    self.findings.add(Verdict::Unproven, Some(&entry.path), plan::FOREIGN);
+                }
+            }
+        }
+        self.tell_unknown();
+        for copy in &self.stream.copies {
+            self.copy(copy);
+        }
+        for path in &self.stream.partial {
+            let text = "it was being written when the recorder died (safe to remove)";
+            let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
+            self.findings.add(verdict, Some(path), text);
+        }
+        self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
+        let (ledger, wrong) = self.count.finish(self.recording);
+        for line in &wrong {
+            self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));
+        }
+        self.unbalanced.extend(wrong);
+        self.sum.missing_between = ledger.between_chunks;
+        self.sum.ledger = ledger;
+        self.sum
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        self.times.iter_mut().for_each(Times::interrupt);
+        let (first, end) = gap.chunks;
+        self.count.gap(gap);
+        match gap.lack {
+            Lack::Lost => self.sum.lost.extend(first..end),
+            Lack::Unproven => self.sum.unacknowledged.extend(first..end),
+            _ if gap.has_chunks() => self.sum.gaps.push((first, end)),
+            _ => {}
+        }
+        self.findings.add(verdict_of(self.recording, gap.lack), None, gap.to_string());
+    }
+
+    fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
+        let nothing = Seen::default();
+        let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
+        let path = Some(&chunk.path);
+        self.sum.chunks += u64::from(chunk.bytes.is_some());
+        // Frames without a header that can be read are counted by their length.
+        let frames = if seen.frames > 0 { seen.frames } else { self.count.frames_in(seen.read) };
+        self.sum.frames_seen += frames;
+        self.sum.illegal_frames += seen.illegal;
+        self.sum.filled_frames += seen.filled;
+        if let Some(why) = seen.illegal_why {
+            self.findings.add(Verdict::Damaged, path, format!("{} frames are invalid: {why}", seen.illegal));
+        }
+        let meta = chunk.record.as_ref().map(|record| &record.meta);
+        let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
+        let last = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+        let proof = match &chunk.record {
+            Some(_) if self.recorded(chunk, seen) => Proof::Sound,
+            Some(_) => Proof::Damaged,
+            None => {
+                self.sum.unacknowledged.push(chunk.number);
+                let text = match seen.proven_by_frames(self.before, upto) {
+                    _ if self.recording.state == State::Live => "not yet acknowledged".to_owned(),
+                    Ok(()) => "its frame headers verify its place, nothing verifies its samples".to_owned(),
+                    Err(why) => why,
+                };
+                self.unknown(chunk, text);
+                let invalid = seen.filled.saturating_add(seen.illegal).min(frames);
+                Proof::Unknown { frames, invalid }
+            }
+        };
+        let (between, step) = self.count.chunk(chunk, proof, [first, last]);
+        self.time(chunk, between, step);
+        let told = self.times.as_mut().map(|times| times.chunk(&seen.trace, chunk.record.as_ref()));
+        for (verdict, text) in told.unwrap_or_default() {
+            self.findings.add(verdict, path, text);
+        }
+        self.before = last;
+    }
+
+    /// Note a chunk that no index knows; many in a row are one finding.
+    fn unknown(&mut self, chunk: &ChunkEntry, text: String) {
+        match &mut self.unknown {
+            Some(run) if run.last.checked_add(1) == Some(chunk.number) && run.text == text => {
+                run.last = chunk.number;
+                run.count += 1;
+            }
+            _ => {
+                self.tell_unknown();
+                self.unknown =
+                    Some(Unknown { first: chunk.path.clone(), last: chunk.number, count: 1, text });
+            }
+        }
+    }
+
+    fn tell_unknown(&mut self) {
+        let Some(run) = self.unknown.take() else { return };
+        let text = match run.count {
+            1 => format!("it is in no index: {}", run.text),
+            n => format!("it and the {} chunks after it are in no index: {}", n - 1, run.text),
+        };
+        self.findings.add(Verdict::Unproven, Some(&run.first), text);
+    }
+
+    /// A chunk with a record: is it what was promised?
+    fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) -> bool {
+        let Some(record) = &chunk.record else { return false };
+        let path = Some(&chunk.path);
+        self.sum.units += u64::from(record.meta.units);
+        if let Some(heaps) = &record.meta.heaps {
+            let sum = self.sum.heaps.get_or_insert_default();
+            sum.count = sum.count.saturating_add(heaps.count);
+            sum.incomplete = sum.incomplete.saturating_add(heaps.incomplete);
+            sum.missing_bytes = sum.missing_bytes.saturating_add(heaps.missing_bytes);
+        }
+        let missing = record.meta.missing_units();
+        self.sum.missing_units += missing;
+        let proof = match chunk.bytes {
+            None => Err("it is in the index, but missing".to_owned()),
+            Some(_) => seen.proves(record),
+        };
+        let proven = self.sum.proven;
+        match proof {
+            Ok(()) => {
+                self.sum.proven += 1;
+                if chunk.moved {
+                    self.findings.add(Verdict::Holes, path, "its record is in the index of another disk");
+                }
+                if seen.bytes > record.bytes {
+                    let text = format!("{} bytes follow the end of the chunk", seen.bytes - record.bytes);
+                    self.findings.add(Verdict::Damaged, path, text);
+                }
+            }
+            Err(why) => {
+                match self.search.find(record, self.about, chunk.bytes.is_some().then_some(&chunk.path)) {
+                    Some(other) => {
+                        self.sum.proven += 1;
+                        let text = format!("{why}; the recorded data are in {}", other.display());
+                        self.findings.add(Verdict::Damaged, path, text);
+                    }
+                    None => {
+                        self.sum.damaged.push(chunk.number);
+                        self.findings.add(Verdict::Damaged, path, why);
+                    }
+                }
+            }
+        }
+        if missing > 0 {
+            let text = format!("{missing} of {} units never arrived", record.meta.units);
+            self.findings.add(Verdict::Holes, path, text);
+        }
+        if seen.frames > 0 && !record.meta.packed && seen.filled < missing {
+            let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
+            self.findings.add(Verdict::Damaged, path, text);
+        }
+        self.sum.proven > proven
+    }
+
+    /// What is missing before a chunk, or whether its time does not continue that of the chunk before.
+    fn time(&mut self, chunk: &ChunkEntry, between: u64, step: Option<i128>) {
+        let text = match step {
+            _ if between > 0 => format!("{between} frames before it never arrived, and are in no chunk"),
+            Some(step) if step > 1 => format!(
+                "its time is {} frame numbers later than the end of the previous chunk, although no frame is missing between them",
+                step - 1
+            ),
+            Some(step) => format!("its first frame is {} frames before the end of the previous chunk", -step),
+            None => return,
+        };
+        self.sum.time_breaks += 1;
+        self.findings.add(Verdict::Holes, Some(&chunk.path), text);
+    }
+
+    /// What a further file or record of a number means.
+    fn copy(&mut self, copy: &ChunkEntry) {
+        self.sum.copies += 1;
+        let number = copy.number;
+        let counted = self.stream.chunks.get(&number);
+        let promised = counted.and_then(|chunk| chunk.record.as_ref());
+        let differs = copy
+            .record
+            .as_ref()
+            .zip(promised)
+            .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
+        let seen = self.seen.get(&copy.place());
+        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
+            (Some(record), _) => {
+                seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
+            }
+            (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
+            (None, None) => false,
+        };
+        // What the recorder could not finish on a disk it wrote again, whole, on another.
+        let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
+        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
+        let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
+        let (verdict, text) = match (copy.bytes, same) {
+            _ if differs => (
+                Verdict::Damaged,
+                format!("the index of another disk contradicts this one about chunk {number}"),
+            ),
+            (None, _) => {
+                (Verdict::Whole, "recorded again on another disk, because this one failed".to_owned())
+            }
+            (Some(_), true) if copy.record.is_some() => {
+                (Verdict::Holes, format!("chunk {number} is also on another disk: both were acknowledged"))
+            }
+            (Some(_), true) if gave_up => (
+                Verdict::Holes,
+                format!(
+                    "a copy of chunk {number}, written before its disk failed or hung: the chunk is safe on another disk"
+                ),
+            ),
+            (Some(_), true) => (
+                Verdict::Unproven,
+                format!(
+                    "a copy of chunk {number}, which is on another disk: concatenation by name would read it twice"
+                ),
+            ),
+            (Some(_), false) if gave_up && proven && copy.record.is_none() => (
+                Verdict::Holes,
+                format!(
+                    "remains of chunk {number} from before its disk failed or hung: not used, the chunk is safe on another disk"
+                ),
+            ),
+            (Some(_), false) => (
+                Verdict::Unproven,
+                format!("it has the number of chunk {number}, but other contents: it is not used"),
+            ),
+        };
+        self.findings.add(verdict, Some(&copy.path), text);
+    }
+}

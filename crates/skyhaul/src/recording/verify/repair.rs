@@ -1,0 +1,256 @@
+//! Giving index records to files that no index knows, and an end to a recording that has none: plain FlexBuff scans, and
+//! what a killed recorder left.
+//!
+//! A file is made durable first, and then read from the disk: its record counts as an acknowledgement.
+//!
+//! An adopted record proves only that the file has not changed *since*; it says so (`adopted`). A file whose frames are
+//! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
+//! `end` record says what there is, so that what is lost from then on is noticed.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use skyhaul_io::disk::{Faults, Log, open_regular, read_buffers};
+use skyhaul_io::file::failed;
+use skyhaul_io::memory::{ALIGN, Pool};
+
+use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
+use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
+use crate::recording::open::{OpenError, Recording};
+use crate::recording::plan::{self, Step};
+use crate::recording::scan::names::ADOPTED;
+use crate::recording::verify::cutter::Cutter;
+use crate::recording::verify::finding::Verdict;
+use crate::recording::verify::prove::{READ_BYTES, read_file};
+use crate::recording::write::ledger::DatastreamReport;
+use crate::recording::write::report::RecordingReport;
+
+/// A recording of which more chunks are missing is not closed: they would all have to be listed.
+const MOST_MISSING: u64 = 10_000;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Chunk files that have a record now.
+    pub adopted: u64,
+    /// Chunk files that were not given one, and why.
+    pub refused: Vec<String>,
+    /// The recording has an end now.
+    pub closed: bool,
+}
+
+/// Make index records for files that no index knows: they then count as acknowledged, and say that they were
+/// adopted. Then give the recording an end, if it has none and every disk of it is here.
+///
+/// # Errors
+/// The scan is still being recorded, or an index cannot be written.
+pub fn repair(recording: &Recording) -> io::Result<Repaired> {
+    repair_on(recording, &Faults::default())
+}
+
+/// The same on disks with faults.
+pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) -> io::Result<Repaired> {
+    if recording.state == State::Live {
+        let text = format!(
+            "{} is still being recorded\nhint: repair it after the recorder has ended",
+            recording.label
+        );
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+    }
+    let mut chunks = recording.datastreams.iter().flat_map(|stream| stream.chunks.values());
+    if chunks.any(|chunk| chunk.offset > 0) {
+        let text = format!(
+            "{} is a scan of a Mark 6, whose blocks can have no index\nhint: copy it into a recording of its own with `skyhaul send` and `skyhaul record`",
+            recording.label
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let mut repaired = Repaired::default();
+    for (disk, path) in recording.disks.iter().enumerate() {
+        let mut text = String::new();
+        for (place, stream) in recording.datastreams.iter().enumerate() {
+            adopt_of((recording, faults), (disk, place), stream, &mut text, &mut repaired)?;
+        }
+        if !text.is_empty() {
+            append((recording, faults), path, &text)?;
+        }
+    }
+    // What there is now.
+    let again =
+        Recording::open(recording.disks.clone(), recording.label.as_str()).map_err(|error| match error {
+            OpenError::NoDisk { error, .. } => error,
+            other => io::Error::other(other.to_string()),
+        })?;
+    let open = matches!(again.state, State::Interrupted | State::Unindexed);
+    let sound = again.findings.iter().all(|finding| finding.verdict <= Verdict::Holes);
+    let known = again.datastreams.iter().map(|stream| u64::from(missing(&again, stream))).sum::<u64>()
+        <= MOST_MISSING;
+    if open && sound && known && again.missing_disks.is_empty() && !again.ambiguous {
+        let line = Record::End(Box::new(account(&again))).to_line();
+        for path in again.disks.iter().filter(|path| again.label.index(path).exists()) {
+            append((&again, faults), path, &line)?;
+        }
+        repaired.closed = true;
+    }
+    Ok(repaired)
+}
+
+/// The records of what one disk has of one datastream, and no index knows.
+fn adopt_of(
+    (recording, faults): (&Recording, &Faults),
+    (disk, place): (usize, usize),
+    stream: &DatastreamEntry,
+    text: &mut String,
+    repaired: &mut Repaired,
+) -> io::Result<()> {
+    let steps = plan::steps(recording, stream, 0);
+    let unknown = steps.iter().filter_map(|step| match step {
+        Step::Chunk { entry, .. } if entry.disk == disk && entry.record.is_none() => Some(entry.as_ref()),
+        _ => None,
+    });
+    let chunks: Vec<&ChunkEntry> = unknown.collect();
+    let Some(longest) = chunks.iter().filter_map(|chunk| chunk.bytes).max() else { return Ok(()) };
+    let piece = READ_BYTES.min(longest as usize).max(1).next_multiple_of(ALIGN);
+    let buffers = read_buffers(1, piece)?;
+    let about = recording.about(place).or_else(|| stream.datastream.clone()).unwrap_or_else(|| Datastream {
+        datastream: ADOPTED + place as u32,
+        name: stream.name.clone(),
+        ..Datastream::default()
+    });
+    text.push_str(&Record::Datastream(about.clone()).to_line());
+    for chunk in chunks {
+        match adopt(chunk, &buffers, &about, faults)? {
+            Ok(record) => {
+                text.push_str(&Record::Chunk(record).to_line());
+                repaired.adopted += 1;
+            }
+            Err(why) => repaired.refused.push(format!("{}: {why}", chunk.path.display())),
+        }
+    }
+    Ok(())
+}
+
+/// A record made from a file; or why it is none.
+fn adopt(
+    chunk: &ChunkEntry,
+    buffers: &Pool,
+    about: &Datastream,
+    faults: &Faults,
+) -> io::Result<Result<ChunkRecord, String>> {
+    let name = |error: io::Error| failed("sync", &chunk.path, &error);
+    open_regular(&chunk.path).and_then(|file| faults.sync_all(&file)).map_err(name)?;
+    sync_name(&chunk.path, faults).map_err(name)?;
+    let seen =
+        read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
+    if let Some(error) = seen.error {
+        return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
+    }
+    if let Some(why) = seen.illegal_why {
+        return Ok(Err(format!("{} of its frames are invalid: {why}", seen.illegal)));
+    }
+    let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or(seen.objects);
+    let meta = ChunkMeta {
+        object: u64::from(chunk.number),
+        units: units as u32,
+        first_time: seen.first_time,
+        last_time: seen.last_time,
+        ..ChunkMeta::default()
+    };
+    let (bytes, crc32c) = (seen.read, seen.crc32c);
+    Ok(Ok(ChunkRecord {
+        datastream: about.datastream,
+        number: chunk.number,
+        bytes,
+        crc32c,
+        parts: Vec::new(),
+        part_bytes: None,
+        adopted: true,
+        meta,
+    }))
+}
+
+/// Append lines to a disk's index, which is made if there is none.
+fn append((recording, faults): (&Recording, &Faults), disk: &Path, text: &str) -> io::Result<()> {
+    let index = recording.label.index(disk);
+    if let Some(directory) = index.parent() {
+        std::fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
+    }
+    let exists = std::fs::symlink_metadata(&index).is_ok();
+    let mut log = Log::open(&index, exists).map_err(|error| failed("write", &index, &error))?;
+    // A torn last line must not swallow the first of these.
+    let begin = if exists { String::from("\n") } else { session(recording, disk).unwrap_or_default() };
+    let name = |error: io::Error| failed("write", &index, &error);
+    log.append_on(faults, (begin + text).as_bytes()).map_err(name)?;
+    log.finish_on(faults).map_err(name)?;
+    if exists {
+        return Ok(());
+    }
+    // The names of a new index and of its directory.
+    for path in [Some(index.as_path()), index.parent()].into_iter().flatten() {
+        sync_name(path, faults).map_err(|error| failed("sync", path, &error))?;
+    }
+    Ok(())
+}
+
+/// Make the name of a file durable.
+fn sync_name(path: &Path, faults: &Faults) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    faults.sync_all(&File::open(directory.unwrap_or(Path::new(".")))?)
+}
+
+/// The first line for a missing index: the number of its disk in the recording.
+fn session(recording: &Recording, disk: &Path) -> Option<String> {
+    let known = recording.sessions.first()?;
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let number = known.disks.iter().position(|path| real(path) == real(disk))?;
+    Some(Record::Session(Session { disk: number, memory: None, ..known.clone() }).to_line())
+}
+
+/// Chunks of which there is nothing.
+fn missing(recording: &Recording, stream: &DatastreamEntry) -> u32 {
+    let gaps = plan::steps(recording, stream, 0).into_iter().filter_map(|step| match step {
+        Step::Gap(gap) => Some(gap.chunks.1 - gap.chunks.0),
+        _ => None,
+    });
+    gaps.fold(0, u32::saturating_add)
+}
+
+/// What there is of a recording, as its recorder would have said it at the end.
+fn account(recording: &Recording) -> RecordingReport {
+    let of = |stream: &DatastreamEntry| {
+        let mut sum = DatastreamReport { name: stream.name.clone(), ..DatastreamReport::default() };
+        if let Some(about) = &stream.datastream {
+            (sum.datastream, sum.sender) = (about.datastream, about.info.sender.clone());
+        }
+        for step in plan::steps(recording, stream, 0) {
+            let (numbers, bytes, is_there) = match step {
+                Step::Chunk { entry, .. } => {
+                    let bytes = entry.record.as_ref().map(|record| record.bytes);
+                    (entry.number..entry.number + 1, bytes.or(entry.bytes).unwrap_or(0), bytes.is_some())
+                }
+                Step::Foreign(_) => continue,
+                Step::Gap(gap) => (gap.chunks.0..gap.chunks.1, gap.bytes.unwrap_or(0), false),
+            };
+            sum.submitted += u64::from(numbers.end - numbers.start);
+            sum.submitted_bytes = sum.submitted_bytes.saturating_add(bytes);
+            if is_there {
+                sum.acknowledged += 1;
+                sum.acknowledged_bytes = sum.acknowledged_bytes.saturating_add(bytes);
+            } else {
+                sum.unacknowledged.extend(numbers);
+            }
+        }
+        sum
+    };
+    let session = recording.sessions.first();
+    RecordingReport {
+        scan: recording.label.to_string(),
+        session: session.map(|session| session.session.clone()).unwrap_or_default(),
+        started: session.map(|session| session.started.clone()).unwrap_or_default(),
+        ended: jiff::Timestamp::now().to_string(),
+        datastreams: recording.datastreams.iter().map(of).collect(),
+        adopted: true,
+        ..RecordingReport::default()
+    }
+}

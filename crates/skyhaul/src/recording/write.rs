@@ -1,0 +1,380 @@
+//! The writing half of a recorder: its public interface.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use skyhaul::recording::*;
+//! use skyhaul_io::memory::{Pool, PoolOptions};
+//!
+//! let pool = Pool::new(&PoolOptions::default())?;
+//! let options = WriterOptions { pool: Some(pool.clone()), ..WriterOptions::new(["/data/d1", "/data/d2"], "exp_st_no0001") };
+//! let writer = Writer::create(&options)?;
+//! let stream = writer.add_datastream(&DatastreamInfo { unit_bytes: 8032, units: 2000, ..Default::default() });
+//! let mut block = pool.take().expect("the pool is not empty");
+//! block.place(0, &[0; 8032]);
+//! let meta = ChunkMeta { units: 1, ..Default::default() };
+//! writer.submit(Chunk { datastream: stream, number: 0, block, range: 0..8032, meta, finish: None })?;
+//! let report = writer.finish(Duration::from_secs(60));
+//! assert!(report.is_whole());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(in crate::recording) mod chunk;
+pub(in crate::recording) mod commit;
+pub(in crate::recording) mod dispatch;
+pub(in crate::recording) mod drive;
+pub(in crate::recording) mod full;
+pub(in crate::recording) mod given;
+pub(in crate::recording) mod lane;
+pub(in crate::recording) mod ledger;
+pub(in crate::recording) mod options;
+pub(in crate::recording) mod presence;
+pub(in crate::recording) mod report;
+pub(in crate::recording) mod space;
+pub(in crate::recording) mod striping;
+pub(in crate::recording) mod work;
+
+use crate::ledger::FrameLedger;
+use crate::panics::reason;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use skyhaul_io::disk::{self, Disk, DiskOptions, Log};
+use skyhaul_io::memory::Pool;
+
+use crate::recording::index::event::Event;
+use crate::recording::index::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
+use crate::recording::scan::names::{LAST_NUMBER, Label};
+use crate::recording::write::chunk::{Chunk, DatastreamId, Refusal, Refused};
+use crate::recording::write::dispatch::Dispatch;
+use crate::recording::write::drive::Drive;
+use crate::recording::write::lane::{Lane, Note};
+use crate::recording::write::options::{Existing, WriterError, WriterOptions};
+use crate::recording::write::report::{DiskState, DiskStatus, RecordingReport};
+use crate::recording::write::space::SpaceReport;
+use crate::recording::write::work::Work;
+
+/// Minimum time for a disk to confirm its chunks at the end.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    dispatch: Arc<Dispatch>,
+    threads: Vec<JoinHandle<()>>,
+    label: Label,
+    session: String,
+    started: (jiff::Timestamp, Instant),
+    finished: bool,
+}
+
+impl Writer {
+    /// Create the scan's directories and indexes, and start one thread for each disk.
+    ///
+    /// # Errors
+    /// The scan name is invalid or taken, or one of the disks cannot be written to; nothing is recorded.
+    pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
+        options.check()?;
+        let label = claim(&Label::new(&options.scan)?, options)?;
+        let number = random_number();
+        let started = (jiff::Timestamp::now(), Instant::now());
+        let session = Session {
+            index: VERSION,
+            session: format!("{number:016x}"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scan: label.to_string(),
+            disks: options.disks.clone(),
+            disk: 0,
+            started: started.0.to_string(),
+            pid: std::process::id(),
+            memory: memory_file(options.pool.as_ref()),
+            metadata: options.metadata.clone(),
+        };
+        let mut parts = Vec::new();
+        for (index, path) in options.disks.iter().enumerate() {
+            let record = Record::Session(Session { disk: index, ..session.clone() });
+            let part = arm(options, index, &label.index(path), &record);
+            parts.push(part.map_err(|error| WriterError::Disk { path: path.clone(), error })?);
+        }
+        let lanes = options.disks.iter().zip(&parts);
+        let lanes = lanes.map(|(path, (disk, log))| Lane::new(path.clone(), disk, log)).collect();
+        let dispatch = Arc::new(Dispatch::new(lanes, number, options));
+        note_shared_devices(&dispatch, &options.disks);
+        dispatch.note_full_disks();
+        let mut threads = Vec::new();
+        for (index, (disk, log)) in parts.into_iter().enumerate() {
+            let drive = Drive::new(index, dispatch.clone(), disk, log);
+            let of_thread = dispatch.clone();
+            let thread = std::thread::Builder::new().name(format!("disk-{index}"));
+            let thread = thread.spawn(move || run(drive, &of_thread, index));
+            let path = || options.disks[index].clone();
+            threads.push(thread.map_err(|error| WriterError::Disk { path: path(), error })?);
+        }
+        let session = session.session;
+        Ok(Writer { dispatch, threads, label, session, started, finished: false })
+    }
+
+    /// The scan's label as it is on disk.
+    #[must_use]
+    pub fn scan(&self) -> &str {
+        self.label.as_str()
+    }
+
+    /// Add a datastream; may be called while others are recorded. If its name is taken, it gets another.
+    pub fn add_datastream(&self, info: &DatastreamInfo) -> DatastreamId {
+        let mut ledger = self.dispatch.ledger();
+        let mut info = info.clone();
+        // Streams of frames and heaps are numbered apart.
+        for n in ledger.count().. {
+            if !ledger.has(&self.datastream_name(&info)) {
+                break;
+            }
+            info.suffix = format!("_ds{n}");
+        }
+        let name = self.datastream_name(&info);
+        let datastream = ledger.open(name.clone(), info.sender.clone());
+        drop(ledger);
+        self.describe(datastream, name, &info);
+        DatastreamId(datastream)
+    }
+
+    /// Update the description of a datastream (for example its frame rate): readers use the latest. Its suffix does not
+    /// change.
+    pub fn update_datastream(&self, datastream: DatastreamId, info: &DatastreamInfo) {
+        let name = self.dispatch.ledger().name(datastream.0).map(str::to_owned);
+        if let Some(name) = name {
+            self.describe(datastream.0, name, info);
+        }
+    }
+
+    /// A suffix must not lead out of the disk's directory, nor break FlexBuff's names.
+    fn datastream_name(&self, info: &DatastreamInfo) -> String {
+        let legal = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+        format!("{}{}", self.label, info.suffix.chars().map(legal).collect::<String>())
+    }
+
+    fn describe(&self, datastream: u32, name: String, info: &DatastreamInfo) {
+        let line =
+            Record::Datastream(Datastream { datastream, name: name.clone(), info: info.clone() }).to_line();
+        self.dispatch.broadcast(&Note { line, directory: Some((datastream, name)) });
+    }
+
+    /// Submit a chunk to the disks. Never blocks.
+    ///
+    /// # Errors
+    /// The chunk is returned with the reason; `NoDisk` is counted as a loss.
+    pub fn submit(&self, chunk: Chunk) -> Result<(), Refused> {
+        let refuse = |reason, chunk| Err(Refused { reason, chunk });
+        let chunk = Box::new(chunk);
+        let range = &chunk.range;
+        let given = chunk.meta.given(range.len() as u64);
+        if self.dispatch.is_closed() {
+            self.dispatch.ledger().refuse(chunk.datastream.0, &given);
+            return refuse(Refusal::Closed, chunk);
+        }
+        let valid = chunk.number <= LAST_NUMBER && range.start < range.end && range.end <= chunk.block.len();
+        if !valid || !self.dispatch.ledger().submit(chunk.datastream.0, chunk.number, given) {
+            self.dispatch.ledger().refuse(chunk.datastream.0, &given);
+            return refuse(Refusal::Invalid, chunk);
+        }
+        let (datastream, number) = (chunk.datastream.0, chunk.number);
+        self.dispatch.watch_all();
+        self.dispatch.watch_space(given.bytes);
+        match self.dispatch.give(Work::Fresh(chunk), 0) {
+            Ok(()) => Ok(()),
+            Err(Work::Fresh(chunk)) => {
+                self.dispatch.lose(datastream, number, self.dispatch.why_none());
+                refuse(Refusal::NoDisk, chunk)
+            }
+            // What comes back is what was given.
+            Err(Work::Again(_)) => Ok(()),
+        }
+    }
+
+    /// Keep `text` in the report and in every index, under a short `kind`.
+    pub fn note(&self, kind: &str, text: &str) {
+        self.keep_event(Event::now(kind, None, text.to_owned()));
+    }
+
+    /// Keep what happened elsewhere in the report and in every index.
+    pub fn keep_event(&self, event: Event) {
+        self.dispatch.event(event, None);
+    }
+
+    /// The program was paused for `time`, which must not count as slowness of a disk.
+    pub fn paused(&self, time: Duration) {
+        self.dispatch.forgive(time);
+    }
+
+    /// Free space, and how long it lasts.
+    #[must_use]
+    pub fn space(&self) -> SpaceReport {
+        self.dispatch.space_report()
+    }
+
+    /// What happened, from event number `from` on.
+    #[must_use]
+    pub fn events_from(&self, from: usize) -> Vec<Event> {
+        self.dispatch.ledger().events_from(from)
+    }
+
+    /// What became of the frames so far.
+    #[must_use]
+    pub fn ledger(&self) -> FrameLedger {
+        self.dispatch.ledger().frames()
+    }
+
+    /// Bytes that were received and given up so far.
+    #[must_use]
+    pub fn lost_bytes(&self) -> u64 {
+        self.dispatch.ledger().lost_bytes()
+    }
+
+    /// The current state of each disk.
+    #[must_use]
+    pub fn status(&self) -> Vec<DiskStatus> {
+        self.dispatch.status()
+    }
+
+    /// The current account.
+    #[must_use]
+    pub fn report(&self) -> RecordingReport {
+        let books = self.dispatch.ledger();
+        let (events, events_dropped) = books.events();
+        let (datastreams, ledger) = (books.reports(), books.frames());
+        drop(books);
+        RecordingReport {
+            space: self.dispatch.space_report(),
+            ledger,
+            scan: self.label.to_string(),
+            session: self.session.clone(),
+            started: self.started.0.to_string(),
+            ended: jiff::Timestamp::now().to_string(),
+            seconds: self.started.1.elapsed().as_secs_f64(),
+            datastreams,
+            disks: self.dispatch.status(),
+            events,
+            events_dropped,
+            adopted: false,
+        }
+    }
+
+    /// Accept no more chunks, wait at most `deadline` until all are durable, write the account to every index, and stop.
+    #[must_use]
+    pub fn finish(mut self, deadline: Duration) -> RecordingReport {
+        self.end(deadline)
+    }
+
+    fn end(&mut self, deadline: Duration) -> RecordingReport {
+        self.finished = true;
+        let end = Instant::now() + deadline;
+        self.dispatch.close();
+        self.dispatch.wait_settled(end);
+        self.dispatch.look_for_acknowledged(end.max(Instant::now() + LOOK));
+        let line = Record::End(Box::new(self.report())).to_line();
+        self.dispatch.broadcast(&Note { line, directory: None });
+        self.dispatch.end();
+        // A thread in a system call that does not return is left behind; the process's end takes it along. On a disk that
+        // was seen to hang nobody waits for long.
+        let soon = Instant::now() + Duration::from_secs(3);
+        let hangs = |index: usize| self.dispatch.lanes[index].state().health == DiskState::Stalled;
+        let patience = |index| if hangs(index) { soon } else { end.max(soon) };
+        let is_awaited = |(index, thread): (usize, &JoinHandle<()>)| {
+            !thread.is_finished() && Instant::now() < patience(index)
+        };
+        while self.threads.iter().enumerate().any(is_awaited) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.threads.clear();
+        self.report()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.end(Duration::from_secs(5));
+        }
+    }
+}
+
+/// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
+fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
+    // What it leaves behind is locked state that is sound at every step, and memory that comes back.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
+        dispatch.died(index, reason(&*panic));
+    }
+}
+
+/// Find a label that no disk has, and create its directories.
+fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> {
+    let most = if options.existing == Existing::Letter { 53 } else { 1 };
+    for label in wanted.variants().take(most) {
+        if options.disks.iter().any(|disk| label.directories(disk).is_ok_and(|names| !names.is_empty())) {
+            continue;
+        }
+        let mut made = Vec::new();
+        let failed = options.disks.iter().find_map(|path| {
+            let directory = path.join(label.as_str());
+            let error = std::fs::create_dir(&directory).err();
+            made.extend(error.is_none().then_some(directory));
+            error.map(|error| (path.clone(), error))
+        });
+        match failed {
+            None => return Ok(label),
+            // Another recorder was faster.
+            Some((_, error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Some((path, error)) => {
+                // The next attempt shall find the label free.
+                made.iter().for_each(|directory| drop(std::fs::remove_dir(directory)));
+                return Err(WriterError::Disk { path, error });
+            }
+        }
+    }
+    Err(WriterError::Exists(wanted.to_string()))
+}
+
+/// Prepare one disk: its engine, and its index with the durable record of the session.
+fn arm(options: &WriterOptions, index: usize, path: &Path, record: &Record) -> io::Result<(Disk, Log)> {
+    let faults = options.faults.iter().find(|(disk, _)| *disk == index);
+    let disk_options = DiskOptions {
+        engine: options.engine,
+        direct: options.direct,
+        faults: faults.map(|(_, faults)| faults.clone()).unwrap_or_default(),
+        ..DiskOptions::default()
+    };
+    let disk = Disk::new(&disk_options, options.pool.as_ref())?;
+    let mut log = Log::open(path, false)?;
+    log.reserve(64 << 10)?;
+    log.append(record.to_line().as_bytes())?;
+    log.file().sync_all()?;
+    for directory in path.ancestors().skip(1).take(2) {
+        disk::open_directory(directory)?.sync_all()?;
+    }
+    Ok((disk, log))
+}
+
+fn note_shared_devices(dispatch: &Dispatch, disks: &[PathBuf]) {
+    let devices: Vec<_> = disks.iter().map(|path| disk::device(path).ok()).collect();
+    for (index, device) in devices.iter().enumerate() {
+        if device.is_some() && devices[..index].contains(device) {
+            let text = "is on the same file system as another disk: they share its speed and fail together";
+            dispatch.ledger().note(Event::now("same_device", Some(disks[index].clone()), text.to_owned()));
+        }
+    }
+}
+
+fn memory_file(pool: Option<&Pool>) -> Option<MemoryFile> {
+    use std::os::fd::AsRawFd;
+    pool?.shared().map(|(fd, id)| MemoryFile { fd: fd.as_raw_fd(), id })
+}
+
+/// A unique number for the session.
+fn random_number() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds each of these from the system's randomness.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,171 @@
+//! What to record to, and how.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use skyhaul_io::disk::{Engine, Faults, Place};
+use skyhaul_io::memory::Pool;
+
+use crate::recording::scan::names::{Label, LabelError};
+
+/// When data are made durable, and so when a chunk counts as acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Each chunk as soon as it is written; simultaneous chunks share one sync.
+    #[default]
+    Chunk,
+    /// At most this often; memory holds the chunks until then.
+    Interval(Duration),
+    /// Never: acknowledged chunks survive a crash of the recorder, but not of the machine.
+    None,
+}
+
+/// What to do when the scan's label is on a disk already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Append a letter, a-z then A-Z, as FlexBuff does.
+    #[default]
+    Letter,
+    /// Refuse.
+    Refuse,
+}
+
+/// What to record to, and how.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Existing directories, each on a disk of its own.
+    pub disks: Vec<PathBuf>,
+    /// The scan's label.
+    pub scan: String,
+    /// When data are made durable.
+    pub sync: SyncPolicy,
+    /// Which system calls write.
+    pub engine: Engine,
+    /// Write past the page cache where the file system allows it.
+    pub direct: bool,
+    /// What to do when the label is taken.
+    pub existing: Existing,
+    /// Kept in the index's session record.
+    pub metadata: Value,
+    /// Bytes to leave free on each disk.
+    pub reserve_bytes: u64,
+    /// Warn the operator when the disks will be full within this time, and again at a tenth of it.
+    pub space_alarm: Duration,
+    /// A chunk whose write takes longer is given to another disk.
+    pub stall: Duration,
+    /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
+    pub pool: Option<Pool>,
+    /// Faults to inject into disks (by index in `disks`), for tests.
+    pub faults: Vec<(usize, Faults)>,
+}
+
+impl WriterOptions {
+    /// `scan` to `disks`, the rest as usual.
+    pub fn new<P: Into<PathBuf>>(disks: impl IntoIterator<Item = P>, scan: &str) -> Self {
+        Self {
+            disks: disks.into_iter().map(Into::into).collect(),
+            scan: scan.to_owned(),
+            sync: SyncPolicy::default(),
+            engine: Engine::Auto,
+            direct: true,
+            existing: Existing::default(),
+            metadata: Value::Null,
+            reserve_bytes: 64 << 20,
+            space_alarm: Duration::from_secs(600),
+            stall: Duration::from_secs(5),
+            pool: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
+    ///
+    /// # Errors
+    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
+    pub fn check(&self) -> Result<(), WriterError> {
+        Label::new(&self.scan)?;
+        if self.disks.is_empty() {
+            return Err(WriterError::NoDisk);
+        }
+        let places =
+            self.disks.iter().map(|path| Place::for_recordings(path)).collect::<io::Result<Vec<_>>>();
+        let places = places.map_err(WriterError::Place)?;
+        for (index, place) in places.iter().enumerate() {
+            if let Some(first) = places[..index].iter().position(|other| other == place) {
+                return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
+            }
+        }
+        self.check_space()
+    }
+
+    /// Bytes of a chunk, where that is known.
+    pub(in crate::recording) fn chunk_bytes(&self) -> u64 {
+        self.pool.as_ref().map_or(0, |pool| pool.block_bytes() as u64)
+    }
+
+    /// Whether any disk has room for a chunk.
+    fn check_space(&self) -> Result<(), WriterError> {
+        let needed = self.chunk_bytes().max(1);
+        let mut disks = Vec::new();
+        for path in &self.disks {
+            let free = skyhaul_io::disk::free_bytes(path)
+                .map_err(|error| WriterError::Disk { path: path.clone(), error })?;
+            if free.saturating_sub(self.reserve_bytes) >= needed {
+                return Ok(());
+            }
+            disks.push(format!("{} has {} free", path.display(), megabytes(free)));
+        }
+        Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
+    }
+}
+
+/// Bytes as a message has them.
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// Why a recording cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum WriterError {
+    /// The label cannot be a name on disk.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// There is no disk to write to.
+    #[error("no disk to record to\nhint: name one with --disk")]
+    NoDisk,
+    /// The label is taken (and, with [`Existing::Letter`], also with every letter).
+    #[error("scan {0} exists\nhint: choose another name, or remove the old scan")]
+    Exists(String),
+    /// One of the disks is given twice: its chunks would be taken for those of two disks.
+    #[error("{} is the same directory as {}: the disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
+    Twice(PathBuf, PathBuf),
+    /// No disk has room for a chunk.
+    #[error(
+        "No space left on any disk: {disks}; {} of each must remain free (--reserve){}\nhint: delete recordings that are safe \
+         elsewhere, add a --disk, or lower --reserve",
+        megabytes(*reserve),
+        if *chunk > 1 { format!(", and a chunk needs {}", megabytes(*chunk)) } else { String::new() }
+    )]
+    Full {
+        /// The free space of each.
+        disks: String,
+        /// Bytes of a chunk.
+        chunk: u64,
+        /// Bytes that must remain free on each disk.
+        reserve: u64,
+    },
+    /// One of the disks cannot be recorded to.
+    #[error(transparent)]
+    Place(io::Error),
+    /// One of the disks cannot be written to.
+    #[error("{}: {error}\nhint: check that the disk is mounted and writable", path.display())]
+    Disk {
+        /// Its directory.
+        path: PathBuf,
+        /// The system error.
+        #[source]
+        error: io::Error,
+    },
+}
