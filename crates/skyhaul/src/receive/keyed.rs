@@ -12,7 +12,7 @@
 //! | `stream`, `readers` | the user's side: make, add readers, get, stop |
 //! | `state`, `hand_over` | what readers share: locks, clock, ring |
 //! | `fed`, `own` | a reader, with its own thread or fed by a receiver; its private state |
-//! | `train`, `pieces`, `connections`, `bytes`, `recorded` | packets of trains, of TCP connections, of memory, of recordings, before the table |
+//! | `train`, `tcp`, `connections`, `input`, `recorded` | packets of trains, of TCP connections, of memory, of recordings, before the table |
 //! | `table`, `run`, `lock` | live objects under the stream's lock; limits, ends, senders |
 //! | `store`, `object` | memory of payloads, and delivery of finished objects |
 //! | `rows` | objects that are missing entirely |
@@ -20,15 +20,14 @@
 //!
 //! Ends, limits and counters are described in [`spead::receive`](crate::spead::receive).
 
-mod bytes;
 mod config;
 mod connections;
 mod fed;
 mod hand_over;
+mod input;
 mod lock;
 mod object;
 mod own;
-mod pieces;
 mod readers;
 mod recorded;
 mod ring;
@@ -39,6 +38,7 @@ mod stats;
 mod store;
 mod stream;
 mod table;
+mod tcp;
 mod train;
 
 pub use config::{Full, KeyedBy, StopRule, StreamConfig, TcpReaderOptions};

@@ -1,9 +1,9 @@
 //! TCP connections that an engine polls: a source that places by itself.
 
 use super::fed::{Fed, FedReader, Input};
-use super::pieces::Pieces;
 use super::state::StreamState;
 use super::store::Store;
+use super::tcp::Pieces;
 use crate::receive::reader::Consumer;
 use skyhaul_io::source::{Source, SourceStats, Train};
 use std::io;

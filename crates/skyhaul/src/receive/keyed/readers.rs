@@ -1,13 +1,13 @@
 //! Readers of a stream, independent of the kind of its objects.
 
-use super::bytes::Bytes;
 use super::config::TcpReaderOptions;
 use super::connections::Connections;
 use super::fed::FedReader;
-use super::pieces::Pieces;
+use super::input::Bytes;
 use super::recorded::Recorded;
 use super::state::StreamState;
 use super::store::Store;
+use super::tcp::Pieces;
 use crate::control::{Answering, Gauge};
 use crate::inproc::InprocQueue;
 use crate::recording;

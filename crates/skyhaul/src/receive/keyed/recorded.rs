@@ -1,7 +1,7 @@
 //! The packets of a recording, chunk by chunk.
 
-use super::bytes::Bytes;
 use super::fed::Input;
+use super::input::Bytes;
 use super::own::Reader;
 use super::state::StreamState;
 use super::store::Store;
