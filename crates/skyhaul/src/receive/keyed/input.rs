@@ -1,62 +1,120 @@
-//! Packets that follow each other in memory, as a reader.
+//! What a reader with a thread of its own reads: trains, TCP connections, memory, recordings.
 
-use super::fed::Input;
-use super::lock::TableLock;
-use super::own::Reader;
-use super::state::StreamState;
+use super::state::{ReaderState, StreamState};
 use super::store::Store;
+use super::tcp::TcpInput;
+use super::train::TableLock;
+use crate::recording::{Next, Reader as ChunkReader};
 use skyhaul_core::placement::Reject;
-use skyhaul_core::wire::keyed::{Head, Keyed};
-use skyhaul_io::source::SourceStats;
+use skyhaul_core::wire::keyed::Keyed;
+use skyhaul_io::source::{Source, SourceStats};
+use skyhaul_io::tcp::pieces::PieceStats;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Packets that follow each other in memory: a file, or what a TCP connection carried.
-pub(crate) struct Bytes<T> {
-    bytes: T,
+/// The input of a reader.
+pub(crate) enum Input<S: Store> {
+    /// Anything that gives trains: UDP, captures, in-process queues.
+    Source(Box<dyn Source>),
+    Tcp(Box<TcpInput<S>>),
+    Bytes(BytesInput),
+    Recording(Box<RecordingInput>),
+}
+
+impl<S: Store> Input<S> {
+    /// Wait up to `me.poll_wait` for packets, and place them. Returns how many arrived.
+    pub(crate) fn poll(&mut self, core: &StreamState<S>, me: &mut ReaderState<S::Out>) -> io::Result<usize> {
+        match self {
+            Input::Source(source) => {
+                let wait = me.poll_wait;
+                let mut held = TableLock::new(core);
+                let polled = source.poll(wait, &mut |train| core.add_train(&mut held, me, &train));
+                held.release(me);
+                polled
+            }
+            Input::Tcp(tcp) => tcp.poll(core, me),
+            Input::Bytes(bytes) => Ok(bytes.poll(core, me)),
+            Input::Recording(recording) => recording.poll(core, me),
+        }
+    }
+
+    /// Nothing more is read: add what was read, and is not in the table yet.
+    pub(crate) fn close(&mut self, core: &StreamState<S>, me: &mut ReaderState<S::Out>) {
+        if let Input::Tcp(tcp) = self {
+            tcp.close(core, me);
+        }
+    }
+
+    /// Whether no more packets can arrive.
+    pub(crate) fn is_finished(&self) -> bool {
+        match self {
+            Input::Source(source) => source.is_finished(),
+            Input::Tcp(tcp) => tcp.is_finished(),
+            Input::Bytes(bytes) => bytes.is_finished(),
+            Input::Recording(recording) => recording.is_finished(),
+        }
+    }
+
+    /// Counters of the source. Costs system calls.
+    pub(crate) fn stats(&self) -> SourceStats {
+        match self {
+            Input::Source(source) => source.stats(),
+            Input::Tcp(tcp) => tcp.stats(),
+            Input::Bytes(bytes) => bytes.stats(),
+            Input::Recording(recording) => recording.stats(),
+        }
+    }
+
+    /// Counters of TCP connections.
+    pub(crate) fn connections(&self) -> Option<PieceStats> {
+        match self {
+            Input::Tcp(tcp) => Some(tcp.connections()),
+            _ => None,
+        }
+    }
+}
+
+/// Consecutive packets in memory: a file, or the content of a TCP connection.
+pub(crate) struct BytesInput {
+    bytes: Box<dyn AsRef<[u8]> + Send>,
     at: usize,
     sender: Option<SocketAddr>,
     packets: u64,
-    /// The next head is searched for.
+    /// The next head has to be searched.
     lost: bool,
-    /// Packets of a heap follow each other: where those of another begin, it is over. The heap that is under way.
-    whole: bool,
+    /// All packets of a heap are consecutive: a heap ends where another begins.
+    heap_by_heap: bool,
+    /// The heap under way.
     heap: Option<u64>,
 }
 
-/// Bytes of memory that are read in one look, however often each of them is.
-const STRETCH: usize = 1 << 20;
+/// Maximum number of bytes read in one poll; a byte that is read again counts again.
+const POLL_BYTES: usize = 1 << 20;
 
-impl<T: AsRef<[u8]>> Bytes<T> {
-    pub(crate) fn new(bytes: T) -> Self {
-        Self { bytes, at: 0, sender: None, packets: 0, lost: false, whole: false, heap: None }
+impl BytesInput {
+    pub(crate) fn new(bytes: impl AsRef<[u8]> + Send + 'static) -> Self {
+        let bytes = Box::new(bytes);
+        Self { bytes, at: 0, sender: None, packets: 0, lost: false, heap_by_heap: false, heap: None }
     }
 
-    /// The same of bytes in which all that there is of a heap lies together; `heap` went on before them.
-    pub(crate) fn heap_by_heap(bytes: T, heap: Option<u64>) -> Self {
-        Self { whole: true, heap, ..Self::new(bytes) }
+    /// The same where all packets of a heap are consecutive; `heap` began before these bytes.
+    fn heap_by_heap(bytes: Vec<u8>, heap: Option<u64>) -> Self {
+        Self { heap_by_heap: true, heap, ..Self::new(bytes) }
     }
 
-    /// The heap that is under way at the end.
-    pub(crate) fn heap(&self) -> Option<u64> {
-        self.heap
-    }
-}
-
-impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
-    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
-        // Readers of memory are told apart by a port of nobody's address.
+    fn poll<S: Store>(&mut self, core: &StreamState<S>, me: &mut ReaderState<S::Out>) -> usize {
+        // Readers of memory are distinguished by the port of an unspecified address.
         let port = me.number as u16;
         let from = *self.sender.get_or_insert(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
-        let (bytes, before) = (self.bytes.as_ref(), self.packets);
+        let (bytes, before) = ((*self.bytes).as_ref(), self.packets);
         let mut read = 0;
-        core.look_at_clock(me);
+        core.update_clock(me);
         let mut held = TableLock::new(core);
-        while self.at < bytes.len() && read < STRETCH && !core.is_over() {
+        while self.at < bytes.len() && read < POLL_BYTES && !core.is_over() {
             let rest = &bytes[self.at..];
             let found = if self.lost { Err(Reject::BadMagic) } else { S::Wire::peek(rest) };
             if let Ok(Some(head)) = found
-                && let place = head.placement(0)
+                && let place = S::Wire::placement(&head, 0)
                 && let Some(payload) = rest
                     .get(place.start as usize..)
                     .zip(usize::try_from(place.length).ok())
@@ -64,13 +122,13 @@ impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
             {
                 let end = place.start as usize + payload.len();
                 me.counts.bytes += end as u64;
-                if self.whole
+                if self.heap_by_heap
                     && self.heap.replace(place.key.number).is_some_and(|heap| heap != place.key.number)
                 {
-                    held.table().end_heaps(me.now);
+                    held.table().finish_heaps(me.now);
                 }
                 let sender = StreamState::sender(held.table(), me, &from);
-                let placed = sender.and_then(|sender| held.part(me, &head, 0, payload, &sender));
+                let placed = sender.and_then(|sender| held.add_part(me, &head, 0, payload, &sender));
                 if let Err(why) = placed {
                     me.counts.rejects.add(why);
                     me.counts.refused_bytes += payload.len() as u64;
@@ -81,7 +139,7 @@ impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
                 continue;
             }
             let skip = match found {
-                // It ends beyond the bytes: what is in it may look like packets, and is none.
+                // It ends beyond the bytes. Its payload may look like packets.
                 Ok(_) => {
                     me.counts.rejects.add(Reject::Truncated);
                     rest.len()
@@ -98,12 +156,12 @@ impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
         let packets = self.packets - before;
         me.counts.packets += packets;
         me.counts.trains += 1;
-        held.finish(me);
-        Ok(packets as usize)
+        held.release(me);
+        packets as usize
     }
 
     fn is_finished(&self) -> bool {
-        self.at >= self.bytes.as_ref().len()
+        self.at >= (*self.bytes).as_ref().len()
     }
 
     fn stats(&self) -> SourceStats {
@@ -117,11 +175,11 @@ impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
     }
 }
 
-/// Bytes from `from` on until something that can be a head, and whether there is; or as many as could be searched before
-/// a [`STRETCH`] was `read`. A head that is none costs what it makes us read of it, again and again.
+/// Searches the next head from `from` on. Returns its position and `true`; or, if there is none before [`POLL_BYTES`] were
+/// `read`, the position reached and `false`. An invalid head counts with all bytes that were examined to reject it.
 fn next_head<W: Keyed>(bytes: &[u8], from: usize, read: &mut usize) -> (usize, bool) {
     for at in from..bytes.len() {
-        if *read >= STRETCH {
+        if *read >= POLL_BYTES {
             return (at, false);
         }
         *read += 1;
@@ -136,64 +194,67 @@ fn next_head<W: Keyed>(bytes: &[u8], from: usize, read: &mut usize) -> (usize, b
     (bytes.len(), false)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::config::StreamConfig;
-    use super::super::ring::Ring;
-    use super::super::store::ObjectStore;
-    use super::*;
-    use crate::spead::receive::tests::{config, packets};
-    use skyhaul_core::placement::Nanos;
-    use skyhaul_core::wire::spead::SpeadWire;
-    use std::sync::Arc;
-    use std::time::Instant;
+/// Reads a recording's chunks ahead; packets are placed from memory.
+pub(crate) struct RecordingInput {
+    reader: ChunkReader,
+    /// The part of the next chunk read so far.
+    gathered: Vec<u8>,
+    /// The chunk being placed.
+    chunk: Option<BytesInput>,
+    /// A heap that may continue in the next chunk.
+    heap: Option<u64>,
+    ended: bool,
+    packets: u64,
+    bytes: u64,
+}
 
-    fn core(config: &StreamConfig) -> StreamState<ObjectStore<SpeadWire>> {
-        let store = ObjectStore::new(config, Nanos(0));
-        StreamState::new(config, Instant::now(), store, Arc::new(Ring::new(config.ring)))
+impl RecordingInput {
+    pub(crate) fn new(reader: ChunkReader) -> Self {
+        Self { reader, gathered: Vec::new(), chunk: None, heap: None, ended: false, packets: 0, bytes: 0 }
     }
 
-    /// Looks until the end; the most bytes that one of them passed, and how many there were.
-    fn looks(bytes: &[u8], heaps: u64) -> (usize, usize) {
-        let core = core(&config());
-        let mut me = core.enter("test".into(), true);
-        let mut input = Bytes::new(bytes);
-        let (mut most, mut looks) = (0, 0);
-        while !Input::<ObjectStore<SpeadWire>>::is_finished(&input) {
-            let before = input.at;
-            input.look(&core, &mut me).unwrap();
-            assert!(input.at > before, "a look brings it further");
-            (most, looks) = (most.max(input.at - before), looks + 1);
+    fn poll<S: Store>(&mut self, core: &StreamState<S>, me: &mut ReaderState<S::Out>) -> io::Result<usize> {
+        if let Some(chunk) = &mut self.chunk {
+            let packets = chunk.poll(core, me);
+            self.packets += packets as u64;
+            if chunk.is_finished() {
+                self.heap = chunk.heap;
+                self.chunk = None;
+            }
+            return Ok(packets);
         }
-        assert_eq!((me.counts.heaps, me.counts.rejects.total()), (heaps, 0));
-        assert_eq!(me.counts.bytes + me.counts.skipped_bytes, bytes.len() as u64);
-        (most, looks)
+        let is_whole = match self.reader.next_within(me.poll_wait)? {
+            Next::NotYet => return Ok(0),
+            Next::End => {
+                self.ended = true;
+                true
+            }
+            Next::Piece(piece) => {
+                self.gathered.extend_from_slice(piece.bytes());
+                piece.last
+            }
+        };
+        if is_whole && !self.gathered.is_empty() {
+            self.bytes += self.gathered.len() as u64;
+            self.chunk = Some(BytesInput::heap_by_heap(std::mem::take(&mut self.gathered), self.heap));
+        }
+        Ok(0)
     }
 
-    #[test]
-    fn garbage_ends_a_look_as_packets_do() {
-        let good: Vec<u8> = packets(1, 1000, 1472).concat();
-        let noise = vec![0xAA; 5 * STRETCH];
-        let (most, count) = looks(&[&noise[..], &good].concat(), 1);
-        assert!(most <= STRETCH + good.len() && count >= 5, "{most} bytes in one of {count} looks");
-        // Nothing is found later than it would be without the bound: what looks like a head, and ends beyond the bytes, is
-        // passed over wherever a look ends.
-        let claims = [0x53, 4, 2, 6, 0, 0, 0xFF, 0xFF].repeat(1000);
-        let (_, count) = looks(&[&noise[..STRETCH - 100], &claims, &good].concat(), 1);
-        assert!(count > 100, "each of them costs its half megabyte, not {count} looks");
+    fn is_finished(&self) -> bool {
+        self.ended && self.chunk.is_none()
     }
 
-    #[test]
-    fn heads_that_are_none_and_long_to_read_end_a_look() {
-        // Each is read to its end, half a megabyte further, before it is seen that nothing in it tells a heap.
-        let bad = [0x53, 4, 2, 6, 0, 0, 0xFF, 0xFF].repeat(70_000);
-        let core = core(&config());
-        let mut me = core.enter("test".into(), true);
-        let mut input = Bytes::new(bad);
-        for _ in 0..50 {
-            let before = input.at;
-            input.look(&core, &mut me).unwrap();
-            assert!((1..=64).contains(&(input.at - before)), "{} bytes", input.at - before);
+    fn stats(&self) -> SourceStats {
+        SourceStats {
+            packets: self.packets,
+            bytes: self.bytes,
+            tier: "recording",
+            because: "they are on disks".into(),
+            ..SourceStats::default()
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
