@@ -18,7 +18,7 @@ use judge::KeyedJudge;
 use objects::number_bits;
 use skyhaul_core::assembly::{Counting, Keyed, KeyedConfig};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
-use skyhaul_core::wire::keyed::{self as wire, Control, Head, Part};
+use skyhaul_core::wire::keyed::{self as wire, Control, Part};
 use stream::{Id, Shape, Told};
 
 impl<W: wire::Keyed> World<Objects<W>> {
@@ -174,10 +174,10 @@ impl<W: wire::Keyed> Side for Objects<W> {
         let head = W::read(packet)?;
         let source = self.source(self.sender(like));
         // What the packet itself says of its source is enough where senders do not count by themselves.
-        let placement = head.placement(if W::COUNTED_BY_SENDER { source } else { 0 });
+        let placement = W::placement(&head, if W::COUNTED_BY_SENDER { source } else { 0 });
         let control = match head {
-            _ if head.is_stop() => Some(Control::Stop),
-            _ if head.is_start() => Some(Control::Start),
+            _ if W::is_stop(&head) => Some(Control::Stop),
+            _ if W::is_start(&head) => Some(Control::Start),
             _ => None,
         };
         Ok(Said { placement, control })

@@ -137,7 +137,7 @@ impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
         self.handle_tick(source);
     }
 
-    fn look(&mut self, source: &mut UdpSource, wait: Duration) -> io::Result<usize> {
+    fn poll(&mut self, source: &mut UdpSource, wait: Duration) -> io::Result<usize> {
         self.adopt();
         if self.known == 0 && !self.shared.stops() {
             std::thread::sleep(wait.min(FIRST_TABLE));
@@ -146,7 +146,7 @@ impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
         source.poll(wait, &mut |train| self.train(&train))
     }
 
-    fn looked(&mut self) {}
+    fn after_poll(&mut self) {}
 
     fn handle_tick(&mut self, source: &UdpSource) {
         let newest = self.counters.take_ticks();

@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::placing::{Around, Placed};
 use super::route::{Route, Split};
 use super::strangers::{LEAST, Strangers};
-use super::tables::{Keyed, Tables};
+use super::tables::{EngineObjects, Tables};
 use super::tally::{Past, Tally};
 use crate::mirror::Tap;
 use crate::recording::Event;
@@ -120,7 +120,7 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Receive heaps and events too.
-    pub(super) fn with_objects(mut self, keyed: Keyed) -> Self {
+    pub(super) fn with_objects(mut self, keyed: EngineObjects) -> Self {
         // If only one family is requested, its senders need not be learned.
         self.tables = Tables::new(Some(keyed), self.options.learn.format.family());
         self
@@ -279,7 +279,7 @@ impl<K: Sink> Engine<K> {
 
     /// Deliver what is gathered. Call it when no train is queued.
     pub fn flush(&mut self) {
-        self.tables.looked();
+        self.tables.after_poll();
         if let Some(tap) = &mut self.tap {
             tap.flush();
         }

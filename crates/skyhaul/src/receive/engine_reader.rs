@@ -156,7 +156,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
         short
     }
 
-    fn look(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
+    fn poll(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
         if let Some(left) = self.early() {
             let (engine, clock) = (&mut self.engine, &self.clock);
             return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
@@ -188,7 +188,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
         Ok(packets)
     }
 
-    fn looked(&mut self) {
+    fn after_poll(&mut self) {
         let pause = self.clock.turn();
         pause.into_iter().for_each(|pause| self.engine.paused(pause));
         self.turns.paused(pause);

@@ -11,11 +11,13 @@
 //! A table serves all sockets: the packets of an object may arrive on any of them, from any sender (decision 0003).
 
 mod sink;
-mod table;
 
 pub use sink::{ObjectCounts, ObjectSink, Received, Storable};
 
-use super::keyed::{Counts, Ended, Fed, GetError, Missing, ObjectStream, StreamConfig, TcpReaderOptions};
+use super::keyed::{
+    Counts, Ended, GetError, Missing, ObjectStream, Stats, StreamConfig, StreamReader, TcpReaderOptions,
+    TrainSink,
+};
 use super::load::ObjectLoad;
 use crate::control::Gauge;
 use crate::panics::reason;
@@ -30,10 +32,86 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use table::{Table, TableOf};
 
 /// How long the thread waits for a finished object.
 const WAIT: Duration = Duration::from_millis(50);
+
+/// Objects taken from a table at a time.
+const TAKE_BATCH: usize = 256;
+
+/// A table of any family.
+trait Table: Send + Sync {
+    fn family(&self) -> FamilyRef;
+    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn TrainSink>;
+    fn connections(&self, name: String, port: TcpPort, options: &TcpReaderOptions) -> Box<dyn Source>;
+    /// Pass finished objects to `each` until it returns `false`. Waits for the first.
+    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
+    /// From now on finished objects are only counted, at once, on the threads that finish them: no other thread is woken, and
+    /// their memory is used again while it is in the cache.
+    fn count_only(&self);
+    /// Objects that were only counted.
+    fn counted(&self) -> ObjectCounts;
+    fn stats(&self) -> Stats;
+    fn end(&self);
+}
+
+struct TableOf<W: Keyed> {
+    family: FamilyRef,
+    stream: ObjectStream<W>,
+    counted: Arc<Mutex<ObjectCounts>>,
+}
+
+impl<W: Keyed> TableOf<W> {
+    fn new(family: FamilyRef, stream: ObjectStream<W>) -> Self {
+        Self { family, stream, counted: Arc::default() }
+    }
+}
+
+impl<W: Keyed> Table for TableOf<W> {
+    fn family(&self) -> FamilyRef {
+        self.family
+    }
+
+    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn TrainSink> {
+        Box::new(StreamReader::new(&self.stream.readers.core, name, waits, gauge))
+    }
+
+    fn connections(&self, name: String, port: TcpPort, options: &TcpReaderOptions) -> Box<dyn Source> {
+        Box::new(self.stream.readers.tcp_source(name, port, options))
+    }
+
+    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError> {
+        let mut objects = vec![self.stream.get(Some(wait))?];
+        self.stream.get_many(&mut objects, TAKE_BATCH - 1);
+        for object in objects {
+            let received = Received::of(self.family, &object);
+            if !each(&received) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn count_only(&self) {
+        let (family, counted) = (self.family, self.counted.clone());
+        self.stream.readers.core.set_taker(Box::new(move |objects| {
+            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            objects.for_each(|object| counted.add(&Received::of(family, &object), false));
+        }));
+    }
+
+    fn counted(&self) -> ObjectCounts {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stats(&self) -> Stats {
+        self.stream.stats()
+    }
+
+    fn end(&self) {
+        self.stream.readers.core.end();
+    }
+}
 
 /// Options for heaps and events.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +158,7 @@ pub(super) struct Origin {
 struct State {
     tables: Vec<Arc<dyn Table>>,
     /// For each table, the ends not taken by an engine yet.
-    unclaimed: Vec<Vec<Option<Box<dyn Fed>>>>,
+    unclaimed: Vec<Vec<Option<Box<dyn TrainSink>>>>,
     /// Engines, and which of them have ended.
     origins: Vec<(Origin, bool)>,
     /// Counts of each table.
@@ -198,7 +276,7 @@ impl Objects {
     }
 
     /// The end of a family's table that engine number `engine` feeds.
-    pub(super) fn feed(&self, family: FamilyRef, engine: usize) -> Option<Box<dyn Fed>> {
+    pub(super) fn feed(&self, family: FamilyRef, engine: usize) -> Option<Box<dyn TrainSink>> {
         let mut state = self.state();
         let table = self.table(&mut state, family)?;
         state.unclaimed[table].get_mut(engine)?.take()

@@ -1,7 +1,7 @@
 //! What a receiving thread does: it looks at what it reads, and its consumer takes what came, until it is to end.
 //!
 //! ```text
-//!   begin ─▶ look ─▶ looked ─▶ each tick: timeouts, accounts ─▶ over? ─▶ what the kernel still holds ─▶ finish ─▶ leave
+//!   begin ─▶ poll ─▶ after_poll ─▶ each tick: timeouts, accounts ─▶ over? ─▶ what the kernel still holds ─▶ finish ─▶ leave
 //!             ▲                    │
 //!             └────────────────────┘
 //! ```
@@ -41,10 +41,10 @@ pub(crate) trait Consumer<I> {
     ///
     /// # Errors
     /// A fault that prevents further work.
-    fn look(&mut self, input: &mut I, wait: Duration) -> io::Result<usize>;
+    fn poll(&mut self, input: &mut I, wait: Duration) -> io::Result<usize>;
 
     /// Nothing more waits for now: keep the time, hand on what is finished.
-    fn looked(&mut self);
+    fn after_poll(&mut self);
 
     /// What is to be done now and then.
     fn handle_tick(&mut self, input: &I);
@@ -123,9 +123,9 @@ impl<I, C: Consumer<I>> Reader<I, C> {
                 None
             } else {
                 let wait = if draining.is_some() { MOMENT } else { consumer.poll_timeout() };
-                Some(consumer.look(input, wait)?)
+                Some(consumer.poll(input, wait)?)
             };
-            consumer.looked();
+            consumer.after_poll();
             if ticked.elapsed() >= *tick {
                 ticked = Instant::now();
                 consumer.handle_tick(input);

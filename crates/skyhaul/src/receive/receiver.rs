@@ -11,7 +11,7 @@ use super::load::{Loaded, ObjectLoad};
 use super::objects::{ObjectSink, Objects, Origin};
 use super::options::ReceiverOptions;
 use super::reader::Reader;
-use super::tables::Keyed;
+use super::tables::EngineObjects;
 use super::tcp::{self, UnknownPort};
 use super::{Nowhere, Sink};
 use crate::awake::Awake;
@@ -210,7 +210,7 @@ impl Receiver {
             let engine_options = options.of_engine(name.clone(), next_stream.clone());
             let mut engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
             if let Some(objects) = &objects {
-                engine = engine.with_objects(Keyed { objects: objects.clone(), engine: at });
+                engine = engine.with_objects(EngineObjects { objects: objects.clone(), engine: at });
             }
             let consumer = EngineReader {
                 at,

@@ -31,37 +31,23 @@
 //!
 //! Limits: packets must state their heap's size. The streams of a group share a lock: one copies at a time.
 
-mod config;
 mod expr;
-mod presence;
 mod rule;
-mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 mod window;
 
-pub use config::{ChunkConfig, ChunkWindow, Eviction};
 pub use expr::{Expr, ExprError, Wrong};
-pub use presence::Presence;
 pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
-pub use window::{Chunk, ChunkBytes, ChunkCounts};
+pub use window::{Chunk, ChunkBytes, ChunkConfig, ChunkCounts, ChunkWindow, Eviction, Presence};
 
-use crate::inproc::InprocQueue;
-use crate::receive::keyed::{
-    Ended, Full, GetError, Readers, Stats, StreamConfig, StreamState, TcpReaderOptions, lock, reader_methods,
-};
-use shared::Shared;
-use skyhaul_io::address::Endpoint;
-use skyhaul_io::source::Source;
-use skyhaul_io::udp::UdpOptions;
+use crate::receive::keyed::{Full, GetError, Readers, StreamConfig, StreamState, lock, reader_methods};
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::ChunkStore;
+use store::{ChunkStore, Shared};
 
 /// A stream whose heaps are placed into chunks. Clones are handles of one stream, which stops when the last is dropped.
 #[derive(Clone)]

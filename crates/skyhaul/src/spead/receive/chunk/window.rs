@@ -1,4 +1,4 @@
-//! Chunks being filled, free chunks, and which stream may advance.
+//! The window of chunks being filled: its options, what `present` marks, and which stream may advance.
 //!
 //! ```text
 //!            ┌─────── window ───────┐
@@ -7,15 +7,14 @@
 //!   older: too old                   far beyond: stray, followed only if others agree
 //! ```
 
-use super::config::{ChunkConfig, ChunkWindow, Eviction};
-use super::presence::Presence;
-use super::rule::Place;
+use super::rule::{ChunkRule, Place};
 use skyhaul_core::placement::Reject;
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapBytes;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 
 /// Memory of a chunk, provided by the user. Streams write it and never read it, because others may hold it, too.
 pub trait ChunkBytes: Send {
@@ -369,3 +368,102 @@ impl Window {
         }
     }
 }
+
+/// Which streams of a group wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// None: the stream that is ahead moves the window, and later heaps of other streams for older chunks are too old.
+    #[default]
+    Lossy,
+    /// The stream that is ahead waits until the others have passed the oldest chunk (at most 10 s for each heap, so that a
+    /// silent stream does not stop the others for ever).
+    Lossless,
+}
+
+/// Number of chunks filled at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkWindow {
+    /// This number.
+    Count(usize),
+    /// As many as fit into this number of bytes, at least one.
+    Bytes(u64),
+}
+
+/// How chunks are filled.
+#[derive(Clone, Debug)]
+pub struct ChunkConfig {
+    /// Where heaps are placed.
+    pub rule: ChunkRule,
+    /// Number of chunks filled at a time.
+    pub window: ChunkWindow,
+    /// A heap this many chunks beyond the newest does not move the window by itself.
+    pub ahead: u64,
+    /// Whether the streams of a group wait for each other.
+    pub eviction: Eviction,
+    /// Copied into every chunk.
+    pub stream: u64,
+    /// Payload bytes of a packet: `present` has a byte for each packet, and a rule's index is that of the heap's first.
+    /// 0: it has a byte for each heap.
+    pub packet_presence: u64,
+}
+
+impl ChunkConfig {
+    /// A window of 2, 1024 chunks ahead, and streams that do not wait.
+    #[must_use]
+    pub fn new(rule: ChunkRule) -> Self {
+        Self {
+            rule,
+            window: ChunkWindow::Count(2),
+            ahead: 1024,
+            eviction: Eviction::Lossy,
+            stream: 0,
+            packet_presence: 0,
+        }
+    }
+}
+
+/// What `present` marks: complete heaps, or the packets of a heap that arrived.
+///
+/// ```text
+///   heap of 2500 bytes in packets of 1000        │ 1000 │ 1000 │ 500 │
+///   marks, from the heap's index on                 1      0     1      the second packet is missing
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// Payload bytes of a packet; 0: a mark stands for a heap.
+    unit: u64,
+}
+
+impl Presence {
+    /// A mark for each packet with this payload; with 0, for each heap.
+    #[must_use]
+    pub fn of_packets(payload: u64) -> Self {
+        Self { unit: payload }
+    }
+
+    /// Whether a mark stands for a heap.
+    #[must_use]
+    pub fn is_of_heaps(self) -> bool {
+        self.unit == 0
+    }
+
+    /// Marks of a heap of `bytes`.
+    #[must_use]
+    pub fn marks(self, bytes: u64) -> u64 {
+        if self.unit == 0 { 1 } else { bytes.div_ceil(self.unit) }
+    }
+
+    /// The packets of a heap of `bytes` that end with this part of it: a packet may come in several parts (TCP), in order.
+    #[must_use]
+    pub fn packets(self, offset: u64, length: u64, bytes: u64) -> Range<u64> {
+        if self.unit == 0 || length == 0 {
+            return 0..0;
+        }
+        let end = offset + length;
+        let first = offset / self.unit;
+        first..if end == bytes { bytes.div_ceil(self.unit) } else { (end / self.unit).max(first) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
