@@ -13,7 +13,7 @@ use skyhaul::io::host::thread;
 use skyhaul::io::namespace::Network;
 use skyhaul::peer::{Server, ServerOptions, Token};
 use skyhaul_measure::lab::{FAR, Lab, LabOptions};
-use skyhaul_measure::probe::udp::{ClientOptions, Direction, Point, UdpClient, UdpService};
+use skyhaul_measure::probe::udp::{ClientOptions, Direction, Layer, Point, UdpClient, UdpService};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,7 @@ fn what_a_full_backlog_drops_is_in_the_account_of_a_probe() {
             let report = client.point(&point, Direction::Forward, &AtomicBool::new(false)).unwrap();
             let way = report.forward.clone().unwrap();
             let mut stages = way.account.iter();
-            let lost = stages.find(|stage| stage.between == "receiver: interface and backlog").unwrap().lost;
+            let lost = stages.find(|stage| stage.layer == Layer::ReceiverInterface).unwrap().lost;
             rounds.push((way.lost, report.server.counters["backlog.dropped"]));
             (lost > 0).then_some((lost, way, report.server.counters))
         });

@@ -12,15 +12,16 @@ use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take};
 use skyhaul_io::host::thread;
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::namespace::Network;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -203,7 +204,7 @@ fn receiver(
     if let Some(error) = report.errors.first() {
         return Err(io::Error::other(error.clone()));
     }
-    let (wall, cpu) = *times.lock().unwrap_or_else(PoisonError::into_inner);
+    let (wall, cpu) = *lock(&times);
     let (kind, placed) = match report.objects.values().next() {
         Some(objects) => {
             ("each object whole in its own memory", objects.payload_bytes / shape.payload as u64)

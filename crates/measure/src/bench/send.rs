@@ -10,6 +10,7 @@ use skyhaul::send::{
     HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
 use skyhaul::stop::StopFlag as End;
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::Objects;
 use skyhaul_core::wire::header::Order;
 use skyhaul_io::address::Endpoint;
@@ -135,7 +136,7 @@ impl Supply for Held {
     fn available(&mut self, next: u64) -> (u64, bool) {
         self.throttle.sent = next * self.bytes;
         self.throttle.wait(self.batch * self.bytes);
-        self.waited.store(self.throttle.waited.as_nanos() as u64, Ordering::Relaxed);
+        self.waited.store(Nanos::from(self.throttle.waited).0, Ordering::Relaxed);
         if self.end.is_set() { (next, false) } else { (next + self.batch, true) }
     }
     fn describe(&self) -> String {

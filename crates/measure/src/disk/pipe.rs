@@ -12,6 +12,7 @@
 
 use super::options::{MeasureOptions, Operation};
 use super::report::Point;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch};
 use skyhaul_io::fifo::Fifo;
@@ -79,7 +80,7 @@ impl Shared {
         while got.is_none() && !self.is_over() {
             got = lane.pop(LOOK);
         }
-        waited.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        waited.fetch_add(Nanos::from(begun.elapsed()).0, Ordering::Relaxed);
         got
     }
 }
@@ -279,7 +280,7 @@ fn pace(begun: Instant, bytes: u64, rate: u64, shared: &Shared) {
     {
         std::thread::sleep(left.min(LOOK));
     }
-    shared.paced.fetch_add(from.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    shared.paced.fetch_add(Nanos::from(from.elapsed()).0, Ordering::Relaxed);
 }
 
 fn all(stream: &mut TcpStream, mut bytes: &[u8], shared: &Shared) -> io::Result<()> {

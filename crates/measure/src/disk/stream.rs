@@ -4,6 +4,7 @@ use super::options::Operation;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::pattern;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch};
 use skyhaul_io::memory::{Block, Pool, PoolOptions, View};
@@ -165,7 +166,7 @@ impl Stream {
                 ),
             });
         }
-        latency.record(u64::try_from(end.time.as_nanos()).unwrap_or(u64::MAX));
+        latency.record(Nanos::from(end.time).0);
         Ok(bytes as u64)
     }
 }

@@ -9,6 +9,7 @@ use super::target::{Role, Target};
 use super::view::View;
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session, Token, connect};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::host::tree::Tree;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -110,7 +111,7 @@ fn round_trip(to: SocketAddr) -> Option<u64> {
         let begun = Instant::now();
         let connected = TcpStream::connect_timeout(&to, Duration::from_secs(3));
         let took = begun.elapsed();
-        connected.ok().map(|_| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
+        connected.ok().map(|_| Nanos::from(took).0)
     };
     // One that hangs is not tried again.
     let first = one(0)?;

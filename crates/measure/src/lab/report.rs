@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use skyhaul_core::measure::Histogram;
+use skyhaul_core::units::display_rate;
 use skyhaul_io::fault::path::{Cause, Counts, Direction};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -170,8 +171,8 @@ impl fmt::Display for LabReport {
         let share = self.cpu_seconds * 100.0 / self.seconds.max(1e-9);
         writeln!(f, "path {} for {:.1} s, {share:.0} % of a processor", self.path, self.seconds)?;
         for (direction, of) in Direction::BOTH.iter().zip([&self.forward, &self.reverse]) {
-            let mbps = of.bytes as f64 * 8e-6 / self.seconds.max(1e-9);
-            write!(f, "{}  {} packets, {} bytes ({mbps:.1} Mb/s)", direction.name(), of.packets, of.bytes)?;
+            let rate = display_rate(of.bytes as f64 * 8.0 / self.seconds.max(1e-9));
+            write!(f, "{}  {} packets, {} bytes ({rate})", direction.name(), of.packets, of.bytes)?;
             for (cause, count) in &of.lost {
                 write!(f, ", {count} {cause}")?;
             }

@@ -6,12 +6,13 @@
 //! Limits: one datagram for each system call that sends; the thread ends within [`WAIT`] of a stop.
 
 use skyhaul_core::wire::{stamp, udpmon};
+use skyhaul_io::lock::lock;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::{Arrival, Noted};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
                     }
                     answers.datagram(socket, &arrival);
                 });
-                let mut told = tell.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut told = lock(&tell);
                 told.stats = answers.stats(from_services);
                 if let Err(error) = polled {
                     told.error = Some(error.to_string());
@@ -89,12 +90,12 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
     }
 
     pub(super) fn stats(&self) -> S {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).stats.clone()
+        lock(&self.told).stats.clone()
     }
 
     /// Why it ended by itself, if it did.
     pub(super) fn error(&self) -> Option<String> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).error.clone();
+        let told = lock(&self.told).error.clone();
         let ended = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         told.or_else(|| ended.then(|| "a fault in this program".to_owned()))
     }

@@ -50,7 +50,7 @@ pub use diagnose::{Asked, Diagnosed, Hosts, Named, PORTS};
 pub use further::{MtuReport, SearchReport};
 pub use message::{HostNote, Opened, Order, Reply, Request, fuzz};
 pub use plan::{Burst, Direction, FLOWS, LONGEST, Mode, Point, SHORTEST, TRAIN, overhead};
-pub use report::{ClockReport, Delay, EndReport, PointReport, Received, Sent, Stage, Stamped, Way};
+pub use report::{ClockReport, Delay, EndReport, Layer, PointReport, Received, Sent, Stage, Stamped, Way};
 pub use service::{NAME, SAMPLES, UdpService};
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ fn sum<'a>(accounts: impl Iterator<Item = &'a [Stage]>) -> Vec<Stage> {
     let mut all: Vec<Stage> = Vec::new();
     for stage in accounts.flatten() {
         let more = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
-        match all.iter_mut().find(|known| known.between == stage.between) {
+        match all.iter_mut().find(|known| known.layer == stage.layer) {
             Some(known) => {
                 known.before = more(known.before, stage.before);
                 known.behind = more(known.behind, stage.behind);

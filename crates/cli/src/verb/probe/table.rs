@@ -148,7 +148,7 @@ pub(super) fn account(stages: &[Stage]) -> String {
         let _ = writeln!(
             text,
             "  {:<34} {:>12} ▶ {:>12}  lost {:>8}  {}",
-            stage.between,
+            stage.layer,
             number(stage.before),
             number(stage.behind),
             stage.lost,

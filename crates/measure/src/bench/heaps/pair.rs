@@ -11,11 +11,12 @@ use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::baseline::{BareSender, Give};
 use skyhaul_io::host::thread;
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::SendOptions;
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Barrier, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Barrier, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,7 @@ fn wait_for<T>(senders: &[JoinHandle<T>], stop: &StopFlag, live: &Live) {
     while senders.iter().any(|sender| !sender.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
         if stop.is_set() {
-            let live = live.lock().unwrap_or_else(PoisonError::into_inner);
+            let live = lock(live);
             live.iter().filter_map(Weak::upgrade).for_each(|stream| stream.cancel());
         }
     }
@@ -138,7 +139,7 @@ fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier, live: &Live) ->
     let mut sent = match prepared? {
         Some(stream) => {
             let stream = Arc::new(stream);
-            live.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stream));
+            lock(live).push(Arc::downgrade(&stream));
             send_heaps(options, &stream)?
         }
         None => send_bare(options, to)?,

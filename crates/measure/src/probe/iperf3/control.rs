@@ -5,6 +5,7 @@ use super::params::Params;
 use super::results::Results;
 use super::state::State;
 use serde_json::Value;
+use skyhaul_core::framing::{self, frame};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -96,8 +97,7 @@ impl Control {
     /// The other end does not take it.
     pub fn send(&mut self, json: &Value) -> Result<(), Iperf3Error> {
         let text = json.to_string();
-        let length = u32::try_from(text.len()).map_err(|_| Iperf3Error::TooLong(text.len(), REPORT))?;
-        let message = [&length.to_be_bytes(), text.as_bytes()].concat();
+        let message = frame(&[text.as_bytes()]).ok_or(Iperf3Error::TooLong(text.len(), REPORT))?;
         self.put(&message)
     }
 
@@ -162,11 +162,11 @@ fn is_pause(error: &io::Error) -> bool {
 }
 
 fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
-    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    if length == 0 || length > most {
-        return Err(Iperf3Error::TooLong(length, most));
+    match framing::length(length, most) {
+        Ok(0) => Err(Iperf3Error::TooLong(0, most)),
+        Ok(length) => Ok(length),
+        Err(length) => Err(Iperf3Error::TooLong(length, most)),
     }
-    Ok(length)
 }
 
 /// Take bytes as what a client sends on its control connection; for the fuzzer.

@@ -4,12 +4,13 @@ use super::control::Cookie;
 use super::report::Iperf3Report;
 use super::room::Room;
 use serde::{Deserialize, Serialize};
+use skyhaul_io::lock::{lock, wait_while};
 use skyhaul_io::quantity::Rate;
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -126,7 +127,7 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.desk)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -145,11 +146,7 @@ impl Common {
         let mut desk = self.desk();
         if let Some(host) = udp {
             let taken = |desk: &mut Desk| desk.udp.contains_key(&host) && !self.is_stopped();
-            desk = self
-                .freed
-                .wait_timeout_while(desk, patience, taken)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            desk = wait_while(&self.freed, desk, patience, taken);
             if desk.udp.contains_key(&host) {
                 return false;
             }

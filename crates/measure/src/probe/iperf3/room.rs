@@ -6,9 +6,10 @@
 
 use super::params::{Params, Way};
 use crate::probe::budget::source;
+use skyhaul_io::lock::lock;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes that are kept of a stream's intervals: of TCP with what the kernel said, of UDP.
 const KEPT: (u64, u64) = (1 << 20, 128 << 10);
@@ -67,7 +68,7 @@ impl Room {
     }
 
     fn taken(&self) -> MutexGuard<'_, (Amount, HashMap<IpAddr, Amount>)> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 
     fn take(&self, of: IpAddr, more: Amount) -> bool {

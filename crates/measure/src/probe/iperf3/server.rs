@@ -16,6 +16,7 @@ use super::report::Iperf3Report;
 use super::room::{Amount, Room};
 use super::session::Session;
 use super::state::State;
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::{setup::Setup, wait::readable};
 use skyhaul_io::udp::peer;
 use std::io::{self, Write as _};
@@ -23,7 +24,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -124,8 +125,7 @@ impl Drop for Server {
         for door in self.doors.drain(..) {
             let _ = door.join();
         }
-        let threads =
-            std::mem::take(&mut *self.common.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.common.threads));
         for thread in threads {
             let _ = thread.join();
         }
@@ -226,7 +226,7 @@ impl Common {
             }
         };
         let thread = std::thread::Builder::new().name("iperf3 session".to_owned()).spawn(session);
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = lock(&self.threads);
         threads.retain(|thread| !thread.is_finished());
         match thread {
             Ok(thread) => threads.push(thread),

@@ -10,11 +10,12 @@ use skyhaul::time::format_exact;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::schedule::{Due, Schedule};
 use skyhaul_io::file::failed;
+use skyhaul_io::lock::lock;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often waiting looks whether to end.
@@ -99,7 +100,7 @@ impl Monitor {
     /// Its metrics, always the newest: for whoever is asked for them.
     pub fn metrics(&self) -> impl Fn() -> String + Clone + Send + Sync + 'static {
         let text = self.text.clone();
-        move || text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        move || lock(&text).clone()
     }
 
     /// Run until `stop` is set, or for a time.
@@ -132,7 +133,7 @@ impl Monitor {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.begun.elapsed())
     }
 
     /// Run a test once.
@@ -186,7 +187,7 @@ impl Monitor {
             self.totals.metrics_failures += u64::from(done.is_err());
             self.noted(1, done, told);
         }
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = self.totals.metrics();
+        *lock(&self.text) = self.totals.metrics();
     }
 
     /// Tell when the disk begins or ceases to refuse what it is asked to write.

@@ -9,18 +9,73 @@ use super::flow::Direction;
 use super::losses::lossy;
 use super::report::FlowReport;
 use crate::probe::udp::Named;
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use skyhaul_core::diagnose::{Cause, tcp};
+use std::fmt;
+
+/// Why no cause is named.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unknown {
+    /// The sender's kernel does not account for the time of the flow.
+    NoAccount,
+    /// Segments were lost this many times, too few to see a pattern; measure for this many seconds.
+    FewLosses(usize, f64),
+    /// Segments are lost in no known pattern.
+    NoPattern,
+    /// This fraction of the segments overran the queue of the bottleneck, which hides other losses.
+    FullQueue(f64),
+}
+
+impl Unknown {
+    /// Whether segments were lost.
+    #[must_use]
+    pub fn is_loss(self) -> bool {
+        self != Self::NoAccount
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAccount => f.write_str("the sender's kernel does not report what the flow waited for"),
+            Self::FewLosses(count, seconds) => {
+                let times = match count {
+                    1 => "once".to_owned(),
+                    2 => "twice".to_owned(),
+                    count => format!("{count} times"),
+                };
+                write!(
+                    f,
+                    "segments were lost {times} after slow start, without a full queue: too few losses to find the cause; measure for longer: --time {seconds:.0}s"
+                )
+            }
+            Self::NoPattern => f.write_str(
+                "segments are lost in no pattern that shows a cause; for more detail: --udp --diagnose",
+            ),
+            Self::FullQueue(lost) => write!(
+                f,
+                "{:.0} % of the segments overran the queue of the bottleneck, which hides any other loss; for more detail: --udp --diagnose, or --cc cubic",
+                lost * 100.0
+            ),
+        }
+    }
+}
+
+impl Serialize for Unknown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// What bounds a flow of a point.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TcpDiagnosed {
     /// Number of the flow, in the order of the report.
     pub flow: usize,
     /// Causes, the most important first; empty if nothing but the path bounds it.
     pub causes: Vec<Named>,
     /// Why nothing can be said, where that is so.
-    pub unknown: Option<String>,
+    pub unknown: Option<Unknown>,
 }
 
 /// Name what bounds each flow of a point; `probe` is the command of a probe to the server, without a test.
@@ -38,8 +93,7 @@ pub fn diagnose(report: &PointReport, probe: &str) -> Vec<TcpDiagnosed> {
 
 fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosed {
     let Some((waited, verdict)) = flow.waited.zip(flow.verdict.as_ref()) else {
-        let unknown = Some("the sender's kernel does not say what the flow waited for".to_owned());
-        return TcpDiagnosed { unknown, ..TcpDiagnosed::default() };
+        return TcpDiagnosed { unknown: Some(Unknown::NoAccount), ..TcpDiagnosed::default() };
     };
     let known = lossy(flow);
     let seconds = known.seconds;
@@ -62,17 +116,17 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnose
         })
         .collect();
     // The verdict knows figures that the account has not.
-    let agree = |cause: &str| match verdict.bound {
-        Bound::ReceiveWindow => cause == "receiver-window",
-        Bound::SendBuffer => cause == "send-buffer",
-        Bound::SlowReceiver | Bound::Application => cause == "slow-application",
-        Bound::ShallowBuffer => cause == "shallow-buffer",
-        Bound::Loss => cause == "loss",
-        Bound::Policer => cause == "policer",
-        Bound::BurstLoss => cause == "burst-loss",
-        _ => false,
+    let of_verdict = match verdict.bound {
+        Bound::ReceiveWindow => Some(Cause::ReceiverWindow),
+        Bound::SendBuffer => Some(Cause::SendBuffer),
+        Bound::SlowReceiver | Bound::Application => Some(Cause::SlowApplication),
+        Bound::ShallowBuffer => Some(Cause::ShallowBuffer),
+        Bound::Loss => Some(Cause::Loss),
+        Bound::Policer => Some(Cause::Policer),
+        Bound::BurstLoss => Some(Cause::BurstLoss),
+        _ => None,
     };
-    if let Some(first) = causes.first_mut().filter(|first| agree(&first.cause)) {
+    if let Some(first) = causes.first_mut().filter(|first| Some(first.cause) == of_verdict) {
         first.evidence.push(verdict.text.clone());
     }
     let unknown = if causes.is_empty() { unknown(&seen, flow) } else { None };
@@ -83,27 +137,14 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnose
 const HIDES: f64 = 0.01;
 
 /// What there is to say of losses that no cause explains. From one to the next, CUBIC takes as long as its window is large (RFC 9438, 4.1).
-fn unknown(seen: &tcp::Flow, flow: &FlowReport) -> Option<String> {
-    let times = |n: usize| match n {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        n => format!("{n} times"),
-    };
+fn unknown(seen: &tcp::Flow, flow: &FlowReport) -> Option<Unknown> {
     match tcp::Pattern::of(seen) {
         tcp::Pattern::Few(n) => {
             let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
-            Some(format!(
-                "segments were lost {} after slow start, with no full queue: too few to tell why; measure for longer: --time {seconds:.0}s",
-                times(n)
-            ))
+            Some(Unknown::FewLosses(n, seconds))
         }
-        tcp::Pattern::Unknown => {
-            Some("segments are lost in no pattern that tells why; look closer: --udp --diagnose".to_owned())
-        }
-        tcp::Pattern::Full { lost } if lost > HIDES => Some(format!(
-            "{:.0} % of the segments overran the queue of the bottleneck, which hides any other loss; look closer: --udp --diagnose, or --cc cubic",
-            lost * 100.0
-        )),
+        tcp::Pattern::Unknown => Some(Unknown::NoPattern),
+        tcp::Pattern::Full { lost } if lost > HIDES => Some(Unknown::FullQueue(lost)),
         _ => None,
     }
 }
@@ -186,7 +227,7 @@ mod tests {
         }
     }
 
-    fn found(flow: &FlowReport, received: u64) -> Vec<String> {
+    fn found(flow: &FlowReport, received: u64) -> Vec<Cause> {
         of_flow(flow, Some(received), "probe").causes.into_iter().map(|cause| cause.cause).collect()
     }
 
@@ -200,12 +241,12 @@ mod tests {
             application,
             path: 0.1,
         };
-        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::ReceiveWindow), ["receiver-window"]);
-        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::SlowReceiver), ["slow-application"]);
-        assert_eq!(named(part(0.0, 0.9, 0.0), Bound::SendBuffer), ["send-buffer"]);
-        assert_eq!(named(part(0.0, 0.0, 0.9), Bound::Application), ["slow-application"]);
-        assert_eq!(named(path, Bound::Application), ["slow-application"]);
-        assert_eq!(named(path, Bound::Path), [""; 0]);
+        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::ReceiveWindow), [Cause::ReceiverWindow]);
+        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::SlowReceiver), [Cause::SlowApplication]);
+        assert_eq!(named(part(0.0, 0.9, 0.0), Bound::SendBuffer), [Cause::SendBuffer]);
+        assert_eq!(named(part(0.0, 0.0, 0.9), Bound::Application), [Cause::SlowApplication]);
+        assert_eq!(named(path, Bound::Application), [Cause::SlowApplication]);
+        assert_eq!(named(path, Bound::Path), []);
     }
 
     const PATH: Waited = Waited { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 };
@@ -214,18 +255,20 @@ mod tests {
     fn losses_are_named_by_their_pattern() {
         let named = |windows: &[u32], each| found(&flow(PATH, Bound::Loss, windows, each), 1);
         let same = [900, 300, 301, 299, 300, 300, 301];
-        assert_eq!(named(&same, 8), ["shallow-buffer", "policer"], "one of both, and no more is known");
-        let any = [900, 20, 90, 300, 40];
         assert_eq!(
-            (named(&any, 1), named(&any, 60)),
-            (vec!["loss".to_owned()], vec!["burst-loss".to_owned()])
+            named(&same, 8),
+            [Cause::ShallowBuffer, Cause::Policer],
+            "one of both, and no more is known"
         );
-        assert_eq!(named(&any[..3], 1), [""; 0], "two times are no pattern");
+        let any = [900, 20, 90, 300, 40];
+        assert_eq!((named(&any, 1), named(&any, 60)), (vec![Cause::Loss], vec![Cause::BurstLoss]));
+        assert_eq!(named(&any[..3], 1), [], "two times are no pattern");
     }
 
     #[test]
     fn losses_that_are_too_few_or_of_no_pattern_are_told() {
-        let told = |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown;
+        let told =
+            |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown.map(|unknown| unknown.to_string());
         let few = flow(PATH, Bound::Loss, &[900, 20, 90], 2);
         assert!(told(&few).unwrap().contains("lost twice after slow start"));
         assert!(told(&few).unwrap().ends_with("--time 40s"));
@@ -240,13 +283,13 @@ mod tests {
     fn what_arrives_out_of_order_is_no_loss_and_what_never_arrives_is_a_hole() {
         let mut sprayed = flow(PATH, Bound::Loss, &[900, 300, 301, 299, 300], 1);
         sprayed.counts.reordered = 900;
-        assert_eq!(found(&sprayed, 1)[0], "spraying");
-        assert_eq!(found(&flow(PATH, Bound::Loss, &[900], 4), 0), ["mtu"]);
+        assert_eq!(found(&sprayed, 1)[0], Cause::Spraying);
+        assert_eq!(found(&flow(PATH, Bound::Loss, &[900], 4), 0), [Cause::Mtu]);
     }
 
     #[test]
     fn a_kernel_that_says_nothing_is_unknown() {
         let silent = FlowReport { waited: None, ..flow(Waited::default(), Bound::Unknown, &[], 0) };
-        assert!(of_flow(&silent, None, "probe").unknown.unwrap().contains("does not say"));
+        assert!(of_flow(&silent, None, "probe").unknown == Some(Unknown::NoAccount));
     }
 }

@@ -1,6 +1,7 @@
 //! One flow: its socket, its counters, and the loop of its thread.
 
 use super::options::{Amount, RunOptions};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
 use skyhaul_io::quantity::Rate;
@@ -103,7 +104,7 @@ impl Shared {
     }
 
     pub(super) fn stop(&self) {
-        let now = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now = Nanos::from(self.begin.elapsed()).0;
         let _ = self.stopped_at.compare_exchange(0, now.max(1), Relaxed, Relaxed);
         self.stop.store(true, Relaxed);
     }

@@ -30,7 +30,7 @@ impl TcpClient {
         stop: &AtomicBool,
     ) -> Result<(), PeerError> {
         let Some(way) = points.first().map(|report| report.point.way) else { return Ok(()) };
-        let is_hole = |named: &Named| named.cause == Cause::Mtu.name();
+        let is_hole = |named: &Named| named.cause == Cause::Mtu;
         let suspect = found.iter().flatten().any(|flow| flow.causes.iter().any(is_hole));
         if suspect {
             let passes = self.passes(way, Some(SHORT), stop)?;

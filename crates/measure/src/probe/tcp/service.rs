@@ -3,6 +3,7 @@
 use super::point::{Order, Reply, Request, TcpPoint};
 use serde_json::Value;
 use skyhaul::peer::{Admission, Connection, Limits, PeerError, Service, Session};
+use skyhaul_core::units::display_rate;
 use skyhaul_io::tcp::wait::readable;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -69,8 +70,8 @@ fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
     match rate {
         Some(rate) if rate <= most as f64 => Ok(()),
         _ => Err(format!(
-            "it allows at most {:.0} Mb/s; hint: set a lower --pacing for each flow",
-            most as f64 / 1e6
+            "the server allows at most {}; hint: set a lower --pacing for each flow",
+            display_rate(most as f64)
         )),
     }
 }

@@ -16,6 +16,7 @@ use super::losses::{lossy, pattern};
 use super::report::{Counts, FlowReport, Waited};
 use skyhaul_core::diagnose::tcp::Pattern;
 use skyhaul_core::predict::cubic_rate;
+use skyhaul_core::units::display_rate;
 use skyhaul_io::quantity::Size;
 use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
 
@@ -101,7 +102,7 @@ fn of_path(flow: &FlowReport, waited: &Waited, cpu: f64, idle: f64, last: &TcpIn
         && last.max_pacing_rate > 0
         && !at_most(flow, last.max_pacing_rate * 8)
     {
-        let text = format!("the rate was set to {}", rate(last.max_pacing_rate as f64 * 8.0));
+        let text = format!("the rate was set to {}", display_rate(last.max_pacing_rate as f64 * 8.0));
         return verdict(Bound::Pacing, share, text, None);
     }
     // Data were under way, but only because acknowledgements take their time. A writer that was held again and again had more.
@@ -125,7 +126,7 @@ fn of_path(flow: &FlowReport, waited: &Waited, cpu: f64, idle: f64, last: &TcpIn
     let queue = if rtt_mean > 1.5 * rtt_least { "with a queue" } else { "without a queue" };
     let text = format!(
         "the path: {} {queue}, round trip {:.3} ms, at least {:.3} ms",
-        rate(flow.bits_per_second),
+        display_rate(flow.bits_per_second),
         rtt_mean * 1e3,
         rtt_least * 1e3
     );
@@ -213,15 +214,6 @@ fn wanted(bytes: u64) -> (Size, Size) {
 
 fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
-}
-
-fn rate(bits: f64) -> String {
-    let (unit, by) = match bits {
-        b if b >= 1e9 => ("Gb/s", 1e9),
-        b if b >= 1e6 => ("Mb/s", 1e6),
-        _ => ("kb/s", 1e3),
-    };
-    format!("{:.3} {unit}", bits / by)
 }
 
 #[cfg(test)]

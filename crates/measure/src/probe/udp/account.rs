@@ -9,43 +9,43 @@
 //! the order of the way; what they do not explain is the network's, or unknown.
 
 use super::plan::{Point, overhead};
-use super::report::{EndReport, Stage, Way};
+use super::report::{EndReport, Layer, Stage, Way};
 use skyhaul_io::host::stages::Stages;
 
 /// Counters of one layer that say that packets were lost there.
-struct Layer {
-    between: &'static str,
+struct LayerCounters {
+    layer: Layer,
     /// Counters before and behind it, where there are any.
     passed: (Option<&'static str>, Option<&'static str>),
     lost: &'static [&'static str],
 }
 
-const SENDER: [Layer; 2] = [
-    Layer {
-        between: "sender: socket to IP",
+const SENDER: [LayerCounters; 2] = [
+    LayerCounters {
+        layer: Layer::SenderSocket,
         passed: (Some("udp.sent"), Some("ip.sent")),
         lost: &["udp.no_room", "ip.send_discarded", "ip.no_route", "ip.fragment_failures"],
     },
-    Layer {
-        between: "sender: queue and interface",
+    LayerCounters {
+        layer: Layer::SenderInterface,
         passed: (Some("ip.sent"), Some("interface.sent")),
         lost: &["interface.send_dropped", "interface.send_errors"],
     },
 ];
 
-const RECEIVER: [Layer; 3] = [
-    Layer {
-        between: "receiver: interface and backlog",
+const RECEIVER: [LayerCounters; 3] = [
+    LayerCounters {
+        layer: Layer::ReceiverInterface,
         passed: (Some("interface.received"), Some("ip.received")),
         lost: &["interface.receive_dropped", "interface.receive_errors", "backlog.dropped"],
     },
-    Layer {
-        between: "receiver: IP",
+    LayerCounters {
+        layer: Layer::ReceiverIp,
         passed: (Some("ip.received"), Some("ip.delivered")),
         lost: &["ip.bad_headers", "ip.discarded", "ip.not_ours", "ip.reassembly_failures"],
     },
-    Layer {
-        between: "receiver: socket",
+    LayerCounters {
+        layer: Layer::ReceiverSocket,
         passed: (Some("ip.delivered"), Some("udp.received")),
         lost: &["udp.buffer_full", "udp.no_memory", "udp.bad_checksums"],
     },
@@ -92,7 +92,7 @@ pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndR
     let refused: u64 = sender.sent.iter().map(|flow| flow.refused).sum();
     let sent: u64 = sender.sent.iter().map(|flow| flow.packets).sum();
     stages.push(Stage {
-        between: "sender: application to socket".into(),
+        layer: Layer::SenderApplication,
         before: Some(sent),
         behind: Some(sent - refused.min(sent)),
         lost: take(&mut left, refused),
@@ -112,7 +112,7 @@ pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndR
     }
     let passed = (sender.counters.get("interface.sent"), receiver.counters.get("interface.received"));
     let network = Stage {
-        between: if same { "this host (no network between)".into() } else { "network".into() },
+        layer: if same { Layer::OneHost } else { Layer::Network },
         before: passed.0.copied(),
         behind: passed.1.copied(),
         lost: left,
@@ -132,14 +132,14 @@ fn said(count: u64, what: &str) -> String {
     if count > 0 { format!("{count} {what}") } else { String::new() }
 }
 
-fn judged(layer: &Layer, counters: &Stages, left: &mut u64) -> Stage {
+fn judged(layer: &LayerCounters, counters: &Stages, left: &mut u64) -> Stage {
     let read = |name: &str| counters.get(name).copied();
     let rose: Vec<(&str, u64)> =
         layer.lost.iter().filter_map(|name| read(name).filter(|&n| n > 0).map(|n| (*name, n))).collect();
     // Counters of one layer may count one packet twice (an error, and its reason): the greatest is taken.
     let lost = rose.iter().map(|(_, n)| *n).max().unwrap_or(0);
     Stage {
-        between: layer.between.to_owned(),
+        layer: layer.layer,
         before: layer.passed.0.and_then(read),
         behind: layer.passed.1.and_then(read),
         lost: take(left, lost),
@@ -165,8 +165,8 @@ mod tests {
         )
     }
 
-    fn lost_at(way: &Way) -> Vec<(&str, u64)> {
-        way.account.iter().filter(|stage| stage.lost > 0).map(|s| (s.between.as_str(), s.lost)).collect()
+    fn lost_at(way: &Way) -> Vec<(Layer, u64)> {
+        way.account.iter().filter(|stage| stage.lost > 0).map(|s| (s.layer, s.lost)).collect()
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!((way.sent, way.arrived, way.lost), (1000, 900, 100));
         assert_eq!(
             lost_at(&way),
-            [("network", 30), ("receiver: interface and backlog", 10), ("receiver: socket", 60)]
+            [(Layer::Network, 30), (Layer::ReceiverInterface, 10), (Layer::ReceiverSocket, 60)]
         );
         assert!((way.sent_bits_per_second - 8e8).abs() < 1.0);
         assert!((way.user_bits_per_second / (900.0 * 8000.0 / (0.00999 * 900.0 / 899.0)) - 1.0).abs() < 1e-9);
@@ -189,11 +189,11 @@ mod tests {
     fn drops_of_others_explain_no_more_than_was_lost() {
         let point = Point::even(1000, 10_000_000, Duration::from_millis(10));
         let (sender, receiver) = ends(5, &[("udp.buffer_full", 500)]);
-        assert_eq!(lost_at(&way(&point, true, true, &sender, &receiver)), [("receiver: socket", 5)]);
+        assert_eq!(lost_at(&way(&point, true, true, &sender, &receiver)), [(Layer::ReceiverSocket, 5)]);
         let (mut sender, receiver) = ends(7, &[]);
         sender.sent[0].refused = 4;
         let found = way(&point, false, false, &sender, &receiver);
-        assert_eq!(lost_at(&found), [("sender: application to socket", 4), ("network", 3)]);
+        assert_eq!(lost_at(&found), [(Layer::SenderApplication, 4), (Layer::Network, 3)]);
         let (sender, receiver) = ends(0, &[("udp.buffer_full", 500)]);
         assert_eq!(lost_at(&way(&point, false, false, &sender, &receiver)), []);
     }

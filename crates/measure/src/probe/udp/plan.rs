@@ -1,6 +1,7 @@
 //! What is measured: one point is so many datagrams of one size, so far apart.
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::placement::Nanos;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ impl Point {
     /// Packets of this size and spacing for about `time`.
     #[must_use]
     pub fn even(size: u32, spacing_ps: u64, time: Duration) -> Self {
-        let longest_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let longest_ns = Nanos::from(time).0;
         let packets = match spacing_ps {
             0 => MOST,
             spacing => (time.as_nanos() * 1000 / u128::from(spacing)).clamp(2, u128::from(MOST)) as u64,

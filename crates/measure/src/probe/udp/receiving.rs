@@ -6,12 +6,13 @@ use super::meter::Meter;
 use super::report::Received;
 use skyhaul_core::wire::probe::Probe;
 use skyhaul_io::host::thread::cpu_time;
+use skyhaul_io::lock::lock;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -167,18 +167,84 @@ pub struct Delay {
     pub error: f64,
 }
 
-/// One step of the way.
+/// A layer of the path at which packets are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layer {
+    /// From the sending application to its socket.
+    #[serde(rename = "sender: application to socket")]
+    SenderApplication,
+    /// From the sender's socket to IP.
+    #[serde(rename = "sender: socket to IP")]
+    SenderSocket,
+    /// The sender's queueing discipline and interface.
+    #[serde(rename = "sender: queue and interface")]
+    SenderInterface,
+    /// Between the two interfaces.
+    #[default]
+    #[serde(rename = "network")]
+    Network,
+    /// Both ends are one host.
+    #[serde(rename = "this host (no network between)")]
+    OneHost,
+    /// The receiver's interface and backlog.
+    #[serde(rename = "receiver: interface and backlog")]
+    ReceiverInterface,
+    /// The receiver's IP.
+    #[serde(rename = "receiver: IP")]
+    ReceiverIp,
+    /// The receiver's socket.
+    #[serde(rename = "receiver: socket")]
+    ReceiverSocket,
+}
+
+impl Layer {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SenderApplication => "sender: application to socket",
+            Self::SenderSocket => "sender: socket to IP",
+            Self::SenderInterface => "sender: queue and interface",
+            Self::Network => "network",
+            Self::OneHost => "this host (no network between)",
+            Self::ReceiverInterface => "receiver: interface and backlog",
+            Self::ReceiverIp => "receiver: IP",
+            Self::ReceiverSocket => "receiver: socket",
+        }
+    }
+
+    /// Whether it belongs to the sending host.
+    #[must_use]
+    pub fn is_sender(self) -> bool {
+        matches!(self, Self::SenderApplication | Self::SenderSocket | Self::SenderInterface)
+    }
+
+    /// Whether it belongs to the receiving host.
+    #[must_use]
+    pub fn is_receiver(self) -> bool {
+        matches!(self, Self::ReceiverInterface | Self::ReceiverIp | Self::ReceiverSocket)
+    }
+}
+
+impl std::fmt::Display for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The packets that entered and left one layer of the path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// From where to where.
-    pub between: String,
-    /// Packets that came in, if counted.
+    /// The layer.
+    #[serde(rename = "between")]
+    pub layer: Layer,
+    /// Packets that entered it, if counted.
     pub before: Option<u64>,
-    /// Packets that came out, if counted.
+    /// Packets that left it, if counted.
     pub behind: Option<u64>,
-    /// Packets lost there by counters that say so.
+    /// Packets lost in it, by counters that show that.
     pub lost: u64,
-    /// How that is known.
+    /// The counters that show it.
     pub evidence: String,
 }
 

@@ -167,7 +167,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
             } else {
                 self.single(now)?;
             }
-            self.pacer.sent(count, Nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)));
+            self.pacer.sent(count, Nanos::from(now));
             self.number += count;
             self.count.fetch_add(count, Ordering::Relaxed);
         }
@@ -198,7 +198,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
         if self.first.is_none() {
             self.first = Some(now);
         } else {
-            let gap = u64::try_from((now - self.last).as_nanos()).unwrap_or(u64::MAX);
+            let gap = Nanos::from(now - self.last).0;
             self.gaps.record(gap);
             let train = if self.trains.is_some() { u128::from(self.point.train) } else { 1 };
             let asked = u128::from(self.point.spacing_ps) * train / 1000;

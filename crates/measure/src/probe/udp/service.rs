@@ -7,6 +7,7 @@ use super::plan::{Direction, FLOWS, Point};
 use super::report::Sent;
 use serde_json::Value;
 use skyhaul::peer::{Admission, Cookies, Limits, PeerError, Service, Session, hex};
+use skyhaul_core::units::display_rate;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -95,15 +96,13 @@ fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
         (_, None) => Ok(()),
         (Some(rate), Some(most)) if rate <= most as f64 => Ok(()),
         (Some(rate), Some(most)) => {
-            let (rate, most) = (rate / 1e6, most as f64 / 1e6);
-            Err(format!(
-                "{rate:.0} Mb/s are more than the {most:.0} Mb/s that it allows; hint: ask for a lower rate"
-            ))
+            let (rate, most) = (display_rate(rate), display_rate(most as f64));
+            Err(format!("{rate} exceeds the server's limit of {most}; hint: choose a lower rate"))
         }
         (None, Some(most)) => {
-            let most = most as f64 / 1e6;
+            let most = display_rate(most as f64);
             Err(format!(
-                "it allows at most {most:.0} Mb/s, so a test needs a rate; hint: choose a spacing above 0"
+                "the server allows at most {most}, so a rate is needed; hint: choose a spacing above 0"
             ))
         }
     }

@@ -127,15 +127,15 @@ fn limits_of_the_operator_hold() {
     options.limits.duration = Duration::from_secs(60);
     let server = serve(options, "127.0.0.1:0");
     let said = |options: ClientOptions| open(&server, options).unwrap_err().to_string();
-    assert!(said(ClientOptions::default()).contains("allows at most 10 Mb/s, so a test needs a rate"));
+    assert!(said(ClientOptions::default()).contains("allows at most 10.0 Mb/s, so a rate is needed"));
     let fast = ClientOptions { rate: Some(1e9), ..ClientOptions::default() };
-    assert!(said(fast).contains("1000 Mb/s are more than the 10 Mb/s"));
+    assert!(said(fast).contains("1.00 Gb/s exceeds the server's limit of 10.0 Mb/s"));
     let slow = ClientOptions { rate: Some(9e6), ..ClientOptions::default() };
     assert!(said(ClientOptions { seconds: 61.0, ..slow }).contains("at most 60 s are allowed"));
     assert!(said(ClientOptions { flows: 0, ..slow }).contains("1 to 128 are possible"));
     let mut client = open(&server, slow).unwrap();
     let error = client.point(&small(), Direction::Forward, &GO).unwrap_err().to_string();
-    assert!(error.contains("40 Mb/s are more than"), "a promise of less does not help: {error}");
+    assert!(error.contains("40.0 Mb/s exceeds"), "a promise of less does not help: {error}");
     let slower = Point { spacing_ps: 1_000_000_000, packets: 50, ..small() };
     whole(&client.point(&slower, Direction::Reverse, &GO).unwrap().reverse.unwrap(), 50);
 }

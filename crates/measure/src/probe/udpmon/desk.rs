@@ -7,6 +7,7 @@ use super::super::budget::{Budget, Shares};
 use super::test::Test;
 use super::texts::{Texts, load};
 use serde::{Deserialize, Serialize};
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::udpmon::structs::{self, CPU, HISTOGRAM, NIC};
 use skyhaul_core::wire::udpmon::{Command, LEN, Message, PIECE, VERSION};
 use std::collections::HashMap;
@@ -197,7 +198,7 @@ impl Desk {
 
     /// The longest test, ns.
     fn longest(&self) -> u64 {
-        u64::try_from(self.options.longest.as_nanos()).unwrap_or(u64::MAX)
+        Nanos::from(self.options.longest).0
     }
 
     /// No address gets more than came from it, or than is left for all.

@@ -56,7 +56,7 @@ pub fn latency(options: &RequestOptions, stop: &AtomicBool) -> Result<LatencyRep
     let (mut asked, mut trips) = (0, Histogram::default());
     let (begun, longest) = (Instant::now(), Duration::from_nanos(point.longest_ns));
     let mut pacer = GapPacer::even(point.spacing_ps, Nanos(0), Nanos(0));
-    let elapsed = || Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let elapsed = || Nanos::from(begun.elapsed());
     while asked < point.packets && begun.elapsed() < longest && !stop.load(Ordering::Relaxed) {
         let early = pacer.due().0.saturating_sub(elapsed().0);
         if early > 0 {
@@ -67,7 +67,7 @@ pub fn latency(options: &RequestOptions, stop: &AtomicBool) -> Result<LatencyRep
         let trip = dialogue.trip(asked, point.size)?;
         asked += 1;
         if let Some(trip) = trip {
-            trips.record(u64::try_from(trip.as_nanos()).unwrap_or(u64::MAX));
+            trips.record(Nanos::from(trip).0);
         }
     }
     let interrupted = stop.load(Ordering::Relaxed);

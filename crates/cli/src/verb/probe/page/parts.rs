@@ -46,7 +46,7 @@ pub(super) fn identity(stages: &[Stage]) -> String {
     let mut table = Table::new(&["from, to", "#came in", "#went out", "#lost", "counters"]);
     for stage in stages {
         let cells = [
-            stage.between.clone(),
+            stage.layer.to_string(),
             counted(stage.before),
             counted(stage.behind),
             number(stage.lost),
@@ -60,7 +60,7 @@ pub(super) fn identity(stages: &[Stage]) -> String {
 /// A cause as cells of a table: its name, what it is, confidence, evidence, what to type next.
 pub(super) fn cause(named: &Named) -> [String; 5] {
     [
-        named.cause.clone(),
+        named.cause.to_string(),
         named.title.clone(),
         format!("{:.2}", named.confidence),
         named.evidence.join("; "),

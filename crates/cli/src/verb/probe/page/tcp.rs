@@ -156,7 +156,8 @@ fn causes(diagnosis: &[Vec<TcpDiagnosed>]) -> String {
     {
         let place = [(n + 1).to_string(), (flow.flow + 1).to_string()];
         if flow.causes.is_empty() {
-            let why = flow.unknown.clone().unwrap_or_else(|| "nothing but the path".to_owned());
+            let why =
+                flow.unknown.map_or_else(|| "nothing but the path".to_owned(), |unknown| unknown.to_string());
             table.add(
                 &[&place[..], &[String::new(), why, String::new(), String::new(), String::new()]].concat(),
                 "",

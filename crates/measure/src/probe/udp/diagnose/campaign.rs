@@ -12,6 +12,8 @@ use super::holes::{Hole, finding, hole};
 use super::named::Diagnosed;
 use skyhaul::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding, diagnose};
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::units::display_rate;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -264,7 +266,8 @@ fn campaign(asked: &Asked, pps: f64) -> Vec<Point> {
     // The same bits in smaller packets.
     let more = f64::from(size + 66) / f64::from(small + 66);
     let period_ps = (f64::from(BURST) * 4e12 / pps.max(0.1)) as u64;
-    let bursts = (asked.part(BURSTS_TAKE).as_nanos() as u64 * 1000 / period_ps.max(1)).clamp(3, BURSTS);
+    let bursts =
+        (Nanos::from(asked.part(BURSTS_TAKE)).0.saturating_mul(1000) / period_ps.max(1)).clamp(3, BURSTS);
     let bursts = Point {
         packets: u64::from(BURST) * bursts,
         burst: Some(Burst { packets: BURST, period_ps: period_ps.max(1) }),
@@ -288,12 +291,12 @@ fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
         finding.evidence.push("a second test at a higher rate did not show the limit again".to_owned());
         return;
     };
-    let megabits = limit.bits_per_second / 1e6;
+    let rate = display_rate(limit.bits_per_second);
     let (grew, queue) = limit.delay_ms;
     let text = match limit.limit {
-        Limit::Policer => format!("{megabits:.1} Mb/s of frames, with a bucket of {:.0} bytes", limit.bytes),
-        Limit::Queue => format!("{megabits:.1} Mb/s of frames, with a queue of {:.0} bytes", limit.bytes),
-        Limit::Unclear => format!("{megabits:.1} Mb/s of frames"),
+        Limit::Policer => format!("{rate} of frames, with a bucket of {:.0} bytes", limit.bytes),
+        Limit::Queue => format!("{rate} of frames, with a queue of {:.0} bytes", limit.bytes),
+        Limit::Unclear => format!("{rate} of frames"),
     };
     let text = format!(
         "a test beyond the limit: {text}; before the first loss the delay grew by {grew:.2} ms, a queue's would by {queue:.2} ms"

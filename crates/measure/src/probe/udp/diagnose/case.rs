@@ -2,7 +2,7 @@
 
 use super::super::account::account;
 use super::super::plan::Direction;
-use super::super::report::{EndReport, PointReport, Received, Stage};
+use super::super::report::{EndReport, Layer, PointReport, Received, Stage};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::diagnose::{Account, Arrived, Case, Counters, Point, Setting};
 use skyhaul_core::measure::clock::ClockFit;
@@ -111,8 +111,7 @@ fn point(report: &PointReport, fit: Option<&ClockFit>) -> Option<Point> {
     };
     let arrived: Vec<Arrived> = received.samples.iter().map(arrived).collect();
     let way = if forward { &report.forward } else { &report.reverse };
-    let in_hosts =
-        |stage: &&Stage| stage.between.starts_with("sender") || stage.between.starts_with("receiver");
+    let in_hosts = |stage: &&Stage| stage.layer.is_sender() || stage.layer.is_receiver();
     let in_hosts = way.iter().flat_map(|way| &way.account).filter(in_hosts).map(|stage| stage.lost).sum();
     Some(Point { in_hosts, ..Point::of(&setting, &arrived) })
 }
@@ -154,10 +153,10 @@ fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> Identity {
     let (packets, lost) = (got(|r| r.packets), got(|r| r.lost));
     let arrived = packets - got(|r| r.duplicates + r.too_late).min(packets);
     let stages = account(lost, same, sender, receiver);
-    let part = |side: &str| -> u64 {
-        stages.iter().filter(|stage| stage.between.starts_with(side)).map(|stage| stage.lost).sum()
+    let part = |is_part: fn(Layer) -> bool| -> u64 {
+        stages.iter().filter(|stage| is_part(stage.layer)).map(|stage| stage.lost).sum()
     };
-    let (before, behind) = (part("sender"), part("receiver"));
+    let (before, behind) = (part(Layer::is_sender), part(Layer::is_receiver));
     let network = lost - (before + behind).min(lost);
     let (out, came) = (sender.counters.get("interface.sent"), receiver.counters.get("interface.received"));
     let taken: u64 = TAKEN.iter().map(|name| count(&receiver.counters, name)).sum();

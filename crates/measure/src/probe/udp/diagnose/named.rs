@@ -22,10 +22,11 @@ pub struct Diagnosed {
 }
 
 /// A cause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
-    /// Its name, as in `docs/reference/diagnosis.md`.
-    pub cause: String,
+    /// The cause, with its name as in `docs/reference/diagnosis.md`.
+    #[serde(with = "cause_name")]
+    pub cause: Cause,
     /// In a sentence.
     pub title: String,
     /// 0 to 1: a weight that orders causes, no measured probability.
@@ -36,12 +37,27 @@ pub struct Named {
     pub next: Vec<String>,
 }
 
+/// A cause is written as its name.
+mod cause_name {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use skyhaul_core::diagnose::Cause;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(cause.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl Named {
     /// What the core found; what to type next is not known yet.
     #[must_use]
     pub fn of(finding: Finding) -> Self {
         Self {
-            cause: finding.cause.name().to_owned(),
+            cause: finding.cause,
             title: title(finding.cause).to_owned(),
             confidence: finding.confidence,
             evidence: finding.evidence,
@@ -79,7 +95,7 @@ impl Diagnosed {
     /// Say what to type next for each cause.
     pub fn advise(&mut self, hosts: &Hosts) {
         for named in &mut self.causes {
-            named.next = next(&named.cause, hosts, self.limit.as_ref());
+            named.next = next(named.cause, hosts, self.limit.as_ref());
         }
     }
 }
@@ -136,12 +152,11 @@ fn title(cause: Cause) -> &'static str {
     }
 }
 
-/// What to type next for a cause, by its name.
-#[must_use]
-fn next(cause: &str, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
+/// What to type next for a cause.
+fn next(cause: Cause, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
     let Hosts { probe, sender, receiver, size, buffer } = hosts;
     let line = match cause {
-        "policer" | "full-queue" => match limit {
+        Cause::Policer | Cause::FullQueue => match limit {
             Some(limit) => {
                 // Payload of what is 5 % below it.
                 let part = f64::from(*size) / f64::from(size + 42);
@@ -150,38 +165,47 @@ fn next(cause: &str, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
             }
             None => format!("{probe} --udp --limit --sizes {size}"),
         },
-        "microburst" => format!("{probe} --udp --bursts --sizes {size}"),
-        "socket-buffer" => {
+        Cause::Microburst => format!("{probe} --udp --bursts --sizes {size}"),
+        Cause::SocketBuffer => {
             let wanted = buffer.saturating_mul(4).clamp(1 << 22, 1 << 30).next_power_of_two();
             format!("sysctl -w net.core.rmem_max={wanted}   # on the receiver, then start its program again")
         }
-        "udp-memory" => "sysctl net.ipv4.udp_mem   # on the receiver: double the last two numbers".to_owned(),
-        "nic-ring" => {
+        Cause::UdpMemory => {
+            "sysctl net.ipv4.udp_mem   # on the receiver: double the last two numbers".to_owned()
+        }
+        Cause::NicRing => {
             format!("ethtool -g {receiver}   # on the receiver; then ethtool -G {receiver} rx MAXIMUM")
         }
-        "backlog" => "sysctl -w net.core.netdev_max_backlog=30000   # on the receiver".to_owned(),
-        "sender" => format!("tc -s qdisc show dev {sender}   # on the sender: which queue drops"),
-        "bit-errors" => format!(
+        Cause::Backlog => "sysctl -w net.core.netdev_max_backlog=30000   # on the receiver".to_owned(),
+        Cause::Sender => format!("tc -s qdisc show dev {sender}   # on the sender: which queue drops"),
+        Cause::BitErrors => format!(
             "ethtool -S {receiver}   # on the receiver, and of each switch on the way: CRC and symbol errors"
         ),
-        "burst-loss" => {
+        Cause::BurstLoss => {
             format!("{probe} --udp --trace trace.csv --sizes {size} --time 10s   # when, and for how long")
         }
-        "mtu" => format!("{probe} --udp --mtu"),
-        "firewall" => "conntrack -S   # on each firewall on the way".to_owned(),
-        "packet-rate" => format!("{probe} --udp --search --sizes 8972   # larger packets, if the MTU allows"),
-        "spraying" | "duplication" | "route-change" => {
+        Cause::Mtu => format!("{probe} --udp --mtu"),
+        Cause::Firewall => "conntrack -S   # on each firewall on the way".to_owned(),
+        Cause::PacketRate => {
+            format!("{probe} --udp --search --sizes 8972   # larger packets, if the MTU allows")
+        }
+        Cause::Spraying | Cause::Duplication | Cause::RouteChange => {
             format!("{probe} --udp --trace trace.csv --sizes {size}")
         }
-        "polarisation" => format!("{probe} --udp --flows 8 --sizes {size}"),
-        "idle-states" => "skyhaul host   # at both ends: C-states and governor".to_owned(),
-        "moderation" => {
+        Cause::Polarisation => format!("{probe} --udp --flows 8 --sizes {size}"),
+        Cause::IdleStates => "skyhaul host   # at both ends: C-states and governor".to_owned(),
+        Cause::Moderation => {
             format!("ethtool -c {receiver}   # on the receiver; then ethtool -C {receiver} rx-usecs 8")
         }
-        "pause" => format!("ethtool -a {receiver}   # at both ends"),
-        "clock-step" => "chronyc tracking   # at both ends".to_owned(),
-        "reader" => "skyhaul host --role receive   # on the receiver".to_owned(),
-        _ => return Vec::new(),
+        Cause::Pause => format!("ethtool -a {receiver}   # at both ends"),
+        Cause::ClockStep => "chronyc tracking   # at both ends".to_owned(),
+        Cause::Reader => "skyhaul host --role receive   # on the receiver".to_owned(),
+        Cause::ReceiverWindow
+        | Cause::SendBuffer
+        | Cause::SlowApplication
+        | Cause::SlowDisk
+        | Cause::Loss
+        | Cause::ShallowBuffer => return Vec::new(),
     };
     vec![line]
 }
@@ -202,11 +226,7 @@ mod tests {
         ];
         for cause in Cause::ALL {
             assert!(!title(cause).is_empty());
-            assert_eq!(
-                next(cause.name(), &Hosts::default(), None).is_empty(),
-                of_tcp.contains(&cause),
-                "{cause:?}"
-            );
+            assert_eq!(next(cause, &Hosts::default(), None).is_empty(), of_tcp.contains(&cause), "{cause:?}");
         }
     }
 }

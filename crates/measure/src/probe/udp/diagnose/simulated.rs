@@ -11,6 +11,7 @@ use super::super::receiving::Exchange;
 use super::super::report::{EndReport, PointReport, Received, Sent, Stamped, Way};
 use super::ends::Ends;
 use skyhaul::peer::PeerError;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::fault::path::{self, Fate, Flow, Judge, Outcome, Packet, Path};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicBool;
@@ -185,7 +186,7 @@ impl Ends for Simulated {
     }
 
     fn rest(&mut self, time: Duration) {
-        self.now += time.as_nanos() as u64;
+        self.now += Nanos::from(time).0;
     }
 
     fn exchange_times(&mut self) {
