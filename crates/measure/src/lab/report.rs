@@ -9,7 +9,7 @@ use std::fmt;
 
 /// One direction, as the forwarder counted it.
 #[derive(Clone, Debug)]
-pub(super) struct Direct {
+pub(super) struct DirectionCounts {
     pub(super) counts: Counts,
     pub(super) frames: u64,
     pub(super) unjudged: u64,
@@ -28,7 +28,7 @@ pub(super) struct Direct {
 pub(super) struct ForwardReport {
     pub(super) seconds: f64,
     pub(super) cpu: f64,
-    pub(super) directions: [Direct; 2],
+    pub(super) directions: [DirectionCounts; 2],
     pub(super) unlogged: u64,
     pub(super) memory: u64,
 }
@@ -109,7 +109,7 @@ pub struct Lateness {
 impl LabReport {
     pub(super) fn new(path: String, real_time: bool, of: &ForwardReport, lost_by_kernel: u64) -> Self {
         let [forward, reverse] = &of.directions;
-        let sum = |count: fn(&Direct) -> u64| of.directions.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&DirectionCounts) -> u64| of.directions.iter().map(count).sum::<u64>();
         let sent = sum(|one| one.counts.sent);
         let (missed, failed) = (sum(|one| one.missed), sum(|one| one.failed));
         let (dropped, no_room) = (sum(|one| one.dropped), sum(|one| one.no_room));
@@ -138,7 +138,7 @@ impl LabReport {
     }
 }
 
-fn direction(of: &Direct) -> DirectionReport {
+fn direction(of: &DirectionCounts) -> DirectionReport {
     let counts = &of.counts;
     let lost = Cause::ALL.iter().map(|cause| (cause.name(), counts.lost[*cause as usize]));
     DirectionReport {

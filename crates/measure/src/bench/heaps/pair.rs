@@ -2,7 +2,7 @@
 
 use super::options::{PairOptions, Receiving};
 use super::receiver::{Received, WRITE, start_receiver};
-use super::way::Way;
+use super::way::HeapTransport;
 use crate::bench::Spread;
 use serde::{Deserialize, Serialize};
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Results of all pairs together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Figures {
+pub struct PairFigures {
     /// Bits per second sent: bytes of all senders divided by the time until the last had finished.
     pub sent: Spread,
     /// Bits per second of the heaps that were received complete.
@@ -64,7 +64,7 @@ impl Sent {
 ///
 /// # Errors
 /// If the system refuses sockets, memory or namespaces.
-pub fn measure(options: &PairOptions) -> io::Result<Figures> {
+pub fn measure(options: &PairOptions) -> io::Result<PairFigures> {
     let process = thread::process_cpu_time();
     let mut receivers = Vec::new();
     for number in 0..options.pairs.max(1) {
@@ -110,14 +110,20 @@ fn wait_for<T>(senders: &[JoinHandle<T>], stop: &StopFlag, live: &Live) {
     }
 }
 
-fn account(options: &PairOptions, sent: &[Sent], received: Received, wall: f64, all: Duration) -> Figures {
+fn account(
+    options: &PairOptions,
+    sent: &[Sent],
+    received: Received,
+    wall: f64,
+    all: Duration,
+) -> PairFigures {
     let one = |value: f64| Spread::of([value]);
     let (heaps, bytes) = sent.iter().fold((0, 0), |(h, b), s| (h + s.heaps, b + s.bytes));
     let senders: Duration = sent.iter().map(|s| s.cpu).sum();
     let per_gb = |cpu: Duration| cpu.as_secs_f64() * 1e9 / bytes.max(1) as f64;
     let spead = options.receiving == Receiving::Spead;
     let lost = if spead { heaps.saturating_sub(received.heaps) as f64 / heaps.max(1) as f64 } else { 0.0 };
-    Figures {
+    PairFigures {
         sent: one(bytes as f64 * 8.0 / wall),
         effective: one(if spead { received.bytes as f64 * 8.0 / wall } else { 0.0 }),
         lost: one(lost),
@@ -154,8 +160,8 @@ fn stream_to(options: &PairOptions, to: &Endpoint) -> io::Result<Sender> {
         Transport::Tcp => Outlet::tcp(to, &TcpSendOptions::default())?,
     };
     let packet = match options.way {
-        Way::TcpHeaps => PacketSize::Heap,
-        Way::Udp | Way::Tcp => PacketSize::Packet(options.packet),
+        HeapTransport::TcpHeaps => PacketSize::Heap,
+        HeapTransport::Udp | HeapTransport::Tcp => PacketSize::Packet(options.packet),
     };
     let config = SendConfig { packet, rate: options.rate, ..SendConfig::default() };
     Sender::new(outlet, config).map_err(io::Error::other)

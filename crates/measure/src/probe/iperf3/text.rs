@@ -1,6 +1,6 @@
 //! A test in some lines: for people, and for clients that ask for the server's output.
 
-use super::report::{Iperf3Report, Side};
+use super::report::{Iperf3Report, StreamTotals};
 use skyhaul_core::units::display_rate;
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ pub fn lines(report: &Iperf3Report) -> String {
     out
 }
 
-fn side(side: &Side, udp: bool, sent: bool) -> String {
+fn side(side: &StreamTotals, udp: bool, sent: bool) -> String {
     let rate = display_rate(side.bits_per_second);
     let mut text = format!("{} bytes in {:.3} s, {rate}", side.bytes, side.seconds);
     if udp && sent {

@@ -7,7 +7,7 @@ mod receive;
 mod send;
 
 use super::datagram::Metered;
-use super::params::Params;
+use super::params::Iperf3Params;
 use crate::probe::series::Series;
 use skyhaul::panics::reason;
 use skyhaul_io::host::thread::{Usage, own_usage};
@@ -42,7 +42,7 @@ struct Shared {
     /// When it ends by itself.
     limit: Option<Duration>,
     omit: Duration,
-    params: Params,
+    params: Iperf3Params,
     streams: Vec<State>,
 }
 
@@ -151,7 +151,7 @@ impl UdpRun {
     /// Start a thread for each stream. Only a client ends by itself after `params.time`.
     pub(super) fn start(
         streams: Vec<Stream>,
-        params: &Params,
+        params: &Iperf3Params,
         client: bool,
         interval: Duration,
     ) -> io::Result<Self> {

@@ -1,10 +1,10 @@
 //! What datagrams at the rate of a flow show of its losses, put beside what the flow itself shows: each of them has a number and a time,
 //! so that a policer with a small bucket is told from chance, and bursts from a buffer.
 
-use super::client::PointReport;
-use super::diagnose::{TcpDiagnosed, Unknown};
-use super::flow::Direction;
-use crate::probe::udp::{Diagnosed, Named};
+use super::client::TcpPointReport;
+use super::diagnose::{TcpDiagnosis, UnknownCause};
+use super::flow::FlowDirection;
+use crate::probe::udp::{CauseReport, UdpDiagnosis};
 use skyhaul_core::diagnose::Cause;
 
 /// Causes of a flow's losses.
@@ -29,16 +29,16 @@ const LOADS: (f64, f64) = (50e6, 200e6);
 
 /// Whether datagrams may tell more of the losses of a flow.
 #[must_use]
-pub fn is_lossy(found: &TcpDiagnosed) -> bool {
-    let of_loss = |named: &Named| OF_LOSS.contains(&named.cause);
-    found.causes.iter().any(of_loss) || found.unknown.is_some_and(Unknown::is_loss)
+pub fn is_lossy(found: &TcpDiagnosis) -> bool {
+    let of_loss = |named: &CauseReport| OF_LOSS.contains(&named.cause);
+    found.causes.iter().any(of_loss) || found.unknown.is_some_and(UnknownCause::is_loss)
 }
 
 /// The rate of datagrams that exceeds what the flows of a point reached, in bits per second.
 #[must_use]
-pub fn load(report: &PointReport) -> f64 {
+pub fn load(report: &TcpPointReport) -> f64 {
     let flows = report.here.flows.iter().zip(&report.there.flows);
-    let senders = flows.map(|(here, there)| if here.direction == Direction::Send { here } else { there });
+    let senders = flows.map(|(here, there)| if here.direction == FlowDirection::Send { here } else { there });
     let best = senders.map(|flow| {
         let mut rates: Vec<f64> = flow.trace.iter().map(|sample| sample.delivery_bits_per_second).collect();
         rates.sort_unstable_by(f64::total_cmp);
@@ -49,10 +49,11 @@ pub fn load(report: &PointReport) -> f64 {
 }
 
 /// Put what datagrams show beside what was found of a flow.
-pub fn agree(found: &mut TcpDiagnosed, datagrams: &Diagnosed) {
+pub fn agree(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
     let named = datagrams.causes.iter().filter(|named| named.confidence > NAMED);
     let same = |cause: Cause| SAME.iter().find(|(of, _)| *of == cause).map(|(_, to)| *to);
-    let shown: Vec<(Cause, &Named)> = named.filter_map(|named| Some((same(named.cause)?, named))).collect();
+    let shown: Vec<(Cause, &CauseReport)> =
+        named.filter_map(|named| Some((same(named.cause)?, named))).collect();
     // A full queue is the line itself; where a flow shows no queue, it says that there is one, which is short.
     let queue =
         datagrams.causes.iter().find(|named| named.cause == Cause::FullQueue && named.confidence > NAMED);
@@ -61,7 +62,7 @@ pub fn agree(found: &mut TcpDiagnosed, datagrams: &Diagnosed) {
     if shown.is_empty() && queue.is_none() {
         return;
     }
-    let text = |named: &Named| format!("datagrams: {}", named.evidence.join("; "));
+    let text = |named: &CauseReport| format!("datagrams: {}", named.evidence.join("; "));
     for cause in found.causes.iter_mut().filter(|named| OF_LOSS.contains(&named.cause)) {
         let of_queue = queue.filter(|_| cause.cause == Cause::ShallowBuffer);
         match shown.iter().find(|(to, _)| *to == cause.cause).map(|(_, named)| *named).or(of_queue) {
@@ -78,7 +79,7 @@ pub fn agree(found: &mut TcpDiagnosed, datagrams: &Diagnosed) {
     for (to, named) in shown {
         if found.causes.iter().all(|cause| cause.cause != to) {
             let evidence = vec![text(named)];
-            found.causes.push(Named { cause: to, confidence: DATAGRAMS, evidence, ..named.clone() });
+            found.causes.push(CauseReport { cause: to, confidence: DATAGRAMS, evidence, ..named.clone() });
         }
     }
     found.causes.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
@@ -90,15 +91,15 @@ mod tests {
     use super::*;
     use skyhaul_core::diagnose::Finding;
 
-    fn named(cause: Cause, confidence: f64) -> Named {
-        Named::of(Finding { cause, confidence, evidence: vec!["seen".to_owned()] })
+    fn named(cause: Cause, confidence: f64) -> CauseReport {
+        CauseReport::of(Finding { cause, confidence, evidence: vec!["seen".to_owned()] })
     }
 
     fn after(causes: &[(Cause, f64)], unknown: bool, datagrams: &[(Cause, f64)]) -> Vec<(Cause, bool)> {
         let all = |causes: &[(Cause, f64)]| causes.iter().map(|&(cause, sure)| named(cause, sure)).collect();
-        let unknown = unknown.then_some(Unknown::NoPattern);
-        let mut found = TcpDiagnosed { causes: all(causes), unknown, ..TcpDiagnosed::default() };
-        let datagrams = Diagnosed { causes: all(datagrams), ..Diagnosed::default() };
+        let unknown = unknown.then_some(UnknownCause::NoPattern);
+        let mut found = TcpDiagnosis { causes: all(causes), unknown, ..TcpDiagnosis::default() };
+        let datagrams = UdpDiagnosis { causes: all(datagrams), ..UdpDiagnosis::default() };
         agree(&mut found, &datagrams);
         assert!(found.causes.is_empty() || found.unknown.is_none());
         found.causes.into_iter().map(|named| (named.cause, named.confidence > NAMED)).collect()
@@ -138,8 +139,8 @@ mod tests {
     #[test]
     fn only_losses_are_asked_about() {
         let found =
-            |cause: Cause| TcpDiagnosed { causes: vec![named(cause, 0.9)], ..TcpDiagnosed::default() };
+            |cause: Cause| TcpDiagnosis { causes: vec![named(cause, 0.9)], ..TcpDiagnosis::default() };
         assert!(is_lossy(&found(Cause::Policer)) && !is_lossy(&found(Cause::ReceiverWindow)));
-        assert!(!is_lossy(&TcpDiagnosed::default()));
+        assert!(!is_lossy(&TcpDiagnosis::default()));
     }
 }

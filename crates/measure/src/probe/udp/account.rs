@@ -8,8 +8,8 @@
 //! Counters of drops are those of the whole host: they may be others' packets. So they explain at most what was lost, in
 //! the order of the way; what they do not explain is the network's, or unknown.
 
-use super::plan::{Point, overhead};
-use super::report::{EndReport, Layer, Stage, Way};
+use super::plan::{UdpPoint, overhead};
+use super::report::{EndReport, Layer, LayerAccount, UdpDirectionReport};
 use skyhaul_io::host::stages::Stages;
 
 /// Counters of one layer that say that packets were lost there.
@@ -52,9 +52,16 @@ const RECEIVER: [LayerCounters; 3] = [
 ];
 
 /// One way of a point. `same` says that both ends are one host, with one set of counters.
-pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, receiver: &EndReport) -> Way {
+pub(super) fn way(
+    point: &UdpPoint,
+    ipv6: bool,
+    same: bool,
+    sender: &EndReport,
+    receiver: &EndReport,
+) -> UdpDirectionReport {
     let sent: u64 = sender.sent.iter().map(|flow| flow.packets).sum();
-    let got = |what: fn(&super::report::Received) -> u64| receiver.received.iter().map(what).sum::<u64>();
+    let got =
+        |what: fn(&super::report::ReceivedReport) -> u64| receiver.received.iter().map(what).sum::<u64>();
     let (lost, duplicates) = (got(|flow| flow.lost), got(|flow| flow.duplicates));
     let arrived = got(|flow| flow.packets - flow.duplicates - flow.too_late);
     let seconds = sender.sent.iter().map(|flow| flow.seconds).fold(0.0, f64::max);
@@ -68,7 +75,7 @@ pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, rec
     let rate = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     let bytes: u64 = sender.sent.iter().map(|flow| flow.bytes).sum();
     let (per, size) = (rate(got(|flow| flow.packets) as f64, span), u64::from(point.size));
-    Way {
+    UdpDirectionReport {
         sent,
         arrived,
         lost,
@@ -86,12 +93,12 @@ pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, rec
     }
 }
 
-pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndReport) -> Vec<Stage> {
+pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndReport) -> Vec<LayerAccount> {
     let mut left = lost;
     let mut stages = Vec::new();
     let refused: u64 = sender.sent.iter().map(|flow| flow.refused).sum();
     let sent: u64 = sender.sent.iter().map(|flow| flow.packets).sum();
-    stages.push(Stage {
+    stages.push(LayerAccount {
         layer: Layer::SenderApplication,
         before: Some(sent),
         behind: Some(sent - refused.min(sent)),
@@ -111,7 +118,7 @@ pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndR
         socket.evidence = said(drops, "dropped at the socket (SO_RXQ_OVFL)");
     }
     let passed = (sender.counters.get("interface.sent"), receiver.counters.get("interface.received"));
-    let network = Stage {
+    let network = LayerAccount {
         layer: if same { Layer::OneHost } else { Layer::Network },
         before: passed.0.copied(),
         behind: passed.1.copied(),
@@ -132,13 +139,13 @@ fn said(count: u64, what: &str) -> String {
     if count > 0 { format!("{count} {what}") } else { String::new() }
 }
 
-fn judged(layer: &LayerCounters, counters: &Stages, left: &mut u64) -> Stage {
+fn judged(layer: &LayerCounters, counters: &Stages, left: &mut u64) -> LayerAccount {
     let read = |name: &str| counters.get(name).copied();
     let rose: Vec<(&str, u64)> =
         layer.lost.iter().filter_map(|name| read(name).filter(|&n| n > 0).map(|n| (*name, n))).collect();
     // Counters of one layer may count one packet twice (an error, and its reason): the greatest is taken.
     let lost = rose.iter().map(|(_, n)| *n).max().unwrap_or(0);
-    Stage {
+    LayerAccount {
         layer: layer.layer,
         before: layer.passed.0.and_then(read),
         behind: layer.passed.1.and_then(read),
@@ -149,15 +156,16 @@ fn judged(layer: &LayerCounters, counters: &Stages, left: &mut u64) -> Stage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Received, Sent, Stamped};
+    use super::super::report::{ArrivalTimes, ReceivedReport, SentReport};
     use super::*;
     use std::time::Duration;
 
     fn ends(lost: u64, theirs: &[(&str, u64)]) -> (EndReport, EndReport) {
-        let sent = Sent { packets: 1000, bytes: 1_000_000, seconds: 0.01, ..Sent::default() };
-        let user = Stamped { seconds: 0.00999, ..Stamped::default() };
+        let sent = SentReport { packets: 1000, bytes: 1_000_000, seconds: 0.01, ..SentReport::default() };
+        let user = ArrivalTimes { seconds: 0.00999, ..ArrivalTimes::default() };
         let packets = 1000 - lost;
-        let received = Received { packets, lost, bytes: packets * 1000, user, ..Received::default() };
+        let received =
+            ReceivedReport { packets, lost, bytes: packets * 1000, user, ..ReceivedReport::default() };
         let counters = theirs.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         (
             EndReport { sent: vec![sent], ..EndReport::default() },
@@ -165,13 +173,13 @@ mod tests {
         )
     }
 
-    fn lost_at(way: &Way) -> Vec<(Layer, u64)> {
+    fn lost_at(way: &UdpDirectionReport) -> Vec<(Layer, u64)> {
         way.account.iter().filter(|stage| stage.lost > 0).map(|s| (s.layer, s.lost)).collect()
     }
 
     #[test]
     fn what_counters_explain_is_theirs_and_the_rest_is_the_networks() {
-        let point = Point::even(1000, 10_000_000, Duration::from_millis(10));
+        let point = UdpPoint::even(1000, 10_000_000, Duration::from_millis(10));
         let (sender, receiver) =
             ends(100, &[("udp.buffer_full", 60), ("udp.errors", 60), ("backlog.dropped", 10)]);
         let way = way(&point, false, false, &sender, &receiver);
@@ -187,7 +195,7 @@ mod tests {
 
     #[test]
     fn drops_of_others_explain_no_more_than_was_lost() {
-        let point = Point::even(1000, 10_000_000, Duration::from_millis(10));
+        let point = UdpPoint::even(1000, 10_000_000, Duration::from_millis(10));
         let (sender, receiver) = ends(5, &[("udp.buffer_full", 500)]);
         assert_eq!(lost_at(&way(&point, true, true, &sender, &receiver)), [(Layer::ReceiverSocket, 5)]);
         let (mut sender, receiver) = ends(7, &[]);

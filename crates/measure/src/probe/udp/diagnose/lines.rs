@@ -8,10 +8,10 @@
 //! SKYHAUL_LINES=$RANDOM+20 cargo test --release -p skyhaul-measure --lib lines -- --nocapture
 //! ```
 
-use super::campaign::{Asked, run};
-use super::named::Diagnosed;
+use super::campaign::{DiagnosisOptions, run};
+use super::named::UdpDiagnosis;
 use super::simulated::{Draw, Simulated};
-use crate::probe::udp::plan::Direction;
+use crate::probe::TestDirection;
 use skyhaul_core::diagnose::Cause;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -121,7 +121,7 @@ enum Said {
     Wrong,
 }
 
-fn judge(kind: &Kind, found: &Diagnosed) -> Said {
+fn judge(kind: &Kind, found: &UdpDiagnosis) -> Said {
     let accused: Vec<Cause> =
         found.causes.iter().filter(|c| c.confidence > ACCUSED).map(|c| c.cause).collect();
     match () {
@@ -141,7 +141,7 @@ fn play(first: u64, count: u64) -> (BTreeMap<usize, BTreeMap<Said, u64>>, Vec<St
             let (line, load) = line(kind, seed);
             let spacing_ps = (1472.0 * 8.0 / load * 1e12) as u64;
             let time = Duration::from_secs(1);
-            let asked = Asked { size: 1472, spacing_ps, direction: Direction::Forward, time };
+            let asked = DiagnosisOptions { size: 1472, spacing_ps, direction: TestDirection::Forward, time };
             let mut ends = Simulated::new(&line, seed);
             let (found, _) = run(&mut ends, &asked, &AtomicBool::new(false), &mut |_| {});
             let said = judge(kind, &found);

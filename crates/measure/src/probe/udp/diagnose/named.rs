@@ -1,17 +1,17 @@
 //! What was found, as data and in words, and what to type next.
 
 use super::super::bottleneck::Bottleneck;
-use super::case::Identity;
+use super::case::PacketAccount;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::diagnose::{Cause, Diagnosis, Finding};
 
 /// The result of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Diagnosed {
+pub struct UdpDiagnosis {
     /// Where packets went.
-    pub identity: Identity,
+    pub identity: PacketAccount,
     /// Causes, the most certain first; empty if nothing is wrong, or nothing can be named.
-    pub causes: Vec<Named>,
+    pub causes: Vec<CauseReport>,
     /// Packets whose loss no cause explains.
     pub unexplained: u64,
     /// The limit that a test showed.
@@ -23,7 +23,7 @@ pub struct Diagnosed {
 
 /// A cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Named {
+pub struct CauseReport {
     /// The cause, with its name as in `docs/reference/diagnosis.md`.
     #[serde(with = "cause_name")]
     pub cause: Cause,
@@ -52,7 +52,7 @@ mod cause_name {
     }
 }
 
-impl Named {
+impl CauseReport {
     /// What the core found; what to type next is not known yet.
     #[must_use]
     pub fn of(finding: Finding) -> Self {
@@ -66,10 +66,10 @@ impl Named {
     }
 }
 
-impl Diagnosed {
-    pub(super) fn new(identity: Identity, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
+impl UdpDiagnosis {
+    pub(super) fn new(identity: PacketAccount, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
         let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
-        let named = judged.findings.into_iter().map(Named::of);
+        let named = judged.findings.into_iter().map(CauseReport::of);
         Self { causes: named.collect(), identity, unexplained, limit, cut_short: None }
     }
 
@@ -93,7 +93,7 @@ impl Diagnosed {
     }
 
     /// Say what to type next for each cause.
-    pub fn advise(&mut self, hosts: &Hosts) {
+    pub fn advise(&mut self, hosts: &DiagnosisHosts) {
         for named in &mut self.causes {
             named.next = next(named.cause, hosts, self.limit.as_ref());
         }
@@ -102,7 +102,7 @@ impl Diagnosed {
 
 /// Names that commands need.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub struct DiagnosisHosts {
     /// The command of a probe to this server, without a test.
     pub probe: String,
     /// The sender's interface.
@@ -153,8 +153,8 @@ fn title(cause: Cause) -> &'static str {
 }
 
 /// What to type next for a cause.
-fn next(cause: Cause, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
-    let Hosts { probe, sender, receiver, size, buffer } = hosts;
+fn next(cause: Cause, hosts: &DiagnosisHosts, limit: Option<&Bottleneck>) -> Vec<String> {
+    let DiagnosisHosts { probe, sender, receiver, size, buffer } = hosts;
     let line = match cause {
         Cause::Policer | Cause::FullQueue => match limit {
             Some(limit) => {
@@ -226,7 +226,11 @@ mod tests {
         ];
         for cause in Cause::ALL {
             assert!(!title(cause).is_empty());
-            assert_eq!(next(cause, &Hosts::default(), None).is_empty(), of_tcp.contains(&cause), "{cause:?}");
+            assert_eq!(
+                next(cause, &DiagnosisHosts::default(), None).is_empty(),
+                of_tcp.contains(&cause),
+                "{cause:?}"
+            );
         }
     }
 }
