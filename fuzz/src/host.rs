@@ -1,7 +1,7 @@
 //! Targets for what `skyhaul host` reads from files and from peers: snapshots and journals.
 
 use skyhaul_measure::host::{
-    Difference, HostReport, Role, Settings, Target, View, parse_journal, read_snapshot, undo,
+    SnapshotDiff, HostReport, HostRole, SettingsStore, HostTarget, HostView, parse_journal, read_snapshot, undo,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use std::io;
 /// A snapshot is judged and compared whatever it holds, and never differs from itself.
 pub(crate) fn snapshot(bytes: &[u8]) {
     let Ok(facts) = read_snapshot(bytes) else { return };
-    let target = Target::new(None, None, Role::Both, None, facts.link_rate());
-    let view = View { facts: &facts, before: Some(&facts), peer: Some(&facts), target: &target };
+    let target = HostTarget::new(None, None, HostRole::Both, None, facts.link_rate());
+    let view = HostView { facts: &facts, before: Some(&facts), peer: Some(&facts), target: &target };
     let report = HostReport::new(&view, &[]);
     assert!(!report.checks.is_empty());
-    let same = Difference::new(&facts, &facts, &target, &[]);
+    let same = SnapshotDiff::new(&facts, &facts, &target, &[]);
     assert!(same.checks.is_empty() && same.facts.is_empty(), "a host differs from itself");
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn snapshot_seeds() -> Vec<Vec<u8>> {
 #[derive(Default)]
 struct Kept(RefCell<BTreeMap<String, String>>);
 
-impl Settings for Kept {
+impl SettingsStore for Kept {
     fn read(&self, name: &str) -> io::Result<String> {
         self.0.borrow().get(name).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -3,7 +3,7 @@
 use skyhaul_core::placement::Nanos;
 use skyhaul_measure::probe::iperf3::control::fuzz;
 use skyhaul_measure::probe::iperf3::datagram::{HELLO, Head};
-use skyhaul_measure::probe::iperf3::{Params, Results, StreamResult};
+use skyhaul_measure::probe::iperf3::{Iperf3Params, Iperf3Results, StreamResult};
 
 pub(crate) fn run(input: &[u8]) {
     fuzz(input);
@@ -11,9 +11,9 @@ pub(crate) fn run(input: &[u8]) {
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let stream = StreamResult { id: 1, bytes: 1 << 33, seconds: 10.0, ..StreamResult::default() };
-    let results = Results { streams: vec![stream; 4], ..Results::default() };
-    let udp = Params { udp: true, wide: true, streams: 8, ..Params::default() };
-    let messages = [Params::default().write(), udp.write(), results.write()].map(|json| {
+    let results = Iperf3Results { streams: vec![stream; 4], ..Iperf3Results::default() };
+    let udp = Iperf3Params { udp: true, wide: true, streams: 8, ..Iperf3Params::default() };
+    let messages = [Iperf3Params::default().write(), udp.write(), results.write()].map(|json| {
         let text = json.to_string();
         let length = u32::try_from(text.len()).unwrap_or(0).to_be_bytes();
         [&length, text.as_bytes()].concat()

@@ -11,16 +11,16 @@ pub(crate) fn meeting(input: &[u8]) {
 }
 
 pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
-    use skyhaul_measure::probe::udp::meeting::{Meeting, Small};
+    use skyhaul_measure::probe::udp::meeting::{Handshake, ControlDatagram};
     let all = [
-        Meeting::Knock([7; 16]),
-        Meeting::Cookie([8; 16]),
-        Meeting::Echo([9; 16]),
-        Meeting::Ready,
-        Meeting::Ping { number: 3, sent: 4 },
-        Meeting::Pong { number: 3, sent: 4, came: 5, back: 6 },
+        Handshake::Knock([7; 16]),
+        Handshake::Cookie([8; 16]),
+        Handshake::Echo([9; 16]),
+        Handshake::Ready,
+        Handshake::Ping { number: 3, sent: 4 },
+        Handshake::Pong { number: 3, sent: 4, came: 5, back: 6 },
     ];
-    all.map(|meeting| Small { test: 1, flow: 2, meeting }.octets().to_vec()).to_vec()
+    all.map(|meeting| ControlDatagram { test: 1, flow: 2, meeting }.octets().to_vec()).to_vec()
 }
 
 /// Orders and answers of a test of a path.

@@ -31,6 +31,13 @@ impl Nanos {
     }
 }
 
+/// Saturates at `u64::MAX`, 584 years.
+impl From<core::time::Duration> for Nanos {
+    fn from(duration: core::time::Duration) -> Self {
+        Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
 /// Identifies an object: heap, event, message, or block of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {

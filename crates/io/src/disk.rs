@@ -24,16 +24,15 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 
-mod calls;
 mod engine;
 mod failing;
 mod faults;
 mod log;
-mod making;
 mod place;
 mod plain;
 mod queue;
 mod read;
+mod requests;
 mod scratch;
 mod space;
 pub mod tree;

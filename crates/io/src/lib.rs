@@ -14,6 +14,7 @@ pub mod fork;
 mod frame;
 pub mod gathered;
 pub mod host;
+pub mod lock;
 pub mod memory;
 pub mod namespace;
 pub mod netlink;

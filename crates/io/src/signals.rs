@@ -14,11 +14,12 @@
 //! Limits: one set of handlers per process; a SIGHUP that was ignored at the start (`nohup`) stays ignored. A program that is
 //! started by this one has the usual handlers.
 
+use crate::lock::lock;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Signals within this time are one request.
@@ -39,7 +40,7 @@ static INSTALLED: Mutex<bool> = Mutex::new(false);
 /// The system refuses a handler.
 pub fn listen() -> io::Result<Arc<AtomicBool>> {
     let asked = ASKED.get_or_init(Arc::default);
-    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut installed = lock(&INSTALLED);
     if !*installed {
         for signal in [libc::SIGINT, libc::SIGTERM] {
             install(signal)?;

@@ -8,11 +8,11 @@
 //! On a shared machine, figures vary by a quarter within minutes, so candidates alternate and are compared by the medians
 //! of all rounds; [`Spread`] keeps minimum and maximum. There are three kinds of load:
 //!
-//! * *closed loop*: the sender waits while more than [`WINDOW`] is in flight, so nothing is lost and the slower side sets
-//!   the rate ([`Load::Closed`]);
-//! * *fixed rate*, for CPU seconds per gigabyte ([`Load::Rate`]);
+//! * *closed loop*: the sender waits while more than [`WINDOW_BYTES`] is in flight, so nothing is lost and the slower side sets
+//!   the rate ([`BenchLoad::Closed`]);
+//! * *fixed rate*, for CPU seconds per gigabyte ([`BenchLoad::Rate`]);
 //! * *search*: the highest rate without loss at which the sender never waits, by bisection, confirmed three times
-//!   ([`Load::Search`]).
+//!   ([`BenchLoad::Search`]).
 //!
 //! CPU time is per thread, without the time a sender spins until it may send. On the loopback, the kernel's work for a
 //! packet is done on the sender's CPU and counted for the sender.
@@ -33,8 +33,8 @@ mod record;
 mod search;
 mod send;
 
-pub use figures::{BenchReport, Row, Run, Spread};
-pub use options::{BenchOptions, Load, WINDOW, What};
+pub use figures::{BenchReport, BenchRow, BenchRun, Spread};
+pub use options::{BenchLoad, BenchOptions, BenchTarget, WINDOW_BYTES};
 
 use options::wrong;
 use skyhaul_io::host::machine::Machine;
@@ -55,8 +55,10 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
     sizes.dedup();
     let mut rows = Vec::new();
     for size in sizes {
-        let mut own: Vec<Row> =
-            names.iter().map(|name| Row { size, candidate: (*name).into(), ..Row::default() }).collect();
+        let mut own: Vec<BenchRow> = names
+            .iter()
+            .map(|name| BenchRow { size, candidate: (*name).into(), ..BenchRow::default() })
+            .collect();
         rounds(options, &mut own, progress)?;
         // Rows without runs when it was stopped are omitted.
         own.retain(|row| !row.runs.is_empty() || row.skipped.is_some());
@@ -67,9 +69,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         version: skyhaul::report::VERSION,
         what: options.what,
         load: match options.load {
-            Load::Closed => format!("closed loop, window {} KiB", WINDOW >> 10),
-            Load::Rate(rate) => format!("{:.3} Gb/s", rate as f64 / 1e9),
-            Load::Search => "highest rate without loss".into(),
+            BenchLoad::Closed => format!("closed loop, window {} KiB", WINDOW_BYTES >> 10),
+            BenchLoad::Rate(rate) => format!("{:.3} Gb/s", rate as f64 / 1e9),
+            BenchLoad::Search => "highest rate without loss".into(),
         },
         sender: if options.gso { "trains (UDP_SEGMENT)" } else { "single packets (sendmmsg)" }.into(),
         seconds: options.time.as_secs_f64(),
@@ -81,7 +83,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
 }
 
 /// All rounds of one size, with alternating candidates, or those until it is stopped.
-fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&str)) -> io::Result<()> {
+fn rounds(options: &BenchOptions, rows: &mut [BenchRow], progress: &mut dyn FnMut(&str)) -> io::Result<()> {
     let all = options.rounds.max(1);
     for round in 1..=all {
         for row in rows.iter_mut().filter(|row| row.skipped.is_none()) {
@@ -90,11 +92,11 @@ fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&st
             }
             progress(&format!("{} B, round {round} of {all}: {}", row.size, row.candidate));
             let ran = match options.what {
-                What::Receive => receive::run(options, &row.candidate, row.size),
-                What::Send => send::run(options, &row.candidate, row.size),
-                What::Record => record::run(options, &row.candidate, row.size),
-                What::Balance => balance::run(options, &row.candidate, row.size),
-                What::Lab => lab::run(options, &row.candidate, row.size),
+                BenchTarget::Receive => receive::run(options, &row.candidate, row.size),
+                BenchTarget::Send => send::run(options, &row.candidate, row.size),
+                BenchTarget::Record => record::run(options, &row.candidate, row.size),
+                BenchTarget::Balance => balance::run(options, &row.candidate, row.size),
+                BenchTarget::Lab => lab::run(options, &row.candidate, row.size),
             };
             match options.stop.unless_set(ran) {
                 Ok(None) => return Ok(()),
@@ -117,13 +119,13 @@ fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&st
 
 /// All candidates, the reference first.
 #[must_use]
-pub fn all_candidates(what: What) -> &'static [&'static str] {
+pub fn all_candidates(what: BenchTarget) -> &'static [&'static str] {
     match what {
-        What::Receive => &["bare", "skyhaul", "recvmmsg", "recv", "ring"],
-        What::Send => &["bare", "skyhaul", "sendmmsg", "sendto"],
-        What::Record => &["fio", "skyhaul", "forward"],
-        What::Balance => &["bare", "skyhaul", "single"],
-        What::Lab => &["bare", "skyhaul"],
+        BenchTarget::Receive => &["bare", "skyhaul", "recvmmsg", "recv", "ring"],
+        BenchTarget::Send => &["bare", "skyhaul", "sendmmsg", "sendto"],
+        BenchTarget::Record => &["fio", "skyhaul", "forward"],
+        BenchTarget::Balance => &["bare", "skyhaul", "single"],
+        BenchTarget::Lab => &["bare", "skyhaul"],
     }
 }
 
@@ -142,13 +144,13 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
 }
 
 /// Medians of the runs, and their ratios to the reference of the same round.
-fn summarise(what: What, rows: &mut [Row]) {
-    let cpu = |run: &Run| if what == What::Send { run.send_cpu } else { run.receive_cpu };
+fn summarise(what: BenchTarget, rows: &mut [BenchRow]) {
+    let cpu = |run: &BenchRun| if what == BenchTarget::Send { run.send_cpu } else { run.receive_cpu };
     let reference = all_candidates(what)[0];
     let reference =
         rows.iter().find(|row| row.candidate == reference).map_or(Vec::new(), |row| row.runs.clone());
     for row in rows {
-        let spread = |of: fn(&Run) -> f64| Spread::of(row.runs.iter().map(of));
+        let spread = |of: fn(&BenchRun) -> f64| Spread::of(row.runs.iter().map(of));
         row.bits_per_second = spread(|r| r.bits_per_second);
         row.packets_per_second = spread(|r| r.packets_per_second);
         row.receive_cpu = spread(|r| r.receive_cpu);

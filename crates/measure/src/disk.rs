@@ -12,7 +12,7 @@
 //! flight, or plain calls. Files have no name (`O_TMPFILE`), so nothing remains, whether a measurement ends, fails or is
 //! killed. A disk that is full or fails is reported with its reason, and the others go on.
 //!
-//! **Disk or page cache.** The kernel counts the bytes that a process moves to and from disks. Every [`Point`] compares
+//! **Disk or page cache.** The kernel counts the bytes that a process moves to and from disks. Every [`DiskPoint`] compares
 //! that with the bytes it asked for, and says which was [measured](Measured).
 //!
 //! Limits: sequential access. The memory of a controller or of a virtual machine's host cannot be seen from here: files
@@ -30,13 +30,13 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use bound::{Bound, Budget, Piped};
+pub use bound::{TransferBottleneck, TransferBudget, TransferRate};
 pub use fio::fio_json;
-pub use options::{MeasureOptions, Mode, Operation};
-pub use report::{DiskReport, Latency, Measured, OneDisk, Point};
+pub use options::{CacheMode, DiskOperation, MeasureOptions};
+pub use report::{DiskPoint, DiskReport, DiskResult, LatencySummary, MeasuredLayer};
 
 use crate::bench::load_average;
-use point::{Files, Setting};
+use point::{Files, PointSetting};
 use skyhaul_io::disk::{Place, device};
 use skyhaul_io::host::machine::Machine;
 use std::io;
@@ -59,13 +59,13 @@ pub fn measure(options: &MeasureOptions, progress: &mut dyn FnMut(&str)) -> io::
         ..DiskReport::default()
     };
     let mut files = Files::default();
-    let settings = Setting::all(options);
+    let settings = PointSetting::all(options);
     for setting in settings.iter().cycle().take(settings.len() * options.rounds.max(1)) {
         for operation in &options.operations {
             if options.stop.is_set() {
                 break;
             }
-            if *operation == Operation::Write && setting.mode == Mode::Cached {
+            if *operation == DiskOperation::Write && setting.mode == CacheMode::Cached {
                 continue;
             }
             report.points.push(point::run(options, setting, *operation, &mut files, progress));

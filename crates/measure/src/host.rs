@@ -35,17 +35,17 @@ mod target;
 mod view;
 
 pub use apply::{
-    Change, Done, HostSettings, Journal, Settings, Undone, apply, parse_journal, planned, read_journal, undo,
-    would_undo,
+    ChangeJournal, ChangeResult, HostSettings, SettingChange, SettingsStore, UndoResult, apply,
+    parse_journal, planned, read_journal, undo, would_undo,
 };
 pub use check::{Check, Gain, Kernels, SOURCES, Severity};
-pub use diff::{CheckChange, Difference, FactChange, load, read as read_snapshot, save};
+pub use diff::{CheckChange, FactChange, SnapshotDiff, load, read as read_snapshot, save};
 pub use facts::{Fact, Facts};
-pub use fix::{Fix, Setting};
-pub use found::{Examined, Found, Gap, Verdict};
-pub use gather::{Asked, Devices, ThisHost, count_again, gather};
+pub use fix::{Fix, HostSetting};
+pub use found::{CheckOutcome, CheckResult, CheckVerdict, NotJudged};
+pub use gather::{Devices, GatherOptions, ThisHost, count_again, gather};
 pub use peer::{BothEnds, HostService, ask, note_peer};
 pub use reference::reference;
-pub use report::{HostReport, Line, Watched, selection};
-pub use target::{BUFFER_MOST, Role, Target, WINDOW_MOST};
-pub use view::View;
+pub use report::{CheckLine, HostReport, WatchedRun, selection};
+pub use target::{HostRole, HostTarget, MAX_BUFFER_BYTES, MAX_WINDOW_BYTES};
+pub use view::HostView;

@@ -35,8 +35,8 @@ mod report;
 mod text;
 mod turns;
 
-pub use bare::Copying;
-pub use end::End;
+pub use bare::BareForwarder;
+pub use end::EndSettings;
 pub use listen::listens;
 pub use report::{DirectionReport, LabReport, Lateness};
 pub use text::LabText;
@@ -83,9 +83,9 @@ pub struct LabOptions {
     /// Octets of an IP packet, at most.
     pub mtu: u32,
     /// What the kernel of the near end does: what it drops, it counts.
-    pub near: End,
+    pub near: EndSettings,
     /// What the kernel of the far end does.
-    pub far: End,
+    pub far: EndSettings,
     /// Memory for frames that wait.
     pub memory: Size,
     /// Room of the packet sockets.
@@ -105,8 +105,8 @@ impl Default for LabOptions {
     fn default() -> Self {
         Self {
             mtu: 1500,
-            near: End::default(),
-            far: End::default(),
+            near: EndSettings::default(),
+            far: EndSettings::default(),
             memory: Size::from_bytes(256 << 20),
             room: Size::from_bytes(64 << 20),
             spin: Span::from_nanos(0),
@@ -187,7 +187,7 @@ impl Lab {
     ///
     /// # Errors
     /// A system error, or the log cannot be created.
-    pub fn forward(&self, path: &Path, log: Option<&std::path::Path>) -> io::Result<Running> {
+    pub fn forward(&self, path: &Path, log: Option<&std::path::Path>) -> io::Result<RunningLab> {
         let (ports, own) = self.ports()?;
         let log = log.map(log::Log::create).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -206,13 +206,13 @@ impl Lab {
         let before = dropped(&networks)?;
         let (near, far) = (self.options.near.clone(), self.options.far.clone());
         let text = LabText { path: path.clone(), near, far }.to_string();
-        Ok(Running { text, stop, thread, networks, before })
+        Ok(RunningLab { text, stop, thread, networks, before })
     }
 }
 
 /// A path that forwards.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningLab {
     text: String,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<(ForwardReport, bool)>>,
@@ -220,7 +220,7 @@ pub struct Running {
     before: u64,
 }
 
-impl Running {
+impl RunningLab {
     /// Whether it still forwards: it ends by itself only if the system refuses something.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -249,7 +249,7 @@ fn furnish(
     own: &Interface,
     (ip, ip6): (Ipv4Addr, Ipv6Addr),
     (peer, peer6, other): (Ipv4Addr, Ipv6Addr, &Interface),
-    end: &End,
+    end: &EndSettings,
 ) -> io::Result<()> {
     let mut routes = Routes::open()?;
     let lo = routes.index("lo")?;

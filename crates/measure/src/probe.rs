@@ -6,6 +6,7 @@
 
 mod answering;
 mod budget;
+mod direction;
 pub mod iperf3;
 pub mod monitor;
 mod series;
@@ -13,3 +14,5 @@ pub mod stamp;
 pub mod tcp;
 pub mod udp;
 pub mod udpmon;
+
+pub use direction::TestDirection;

@@ -13,7 +13,7 @@ use skyhaul::io::host::thread;
 use skyhaul::io::namespace::Network;
 use skyhaul::peer::{Server, ServerOptions, Token};
 use skyhaul_measure::lab::{FAR, Lab, LabOptions};
-use skyhaul_measure::probe::udp::{ClientOptions, Direction, Point, UdpClient, UdpService};
+use skyhaul_measure::probe::udp::{Layer, TestDirection, UdpClient, UdpClientOptions, UdpPoint, UdpService};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,19 +94,19 @@ fn what_a_full_backlog_drops_is_in_the_account_of_a_probe() {
         )
     };
     let server = lab.far().inside(serve).unwrap().unwrap();
-    let open = || UdpClient::open(&[server.local()], &token(), ClientOptions::default(), &mut |_| true);
+    let open = || UdpClient::open(&[server.local()], &token(), UdpClientOptions::default(), &mut |_| true);
     let mut client = lab.near().inside(open).unwrap().unwrap();
     let stop = AtomicBool::new(false);
     let found = std::thread::scope(|scope| {
         let ends = Ends(&stop);
         scope.spawn(|| flood(lab.far(), &stop));
-        let point = Point::even(500, 200_000_000, Duration::from_millis(400));
+        let point = UdpPoint::even(500, 200_000_000, Duration::from_millis(400));
         let mut rounds = Vec::new();
         let found = (0..20).find_map(|_| {
-            let report = client.point(&point, Direction::Forward, &AtomicBool::new(false)).unwrap();
+            let report = client.point(&point, TestDirection::Forward, &AtomicBool::new(false)).unwrap();
             let way = report.forward.clone().unwrap();
             let mut stages = way.account.iter();
-            let lost = stages.find(|stage| stage.between == "receiver: interface and backlog").unwrap().lost;
+            let lost = stages.find(|stage| stage.layer == Layer::ReceiverInterface).unwrap().lost;
             rounds.push((way.lost, report.server.counters["backlog.dropped"]));
             (lost > 0).then_some((lost, way, report.server.counters))
         });

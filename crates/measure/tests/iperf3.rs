@@ -5,7 +5,8 @@
 use serde_json::Value;
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul_measure::probe::iperf3::{
-    ClientOptions, Iperf3Report, Params, Server, ServerOptions, Side, Way, run,
+    Iperf3ClientOptions, Iperf3Params, Iperf3Report, Iperf3Server, Iperf3ServerOptions, StreamTotals,
+    TestDirection, run,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -21,21 +22,21 @@ fn missing() -> bool {
     !there
 }
 
-fn server(options: ServerOptions) -> (Server, Receiver<Iperf3Report>) {
+fn server(options: Iperf3ServerOptions) -> (Iperf3Server, Receiver<Iperf3Report>) {
     let (give, reports) = channel();
     let report = Box::new(move |report| drop(give.send(report)));
-    (Server::start("127.0.0.1:0".parse().unwrap(), options, report).unwrap(), reports)
+    (Iperf3Server::start("127.0.0.1:0".parse().unwrap(), options, report).unwrap(), reports)
 }
 
 /// What a test ends with cannot be told, or its thread dies: its place is free all the same.
 #[test]
 fn a_test_whose_report_panics_gives_its_place_back() {
-    let options = ServerOptions { tests: 1, ..ServerOptions::default() };
+    let options = Iperf3ServerOptions { tests: 1, ..Iperf3ServerOptions::default() };
     let report = Box::new(|_| panic!("nobody takes it"));
-    let server = Server::start("127.0.0.1:0".parse().unwrap(), options, report).unwrap();
+    let server = Iperf3Server::start("127.0.0.1:0".parse().unwrap(), options, report).unwrap();
     for n in 0..3 {
-        let params = Params { time: Duration::ZERO, bytes: 1 << 20, ..Params::default() };
-        let client = ClientOptions { params, ..ClientOptions::new(server.local()) };
+        let params = Iperf3Params { time: Duration::ZERO, bytes: 1 << 20, ..Iperf3Params::default() };
+        let client = Iperf3ClientOptions { params, ..Iperf3ClientOptions::new(server.local()) };
         let done = run(&client, &AtomicBool::new(false), &mut |_| {});
         assert!(done.is_ok(), "test {n}: {done:?}");
         let begun = Instant::now();
@@ -71,7 +72,7 @@ fn clients_of_iperf3_get_what_they_ask_for() {
     if missing() {
         return;
     }
-    let (server, reports) = server(ServerOptions::default());
+    let (server, reports) = server(Iperf3ServerOptions::default());
     let port = server.local().port();
     // Those that end by a number of bytes or blocks move the same in every run.
     for options in [
@@ -129,7 +130,7 @@ fn a_client_of_iperf3_that_runs_for_a_time_sees_the_rates_that_the_server_sees()
     if missing() {
         return;
     }
-    let (server, reports) = server(ServerOptions::default());
+    let (server, reports) = server(Iperf3ServerOptions::default());
     let port = server.local().port();
     for options in [
         "-t 3 -b 200M",
@@ -169,7 +170,7 @@ fn eight_clients_of_iperf3_are_served_at_once() {
     if missing() {
         return;
     }
-    let (server, reports) = server(ServerOptions::default());
+    let (server, reports) = server(Iperf3ServerOptions::default());
     let port = server.local().port();
     let options = |n: usize| match n % 4 {
         0 => "-n 1M -b 8M -l 10000",
@@ -217,8 +218,8 @@ impl Theirs {
     }
 
     /// Run a test with it; our report, and what it said of it.
-    fn with(self, params: Params) -> (Iperf3Report, Value) {
-        let options = ClientOptions { params, ..ClientOptions::new(self.at) };
+    fn with(self, params: Iperf3Params) -> (Iperf3Report, Value) {
+        let options = Iperf3ClientOptions { params, ..Iperf3ClientOptions::new(self.at) };
         let report = run(&options, &AtomicBool::new(false), &mut |_| {}).unwrap();
         (report, output(self.child))
     }
@@ -229,20 +230,20 @@ fn a_server_of_iperf3_gets_and_gives_what_we_ask_for() {
     if missing() {
         return;
     }
-    let tcp = Params { bytes: 3_000_000, block: Size::from_bytes(10_000), ..Params::default() };
-    let udp = Params {
+    let tcp = Iperf3Params { bytes: 3_000_000, block: Size::from_bytes(10_000), ..Iperf3Params::default() };
+    let udp = Iperf3Params {
         udp: true,
         bytes: 600_000,
         block: Size::from_bytes(1000),
         rate: Rate::from_bits_per_second(20_000_000),
-        ..Params::default()
+        ..Iperf3Params::default()
     };
     for params in [
         tcp.clone(),
-        Params { streams: 3, ..tcp.clone() },
-        Params { way: Way::Reverse, ..tcp.clone() },
-        Params { bytes: 0, blocks: 100, zero_copy: true, ..tcp.clone() },
-        Params {
+        Iperf3Params { streams: 3, ..tcp.clone() },
+        Iperf3Params { way: TestDirection::Reverse, ..tcp.clone() },
+        Iperf3Params { bytes: 0, blocks: 100, zero_copy: true, ..tcp.clone() },
+        Iperf3Params {
             window: Some(Size::from_bytes(200_000)),
             congestion: Some("reno".into()),
             segment: Some(1000),
@@ -250,16 +251,16 @@ fn a_server_of_iperf3_gets_and_gives_what_we_ask_for() {
             tos: 32,
             ..tcp.clone()
         },
-        Params { server_output: true, title: Some("title".into()), ..tcp },
+        Iperf3Params { server_output: true, title: Some("title".into()), ..tcp },
         udp.clone(),
-        Params { wide: true, streams: 2, ..udp.clone() },
-        Params { way: Way::Reverse, ..udp.clone() },
-        Params { way: Way::Reverse, wide: true, ..udp },
+        Iperf3Params { wide: true, streams: 2, ..udp.clone() },
+        Iperf3Params { way: TestDirection::Reverse, ..udp.clone() },
+        Iperf3Params { way: TestDirection::Reverse, wide: true, ..udp },
     ] {
         let (report, json) = Theirs::start().with(params.clone());
         let what = format!("{params:?}\n{:?}\n{}", report.streams, json["end"]);
         assert_eq!(report.error, None, "{what}");
-        let sends = params.way == Way::Forward;
+        let sends = params.way == TestDirection::Forward;
         let (here, there) = (report.sum(sends, true), report.sum(sends, false));
         let wanted = params.amount().unwrap();
         // A server of iperf3 that sends goes on until it is told.
@@ -281,7 +282,7 @@ fn a_server_of_iperf3_gets_and_gives_what_we_ask_for() {
 }
 
 /// Of datagrams, iperf3 reads none that still wait in its socket when it is told of the end: on a busy machine some do.
-fn no_more_came(here: &Side, there: &Side, sends: bool, what: &str) {
+fn no_more_came(here: &StreamTotals, there: &StreamTotals, sends: bool, what: &str) {
     let (sent, came) = if sends { (here, there) } else { (there, here) };
     assert!(came.packets > 0 && came.packets <= sent.packets, "{what}");
     assert!(came.bytes > 0 && came.bytes <= sent.bytes, "{what}");
@@ -293,13 +294,13 @@ fn a_test_in_both_directions_with_a_server_of_iperf3_has_four_sums() {
     if missing() {
         return;
     }
-    let params = Params {
-        way: Way::Both,
+    let params = Iperf3Params {
+        way: TestDirection::Both,
         time: Duration::from_secs(2),
         omit: Duration::from_secs(1),
         rate: Rate::from_bits_per_second(40_000_000),
         block: Size::from_bytes(20_000),
-        ..Params::default()
+        ..Iperf3Params::default()
     };
     let (report, _) = Theirs::start().with(params);
     let json = skyhaul_measure::probe::iperf3::json(&report);

@@ -4,7 +4,7 @@ use skyhaul::core::wire::header::Order;
 use skyhaul::core::wire::stamp::{LEN, Reflection};
 use skyhaul::core::wire::udpmon::{Command, Message};
 use skyhaul_measure::probe::stamp::{Reflector, ReflectorOptions, StampOptions, measure};
-use skyhaul_measure::probe::udp::Point;
+use skyhaul_measure::probe::udp::UdpPoint;
 use skyhaul_measure::probe::udpmon::{
     RequestOptions, RequestReport, Responder, ResponderOptions, latency, request,
 };
@@ -17,8 +17,8 @@ fn loopback(text: &str) -> SocketAddr {
 }
 
 /// Slow enough that nothing is lost on loopback, unless the machine stands still longer than a buffer lasts.
-fn slow(size: u32) -> Point {
-    Point { packets: 100, ..Point::even(size, 300_000_000, Duration::from_secs(60)) }
+fn slow(size: u32) -> UdpPoint {
+    UdpPoint { packets: 100, ..UdpPoint::even(size, 300_000_000, Duration::from_secs(60)) }
 }
 
 /// Wait for what another thread is about to count.
@@ -73,14 +73,14 @@ fn a_reflector_answers_the_longest_packet_and_nothing_that_is_none() {
 #[test]
 fn who_does_not_answer_is_a_loss_and_no_error() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let point = Point { packets: 10, ..slow(44) };
+    let point = UdpPoint { packets: 10, ..slow(44) };
     let options = StampOptions {
         settle: Duration::from_millis(50),
         ..StampOptions::new(nobody.local_addr().unwrap(), point)
     };
     let report = measure(&options, &AtomicBool::new(false)).unwrap();
     assert_eq!((report.received, report.lost, report.clock), (0, 10, None));
-    let short = StampOptions { point: Point { size: 43, ..point }, ..options };
+    let short = StampOptions { point: UdpPoint { size: 43, ..point }, ..options };
     assert!(measure(&short, &AtomicBool::new(false)).unwrap_err().to_string().contains("hint: "));
 }
 
@@ -117,7 +117,7 @@ fn every_request_is_answered_at_its_length() {
     let responder =
         Responder::start(loopback("127.0.0.1:0"), ResponderOptions { beyond: 0, ..<_>::default() }).unwrap();
     for (size, octets) in [(40, 64), (1472, 1472), (65_507, 65_507)] {
-        let options = RequestOptions::new(responder.local(), Point { packets: 20, ..slow(size) });
+        let options = RequestOptions::new(responder.local(), UdpPoint { packets: 20, ..slow(size) });
         let report = latency(&options, &AtomicBool::new(false)).unwrap();
         assert_eq!((report.point.size, report.asked, report.answered), (octets, 20, 20));
         assert!(report.round_trip_ns.p50 > 0 && !report.interrupted);

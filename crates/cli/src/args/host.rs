@@ -4,7 +4,7 @@ use super::heading::GENERAL;
 use super::limits::some;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Span};
-use skyhaul_measure::host::Role;
+use skyhaul_measure::host::HostRole;
 use std::path::PathBuf;
 
 const DO: &str = "What to do besides";
@@ -34,8 +34,8 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "TIME", help_heading = WANTED)]
     pub(crate) rtt: Option<Span>,
     /// What it does: send, receive, both, record, measure
-    #[arg(long, value_name = "ROLE", default_value_t = Role::Both, help_heading = WANTED)]
-    pub(crate) role: Role,
+    #[arg(long, value_name = "ROLE", default_value_t = HostRole::Both, help_heading = WANTED)]
+    pub(crate) role: HostRole,
     /// Flows at once (default: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536), help_heading = WANTED)]
     pub(crate) flows: Option<u64>,

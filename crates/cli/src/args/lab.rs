@@ -6,7 +6,7 @@ use super::output::OutputArgs;
 use clap::{Args, Subcommand, ValueHint};
 use skyhaul::io::netlink::route::Queue;
 use skyhaul::io::quantity::{Size, Span};
-use skyhaul_measure::lab::{End, LabText};
+use skyhaul_measure::lab::{EndSettings, LabText};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -73,10 +73,12 @@ pub(crate) struct LabRunArgs {
 
 /// The form of a section, from an option of its own.
 fn queue(text: &str) -> Result<Queue, String> {
-    let end: Result<End, _> = text.parse();
+    let end: Result<EndSettings, _> = text.parse();
     let wrong = || format!("'{text}' is no queue\nhint: write tbf=400Mbps/64KiB/250KiB or pfifo=100");
     match end {
-        Ok(End { queue: Some(queue), steering: None, tcp_receive: None, tcp_send: None }) => Ok(queue),
+        Ok(EndSettings { queue: Some(queue), steering: None, tcp_receive: None, tcp_send: None }) => {
+            Ok(queue)
+        }
         _ => Err(wrong()),
     }
 }

@@ -17,8 +17,8 @@ pub(crate) use others::OthersArgs;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul::peer::PORT;
-use skyhaul_measure::probe::tcp::FLOWS;
-use skyhaul_measure::probe::udp::{LONGEST, SHORTEST, TRAIN};
+use skyhaul_measure::probe::tcp::MAX_FLOWS;
+use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_TRAIN, MIN_DATAGRAM};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 pub(crate) use tcp::{Iperf3Args, TcpArgs};
@@ -101,7 +101,7 @@ pub(crate) struct OneWaySendArgs {
     #[arg(value_name = "IP:PORT")]
     pub(crate) to: SocketAddr,
     /// Bytes of a datagram (default: 1472, or less where that would be cut into fragments, as with IPv6)
-    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
+    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(MIN_DATAGRAM as u64, MAX_DATAGRAM as u64, "such as 1472"))]
     pub(crate) size: Option<u32>,
     /// From the start of one packet to that of the next, down to picoseconds; 0us is as fast as possible
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = picoseconds)]
@@ -113,7 +113,7 @@ pub(crate) struct OneWaySendArgs {
     #[arg(long, value_enum, default_value = "single")]
     pub(crate) mode: SendingArg,
     /// Packets of a train (--mode trains)
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to::<u32>(TRAIN as u64, "such as 16"))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to::<u32>(MAX_TRAIN as u64, "such as 16"))]
     pub(crate) train: u32,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -194,7 +194,7 @@ pub(crate) struct PathArgs {
     #[arg(long, conflicts_with = "reverse", help_heading = MEASURED)]
     pub(crate) both: bool,
     /// Flows at once, each with ports and threads of its own; with TCP also several numbers, like 1,2,4
-    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(MAX_FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
     pub(crate) flows: Vec<u16>,
     /// Length of each point (default: 5s for one, 50ms for each of several; with TCP 10s and 5s, against iperf3 10s); of a diagnosis with
     /// UDP, of the first one (default: 1s)
@@ -207,7 +207,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_enum, default_value = "single", help_heading = PACE)]
     pub(crate) mode: SendingArg,
     /// Packets of a train (--mode trains)
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to::<u32>(TRAIN as u64, "such as 16"), help_heading = PACE)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to::<u32>(MAX_TRAIN as u64, "such as 16"), help_heading = PACE)]
     pub(crate) train: u32,
     /// Let the kernel join packets that arrive together: less CPU time, and no time of each packet (default with trains)
     #[arg(long, help_heading = HOST)]

@@ -1,16 +1,18 @@
 //! What the checks of a host found, as text.
 
-use skyhaul_measure::host::{BothEnds, Change, Difference, HostReport, Line, Undone, Verdict};
+use skyhaul_measure::host::{
+    BothEnds, CheckLine, CheckVerdict, HostReport, SettingChange, SnapshotDiff, UndoResult,
+};
 use std::fmt::Write as _;
 
 /// Verdicts in the order in which they are shown, and their headings.
-const SHOWN: [(Verdict, &str); 6] = [
-    (Verdict::Fail, "failed: a counter rose"),
-    (Verdict::Warn, "warnings"),
-    (Verdict::Info, "worth knowing"),
-    (Verdict::Pass, "as wanted"),
-    (Verdict::Unknown, "not known"),
-    (Verdict::NotApplicable, "not applicable"),
+const SHOWN: [(CheckVerdict, &str); 6] = [
+    (CheckVerdict::Fail, "failed: a counter rose"),
+    (CheckVerdict::Warn, "warnings"),
+    (CheckVerdict::Info, "worth knowing"),
+    (CheckVerdict::Pass, "as wanted"),
+    (CheckVerdict::Unknown, "not known"),
+    (CheckVerdict::NotApplicable, "not applicable"),
 ];
 
 /// The report; with `all`, also what needs no attention.
@@ -30,7 +32,7 @@ pub(crate) fn report(report: &HostReport, all: bool) -> String {
             watched.ended
         );
     }
-    let attention = [Verdict::Fail, Verdict::Warn, Verdict::Info];
+    let attention = [CheckVerdict::Fail, CheckVerdict::Warn, CheckVerdict::Info];
     for (verdict, heading) in SHOWN {
         let lines = report.of(verdict);
         if lines.is_empty() || !(all || attention.contains(&verdict)) {
@@ -45,14 +47,14 @@ pub(crate) fn report(report: &HostReport, all: bool) -> String {
     out
 }
 
-fn one(out: &mut String, line: &Line) {
+fn one(out: &mut String, line: &CheckLine) {
     let head = format!("  {:<4}{}", line.id, line.title);
     match line.verdict {
-        Verdict::Unknown | Verdict::NotApplicable => {
+        CheckVerdict::Unknown | CheckVerdict::NotApplicable => {
             let _ = writeln!(out, "{head}: {}", line.evidence.join("; "));
             return;
         }
-        Verdict::Pass => {
+        CheckVerdict::Pass => {
             let _ = writeln!(out, "{head}: {}", line.value);
             return;
         }
@@ -75,12 +77,12 @@ fn one(out: &mut String, line: &Line) {
 /// One line of sums.
 fn summary(report: &HostReport, all: bool) -> String {
     let names = [
-        (Verdict::Fail, "failed"),
-        (Verdict::Warn, "warnings"),
-        (Verdict::Info, "worth knowing"),
-        (Verdict::Pass, "as wanted"),
-        (Verdict::Unknown, "unknown"),
-        (Verdict::NotApplicable, "not applicable"),
+        (CheckVerdict::Fail, "failed"),
+        (CheckVerdict::Warn, "warnings"),
+        (CheckVerdict::Info, "worth knowing"),
+        (CheckVerdict::Pass, "as wanted"),
+        (CheckVerdict::Unknown, "unknown"),
+        (CheckVerdict::NotApplicable, "not applicable"),
     ];
     let sums: Vec<String> =
         names.iter().map(|(verdict, name)| format!("{} {name}", report.count(*verdict))).collect();
@@ -89,7 +91,7 @@ fn summary(report: &HostReport, all: bool) -> String {
 }
 
 /// What differs between two snapshots.
-pub(crate) fn difference(found: &Difference) -> String {
+pub(crate) fn difference(found: &SnapshotDiff) -> String {
     let mut out = format!("a: {}\nb: {}\n", found.a, found.b);
     if !found.checks.is_empty() {
         out.push_str("\nchecks\n");
@@ -115,19 +117,19 @@ pub(crate) fn difference(found: &Difference) -> String {
 }
 
 /// One word for a verdict.
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: CheckVerdict) -> &'static str {
     match verdict {
-        Verdict::Fail => "fail",
-        Verdict::Warn => "warn",
-        Verdict::Info => "info",
-        Verdict::Pass => "pass",
-        Verdict::Unknown => "unknown",
-        Verdict::NotApplicable => "not applicable",
+        CheckVerdict::Fail => "fail",
+        CheckVerdict::Warn => "warn",
+        CheckVerdict::Info => "info",
+        CheckVerdict::Pass => "pass",
+        CheckVerdict::Unknown => "unknown",
+        CheckVerdict::NotApplicable => "not applicable",
     }
 }
 
 /// What would be written.
-pub(crate) fn changes(changes: &[Change]) -> String {
+pub(crate) fn changes(changes: &[SettingChange]) -> String {
     let mut out = String::new();
     for change in changes {
         let _ = writeln!(
@@ -145,7 +147,7 @@ pub(crate) fn changes(changes: &[Change]) -> String {
 
 /// What was written, and what was not.
 pub(crate) fn changed<'a>(
-    done: impl Iterator<Item = (&'a Change, Option<String>)>,
+    done: impl Iterator<Item = (&'a SettingChange, Option<String>)>,
     journal: &std::path::Path,
 ) -> String {
     let (mut out, mut written) = (String::new(), 0);
@@ -169,18 +171,18 @@ pub(crate) fn changed<'a>(
 }
 
 /// What was taken back, or would be.
-pub(crate) fn undone(all: &[(Change, Undone)], dry_run: bool) -> String {
+pub(crate) fn undone(all: &[(SettingChange, UndoResult)], dry_run: bool) -> String {
     let mut out = String::new();
     for (change, how) in all {
         let text = match how {
-            Undone::Restored => format!("back to {}", change.old.trim_end()),
-            Undone::Unchanged => "as before already".to_owned(),
-            Undone::ChangedSince(now) => format!("left: it was changed since, to {now}"),
-            Undone::Failed(why) => format!("NOT TAKEN BACK: {why}"),
+            UndoResult::Restored => format!("back to {}", change.old.trim_end()),
+            UndoResult::Unchanged => "as before already".to_owned(),
+            UndoResult::ChangedSince(now) => format!("left: it was changed since, to {now}"),
+            UndoResult::Failed(why) => format!("NOT TAKEN BACK: {why}"),
         };
         let _ = writeln!(out, "  {}: {text}", change.name);
     }
-    let restored = all.iter().filter(|(_, how)| *how == Undone::Restored).count();
+    let restored = all.iter().filter(|(_, how)| *how == UndoResult::Restored).count();
     let _ = match dry_run {
         true => {
             writeln!(out, "{restored} of {} settings to take back (dry run: nothing was written)", all.len())

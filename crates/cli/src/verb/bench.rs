@@ -15,7 +15,7 @@ use anyhow::Result;
 use serde::Serialize;
 use skyhaul::stop::StopFlag;
 use skyhaul::wire::Objects;
-use skyhaul_measure::bench::{BenchOptions, BenchReport, Load, Row, Spread, What};
+use skyhaul_measure::bench::{BenchLoad, BenchOptions, BenchReport, BenchRow, BenchTarget, Spread};
 use std::fmt::Write as _;
 
 /// A report and the command that produced it.
@@ -43,23 +43,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     } else {
         tell_text!("{}", table(&told));
     }
-    let waits = options.load == Load::Closed;
+    let waits = options.load == BenchLoad::Closed;
     let lost = told.report.rows.iter().any(|row| waits && row.candidate == "skyhaul" && row.lost > 0);
     Ok(if lost || told.report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
 fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
     let what = match args.what {
-        None | Some(BenchWhat::Receive | BenchWhat::Events) => What::Receive,
-        Some(BenchWhat::Send) => What::Send,
-        Some(BenchWhat::Record) => What::Record,
-        Some(BenchWhat::Balance) => What::Balance,
-        Some(BenchWhat::Lab) => What::Lab,
+        None | Some(BenchWhat::Receive | BenchWhat::Events) => BenchTarget::Receive,
+        Some(BenchWhat::Send) => BenchTarget::Send,
+        Some(BenchWhat::Record) => BenchTarget::Record,
+        Some(BenchWhat::Balance) => BenchTarget::Balance,
+        Some(BenchWhat::Lab) => BenchTarget::Lab,
     };
     let load = match args.rate {
-        Some(rate) => Load::Rate(rate.bits_per_second()),
-        None if args.search => Load::Search,
-        None => Load::Closed,
+        Some(rate) => BenchLoad::Rate(rate.bits_per_second()),
+        None if args.search => BenchLoad::Search,
+        None => BenchLoad::Closed,
     };
     // A disk does not see datagrams: one size is enough unless more are given.
     let usual = args.sizes == [1472, 8040, 65000];
@@ -67,7 +67,7 @@ fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
         what,
         format: args.format,
         object_bytes: args.heaps.heap_size.bytes() as usize,
-        sizes: if what == What::Record && usual { vec![8040] } else { args.sizes.clone() },
+        sizes: if what == BenchTarget::Record && usual { vec![8040] } else { args.sizes.clone() },
         time: args.time.duration(),
         rounds: args.rounds,
         load,
@@ -127,7 +127,7 @@ fn table(told: &Told) -> String {
     out
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &BenchRow) -> String {
     if let Some(why) = &row.skipped {
         return format!("{:>6}  {:<9} SKIPPED: {why}", row.size, row.candidate);
     }
@@ -157,16 +157,16 @@ mod tests {
     #[test]
     fn a_line_tells_the_median_and_the_spread_or_why_not() {
         let half = Spread { median: 0.5, min: 0.4, max: 0.6 };
-        let row = Row {
+        let row = BenchRow {
             size: 1472,
             candidate: "recv".into(),
             receive_cpu: half,
             rate_ratio: Some(half),
-            ..Row::default()
+            ..BenchRow::default()
         };
         let text = line(&row);
         assert!(text.contains("0.500 (0.400-0.600)") && text.contains("0.50"), "{text}");
-        let text = line(&Row { skipped: Some("no fio".into()), ..row });
+        let text = line(&BenchRow { skipped: Some("no fio".into()), ..row });
         assert!(text.ends_with("SKIPPED: no fio"), "{text}");
     }
 }

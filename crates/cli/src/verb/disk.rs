@@ -11,7 +11,8 @@ use serde::Serialize;
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::io::quantity::Size;
 use skyhaul_measure::disk::{
-    Budget, DiskReport, MeasureOptions, Mode, Operation, Piped, Point, fio_json, measure,
+    CacheMode, DiskOperation, DiskPoint, DiskReport, MeasureOptions, TransferBudget, TransferRate, fio_json,
+    measure,
 };
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -45,9 +46,9 @@ pub(crate) fn run(args: &DiskMeasureArgs) -> Result<Outcome> {
 fn options(args: &DiskMeasureArgs) -> Result<MeasureOptions> {
     let mut options = MeasureOptions::new(&args.disks);
     options.operations = match (args.write, args.read) {
-        (true, _) => vec![Operation::Write],
-        (_, true) => vec![Operation::Read],
-        _ => vec![Operation::Write, Operation::Read],
+        (true, _) => vec![DiskOperation::Write],
+        (_, true) => vec![DiskOperation::Read],
+        _ => vec![DiskOperation::Write, DiskOperation::Read],
     };
     options.sizes = args.sizes.0.clone();
     if let Some(large) = args.blocks.0.iter().find(|&&bytes| bytes > 1 << 30) {
@@ -56,9 +57,13 @@ fn options(args: &DiskMeasureArgs) -> Result<MeasureOptions> {
     options.blocks = args.blocks.0.iter().map(|&bytes| bytes as usize).collect();
     options.depths.clone_from(&args.depths);
     options.streams.clone_from(&args.streams);
-    let modes = [(args.direct, Mode::Direct), (args.buffered, Mode::Buffered), (args.cached, Mode::Cached)];
-    let modes: Vec<Mode> = modes.into_iter().filter(|(asked, _)| *asked).map(|(_, mode)| mode).collect();
-    options.modes = if modes.is_empty() { vec![Mode::Direct] } else { modes };
+    let modes = [
+        (args.direct, CacheMode::Direct),
+        (args.buffered, CacheMode::Buffered),
+        (args.cached, CacheMode::Cached),
+    ];
+    let modes: Vec<CacheMode> = modes.into_iter().filter(|(asked, _)| *asked).map(|(_, mode)| mode).collect();
+    options.modes = if modes.is_empty() { vec![CacheMode::Direct] } else { modes };
     options.rounds = args.rounds;
     options.engine = match args.disk_engine {
         DiskEngine::Auto => Engine::Auto,
@@ -118,13 +123,13 @@ fn table(told: &Told) -> String {
     out
 }
 
-fn line(point: &Point) -> String {
-    let operation = if point.operation == Operation::Write { "write" } else { "read" };
+fn line(point: &DiskPoint) -> String {
+    let operation = if point.operation == DiskOperation::Write { "write" } else { "read" };
     let mode = match point.mode {
-        Mode::Direct if !point.direct => "buffered*",
-        Mode::Direct => "direct",
-        Mode::Buffered => "buffered",
-        Mode::Cached => "cached",
+        CacheMode::Direct if !point.direct => "buffered*",
+        CacheMode::Direct => "direct",
+        CacheMode::Buffered => "buffered",
+        CacheMode::Cached => "cached",
     };
     let ms = |ns: u64| ns as f64 / 1e6;
     format!(
@@ -142,7 +147,7 @@ fn line(point: &Point) -> String {
     )
 }
 
-fn budget_text(budget: &Budget) -> String {
+fn budget_text(budget: &TransferBudget) -> String {
     let mut out = format!("against a network of {}\n", print::rate(budget.network_bits_per_second));
     for (way, piped) in [("disk to network", &budget.sending), ("network to disk", &budget.receiving)] {
         if let Some(piped) = piped {
@@ -160,7 +165,7 @@ fn budget_text(budget: &Budget) -> String {
     out
 }
 
-fn piped_text(way: &str, piped: &Piped) -> String {
+fn piped_text(way: &str, piped: &TransferRate) -> String {
     let mut out = format!(
         "  {way}: {} predicted, bounded by {}; {} measured, bounded by {}, CPU {:.3} s/GB\n",
         print::rate(piped.predicted_bits_per_second),

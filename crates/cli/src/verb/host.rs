@@ -11,7 +11,7 @@ use crate::print;
 use anyhow::Result;
 use shown::{asked, show, target, written};
 use skyhaul::io::host::tree::Tree;
-use skyhaul_measure::host::{Difference, HostReport, ThisHost, View, gather, load, save};
+use skyhaul_measure::host::{HostReport, HostView, SnapshotDiff, ThisHost, gather, load, save};
 
 pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
     if args.undo {
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
     }
     if let Some([a, b]) = args.diff.as_deref() {
         let (a, b) = (load(a)?, load(b)?);
-        let found = Difference::new(&a, &b, &target(args, &a), &args.only);
+        let found = SnapshotDiff::new(&a, &b, &target(args, &a), &args.only);
         return written(args, &found, &print::host::difference(&found));
     }
     if let (Some(host), Some(token)) = (&args.peer, &args.token_file) {
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
     }
     let target = target(args, &facts);
     let report =
-        HostReport::new(&View { facts: &facts, before: None, peer: None, target: &target }, &args.only);
+        HostReport::new(&HostView { facts: &facts, before: None, peer: None, target: &target }, &args.only);
     if args.apply {
         return change::apply(args, &report);
     }

@@ -14,7 +14,7 @@ use crate::verb::receiving::print_json;
 use anyhow::{Context, Result};
 use ends::{End, Ending, search_here_first};
 use skyhaul::io::namespace::{Apart, Network, apart};
-use skyhaul_measure::lab::{Lab, LabOptions, LabReport, LabText, Running, hosts, listens};
+use skyhaul_measure::lab::{Lab, LabOptions, LabReport, LabText, RunningLab, hosts, listens};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ fn inside(args: &LabRunArgs) -> Result<Outcome> {
 }
 
 /// Run the commands; returns whether the near one succeeded.
-fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interrupt) -> Result<bool> {
+fn commands(args: &LabRunArgs, lab: &Lab, running: &RunningLab, interrupt: &Interrupt) -> Result<bool> {
     let mut far = match &args.far {
         None => None,
         Some(text) => {

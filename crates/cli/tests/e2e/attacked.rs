@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use skyhaul::core::wire::header::Order;
 use skyhaul::core::wire::stamp::{Reflection, Stamp, TestPacket};
 use skyhaul::core::wire::udpmon::{Command, Message};
-use skyhaul_measure::probe::iperf3::state::State;
-use skyhaul_measure::probe::iperf3::{ClientOptions, Params, ServerOptions, Way, run};
+use skyhaul_measure::probe::iperf3::state::Iperf3State;
+use skyhaul_measure::probe::iperf3::{
+    Iperf3ClientOptions, Iperf3Params, Iperf3ServerOptions, TestDirection, run,
+};
 use skyhaul_measure::probe::stamp::ReflectorOptions;
 use skyhaul_measure::probe::udpmon::ResponderOptions;
 use spoof::{connect_from, cost, served, spoof};
@@ -183,14 +185,19 @@ fn greedy(to: SocketAddr, number: u8) -> Option<Vec<TcpStream>> {
     let mut control = connect_from(ATTACKER, to);
     control.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     control.write_all(&cookie).unwrap();
-    let params = Params { streams: 128, way: Way::Both, time: Duration::from_secs(60), ..Params::default() };
+    let params = Iperf3Params {
+        streams: 128,
+        way: TestDirection::Both,
+        time: Duration::from_secs(60),
+        ..Iperf3Params::default()
+    };
     let (text, mut state) = (params.write().to_string(), [0]);
     let length = u32::try_from(text.len()).unwrap().to_be_bytes();
-    while state[0] != State::CreateStreams.octet() {
+    while state[0] != Iperf3State::CreateStreams.octet() {
         control.read_exact(&mut state).ok()?;
-        match State::read(state[0])? {
-            State::ParamExchange => control.write_all(&[&length, text.as_bytes()].concat()).ok()?,
-            State::CreateStreams => {}
+        match Iperf3State::read(state[0])? {
+            Iperf3State::ParamExchange => control.write_all(&[&length, text.as_bytes()].concat()).ok()?,
+            Iperf3State::CreateStreams => {}
             _ => return None,
         }
     }
@@ -200,16 +207,19 @@ fn greedy(to: SocketAddr, number: u8) -> Option<Vec<TcpStream>> {
         stream.write_all(&cookie).unwrap();
         all.push(stream);
     }
-    while state[0] != State::TestRunning.octet() {
+    while state[0] != Iperf3State::TestRunning.octet() {
         all[0].read_exact(&mut state).ok()?;
     }
     Some(all)
 }
 
 fn is_served(to: SocketAddr) -> bool {
-    let params = Params { bytes: 100_000, ..Params::default() };
-    let report =
-        run(&ClientOptions { params, ..ClientOptions::new(to) }, &AtomicBool::new(false), &mut |_| {});
+    let params = Iperf3Params { bytes: 100_000, ..Iperf3Params::default() };
+    let report = run(
+        &Iperf3ClientOptions { params, ..Iperf3ClientOptions::new(to) },
+        &AtomicBool::new(false),
+        &mut |_| {},
+    );
     report.is_ok_and(|report| report.sum(true, false).bytes == 100_000)
 }
 
@@ -316,7 +326,7 @@ fn the_threat_model_names_tests_and_numbers_that_are_there() {
     let missing: Vec<&str> = tests.filter(|name| !known.contains(*name)).collect();
     assert!(names.len() > 30 && missing.is_empty(), "{missing:?}");
     let (stamp, udpmon) = (ReflectorOptions::default(), ResponderOptions::default());
-    let iperf3 = ServerOptions::default();
+    let iperf3 = Iperf3ServerOptions::default();
     for (number, what) in [
         (stamp.per_source, "reflections of a source"),
         (stamp.sessions as u64, "senders counted"),

@@ -132,6 +132,21 @@ impl Cause {
     }
 }
 
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Cause {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Cause::ALL.into_iter().find(|cause| cause.name() == name);
+        found.ok_or_else(|| format!("unknown cause {name:?}"))
+    }
+}
+
 /// Packets of the measurement, as counted at each place on the path. `None` where no counter can be read: loss there is
 /// attributed to the next place that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

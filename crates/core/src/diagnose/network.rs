@@ -6,6 +6,7 @@ use super::{
     clusters::together,
     point::Point,
 };
+use crate::units::display_rate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Points below this fraction of the fastest rate are hardly affected by a rate limit.
@@ -355,13 +356,12 @@ fn ceiling(case: &Case) -> Option<Finding> {
     let half = slow_clean.iter().map(|p| 1.5 * p.delay + p.noise).fold(15_000.0, f64::max);
     let waits =
         worst.delay_at_loss > (3.0 * noise).max(15_000.0) || worst.delay.min(worst.delay_at_loss) > half;
-    let rate = worst.delivered_pps * worst.wire_bits() / 1e6;
+    let rate = display_rate(worst.delivered_pps * worst.wire_bits());
     Some(if waits {
-        let text =
-            format!("{rate:.0} Mb/s pass; packets before a loss waited {:.0} µs", worst.delay_at_loss / 1e3);
+        let text = format!("{rate} pass; packets before a loss waited {:.0} µs", worst.delay_at_loss / 1e3);
         Finding::new(Cause::FullQueue, 0.92, text)
     } else {
-        let text = format!("{rate:.0} Mb/s pass; packets before a loss waited no longer than others");
+        let text = format!("{rate} pass; packets before a loss waited no longer than others");
         Finding::new(Cause::Policer, 0.92, text)
     })
 }

@@ -14,12 +14,13 @@
 //! Limits: names are durable immediately; files opened past the page cache keep no previous bytes unless they are read
 //! as whole pages.
 
+use crate::lock::lock;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
@@ -94,7 +95,7 @@ impl FailingDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Simulate a kill: `operations` more writes, syncs and renames take effect, and nothing after them.

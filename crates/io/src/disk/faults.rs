@@ -22,7 +22,7 @@ pub struct Faults {
     pub enospc: Option<u64>,
     /// After this many bytes, every write fails with "input/output error".
     pub eio: Option<u64>,
-    /// Every write is deferred this many times ("try again") before it is accepted.
+    /// Every request is deferred this many times ("try again") before it is accepted.
     pub eagain: Option<u32>,
     /// A file system that can be killed, and whose syncs can fail.
     pub disk: Option<FailingDisk>,
@@ -104,7 +104,7 @@ impl Faults {
         self.enospc.is_some_and(|limit| total > limit).then(|| rustix::io::Errno::NOSPC.into())
     }
 
-    /// The error for a write that has been deferred this often.
+    /// The error for a request that has been deferred this often.
     pub(super) fn puts_off(&self, times: u32) -> Option<io::Error> {
         self.eagain.is_some_and(|most| times < most).then(|| rustix::io::Errno::AGAIN.into())
     }

@@ -35,7 +35,7 @@ impl Plain {
             Work::Read { file, block, bytes, offset } => file.read_at(block.part_mut(0..*bytes), *offset),
             Work::Sync { file } => file.sync_data().map(|()| 0),
         };
-        finished.push(Finished { id, result, time: begun.elapsed(), work: Some(work) });
+        finished.push(Finished { id, result, time: begun.elapsed(), work });
     }
 }
 

@@ -18,12 +18,13 @@ mod removal;
 #[cfg(test)]
 mod tests;
 
+use crate::lock::lock;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::Faults;
@@ -147,7 +148,7 @@ impl Tree {
     /// A system error; `InvalidInput` if the path leads out; a link on the way is `NotADirectory`.
     pub fn directory(&self, path: &Path) -> io::Result<Arc<File>> {
         let names = Self::names(path)?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if let Some((known, directory)) = &*last
             && known == path
         {

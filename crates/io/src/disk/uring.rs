@@ -18,7 +18,7 @@ use crate::memory::Pool;
 /// User data of the request that watches the waker.
 const WAKE: u64 = u64::MAX;
 /// How long a dropped ring waits for a disk that does not respond.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A ring with its requests in flight.
 pub(super) struct Ring {
@@ -91,7 +91,7 @@ impl Ring {
         self.pool.is_some() || self.wanted.is_some()
     }
 
-    pub(super) fn push(&mut self, id: u64, mut work: Work) -> io::Result<()> {
+    pub(super) fn push(&mut self, id: u64, mut work: Work) -> Result<(), (io::Error, Work)> {
         self.register_when_touched();
         let entry = match &mut work {
             Work::Write { file, view, bytes, offset } => {
@@ -115,11 +115,10 @@ impl Ring {
             }
         };
         self.flying.insert(id, (work, Instant::now()));
-        let pushed = self.push_entry(&entry.user_data(id));
-        if pushed.is_err() {
-            self.flying.remove(&id);
-        }
-        pushed
+        self.push_entry(&entry.user_data(id)).or_else(|error| match self.flying.remove(&id) {
+            Some((work, _)) => Err((error, work)),
+            None => Ok(()),
+        })
     }
 
     /// The registered buffer that holds `bytes` from `at` on in `pool`.
@@ -172,7 +171,7 @@ impl Ring {
                 }
             } else if let Some((work, begun)) = self.flying.remove(&id) {
                 let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                finished.push(Finished { id, result, time: begun.elapsed(), work: Some(work) });
+                finished.push(Finished { id, result, time: begun.elapsed(), work });
             }
         }
         Ok(())
@@ -189,9 +188,9 @@ impl Ring {
 /// The bytes of `pool`, for registration.
 fn spans(pool: &Pool) -> Vec<(usize, usize)> {
     // The kernel accepts at most 1 GiB in one registered buffer; a block must not cross two.
-    const MOST: usize = 1 << 30;
-    let per_span = (MOST / pool.block_bytes()).max(1) * pool.block_bytes();
-    if pool.block_bytes() > MOST {
+    const MAX_BUFFER_BYTES: usize = 1 << 30;
+    let per_span = (MAX_BUFFER_BYTES / pool.block_bytes()).max(1) * pool.block_bytes();
+    if pool.block_bytes() > MAX_BUFFER_BYTES {
         return Vec::new();
     }
     let total = pool.block_bytes() * pool.blocks();
@@ -202,7 +201,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let begun = Instant::now();
         let mut finished = Vec::new();
-        while !self.flying.is_empty() && begun.elapsed() < PATIENCE {
+        while !self.flying.is_empty() && begun.elapsed() < DROP_TIMEOUT {
             if self.wait(Duration::from_millis(100), None, &mut finished).is_err() {
                 break;
             }

@@ -30,12 +30,21 @@ pub(super) enum Work {
     },
 }
 
+impl Work {
+    /// Bytes to read or write.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Work::Write { bytes, .. } | Work::Read { bytes, .. } => *bytes,
+            Work::Sync { .. } => 0,
+        }
+    }
+}
+
 /// A finished request.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) id: u64,
     pub(super) result: io::Result<usize>,
     pub(super) time: Duration,
-    /// The request itself; none if it was refused.
-    pub(super) work: Option<Work>,
+    pub(super) work: Work,
 }

@@ -3,14 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::calls::Calls;
-use super::making::Making;
-use super::work::{Finished, Work};
-use super::{DiskOptions, Faults, Means, Waker};
+use super::requests::{Completed, Requests};
+use super::work::Work;
+use super::{DiskOptions, Means, Waker};
 use crate::memory::{ALIGN, Pool, View};
 
 /// The result for a file.
@@ -26,37 +25,51 @@ pub enum Done {
 #[derive(Debug)]
 enum Purpose {
     Piece { token: u64, offset: usize, len: usize },
-    Sync { token: u64, file: Arc<File> },
+    Sync { token: u64 },
 }
 
-/// A request, and how often the kernel deferred it.
+/// A file being written.
 #[derive(Debug)]
-struct Request {
-    purpose: Purpose,
-    put_off: u32,
+struct Making {
+    file: Arc<File>,
+    name: PathBuf,
+    view: View,
+    /// Bytes to write: those of the view, to the end of the last page if the file is `direct`.
+    bytes: usize,
+    direct: bool,
+    /// First byte not yet passed to the engine.
+    next: usize,
+    in_flight: usize,
+    begun: Instant,
+    error: Option<io::Error>,
+    named: bool,
 }
 
-/// A deferred request is submitted again this many times, after 1 ms, 2 ms, 4 ms …, a second in all. Then it has failed.
-const AGAIN: u32 = 10;
+impl Making {
+    /// All pieces are finished: truncate and rename the file, or return the error.
+    fn complete(&mut self) -> io::Result<()> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if !self.view.len().is_multiple_of(ALIGN) {
+            rustix::fs::ftruncate(&self.file, self.view.len() as u64)?;
+        }
+        super::publish(&super::part_name(&self.name), &self.name)?;
+        self.named = true;
+        Ok(())
+    }
+}
 
 /// One disk, written to by one thread.
 #[derive(Debug)]
 pub struct Disk {
-    calls: Calls,
+    requests: Requests<Purpose>,
     options: DiskOptions,
     means: Means,
-    waker: Waker,
     files: HashMap<u64, Making>,
     /// Files with pieces not yet passed to the engine, oldest first.
     order: VecDeque<u64>,
-    requests: HashMap<u64, Request>,
-    /// Requests that the kernel deferred, with the time to submit them again.
-    later: Vec<(Instant, Request)>,
-    next_id: u64,
-    finished: Vec<Finished>,
-    /// Finished requests delayed by a fault, with the time to report them.
-    held: Vec<(Instant, Finished)>,
-    given: u64,
+    completed: Vec<Completed<Purpose>>,
 }
 
 impl Disk {
@@ -68,20 +81,14 @@ impl Disk {
         let mut options = options.clone();
         options.write_bytes = options.write_bytes.clamp(ALIGN, 1 << 30).next_multiple_of(ALIGN);
         options.depth = options.depth.clamp(1, 1024);
-        let (calls, means) = Calls::open(&options, pool)?;
+        let (requests, means) = Requests::open(&options, pool, false)?;
         Ok(Disk {
-            calls,
+            requests,
             options,
             means,
-            waker: Waker::new()?,
             files: HashMap::new(),
             order: VecDeque::new(),
-            requests: HashMap::new(),
-            later: Vec::new(),
-            next_id: 0,
-            finished: Vec::new(),
-            held: Vec::new(),
-            given: 0,
+            completed: Vec::new(),
         })
     }
 
@@ -94,20 +101,20 @@ impl Disk {
     /// A waker that ends the wait in [`Disk::poll`] from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.waker.clone()
+        self.requests.waker()
     }
 
     /// Whether another file should be started now to keep the disk busy.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let unsent = self.order.len();
-        unsent == 0 || (unsent == 1 && self.requests.len() + 1 >= self.options.depth)
+        unsent == 0 || (unsent == 1 && self.requests.in_flight() + 1 >= self.options.depth)
     }
 
     /// Whether nothing is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.later.is_empty() && self.order.is_empty() && self.held.is_empty()
+        self.requests.in_flight() == 0 && self.order.is_empty()
     }
 
     /// Begin to write `view` as the new file `name`. `token` identifies it from here on, and must not be in use.
@@ -115,7 +122,7 @@ impl Disk {
     /// # Errors
     /// If the file cannot be created or its space cannot be allocated: no file remains, and the token is free.
     pub fn start(&mut self, token: u64, name: &Path, view: View) -> io::Result<()> {
-        if let Some(error) = self.options.faults.error_at(self.given) {
+        if let Some(error) = self.requests.failed() {
             return Err(error);
         }
         let direct = self.means.direct && view.is_aligned();
@@ -155,7 +162,7 @@ impl Disk {
 
     /// Make any file or directory durable; reported as [`Done::Synced`] with `token`.
     pub fn sync_file(&mut self, token: u64, file: Arc<File>) {
-        self.push(Request { purpose: Purpose::Sync { token, file }, put_off: 0 });
+        self.requests.submit(Purpose::Sync { token }, Work::Sync { file });
     }
 
     /// Release a durable file and its token.
@@ -177,26 +184,26 @@ impl Disk {
     /// # Errors
     /// If the ring itself fails: no file can be assumed to be finished.
     pub fn poll(&mut self, wait: Duration, done: &mut Vec<Done>) -> io::Result<()> {
-        self.push_again();
         self.pump();
-        let mut finished = std::mem::take(&mut self.finished);
-        // The rejected requests are results already: do not wait for others.
-        let wait = if finished.is_empty() { self.until_held(wait) } else { Duration::ZERO };
-        self.calls.wait(wait, &self.waker, &mut finished)?;
-        self.hold(&mut finished);
-        for end in finished.drain(..) {
-            self.settle(end, done);
+        let mut completed = std::mem::take(&mut self.completed);
+        let waited = self.requests.wait(wait, &mut completed);
+        for Completed { tag, result, .. } in completed.drain(..) {
+            match tag {
+                Purpose::Sync { token } => done.push(Done::Synced(token, result.map(|_| ()))),
+                Purpose::Piece { token, offset, len } => {
+                    self.settle_piece(token, offset, len, result, done);
+                }
+            }
         }
-        if self.finished.is_empty() {
-            self.finished = finished;
-        }
+        self.completed = completed;
+        waited?;
         self.pump();
         Ok(())
     }
 
     /// Pass pieces to the engine while it has room.
     fn pump(&mut self) {
-        while self.requests.len() < self.options.depth {
+        while self.requests.in_flight() < self.options.depth {
             let Some(&token) = self.order.front() else { return };
             let Some(making) = self.files.get_mut(&token) else {
                 self.order.pop_front();
@@ -218,109 +225,10 @@ impl Disk {
     fn write_piece(&mut self, token: u64, offset: usize, len: usize) {
         let Some(making) = self.files.get_mut(&token) else { return };
         making.in_flight += 1;
-        self.given += len as u64;
-        self.push(Request { purpose: Purpose::Piece { token, offset, len }, put_off: 0 });
-    }
-
-    fn push(&mut self, request: Request) {
-        let Some(work) = self.work(&request.purpose) else { return };
-        let id = self.next_id;
-        self.next_id += 1;
-        let fault = match request.purpose {
-            Purpose::Piece { .. } => self
-                .options
-                .faults
-                .error_at(self.given)
-                .or_else(|| self.options.faults.puts_off(request.put_off)),
-            // A failed disk cannot sync either; a full one can.
-            Purpose::Sync { ref file, .. } => {
-                let faults = &self.options.faults;
-                let failed = Faults { enospc: None, ..faults.clone() }.error_at(self.given);
-                failed.or_else(|| faults.syncs(file).err())
-            }
-        };
-        self.requests.insert(id, request);
-        let refused = match fault {
-            Some(error) => Some(error),
-            None => self.calls.push(id, work).err(),
-        };
-        if let Some(error) = refused {
-            self.finished.push(Finished { id, result: Err(error), time: Duration::ZERO, work: None });
-        }
-    }
-
-    /// The work of a request; `None` if its file was discarded.
-    fn work(&self, purpose: &Purpose) -> Option<Work> {
-        match purpose {
-            Purpose::Piece { token, offset, len } => {
-                let making = self.files.get(token)?;
-                let end = (offset + len).min(making.view.len());
-                let view = making.view.part((*offset).min(end)..end);
-                Some(Work::Write { file: making.file.clone(), view, bytes: *len, offset: *offset as u64 })
-            }
-            Purpose::Sync { file, .. } => Some(Work::Sync { file: file.clone() }),
-        }
-    }
-
-    /// Submit deferred requests again when they are due.
-    fn push_again(&mut self) {
-        let now = Instant::now();
-        while let Some(at) = self.later.iter().position(|(when, _)| *when <= now) {
-            let (_, request) = self.later.swap_remove(at);
-            self.push(request);
-        }
-    }
-
-    /// Defer a request that the kernel had no resources for; returns the error if it must not be repeated.
-    fn put_off(&mut self, mut request: Request, error: io::Error) -> Result<(), (Purpose, io::Error)> {
-        if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) {
-            return Err((request.purpose, error));
-        }
-        if request.put_off >= AGAIN {
-            let text = format!("the kernel deferred a request {AGAIN} times in a second: {error}");
-            return Err((request.purpose, io::Error::new(error.kind(), text)));
-        }
-        let pause = Duration::from_millis(1 << request.put_off);
-        request.put_off += 1;
-        self.later.push((Instant::now() + pause, request));
-        Ok(())
-    }
-
-    /// Hold back results that a slow disk would not have yet; release those that are due.
-    fn hold(&mut self, finished: &mut Vec<Finished>) {
-        if self.options.faults.slow.is_none() && self.options.faults.latency.is_none() {
-            return;
-        }
-        let now = Instant::now();
-        for end in finished.drain(..) {
-            self.held.push((now + self.options.faults.delay(end.time), end));
-        }
-        let (due, later) = std::mem::take(&mut self.held).into_iter().partition(|(when, _)| *when <= now);
-        self.held = later;
-        let due: Vec<(Instant, Finished)> = due;
-        finished.extend(due.into_iter().map(|(_, end)| end));
-    }
-
-    fn until_held(&self, wait: Duration) -> Duration {
-        let now = Instant::now();
-        let held = self.held.iter().map(|(when, _)| when);
-        let all = held.chain(self.later.iter().map(|(when, _)| when));
-        all.map(|when| when.saturating_duration_since(now)).fold(wait, Duration::min)
-    }
-
-    fn settle(&mut self, end: Finished, done: &mut Vec<Done>) {
-        let Some(request) = self.requests.remove(&end.id) else { return };
-        let (purpose, result) = match end.result {
-            Ok(bytes) => (request.purpose, Ok(bytes)),
-            Err(error) => match self.put_off(request, error) {
-                Ok(()) => return,
-                Err((purpose, error)) => (purpose, Err(error)),
-            },
-        };
-        match purpose {
-            Purpose::Sync { token, .. } => done.push(Done::Synced(token, result.map(|_| ()))),
-            Purpose::Piece { token, offset, len } => self.settle_piece(token, offset, len, result, done),
-        }
+        let end = (offset + len).min(making.view.len());
+        let view = making.view.part(offset.min(end)..end);
+        let work = Work::Write { file: making.file.clone(), view, bytes: len, offset: offset as u64 };
+        self.requests.submit(Purpose::Piece { token, offset, len }, work);
     }
 
     fn settle_piece(

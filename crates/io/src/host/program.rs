@@ -18,6 +18,7 @@
 use super::limit::Limit;
 use super::thread;
 use crate::address::system_text;
+use crate::lock::lock;
 use crate::namespace::Network;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
@@ -26,7 +27,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -238,7 +239,7 @@ impl Said {
             std::thread::spawn(move || {
                 let mut part = [0; 4096];
                 while let Ok(length @ 1..) = pipe.read(&mut part) {
-                    let mut end = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut end = lock(&keep);
                     end.extend_from_slice(&part[..length]);
                     let over = end.len().saturating_sub(SAID);
                     end.drain(..over);
@@ -253,7 +254,7 @@ impl Said {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.end).clone()
     }
 }
 

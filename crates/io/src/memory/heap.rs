@@ -41,13 +41,14 @@ pub use cache::HeapCache;
 
 use super::default_bytes;
 use crate::copy;
+use crate::lock::lock;
 use class::{Class, Node, Span};
 use returned::Out;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use supply::Supply;
 
@@ -202,7 +203,7 @@ impl Inner {
     }
 
     fn grow_by(&self, class: &Class, most: usize, touch: bool) -> Option<NonNull<Node>> {
-        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut growth = lock(&self.growth);
         // Another thread may have added blocks meanwhile.
         if !touch && let Some(node) = class.pop() {
             return Some(node);

@@ -248,7 +248,7 @@ fn namespace() -> Option<PathBuf> {
 
 fn now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    Nanos::from(since)
 }
 
 /// The traffic since the last evaluation.

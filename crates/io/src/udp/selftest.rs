@@ -12,11 +12,12 @@ use super::{
     submit::{Packets, SendMode, submit},
 };
 use crate::gathered::{Extent, Gathered};
+use crate::lock::lock;
 use std::{
     io::{self, IoSlice},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     os::fd::AsFd,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -49,7 +50,7 @@ pub fn gso_self_test() -> &'static SelfTest {
 /// Keeps a test from running while this is held: before a fork, because the child would wait for a test thread that it
 /// does not have.
 pub fn hold_self_test() -> MutexGuard<'static, Option<&'static SelfTest>> {
-    OUTCOME.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&OUTCOME)
 }
 
 fn over(loopback: IpAddr) -> SelfTest {

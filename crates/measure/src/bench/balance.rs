@@ -9,10 +9,10 @@
 //! The figures of the receiving thread are the balancer's. On the loopback, the kernel's work for a packet that is sent on
 //! is done on the balancer's CPU, too, so its CPU time is that of both directions.
 
-use super::figures::Ran;
+use super::figures::BenchResult;
 use super::flow::Flow;
 use super::metered::Meter;
-use super::options::{BenchOptions, Load, wrong};
+use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, listen, settle};
 use super::search::search;
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
@@ -33,17 +33,19 @@ const MEMBERS: usize = 4;
 /// Until a table is in use.
 const SOON: Duration = Duration::from_secs(10);
 
-pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
         return Err(wrong("a balancer is measured in one network; hint: omit --netns"));
     }
     match options.load {
-        Load::Search => search(&options.stop, |rate| once(options, candidate, size, Load::Rate(rate))),
+        BenchLoad::Search => {
+            search(&options.stop, |rate| once(options, candidate, size, BenchLoad::Rate(rate)))
+        }
         load => once(options, candidate, size, load),
     }
 }
 
-fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io::Result<Ran> {
+fn once(options: &BenchOptions, candidate: &str, size: usize, load: BenchLoad) -> io::Result<BenchResult> {
     let flow = Arc::new(Flow::default());
     let process = thread::process_cpu_time();
     let label = if candidate == "skyhaul" { options.shape(size)?.label() } else { 0 };

@@ -15,7 +15,7 @@
 mod options;
 mod round;
 
-pub use options::{EventBenchOptions, Setting};
+pub use options::{EventBenchOptions, EventSetting};
 
 use super::figures::Spread;
 use super::load_average;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Where packets were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Losses {
+pub struct EventLosses {
     /// Before the balancer: its sockets were full.
     pub before: u64,
     /// In the balancer: refused, or not sent on.
@@ -41,10 +41,10 @@ pub struct Losses {
 
 /// What came of one combination.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Point {
+pub struct EventPoint {
     /// The combination.
     #[serde(flatten)]
-    pub setting: Setting,
+    pub setting: EventSetting,
     /// Bits per second of event payload that were sent.
     pub sent: Spread,
     /// Bits per second of events that arrived whole.
@@ -66,7 +66,7 @@ pub struct Point {
     /// Packets sent in all rounds.
     pub packets: u64,
     /// Those that were lost, by place.
-    pub lost: Losses,
+    pub lost: EventLosses,
     /// The part of its share by which the worker furthest from it was off.
     pub imbalance: Spread,
 }
@@ -85,7 +85,7 @@ pub struct EventBenchReport {
     /// Rounds.
     pub rounds: usize,
     /// Each combination.
-    pub points: Vec<Point>,
+    pub points: Vec<EventPoint>,
     /// How packets were sent on.
     pub mode: String,
     /// Whether it was stopped before all was measured.
@@ -109,7 +109,7 @@ pub fn run(options: &EventBenchOptions, progress: &mut dyn FnMut(&str)) -> io::R
             if options.stop.is_set() {
                 break 'all;
             }
-            let Setting { mtu, event_bytes, senders, workers, rate, .. } = setting;
+            let EventSetting { mtu, event_bytes, senders, workers, rate, .. } = setting;
             let text = format!(
                 "round {round} of {rounds}: MTU {mtu}, events of {event_bytes} B, {senders} to {workers}"
             );
@@ -131,19 +131,19 @@ pub fn run(options: &EventBenchOptions, progress: &mut dyn FnMut(&str)) -> io::R
         others: (before, load_average()),
         seconds: options.time.as_secs_f64(),
         rounds,
-        points: points.map(|(setting, runs)| Point::of(*setting, runs)).collect(),
+        points: points.map(|(setting, runs)| EventPoint::of(*setting, runs)).collect(),
         mode,
         interrupted: options.stop.is_set(),
     })
 }
 
-impl Point {
-    fn of(setting: Setting, runs: &[Round]) -> Point {
+impl EventPoint {
+    fn of(setting: EventSetting, runs: &[Round]) -> EventPoint {
         let spread = |of: &dyn Fn(&Round) -> f64| Spread::of(runs.iter().map(of));
         let sum = |of: &dyn Fn(&Round) -> u64| runs.iter().map(of).sum();
         let bytes = |events: u64| (events * setting.event_bytes) as f64;
         let per_gb = |cpu: Duration, one: &Round| cpu.as_secs_f64() * 1e9 / bytes(one.events).max(1.0);
-        Point {
+        EventPoint {
             setting,
             sent: spread(&|one| bytes(one.events) * 8.0 / one.seconds),
             whole: spread(&|one| bytes(one.whole) * 8.0 / one.seconds),
@@ -155,7 +155,7 @@ impl Point {
             events: sum(&|one| one.events),
             events_lost: sum(&|one| one.events - one.whole),
             packets: sum(&|one| one.packets),
-            lost: Losses {
+            lost: EventLosses {
                 before: sum(&|one| one.packets - one.arrived),
                 balancer: sum(&|one| one.arrived - one.forwarded),
                 behind: sum(&|one| one.forwarded - one.received),

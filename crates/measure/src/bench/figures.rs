@@ -1,6 +1,6 @@
 //! Results of a run, of all runs of a candidate, and of all candidates.
 
-use super::options::What;
+use super::options::BenchTarget;
 use serde::{Deserialize, Serialize};
 
 /// Median, minimum and maximum of some runs.
@@ -28,7 +28,7 @@ impl Spread {
 
 /// One run of one candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct BenchRun {
     /// Bits per second of datagram payload, at the receiver.
     pub bits_per_second: f64,
     /// Packets per second.
@@ -47,7 +47,7 @@ pub struct Run {
 
 /// All runs of one candidate at one size.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Row {
+pub struct BenchRow {
     /// Bytes of a datagram.
     pub size: usize,
     /// The candidate.
@@ -73,7 +73,7 @@ pub struct Row {
     /// Ratio of its CPU time (receiving for receivers, else sending) to that of the reference in the same round.
     pub cpu_ratio: Option<Spread>,
     /// Every run, in the order of the rounds.
-    pub runs: Vec<Run>,
+    pub runs: Vec<BenchRun>,
     /// Why it was skipped, if it was.
     pub skipped: Option<String>,
 }
@@ -84,7 +84,7 @@ pub struct BenchReport {
     /// [`skyhaul::report::VERSION`].
     pub version: u32,
     /// What was measured.
-    pub what: What,
+    pub what: BenchTarget,
     /// Kind of load, in words.
     pub load: String,
     /// How the senders passed packets to the kernel.
@@ -96,14 +96,14 @@ pub struct BenchReport {
     /// Load average of the last minute, before and after: above 0, other programs were running.
     pub others: (f64, f64),
     /// Sizes by candidates.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
     /// Whether it was stopped before all was measured.
     #[serde(default)]
     pub interrupted: bool,
 }
 
 /// A run, with a description of its method.
-pub(super) struct Ran {
-    pub(super) run: Run,
+pub(super) struct BenchResult {
+    pub(super) run: BenchRun,
     pub(super) how: String,
 }

@@ -1,6 +1,6 @@
 //! Flow control between sender and receiver of a benchmark.
 
-use super::options::{Load, WINDOW};
+use super::options::{BenchLoad, WINDOW_BYTES};
 use skyhaul::stop::StopFlag;
 use skyhaul_io::host::thread;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     /// Bytes received.
-    pub(super) received: Line<AtomicU64>,
+    pub(super) received: CacheLine<AtomicU64>,
     /// Total of bytes that may be sent, if a stage after the receiver limits it.
-    pub(super) limit: Line<AtomicU64>,
+    pub(super) limit: CacheLine<AtomicU64>,
     /// The sender has ended.
     pub(super) done: AtomicBool,
 }
@@ -21,7 +21,7 @@ pub(super) struct Flow {
 /// A separate cache line, so that writes of one CPU do not slow down reads of the other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Line<T>(pub(super) T);
+pub(super) struct CacheLine<T>(pub(super) T);
 
 /// How long a closed loop waits for bytes that may be lost.
 const GIVE_UP: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ const LATE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Throttle {
     flow: Arc<Flow>,
-    load: Load,
+    load: BenchLoad,
     stop: StopFlag,
     due: Instant,
     pub(super) sent: u64,
@@ -42,14 +42,14 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    pub(super) fn new(flow: Arc<Flow>, load: Load, stop: StopFlag) -> Self {
+    pub(super) fn new(flow: Arc<Flow>, load: BenchLoad, stop: StopFlag) -> Self {
         Self { flow, load, stop, due: Instant::now(), sent: 0, forgiven: 0, waited: Duration::ZERO }
     }
 
     /// Return when `bytes` more may be sent, or the run ends.
     #[inline]
     pub(super) fn wait(&mut self, bytes: u64) {
-        if let Load::Rate(rate) = self.load {
+        if let BenchLoad::Rate(rate) = self.load {
             self.wait_until_due(bytes, rate);
         } else if !self.may_send(bytes) {
             self.wait_for_room(bytes);
@@ -62,7 +62,7 @@ impl Throttle {
         let upto = self.sent + bytes;
         let known = self.flow.received.0.load(Ordering::Relaxed) + self.forgiven;
         let limit = self.flow.limit.0.load(Ordering::Relaxed);
-        upto <= known + WINDOW.max(2 * bytes) && (limit == 0 || upto <= limit)
+        upto <= known + WINDOW_BYTES.max(2 * bytes) && (limit == 0 || upto <= limit)
     }
 
     #[cold]

@@ -23,7 +23,7 @@ mod receiver;
 pub(super) mod sender;
 mod way;
 
-pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, run};
+pub use memo::{Experiments, MemoCell, MemoOptions, MemoReport, MemoSetting, RatePoint, run};
 pub use options::{PairOptions, Receiving};
-pub use pair::{Figures, measure};
-pub use way::Way;
+pub use pair::{PairFigures, measure};
+pub use way::HeapTransport;

@@ -8,12 +8,12 @@
 //!
 //! The CPU time of the receiving thread is the router's: it does the kernel's work for the receiver, too.
 
-use super::figures::Ran;
+use super::figures::BenchResult;
 use super::flow::Flow;
-use super::options::{BenchOptions, Load, wrong};
+use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, start_receiver};
 use super::search::search;
-use crate::lab::{Copying, FAR, Lab, LabOptions, Running};
+use crate::lab::{BareForwarder, FAR, Lab, LabOptions, RunningLab};
 use skyhaul_io::fault::path::Path;
 use skyhaul_io::host::thread;
 use std::io;
@@ -24,17 +24,19 @@ use std::time::Duration;
 /// Octets of a datagram's headers.
 const HEADERS: usize = 28;
 
-pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
         return Err(wrong("a lab has networks of its own; hint: omit --netns"));
     }
     match options.load {
-        Load::Search => search(&options.stop, |rate| once(options, candidate, size, Load::Rate(rate))),
+        BenchLoad::Search => {
+            search(&options.stop, |rate| once(options, candidate, size, BenchLoad::Rate(rate)))
+        }
         load => once(options, candidate, size, load),
     }
 }
 
-fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io::Result<Ran> {
+fn once(options: &BenchOptions, candidate: &str, size: usize, load: BenchLoad) -> io::Result<BenchResult> {
     let mtu = (size + HEADERS).clamp(1500, 65_521) as u32;
     let lab = Lab::new(&LabOptions { mtu, ..LabOptions::default() })?;
     let router = match candidate {
@@ -55,8 +57,8 @@ fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io:
 }
 
 enum Router {
-    Ours(Running),
-    Bare(Copying),
+    Ours(RunningLab),
+    Bare(BareForwarder),
 }
 
 impl Router {

@@ -2,11 +2,12 @@
 
 use super::flow::Flow;
 use skyhaul_io::host::thread;
+use skyhaul_io::lock::lock;
 use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::udp::UdpSource;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// From the first packet to the last.
@@ -81,6 +82,6 @@ impl Source for Metered {
 
 impl Drop for Metered {
     fn drop(&mut self) {
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = self.meter.read();
+        *lock(&self.times) = self.meter.read();
     }
 }

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Bytes in flight before a closed loop's sender waits.
-pub const WINDOW: u64 = 1 << 20;
+pub const WINDOW_BYTES: u64 = 1 << 20;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum BenchTarget {
     /// Receiving and placing.
     Receive,
     /// Sending.
@@ -30,7 +30,7 @@ pub enum What {
 
 /// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum BenchLoad {
     /// As fast as possible without loss.
     Closed,
     /// Bits per second of datagram payload.
@@ -43,7 +43,7 @@ pub enum Load {
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// What is measured.
-    pub what: What,
+    pub what: BenchTarget,
     /// Frames, heaps or events of this format; [`Format::Auto`] takes the first that can be generated.
     pub format: Format,
     /// Payload of a heap or event, approximately.
@@ -55,7 +55,7 @@ pub struct BenchOptions {
     /// Number of rounds.
     pub rounds: usize,
     /// Kind of load.
-    pub load: Load,
+    pub load: BenchLoad,
     /// Candidates by name; empty: all that are suitable.
     pub candidates: Vec<String>,
     /// Whether senders send trains; else single packets.

@@ -1,6 +1,6 @@
 //! The packets that every candidate gets: frames of a telescope that never ends, or heaps and events, all of one size.
 
-use super::options::{BenchOptions, What, wrong};
+use super::options::{BenchOptions, BenchTarget, wrong};
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::keyed::{Keyed, Part, VisitKeyed};
 use skyhaul_core::wire::labelled::{Label, Labelled, VisitLabelled};
@@ -24,7 +24,7 @@ impl BenchOptions {
     /// The packets of a datagram size.
     pub(super) fn shape(&self, size: usize) -> io::Result<Shape> {
         match self.what {
-            What::Balance => Shape::labelled(self.format, size, self.object_bytes),
+            BenchTarget::Balance => Shape::labelled(self.format, size, self.object_bytes),
             _ => Shape::new(self.format, size, self.object_bytes),
         }
     }

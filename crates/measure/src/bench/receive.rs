@@ -1,9 +1,9 @@
 //! One run of one receiver: the real engine, or a bare loop.
 
-use super::figures::{Ran, Run};
+use super::figures::{BenchResult, BenchRun};
 use super::flow::{Flow, Throttle};
 use super::metered::{Meter, Metered, Times};
-use super::options::{BenchOptions, Load, What};
+use super::options::{BenchLoad, BenchOptions, BenchTarget};
 use super::packets::{Packets, Shape};
 use super::search::search;
 use skyhaul::receive::keyed::StreamConfig;
@@ -12,15 +12,16 @@ use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take};
 use skyhaul_io::host::thread;
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::namespace::Network;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -45,14 +46,16 @@ pub(super) struct Given {
     pub(super) cpu: Duration,
 }
 
-pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     match options.load {
-        Load::Search => search(&options.stop, |rate| once(options, candidate, size, Load::Rate(rate))),
+        BenchLoad::Search => {
+            search(&options.stop, |rate| once(options, candidate, size, BenchLoad::Rate(rate)))
+        }
         load => once(options, candidate, size, load),
     }
 }
 
-fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io::Result<Ran> {
+fn once(options: &BenchOptions, candidate: &str, size: usize, load: BenchLoad) -> io::Result<BenchResult> {
     let flow = Arc::new(Flow::default());
     let process = thread::process_cpu_time();
     let (to, receiver) = start_receiver(options, candidate, size, &flow)?;
@@ -63,11 +66,11 @@ fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io:
 }
 
 /// Combine the figures of both ends.
-pub(super) fn account(given: Given, received: &Received, process: Duration) -> Ran {
+pub(super) fn account(given: Given, received: &Received, process: Duration) -> BenchResult {
     let seconds = received.wall.as_secs_f64().max(1e-9);
     let per_gb = |cpu: Duration, bytes: u64| cpu.as_secs_f64() * 1e9 / (bytes.max(1) as f64);
-    Ran {
-        run: Run {
+    BenchResult {
+        run: BenchRun {
             bits_per_second: received.bytes as f64 * 8.0 / seconds,
             packets_per_second: received.packets as f64 / seconds,
             lost: given.packets.saturating_sub(received.packets),
@@ -203,7 +206,7 @@ fn receiver(
     if let Some(error) = report.errors.first() {
         return Err(io::Error::other(error.clone()));
     }
-    let (wall, cpu) = *times.lock().unwrap_or_else(PoisonError::into_inner);
+    let (wall, cpu) = *lock(&times);
     let (kind, placed) = match report.objects.values().next() {
         Some(objects) => {
             ("each object whole in its own memory", objects.payload_bytes / shape.payload as u64)
@@ -234,7 +237,7 @@ pub(super) fn give(
     options: &BenchOptions,
     to: Endpoint,
     size: usize,
-    load: Load,
+    load: BenchLoad,
     flow: &Arc<Flow>,
 ) -> io::Result<Given> {
     let give = if options.gso { Give::Trains } else { Give::Many };
@@ -246,7 +249,7 @@ pub(super) fn start_giver(
     options: &BenchOptions,
     to: Endpoint,
     size: usize,
-    load: Load,
+    load: BenchLoad,
     flow: &Arc<Flow>,
     give: Give,
 ) -> io::Result<JoinHandle<io::Result<Given>>> {
@@ -254,7 +257,7 @@ pub(super) fn start_giver(
     let (flow, stop) = (flow.clone(), options.stop.clone());
     let mut packets = Packets::new(options.shape(size)?);
     let (time, most) = match options.what {
-        What::Record => (Duration::from_secs(600), options.record_bytes),
+        BenchTarget::Record => (Duration::from_secs(600), options.record_bytes),
         _ => (options.time, u64::MAX),
     };
     std::thread::Builder::new().name("bench-send".into()).spawn(move || {

@@ -4,10 +4,10 @@
 //! nothing is lost. The time is from the first packet until the last byte is durable and indexed, as with `end_fsync` of
 //! `fio`.
 
-use super::figures::Ran;
+use super::figures::BenchResult;
 use super::flow::Flow;
 use super::metered::{Metered, Times};
-use super::options::{BenchOptions, Load, wrong};
+use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Given, Received, account, join, listen, objects, start_giver, start_receiver};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
@@ -33,12 +33,12 @@ const HEAPS: u64 = 64 << 20;
 /// How long the disk may take for the rest.
 const FINISH: Duration = Duration::from_secs(120);
 
-pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     let directory = options
         .directory
         .as_deref()
         .ok_or_else(|| wrong("a recording benchmark needs a disk; hint: name one with --directory"))?;
-    if options.networks.is_some() || options.load == Load::Search {
+    if options.networks.is_some() || options.load == BenchLoad::Search {
         return Err(wrong(
             "a recording benchmark runs on loopback, closed loop or at a rate; hint: omit --netns and --search",
         ));
@@ -49,7 +49,7 @@ pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::R
     }
 }
 
-fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) -> io::Result<Ran> {
+fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) -> io::Result<BenchResult> {
     let flow = Arc::new(Flow::default());
     let onward = Arc::new(Flow::default());
     let mut receiver = ReceiverOptions { cpus: vec![options.cpus.1], ..ReceiverOptions::default() };
@@ -155,7 +155,7 @@ fn output(command: &mut Command, stop: &StopFlag) -> io::Result<Output> {
 }
 
 /// A single sequential write with fio, past the page cache, until it is durable.
-fn fio(directory: &Path, bytes: u64, stop: &StopFlag) -> io::Result<Ran> {
+fn fio(directory: &Path, bytes: u64, stop: &StopFlag) -> io::Result<BenchResult> {
     let file = directory.join("skyhaul_bench.fio");
     let arguments = [
         "--name=skyhaul_bench",

@@ -1,15 +1,18 @@
 //! The highest rate at which nothing is lost.
 
-use super::figures::Ran;
+use super::figures::BenchResult;
 use skyhaul::stop::StopFlag;
 use std::io;
 
 /// Run `one` at a rate until the highest without loss is found; its figures at that rate.
-pub(super) fn search(stop: &StopFlag, mut one: impl FnMut(u64) -> io::Result<Ran>) -> io::Result<Ran> {
+pub(super) fn search(
+    stop: &StopFlag,
+    mut one: impl FnMut(u64) -> io::Result<BenchResult>,
+) -> io::Result<BenchResult> {
     let mut one =
         |rate| stop.unless_set(one(rate))?.ok_or_else(|| io::Error::from(io::ErrorKind::Interrupted));
     const LEAST: f64 = 0.5e9;
-    let whole = |ran: &Ran, rate: f64| ran.run.lost == 0 && ran.run.bits_per_second > 0.97 * rate;
+    let whole = |ran: &BenchResult, rate: f64| ran.run.lost == 0 && ran.run.bits_per_second > 0.97 * rate;
     let (mut low, mut high) = (LEAST, 90e9);
     for _ in 0..8 {
         let middle = f64::midpoint(low, high);

@@ -1,15 +1,16 @@
 //! One run of one sender against a receiver that discards everything.
 
-use super::figures::Ran;
+use super::figures::BenchResult;
 use super::flow::{Flow, Throttle};
 use super::heaps::sender;
-use super::options::{BenchOptions, Load, wrong};
+use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
 use super::search::search;
 use skyhaul::send::{
     HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
 use skyhaul::stop::StopFlag as End;
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::Objects;
 use skyhaul_core::wire::header::Order;
 use skyhaul_io::address::Endpoint;
@@ -22,14 +23,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     match options.load {
-        Load::Search => search(&options.stop, |rate| once(options, candidate, size, Load::Rate(rate))),
+        BenchLoad::Search => {
+            search(&options.stop, |rate| once(options, candidate, size, BenchLoad::Rate(rate)))
+        }
         load => once(options, candidate, size, load),
     }
 }
 
-fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io::Result<Ran> {
+fn once(options: &BenchOptions, candidate: &str, size: usize, load: BenchLoad) -> io::Result<BenchResult> {
     let flow = Arc::new(Flow::default());
     let process = thread::process_cpu_time();
     let (to, receiver) = start_receiver(options, "drain", size, &flow)?;
@@ -49,7 +52,7 @@ fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io:
     flow.done.store(true, Ordering::Release);
     let received = join(receiver)??;
     let (given, how) = given?;
-    Ok(Ran { how, ..account(given, &received, thread::process_cpu_time() - process) })
+    Ok(BenchResult { how, ..account(given, &received, thread::process_cpu_time() - process) })
 }
 
 /// The real sender, with the packets of a synthesised stream, held back by the flow instead of its own pacer.
@@ -57,7 +60,7 @@ fn start_sender(
     options: &BenchOptions,
     to: Endpoint,
     size: usize,
-    load: Load,
+    load: BenchLoad,
     flow: &Arc<Flow>,
 ) -> io::Result<(JoinHandle<io::Result<Given>>, String)> {
     let shape = options.shape(size)?;
@@ -135,7 +138,7 @@ impl Supply for Held {
     fn available(&mut self, next: u64) -> (u64, bool) {
         self.throttle.sent = next * self.bytes;
         self.throttle.wait(self.batch * self.bytes);
-        self.waited.store(self.throttle.waited.as_nanos() as u64, Ordering::Relaxed);
+        self.waited.store(Nanos::from(self.throttle.waited).0, Ordering::Relaxed);
         if self.end.is_set() { (next, false) } else { (next + self.batch, true) }
     }
     fn describe(&self) -> String {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The part that bounds a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum TransferBottleneck {
     /// Reading the disks.
     Read,
     /// The network, at the rate given.
@@ -16,22 +16,22 @@ pub enum Bound {
     Host,
 }
 
-impl Bound {
+impl TransferBottleneck {
     /// For people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Bound::Read => "reading the disks",
-            Bound::Network => "the network",
-            Bound::Write => "writing the disks",
-            Bound::Host => "this host (processors, memory, loopback)",
+            TransferBottleneck::Read => "reading the disks",
+            TransferBottleneck::Network => "the network",
+            TransferBottleneck::Write => "writing the disks",
+            TransferBottleneck::Host => "this host (processors, memory, loopback)",
         }
     }
 }
 
 /// A transfer with all its parts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Budget {
+pub struct TransferBudget {
     /// Bits a second of the network, as given.
     pub network_bits_per_second: f64,
     /// Bits a second of reading, as measured.
@@ -39,26 +39,26 @@ pub struct Budget {
     /// Bits a second of writing, as measured.
     pub write_bits_per_second: Option<f64>,
     /// From these disks to the network.
-    pub sending: Option<Piped>,
+    pub sending: Option<TransferRate>,
     /// From the network to these disks.
-    pub receiving: Option<Piped>,
+    pub receiving: Option<TransferRate>,
     /// From disks like these through the network to disks like these: bits a second, predicted.
     pub through_bits_per_second: Option<f64>,
     /// What bounds that.
-    pub bound: Option<Bound>,
+    pub bound: Option<TransferBottleneck>,
 }
 
 /// One way between disk and network.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Piped {
+pub struct TransferRate {
     /// Bits a second, predicted: that of the slower part.
     pub predicted_bits_per_second: f64,
     /// The slower part.
-    pub predicted_bound: Bound,
+    pub predicted_bound: TransferBottleneck,
     /// Bits a second, measured.
     pub measured_bits_per_second: f64,
     /// The part that the others waited for.
-    pub measured_bound: Bound,
+    pub measured_bound: TransferBottleneck,
     /// Seconds measured.
     pub seconds: f64,
     /// Fraction of the time in which disks waited for the network.

@@ -3,8 +3,8 @@
 //! Only what was measured is there: no `slat_ns` (submission is not timed by itself), no `disk_util`. `usr_cpu` and
 //! `sys_cpu` are of the whole process, in percent of one CPU, as fio's of a job with one thread.
 
-use super::options::{Mode, Operation};
-use super::report::{DiskReport, Latency, Point};
+use super::options::{CacheMode, DiskOperation};
+use super::report::{DiskPoint, DiskReport, LatencySummary};
 use serde_json::{Map, Value, json};
 
 /// fio's percentiles.
@@ -21,10 +21,10 @@ pub fn fio_json(report: &DiskReport) -> Value {
     })
 }
 
-fn job(at: usize, point: &Point) -> Value {
+fn job(at: usize, point: &DiskPoint) -> Value {
     let word = match point.operation {
-        Operation::Write => "write",
-        Operation::Read => "read",
+        DiskOperation::Write => "write",
+        DiskOperation::Read => "read",
     };
     let percent = |seconds: f64| if point.seconds > 0.0 { seconds / point.seconds * 100.0 } else { 0.0 };
     let failed = point.disks.iter().any(|disk| disk.error.is_some());
@@ -40,7 +40,7 @@ fn job(at: usize, point: &Point) -> Value {
             "iodepth": point.depth.to_string(),
             "size": point.size.to_string(),
             "direct": u8::from(point.direct).to_string(),
-            "invalidate": u8::from(point.mode != Mode::Cached).to_string(),
+            "invalidate": u8::from(point.mode != CacheMode::Cached).to_string(),
             "ioengine": if point.engine == "io_uring" { "io_uring" } else { "psync" },
             "numjobs": (point.streams * point.disks.len()).to_string(),
             "end_fsync": "1",
@@ -58,9 +58,9 @@ fn job(at: usize, point: &Point) -> Value {
     job
 }
 
-fn direction(point: Option<&Point>) -> Value {
+fn direction(point: Option<&DiskPoint>) -> Value {
     let latency = point.map(|point| point.latency.clone()).unwrap_or_default();
-    let number = |of: fn(&Point) -> f64| point.map_or(0.0, of);
+    let number = |of: fn(&DiskPoint) -> f64| point.map_or(0.0, of);
     let rates = point.map(|point| &point.series[..]).unwrap_or_default();
     let kib = |bytes: f64| bytes / 1024.0;
     let mean = if rates.is_empty() { 0.0 } else { rates.iter().sum::<f64>() / rates.len() as f64 };
@@ -86,7 +86,7 @@ fn direction(point: Option<&Point>) -> Value {
     })
 }
 
-fn times(of: &Latency, percentiles: bool) -> Value {
+fn times(of: &LatencySummary, percentiles: bool) -> Value {
     let square: f64 = of.histogram.iter().map(|&(at, n)| (at as f64 - of.mean_ns).powi(2) * n as f64).sum();
     let deviation = if of.count > 1 { (square / (of.count - 1) as f64).sqrt() } else { 0.0 };
     let mut times =
@@ -102,7 +102,7 @@ fn times(of: &Latency, percentiles: bool) -> Value {
 }
 
 /// The bucket in which a fraction `q` of all values lie.
-fn quantile(of: &Latency, q: f64) -> u64 {
+fn quantile(of: &LatencySummary, q: f64) -> u64 {
     let want = ((of.count as f64 * q).ceil() as u64).max(1);
     let mut seen = 0u64;
     for &(at, n) in &of.histogram {

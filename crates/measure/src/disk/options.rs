@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Writing or reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Operation {
+pub enum DiskOperation {
     /// Write new files, until they are durable.
     Write,
     /// Read files.
@@ -18,7 +18,7 @@ pub enum Operation {
 /// How files are opened, and what the page cache holds of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum CacheMode {
     /// Past the page cache (`O_DIRECT`).
     Direct,
     /// Through the page cache; before a read it forgets the file.
@@ -33,7 +33,7 @@ pub struct MeasureOptions {
     /// A directory on each disk. All are measured at once.
     pub disks: Vec<PathBuf>,
     /// What is done, in this order.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<DiskOperation>,
     /// Bytes of a file, each in turn.
     pub sizes: Vec<u64>,
     /// Bytes of a request, each in turn; multiples of 4096.
@@ -43,7 +43,7 @@ pub struct MeasureOptions {
     /// Files on each disk at a time, each in turn.
     pub streams: Vec<usize>,
     /// Modes, each in turn.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<CacheMode>,
     /// Times all of this is done.
     pub rounds: usize,
     /// Which system calls.
@@ -64,12 +64,12 @@ impl MeasureOptions {
     pub fn new(disks: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             disks: disks.into_iter().map(Into::into).collect(),
-            operations: vec![Operation::Write, Operation::Read],
+            operations: vec![DiskOperation::Write, DiskOperation::Read],
             sizes: vec![1 << 30],
             blocks: vec![1 << 20],
             depths: vec![16],
             streams: vec![1],
-            modes: vec![Mode::Direct],
+            modes: vec![CacheMode::Direct],
             rounds: 1,
             engine: Engine::Auto,
             reserve: 64 << 20,

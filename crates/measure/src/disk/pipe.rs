@@ -10,8 +10,9 @@
 //! A disk without empty blocks waits for the network, a network without full ones (or the other way round) for the
 //! disk. The times tell which part bounds.
 
-use super::options::{MeasureOptions, Operation};
-use super::report::Point;
+use super::options::{DiskOperation, MeasureOptions};
+use super::report::DiskPoint;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch};
 use skyhaul_io::fifo::Fifo;
@@ -30,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// How long each part waited, as fractions of the time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waited {
+pub(super) struct PipeWaits {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     /// Disks, for the network.
@@ -43,7 +44,7 @@ pub(super) struct Waited {
     pub(super) error: Option<String>,
 }
 
-impl Waited {
+impl PipeWaits {
     pub(super) fn bits_per_second(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 * 8.0 / self.seconds } else { 0.0 }
     }
@@ -79,7 +80,7 @@ impl Shared {
         while got.is_none() && !self.is_over() {
             got = lane.pop(LOOK);
         }
-        waited.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        waited.fetch_add(Nanos::from(begun.elapsed()).0, Ordering::Relaxed);
         got
     }
 }
@@ -94,11 +95,11 @@ struct Blocks {
 /// Measure the way of `like`'s operation: what was read is sent, what was received is written.
 pub(super) fn run(
     options: &MeasureOptions,
-    like: &Point,
+    like: &DiskPoint,
     rate: u64,
     progress: &mut dyn FnMut(&str),
-) -> io::Result<Waited> {
-    let sending = like.operation == Operation::Read;
+) -> io::Result<PipeWaits> {
+    let sending = like.operation == DiskOperation::Read;
     progress(if sending { "reading the disks into a network" } else { "writing the disks from a network" });
     let disks: Vec<_> =
         like.disks.iter().filter(|disk| disk.error.is_none()).map(|disk| &disk.path).collect();
@@ -141,7 +142,7 @@ pub(super) fn run(
         }
         let seconds = begun.elapsed().as_secs_f64();
         let part = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e9 / seconds;
-        let waited = Waited {
+        let waited = PipeWaits {
             bytes: shared.bytes.load(Ordering::Relaxed),
             seconds,
             disk: part(&shared.disk) / disks,
@@ -156,8 +157,13 @@ pub(super) fn run(
 }
 
 /// A file and a queue on each disk.
-fn parts(options: &MeasureOptions, like: &Point, disks: &[&PathBuf], pool: &Pool) -> io::Result<Vec<Part>> {
-    let sending = like.operation == Operation::Read;
+fn parts(
+    options: &MeasureOptions,
+    like: &DiskPoint,
+    disks: &[&PathBuf],
+    pool: &Pool,
+) -> io::Result<Vec<DiskPipe>> {
+    let sending = like.operation == DiskOperation::Read;
     let mut parts = Vec::new();
     for disk in disks {
         let disk_options = DiskOptions {
@@ -174,7 +180,7 @@ fn parts(options: &MeasureOptions, like: &Point, disks: &[&PathBuf], pool: &Pool
             file.allocate(like.size)?;
         }
         file.set_direct(like.direct)?;
-        parts.push(Part { queue, file, size: like.size, pool: pool.clone() });
+        parts.push(DiskPipe { queue, file, size: like.size, pool: pool.clone() });
     }
     Ok(parts)
 }
@@ -204,14 +210,14 @@ fn fill(file: &Scratch, size: u64) -> io::Result<()> {
 }
 
 /// One disk.
-struct Part {
+struct DiskPipe {
     queue: Queue,
     file: Scratch,
     size: u64,
     pool: Pool,
 }
 
-impl Part {
+impl DiskPipe {
     /// Read the file, over and over, into empty blocks.
     fn read(&mut self, blocks: &Blocks, shared: &Shared) -> io::Result<()> {
         let (mut at, mut ended) = (0, Vec::new());
@@ -279,7 +285,7 @@ fn pace(begun: Instant, bytes: u64, rate: u64, shared: &Shared) {
     {
         std::thread::sleep(left.min(LOOK));
     }
-    shared.paced.fetch_add(from.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    shared.paced.fetch_add(Nanos::from(from.elapsed()).0, Ordering::Relaxed);
 }
 
 fn all(stream: &mut TcpStream, mut bytes: &[u8], shared: &Shared) -> io::Result<()> {

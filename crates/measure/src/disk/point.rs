@@ -1,9 +1,9 @@
 //! One setting, one operation, all disks at once.
 
-use super::options::{MeasureOptions, Mode, Operation};
-use super::report::{Latency, Measured, OneDisk, Point};
+use super::options::{CacheMode, DiskOperation, MeasureOptions};
+use super::report::{DiskPoint, DiskResult, LatencySummary, MeasuredLayer};
 use super::series::{Series, TICK};
-use super::stream::{Ran, Stream, Task};
+use super::stream::{Stream, StreamResult, Task};
 use skyhaul_core::measure::Histogram;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Scratch, device, device_bytes, free_bytes};
@@ -19,17 +19,17 @@ const PAGE: u64 = 4096;
 
 /// One combination of what varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Setting {
+pub(super) struct PointSetting {
     pub(super) size: u64,
     pub(super) block: usize,
     pub(super) depth: usize,
     pub(super) streams: usize,
-    pub(super) mode: Mode,
+    pub(super) mode: CacheMode,
 }
 
-impl Setting {
+impl PointSetting {
     /// All combinations; sizes and blocks are whole pages, as `O_DIRECT` requires.
-    pub(super) fn all(of: &MeasureOptions) -> Vec<Setting> {
+    pub(super) fn all(of: &MeasureOptions) -> Vec<PointSetting> {
         let mut all = Vec::new();
         for &mode in &of.modes {
             for &size in &of.sizes {
@@ -40,7 +40,7 @@ impl Setting {
                             let block = block.next_multiple_of(PAGE as usize).min(1 << 30);
                             let block = block.min(usize::try_from(size).unwrap_or(usize::MAX));
                             let (depth, streams) = (depth.clamp(1, 4096), streams.max(1));
-                            let setting = Setting { size, block, depth, streams, mode };
+                            let setting = PointSetting { size, block, depth, streams, mode };
                             if !all.contains(&setting) {
                                 all.push(setting);
                             }
@@ -66,16 +66,16 @@ impl Files {
 /// Measure one point. What a disk refuses is in its own result.
 pub(super) fn run(
     options: &MeasureOptions,
-    setting: &Setting,
-    operation: Operation,
+    setting: &PointSetting,
+    operation: DiskOperation,
     files: &mut Files,
     progress: &mut dyn FnMut(&str),
-) -> Point {
-    let mut disks: Vec<OneDisk> =
-        options.disks.iter().map(|path| OneDisk { path: path.clone(), ..OneDisk::default() }).collect();
+) -> DiskPoint {
+    let mut disks: Vec<DiskResult> =
+        options.disks.iter().map(|path| DiskResult { path: path.clone(), ..DiskResult::default() }).collect();
     match operation {
-        Operation::Write => prepare(options, setting, files, &mut disks),
-        Operation::Read => lay_out(options, setting, files, &mut disks, progress),
+        DiskOperation::Write => prepare(options, setting, files, &mut disks),
+        DiskOperation::Read => lay_out(options, setting, files, &mut disks, progress),
     }
     let what = label(setting, operation);
     let went =
@@ -83,15 +83,15 @@ pub(super) fn run(
     summarise(setting, operation, disks, &went)
 }
 
-fn label(setting: &Setting, operation: Operation) -> String {
-    let word = if operation == Operation::Write { "write" } else { "read" };
+fn label(setting: &PointSetting, operation: DiskOperation) -> String {
+    let word = if operation == DiskOperation::Write { "write" } else { "read" };
     let (size, block) = (Size::from_bytes(setting.size), Size::from_bytes(setting.block as u64));
     let streams = if setting.streams == 1 { String::new() } else { format!(" × {} files", setting.streams) };
     format!("{word} {size}{streams}, block {block} × {}", setting.depth)
 }
 
 /// New files on every disk that has room.
-fn prepare(options: &MeasureOptions, setting: &Setting, files: &mut Files, disks: &mut [OneDisk]) {
+fn prepare(options: &MeasureOptions, setting: &PointSetting, files: &mut Files, disks: &mut [DiskResult]) {
     files.clear();
     // Directories on one file system share its room.
     let mut asked: BTreeMap<u64, u64> = BTreeMap::new();
@@ -127,23 +127,23 @@ fn no_room(needs: u64, free: u64) -> io::Error {
 /// Files to be read: those just written, or new ones. The page cache forgets them unless it is what is measured.
 fn lay_out(
     options: &MeasureOptions,
-    setting: &Setting,
+    setting: &PointSetting,
     files: &mut Files,
-    disks: &mut [OneDisk],
+    disks: &mut [DiskResult],
     progress: &mut dyn FnMut(&str),
 ) {
     if files.0.is_empty() {
         prepare(options, setting, files, disks);
-        let quick = Setting { block: (4 << 20).min(setting.size as usize), depth: 8, ..*setting };
+        let quick = PointSetting { block: (4 << 20).min(setting.size as usize), depth: 8, ..*setting };
         let show = &mut |line: &str| progress(&format!("writing files to read: {line}"));
-        drop(go(options, &quick, Operation::Write, files, disks, show));
+        drop(go(options, &quick, DiskOperation::Write, files, disks, show));
         for disk in disks.iter_mut() {
             (disk.bytes, disk.seconds) = (0, 0.0);
         }
     }
     for (at, of) in &files.0 {
         let forgotten: io::Result<()> = match setting.mode {
-            Mode::Cached => of.iter().try_for_each(warm),
+            CacheMode::Cached => of.iter().try_for_each(warm),
             _ => of.iter().try_for_each(Scratch::forget),
         };
         if let Err(error) = forgotten {
@@ -167,7 +167,7 @@ fn warm(file: &Scratch) -> io::Result<()> {
 
 /// What all threads did.
 #[derive(Default)]
-struct Went {
+struct PointResult {
     latency: Histogram,
     sync: Duration,
     time: Duration,
@@ -182,13 +182,13 @@ struct Went {
 /// One thread for each file. They begin together.
 fn go(
     options: &MeasureOptions,
-    setting: &Setting,
-    operation: Operation,
+    setting: &PointSetting,
+    operation: DiskOperation,
     files: &mut Files,
-    disks: &mut [OneDisk],
+    disks: &mut [DiskResult],
     progress: &mut dyn FnMut(&str),
-) -> Went {
-    let mut went = Went { direct: true, ..Went::default() };
+) -> PointResult {
+    let mut went = PointResult { direct: true, ..PointResult::default() };
     let mut streams = Vec::new();
     for (at, of) in &mut files.0 {
         if disks[*at].error.is_some() {
@@ -210,7 +210,7 @@ fn go(
     let all = setting.size * streams.len() as u64;
     let threads = streams.len();
     let (moved, start) = (Arc::new(AtomicU64::new(0)), Arc::new(Barrier::new(threads + 1)));
-    let (tell, told) = mpsc::channel::<(usize, Ran)>();
+    let (tell, told) = mpsc::channel::<(usize, StreamResult)>();
     std::thread::scope(|scope| {
         for (at, stream) in streams {
             let (moved, start, tell) = (moved.clone(), start.clone(), tell.clone());
@@ -229,13 +229,13 @@ fn go(
 /// A thread's file, memory and requests.
 fn ready(
     options: &MeasureOptions,
-    setting: &Setting,
-    operation: Operation,
+    setting: &PointSetting,
+    operation: DiskOperation,
     disk: &std::path::Path,
     file: &mut Scratch,
 ) -> io::Result<Stream> {
-    file.set_direct(setting.mode == Mode::Direct)?;
-    if operation == Operation::Write {
+    file.set_direct(setting.mode == CacheMode::Direct)?;
+    if operation == DiskOperation::Write {
         file.allocate(setting.size)?;
     }
     let task = Task {
@@ -244,7 +244,7 @@ fn ready(
         block: setting.block,
         options: DiskOptions {
             engine: options.engine,
-            direct: setting.mode == Mode::Direct,
+            direct: setting.mode == CacheMode::Direct,
             write_bytes: setting.block,
             depth: setting.depth,
             faults: options.faults_of(disk),
@@ -256,16 +256,17 @@ fn ready(
 
 /// Note the rate until all threads have ended, and gather their results.
 fn watch(
-    went: &mut Went,
-    disks: &mut [OneDisk],
-    operation: Operation,
-    told: &mpsc::Receiver<(usize, Ran)>,
+    went: &mut PointResult,
+    disks: &mut [DiskResult],
+    operation: DiskOperation,
+    told: &mpsc::Receiver<(usize, StreamResult)>,
     moved: &AtomicU64,
     all: u64,
     progress: &mut dyn FnMut(&str),
 ) {
-    let device =
-        || device_bytes().map(|(read, written)| if operation == Operation::Write { written } else { read });
+    let device = || {
+        device_bytes().map(|(read, written)| if operation == DiskOperation::Write { written } else { read })
+    };
     let (before, cpu, begun) = (device(), usage(), Instant::now());
     // Kept until the figures are taken: giving memory back costs time of its own.
     let mut ended = Vec::new();
@@ -298,7 +299,12 @@ fn watch(
     went.series.note(went.time.as_secs_f64(), moved.load(Ordering::Relaxed));
 }
 
-fn summarise(setting: &Setting, operation: Operation, mut disks: Vec<OneDisk>, went: &Went) -> Point {
+fn summarise(
+    setting: &PointSetting,
+    operation: DiskOperation,
+    mut disks: Vec<DiskResult>,
+    went: &PointResult,
+) -> DiskPoint {
     let seconds = went.time.as_secs_f64();
     let per = |n: f64, seconds: f64| if seconds > 0.0 { n / seconds } else { 0.0 };
     for disk in &mut disks {
@@ -306,11 +312,11 @@ fn summarise(setting: &Setting, operation: Operation, mut disks: Vec<OneDisk>, w
     }
     let bytes: u64 = disks.iter().map(|disk| disk.bytes).sum();
     let cpu = (went.user + went.system).as_secs_f64();
-    Point {
+    DiskPoint {
         operation,
         mode: setting.mode,
         engine: went.engine.into(),
-        direct: went.direct && setting.mode == Mode::Direct,
+        direct: went.direct && setting.mode == CacheMode::Direct,
         size: setting.size,
         block: setting.block,
         depth: setting.depth,
@@ -319,12 +325,12 @@ fn summarise(setting: &Setting, operation: Operation, mut disks: Vec<OneDisk>, w
         seconds,
         bytes_per_second: per(bytes as f64, seconds),
         iops: per(went.latency.count() as f64, seconds),
-        sync_seconds: if operation == Operation::Write { went.sync.as_secs_f64() } else { 0.0 },
+        sync_seconds: if operation == DiskOperation::Write { went.sync.as_secs_f64() } else { 0.0 },
         cpu_seconds_per_gb: per(cpu, bytes as f64 / 1e9),
         user_seconds: went.user.as_secs_f64(),
         system_seconds: went.system.as_secs_f64(),
-        latency: Latency::from(&went.latency),
-        measured: Measured::of(bytes, went.device),
+        latency: LatencySummary::from(&went.latency),
+        measured: MeasuredLayer::of(bytes, went.device),
         device_bytes: went.device,
         interval: went.series.interval,
         series: went.series.rates(),

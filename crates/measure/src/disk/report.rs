@@ -1,7 +1,7 @@
 //! The results.
 
-use super::bound::Budget;
-use super::options::{Mode, Operation};
+use super::bound::TransferBudget;
+use super::options::{CacheMode, DiskOperation};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ pub struct DiskReport {
     /// The directories.
     pub disks: Vec<PathBuf>,
     /// One for each setting and operation, in the order measured.
-    pub points: Vec<Point>,
+    pub points: Vec<DiskPoint>,
     /// The disks beside a network.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub budget: Option<Budget>,
+    pub budget: Option<TransferBudget>,
     /// What else should be known.
     pub notes: Vec<String>,
     /// Whether it was stopped before all was measured.
@@ -32,7 +32,7 @@ impl DiskReport {
     /// Whether every disk did all that was asked of it.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let fine = |point: &Point| point.disks.iter().all(|disk| disk.error.is_none());
+        let fine = |point: &DiskPoint| point.disks.iter().all(|disk| disk.error.is_none());
         !self.interrupted && self.points.iter().all(fine)
     }
 }
@@ -40,7 +40,7 @@ impl DiskReport {
 /// What a measurement measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Measured {
+pub enum MeasuredLayer {
     /// The disk: at least 95 % of the bytes passed through the block layer.
     Disk,
     /// The page cache, or a file system in memory: at most 5 % did.
@@ -52,7 +52,7 @@ pub enum Measured {
     Unknown,
 }
 
-impl Measured {
+impl MeasuredLayer {
     /// Judge from the bytes asked for and those that passed through the block layer.
     #[must_use]
     pub fn of(bytes: u64, device: Option<u64>) -> Self {
@@ -79,11 +79,11 @@ impl Measured {
 
 /// One setting, one operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Point {
+pub struct DiskPoint {
     /// Writing or reading.
-    pub operation: Operation,
+    pub operation: DiskOperation,
     /// As asked for.
-    pub mode: Mode,
+    pub mode: CacheMode,
     /// `io_uring` or `pwrite`.
     pub engine: String,
     /// Whether the page cache was bypassed: some file systems refuse that.
@@ -113,9 +113,9 @@ pub struct Point {
     /// CPU seconds in the kernel on its behalf.
     pub system_seconds: f64,
     /// From submission to completion of a request.
-    pub latency: Latency,
+    pub latency: LatencySummary,
     /// What was measured, from `device_bytes`.
-    pub measured: Measured,
+    pub measured: MeasuredLayer,
     /// Bytes that passed through the block layer, as the kernel counted them.
     pub device_bytes: Option<u64>,
     /// Seconds of one value of `series`.
@@ -123,12 +123,12 @@ pub struct Point {
     /// Bytes a second of all disks, over time.
     pub series: Vec<f64>,
     /// Each disk by itself, while all were working.
-    pub disks: Vec<OneDisk>,
+    pub disks: Vec<DiskResult>,
 }
 
 /// One disk of a point.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct OneDisk {
+pub struct DiskResult {
     /// Its directory.
     pub path: PathBuf,
     /// Bytes moved.
@@ -144,7 +144,7 @@ pub struct OneDisk {
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Latency {
+pub struct LatencySummary {
     /// Requests.
     pub count: u64,
     /// Smallest.
@@ -165,7 +165,7 @@ pub struct Latency {
     pub histogram: Vec<(u64, u64)>,
 }
 
-impl From<&Histogram> for Latency {
+impl From<&Histogram> for LatencySummary {
     fn from(of: &Histogram) -> Self {
         Self {
             count: of.count(),

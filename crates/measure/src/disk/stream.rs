@@ -1,9 +1,10 @@
 //! One thread, one file: requests in flight until all of it is written or read.
 
-use super::options::Operation;
+use super::options::DiskOperation;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::pattern;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch};
 use skyhaul_io::memory::{Block, Pool, PoolOptions, View};
@@ -17,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What is done to a file.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub(super) operation: Operation,
+    pub(super) operation: DiskOperation,
     /// A multiple of 4096.
     pub(super) size: u64,
     pub(super) block: usize,
@@ -39,7 +40,7 @@ pub(super) struct Stream {
 }
 
 /// What came of it.
-pub(super) struct Ran {
+pub(super) struct StreamResult {
     pub(super) bytes: u64,
     /// From the first request until all is done and durable.
     pub(super) time: Duration,
@@ -65,7 +66,7 @@ impl Stream {
         let queue = Queue::new(&task.options, Some(&pool))?;
         let mut blocks: Vec<Block> = std::iter::from_fn(|| pool.take()).collect();
         let mut views = Vec::new();
-        if task.operation == Operation::Write {
+        if task.operation == DiskOperation::Write {
             // Noise: some disks store less of what repeats.
             let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ u64::from(std::process::id());
             for mut block in blocks.drain(..) {
@@ -78,7 +79,7 @@ impl Stream {
     }
 
     /// Do it, and add the bytes done to `moved` meanwhile.
-    pub(super) fn run(mut self, moved: &AtomicU64) -> Ran {
+    pub(super) fn run(mut self, moved: &AtomicU64) -> StreamResult {
         let begun = Instant::now();
         let mut latency = Histogram::default();
         let (bytes, mut error) = match self.all(moved, &mut latency) {
@@ -86,7 +87,7 @@ impl Stream {
             (bytes, Err(error)) => (bytes, Some(system_text(&error))),
         };
         let flush = Instant::now();
-        if self.task.operation == Operation::Write
+        if self.task.operation == DiskOperation::Write
             && error.is_none()
             && let Err(why) = self.file.file().sync_data()
         {
@@ -94,7 +95,7 @@ impl Stream {
         }
         let time = begun.elapsed();
         let engine = self.queue.means().engine;
-        Ran { bytes, time, sync: flush.elapsed(), latency, engine, error, _stream: self }
+        StreamResult { bytes, time, sync: flush.elapsed(), latency, engine, error, _stream: self }
     }
 
     fn all(&mut self, moved: &AtomicU64, latency: &mut Histogram) -> (u64, io::Result<()>) {
@@ -140,12 +141,12 @@ impl Stream {
     fn submit(&mut self, offset: u64) -> u64 {
         let length = self.length(offset);
         match self.task.operation {
-            Operation::Write => {
+            DiskOperation::Write => {
                 let at = (offset / self.task.block as u64) as usize % self.views.len();
                 let view = self.views[at].part(0..length);
                 self.queue.write(offset, self.file.file(), offset, view, false);
             }
-            Operation::Read => {
+            DiskOperation::Read => {
                 let Some(block) = self.blocks.pop() else { return 0 };
                 self.queue.read(offset, self.file.file(), offset, block, length);
             }
@@ -158,14 +159,14 @@ impl Stream {
         let (bytes, length) = (end.result?, self.length(end.tag));
         if bytes < length {
             return Err(match self.task.operation {
-                Operation::Write => io::Error::from_raw_os_error(NO_SPACE),
-                Operation::Read => io::Error::new(
+                DiskOperation::Write => io::Error::from_raw_os_error(NO_SPACE),
+                DiskOperation::Read => io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     format!("the disk returned {bytes} of {length} bytes at {}", end.tag),
                 ),
             });
         }
-        latency.record(u64::try_from(end.time.as_nanos()).unwrap_or(u64::MAX));
+        latency.record(Nanos::from(end.time).0);
         Ok(bytes as u64)
     }
 }

@@ -22,7 +22,7 @@ fn every_combination_is_measured_and_nothing_remains() {
         sizes: vec![1 << 20, 5 << 20],
         blocks: vec![64 << 10, 4096],
         streams: vec![1, 2],
-        modes: vec![Mode::Direct, Mode::Buffered, Mode::Cached],
+        modes: vec![CacheMode::Direct, CacheMode::Buffered, CacheMode::Cached],
         ..small(directory.path())
     };
     let report = run(&options);
@@ -59,7 +59,7 @@ fn a_disk_that_fails_is_named_and_the_others_go_on() {
     for (spec, said) in [("eio=2MiB", "Input/output error"), ("enospc=2MiB", "No space left")] {
         let mut options = small(good.path());
         options.disks.push(bad.path().to_owned());
-        options.operations = vec![Operation::Write];
+        options.operations = vec![DiskOperation::Write];
         options.faults = vec![(bad.path().to_owned(), spec.parse().unwrap())];
         let report = run(&options);
         let [point] = &report.points[..] else { panic!("{report:?}") };
@@ -84,11 +84,11 @@ fn room_is_checked_before_anything_is_written() {
 
 #[test]
 fn what_the_kernel_counts_tells_disk_from_page_cache() {
-    assert_eq!(Measured::of(100, Some(100)), Measured::Disk);
-    assert_eq!(Measured::of(100, Some(50)), Measured::Mixed);
-    assert_eq!(Measured::of(100, Some(0)), Measured::PageCache);
-    assert_eq!(Measured::of(100, None), Measured::Unknown);
-    assert_eq!(Measured::of(0, Some(0)), Measured::Unknown);
+    assert_eq!(MeasuredLayer::of(100, Some(100)), MeasuredLayer::Disk);
+    assert_eq!(MeasuredLayer::of(100, Some(50)), MeasuredLayer::Mixed);
+    assert_eq!(MeasuredLayer::of(100, Some(0)), MeasuredLayer::PageCache);
+    assert_eq!(MeasuredLayer::of(100, None), MeasuredLayer::Unknown);
+    assert_eq!(MeasuredLayer::of(0, Some(0)), MeasuredLayer::Unknown);
     // A file system in memory has no disk, however it is opened.
     let memory = Path::new("/dev/shm");
     if !memory.is_dir() || skyhaul_io::disk::device_bytes().is_none() {
@@ -96,8 +96,8 @@ fn what_the_kernel_counts_tells_disk_from_page_cache() {
         return;
     }
     let directory = tempfile::tempdir_in(memory).unwrap();
-    let report = run(&MeasureOptions { operations: vec![Operation::Read], ..small(directory.path()) });
-    assert_ne!(report.points[0].measured, Measured::Disk, "{:?}", report.points[0]);
+    let report = run(&MeasureOptions { operations: vec![DiskOperation::Read], ..small(directory.path()) });
+    assert_ne!(report.points[0].measured, MeasuredLayer::Disk, "{:?}", report.points[0]);
 }
 
 /// Must 11: with each part slowed in turn, that part is named.
@@ -112,23 +112,27 @@ fn the_part_that_is_slowed_is_the_one_that_bounds() {
     // 4 × 256 KiB in 50 ms and more: at most 168 Mb/s.
     let slow = bounds("latency=50ms", 100_000_000_000);
     let (sending, receiving) = (slow.sending.unwrap(), slow.receiving.unwrap());
-    assert_eq!((sending.predicted_bound, sending.measured_bound), (Bound::Read, Bound::Read), "{sending:?}");
-    assert_eq!(
-        (receiving.predicted_bound, receiving.measured_bound),
-        (Bound::Write, Bound::Write),
-        "{receiving:?}"
-    );
-    let network = bounds("", 8_000_000);
-    assert_eq!(network.bound, Some(Bound::Network));
-    let (sending, receiving) = (network.sending.unwrap(), network.receiving.unwrap());
     assert_eq!(
         (sending.predicted_bound, sending.measured_bound),
-        (Bound::Network, Bound::Network),
+        (TransferBottleneck::Read, TransferBottleneck::Read),
         "{sending:?}"
     );
     assert_eq!(
         (receiving.predicted_bound, receiving.measured_bound),
-        (Bound::Network, Bound::Network),
+        (TransferBottleneck::Write, TransferBottleneck::Write),
+        "{receiving:?}"
+    );
+    let network = bounds("", 8_000_000);
+    assert_eq!(network.bound, Some(TransferBottleneck::Network));
+    let (sending, receiving) = (network.sending.unwrap(), network.receiving.unwrap());
+    assert_eq!(
+        (sending.predicted_bound, sending.measured_bound),
+        (TransferBottleneck::Network, TransferBottleneck::Network),
+        "{sending:?}"
+    );
+    assert_eq!(
+        (receiving.predicted_bound, receiving.measured_bound),
+        (TransferBottleneck::Network, TransferBottleneck::Network),
         "{receiving:?}"
     );
 }

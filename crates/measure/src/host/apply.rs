@@ -17,7 +17,7 @@
 //! rings, which breaks the link for a moment, only if its check was named. Queues, MTU, options of mounts and services are never
 //! written, only advised.
 
-use super::fix::Setting;
+use super::fix::HostSetting;
 use super::report::HostReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::host::ethtool::Card;
@@ -33,7 +33,7 @@ const QDISC: &str = "qdisc/";
 const MOST: u64 = 16 << 20;
 
 /// Where settings are read and written.
-pub trait Settings {
+pub trait SettingsStore {
     /// The text of a setting, as it is.
     ///
     /// # Errors
@@ -50,12 +50,12 @@ pub trait Settings {
 #[derive(Clone, Debug)]
 pub struct HostSettings(pub Tree);
 
-impl Settings for HostSettings {
+impl SettingsStore for HostSettings {
     fn read(&self, name: &str) -> io::Result<String> {
         match device(name)? {
-            Of::File => self.0.read(name),
-            Of::Card(interface, setting) => card_setting(&Card::open(interface)?, setting),
-            Of::Root(interface) => {
+            SettingOwner::File => self.0.read(name),
+            SettingOwner::Card(interface, setting) => card_setting(&Card::open(interface)?, setting),
+            SettingOwner::Root(interface) => {
                 let mut routes = Routes::open()?;
                 let index = routes.index(interface)?;
                 Ok(routes.root(index)?.0.to_string())
@@ -65,9 +65,9 @@ impl Settings for HostSettings {
 
     fn write(&self, name: &str, value: &str) -> io::Result<()> {
         match device(name)? {
-            Of::File => self.0.write(name, value),
-            Of::Card(interface, setting) => Card::open(interface)?.set(setting, value),
-            Of::Root(interface) => {
+            SettingOwner::File => self.0.write(name, value),
+            SettingOwner::Card(interface, setting) => Card::open(interface)?.set(setting, value),
+            SettingOwner::Root(interface) => {
                 let mut routes = Routes::open()?;
                 let (index, to) = (routes.index(interface)?, value.parse()?);
                 let (now, below) = routes.root(index)?;
@@ -83,7 +83,7 @@ impl Settings for HostSettings {
 }
 
 /// What has a setting.
-enum Of<'a> {
+enum SettingOwner<'a> {
     File,
     /// An interface, and the setting of its card.
     Card(&'a str, &'a str),
@@ -95,19 +95,21 @@ enum Of<'a> {
 ///
 /// # Errors
 /// Nothing: a journal may say anything, and what it says is written to files below three directories only.
-fn device(name: &str) -> io::Result<Of<'_>> {
+fn device(name: &str) -> io::Result<SettingOwner<'_>> {
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no setting of a host"));
     if name.split('/').any(|part| part == "..") {
         return Err(refused());
     }
     if ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|head| name.starts_with(head)) {
-        return Ok(Of::File);
+        return Ok(SettingOwner::File);
     }
     if let Some(interface) = name.strip_prefix(QDISC).and_then(|rest| rest.strip_suffix("/root")) {
-        return Ok(Of::Root(interface));
+        return Ok(SettingOwner::Root(interface));
     }
     let rest = name.strip_prefix("ethtool/").ok_or_else(refused)?;
-    rest.split_once('/').map(|(interface, setting)| Of::Card(interface, setting)).ok_or_else(refused)
+    rest.split_once('/')
+        .map(|(interface, setting)| SettingOwner::Card(interface, setting))
+        .ok_or_else(refused)
 }
 
 /// A setting of a card, as the card takes it.
@@ -129,7 +131,7 @@ fn card_setting(card: &Card, setting: &str) -> io::Result<String> {
 
 /// What is to be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct SettingChange {
     /// The check that asks for it.
     pub check: String,
     /// The setting.
@@ -147,15 +149,15 @@ pub struct Change {
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Entry {
-    Change(Change),
+    Change(SettingChange),
     Shown { shown: String, text: String },
 }
 
 /// What was done with a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
+pub struct ChangeResult {
     /// The change.
-    pub change: Change,
+    pub change: SettingChange,
     /// Why it was not made.
     pub failed: Option<String>,
 }
@@ -163,15 +165,15 @@ pub struct Done {
 /// The changes that a report asks for and that can be made while data flow: those of checks that fail or warn, and of others only
 /// if they were named.
 #[must_use]
-pub fn planned(report: &HostReport, settings: &dyn Settings, only: &[String]) -> Vec<Change> {
-    use super::found::Verdict::{Fail, Info, Warn};
-    let mut changes: Vec<Change> = Vec::new();
+pub fn planned(report: &HostReport, settings: &dyn SettingsStore, only: &[String]) -> Vec<SettingChange> {
+    use super::found::CheckVerdict::{Fail, Info, Warn};
+    let mut changes: Vec<SettingChange> = Vec::new();
     for line in &report.checks {
         let named = only.contains(&line.id);
         if !(matches!(line.verdict, Fail | Warn) || (line.verdict == Info && named)) {
             continue;
         }
-        for Setting { name, value } in &line.settings {
+        for HostSetting { name, value } in &line.settings {
             if breaks_link(name) && !named {
                 continue;
             }
@@ -183,7 +185,13 @@ pub fn planned(report: &HostReport, settings: &dyn Settings, only: &[String]) ->
                 }
             } else if written(&old) != *value {
                 let check = line.id.clone();
-                changes.push(Change { check, name: name.clone(), old, new: value.clone(), shown: None });
+                changes.push(SettingChange {
+                    check,
+                    name: name.clone(),
+                    old,
+                    new: value.clone(),
+                    shown: None,
+                });
             }
         }
     }
@@ -207,12 +215,12 @@ fn written(text: &str) -> String {
 
 /// Changes on a disk, before they are made.
 #[derive(Debug)]
-pub struct Journal {
+pub struct ChangeJournal {
     path: PathBuf,
     file: File,
 }
 
-impl Journal {
+impl ChangeJournal {
     /// Begin one.
     ///
     /// # Errors
@@ -238,7 +246,7 @@ impl Journal {
     ///
     /// # Errors
     /// A system error.
-    pub fn note(&mut self, change: &Change) -> io::Result<()> {
+    pub fn note(&mut self, change: &SettingChange) -> io::Result<()> {
         self.line(&Entry::Change(change.clone()))
     }
 
@@ -255,24 +263,28 @@ impl Journal {
 ///
 /// # Errors
 /// The journal cannot be written: then nothing more is changed.
-pub fn apply(changes: &[Change], settings: &dyn Settings, journal: &mut Journal) -> io::Result<Vec<Done>> {
+pub fn apply(
+    changes: &[SettingChange],
+    settings: &dyn SettingsStore,
+    journal: &mut ChangeJournal,
+) -> io::Result<Vec<ChangeResult>> {
     let mut done = Vec::new();
     for change in changes {
         // It may have changed since the plan was made.
         let old = match settings.read(&change.name) {
             Ok(old) => old,
             Err(error) => {
-                done.push(Done { change: change.clone(), failed: Some(said(&error)) });
+                done.push(ChangeResult { change: change.clone(), failed: Some(said(&error)) });
                 continue;
             }
         };
-        let change = Change { old, ..change.clone() };
+        let change = SettingChange { old, ..change.clone() };
         journal.note(&change)?;
         let failed = settings.write(&change.name, &change.new).err();
         if let Ok(text) = settings.read(&change.name) {
             journal.line(&Entry::Shown { shown: change.name.clone(), text })?;
         }
-        done.push(Done { change, failed: failed.map(|error| said(&error)) });
+        done.push(ChangeResult { change, failed: failed.map(|error| said(&error)) });
     }
     Ok(done)
 }
@@ -287,7 +299,7 @@ fn said(error: &io::Error) -> String {
 
 /// How one change was taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Undone {
+pub enum UndoResult {
     /// It is as before.
     Restored,
     /// It was as before already.
@@ -302,7 +314,7 @@ pub enum Undone {
 ///
 /// # Errors
 /// It cannot be read, or a line that is whole is none of ours; with a hint.
-pub fn read_journal(path: &Path) -> io::Result<Vec<Change>> {
+pub fn read_journal(path: &Path) -> io::Result<Vec<SettingChange>> {
     let octets = skyhaul_io::file::read_small(path, MOST as usize).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(
             error.kind(),
@@ -324,10 +336,10 @@ pub fn read_journal(path: &Path) -> io::Result<Vec<Change>> {
 ///
 /// # Errors
 /// Which line is none.
-pub fn parse_journal(octets: &[u8]) -> Result<Vec<Change>, String> {
+pub fn parse_journal(octets: &[u8]) -> Result<Vec<SettingChange>, String> {
     let whole = octets.iter().rposition(|octet| *octet == b'\n').map_or(0, |end| end + 1);
     let lines = octets[..whole].split(|octet| *octet == b'\n').filter(|line| !line.is_empty());
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<SettingChange> = Vec::new();
     for (number, line) in lines.enumerate() {
         match serde_json::from_slice(line) {
             Ok(Entry::Change(change)) => changes.push(change),
@@ -343,51 +355,54 @@ pub fn parse_journal(octets: &[u8]) -> Result<Vec<Change>, String> {
 }
 
 /// Take changes back, the last first, queueing disciplines at the end.
-pub fn undo(changes: &[Change], settings: &dyn Settings) -> Vec<(Change, Undone)> {
+pub fn undo(changes: &[SettingChange], settings: &dyn SettingsStore) -> Vec<(SettingChange, UndoResult)> {
     in_order(changes).map(|change| (change.clone(), undo_one(change, settings))).collect()
 }
 
 /// What [`undo`] would do, in the same order; nothing is written.
 #[must_use]
-pub fn would_undo(changes: &[Change], settings: &dyn Settings) -> Vec<(Change, Undone)> {
-    let one = |change: &Change| match old_text(change, settings) {
-        Ok(_) => Undone::Restored,
+pub fn would_undo(
+    changes: &[SettingChange],
+    settings: &dyn SettingsStore,
+) -> Vec<(SettingChange, UndoResult)> {
+    let one = |change: &SettingChange| match old_text(change, settings) {
+        Ok(_) => UndoResult::Restored,
         Err(how) => how,
     };
     in_order(changes).map(|change| (change.clone(), one(change))).collect()
 }
 
-fn in_order(changes: &[Change]) -> impl Iterator<Item = &Change> {
+fn in_order(changes: &[SettingChange]) -> impl Iterator<Item = &SettingChange> {
     let (last, first): (Vec<_>, Vec<_>) =
         changes.iter().rev().partition(|change| change.name.starts_with(QDISC));
     first.into_iter().chain(last)
 }
 
 /// What is to be written to take a change back, or why nothing is.
-fn old_text(change: &Change, settings: &dyn Settings) -> Result<String, Undone> {
-    let now = settings.read(&change.name).map_err(|error| Undone::Failed(said(&error)))?;
+fn old_text(change: &SettingChange, settings: &dyn SettingsStore) -> Result<String, UndoResult> {
+    let now = settings.read(&change.name).map_err(|error| UndoResult::Failed(said(&error)))?;
     if now == change.old {
-        return Err(Undone::Unchanged);
+        return Err(UndoResult::Unchanged);
     }
     if change.shown.as_ref().is_some_and(|shown| *shown != now) {
-        return Err(Undone::ChangedSince(written(&now)));
+        return Err(UndoResult::ChangedSince(written(&now)));
     }
     // Of a choice, only what was chosen is written; anything else goes back octet for octet.
     let choice = super::view::chosen(&change.old).len() < change.old.len();
     Ok(if choice { written(&change.old) } else { change.old.clone() })
 }
 
-fn undo_one(change: &Change, settings: &dyn Settings) -> Undone {
+fn undo_one(change: &SettingChange, settings: &dyn SettingsStore) -> UndoResult {
     let old = match old_text(change, settings) {
         Ok(old) => old,
         Err(how) => return how,
     };
     if let Err(error) = settings.write(&change.name, &old) {
-        return Undone::Failed(said(&error));
+        return UndoResult::Failed(said(&error));
     }
     match settings.read(&change.name) {
-        Ok(now) if now == change.old => Undone::Restored,
-        Ok(now) => Undone::Failed(format!("it shows '{}' after that", now.trim_end())),
-        Err(error) => Undone::Failed(said(&error)),
+        Ok(now) if now == change.old => UndoResult::Restored,
+        Ok(now) => UndoResult::Failed(format!("it shows '{}' after that", now.trim_end())),
+        Err(error) => UndoResult::Failed(said(&error)),
     }
 }

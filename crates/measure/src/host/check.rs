@@ -1,7 +1,7 @@
 //! One check: what the table says of it.
 
-use super::found::Examined;
-use super::view::View;
+use super::found::CheckOutcome;
+use super::view::HostView;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -96,7 +96,7 @@ pub struct Check {
     /// Why it matters.
     pub why: &'static str,
     /// How it is judged.
-    pub examine: fn(&View<'_>) -> Examined,
+    pub examine: fn(&HostView<'_>) -> CheckOutcome,
 }
 
 /// The table of a group: `A1 "what" severity gain "sources" kernels function; "why"`.

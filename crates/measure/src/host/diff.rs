@@ -3,10 +3,10 @@
 //! Interfaces are compared whatever their names are. Counters, and what changes from one moment to the next, are left out.
 
 use super::facts::{Fact, Facts, VERSION};
-use super::found::Verdict;
+use super::found::CheckVerdict;
 use super::report::HostReport;
-use super::target::Target;
-use super::view::View;
+use super::target::HostTarget;
+use super::view::HostView;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -36,14 +36,14 @@ pub struct CheckChange {
     /// What is checked.
     pub title: String,
     /// Verdict and value in the first.
-    pub a: (Verdict, String),
+    pub a: (CheckVerdict, String),
     /// In the second.
-    pub b: (Verdict, String),
+    pub b: (CheckVerdict, String),
 }
 
 /// What differs between two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct SnapshotDiff {
     /// Host, kernel and interface of the first.
     pub a: String,
     /// Of the second.
@@ -54,12 +54,13 @@ pub struct Difference {
     pub facts: Vec<FactChange>,
 }
 
-impl Difference {
+impl SnapshotDiff {
     /// Compare two snapshots, judged for the same use.
     #[must_use]
-    pub fn new(a: &Facts, b: &Facts, target: &Target, only: &[String]) -> Self {
-        let report =
-            |facts: &Facts| HostReport::new(&View { facts, before: None, peer: None, target }, only).checks;
+    pub fn new(a: &Facts, b: &Facts, target: &HostTarget, only: &[String]) -> Self {
+        let report = |facts: &Facts| {
+            HostReport::new(&HostView { facts, before: None, peer: None, target }, only).checks
+        };
         let checks = report(a)
             .into_iter()
             .zip(report(b))

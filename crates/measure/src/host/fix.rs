@@ -15,7 +15,7 @@ const MOST: usize = 4;
 
 /// Something that can be written while the host runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct HostSetting {
     /// Its name among the facts.
     pub name: String,
     /// What to write.
@@ -26,14 +26,14 @@ pub struct Setting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fix {
     /// Settings, in order.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<HostSetting>,
     now: Vec<String>,
     persistent: Vec<String>,
 }
 
 impl Fix {
     pub(super) fn set(&mut self, name: String, value: String) {
-        self.settings.push(Setting { name, value });
+        self.settings.push(HostSetting { name, value });
     }
 
     pub(super) fn advise(&mut self, now: String, persistent: String) {
@@ -54,7 +54,7 @@ impl Fix {
     }
 }
 
-fn listed(settings: &[Setting], command: fn(&Setting) -> String) -> impl Iterator<Item = String> {
+fn listed(settings: &[HostSetting], command: fn(&HostSetting) -> String) -> impl Iterator<Item = String> {
     let more = settings.len().saturating_sub(MOST);
     let shown = settings.iter().take(MOST).map(command);
     shown
@@ -64,7 +64,7 @@ fn listed(settings: &[Setting], command: fn(&Setting) -> String) -> impl Iterato
 }
 
 /// The command that writes a setting.
-fn now(setting: &Setting) -> String {
+fn now(setting: &HostSetting) -> String {
     let (name, value) = (&setting.name, &setting.value);
     match sysctl(name) {
         Some(sysctl) => format!("sysctl -w {sysctl}={}", quoted(value)),
@@ -73,7 +73,7 @@ fn now(setting: &Setting) -> String {
 }
 
 /// The command after which every start of the host writes it.
-fn persistent(setting: &Setting) -> String {
+fn persistent(setting: &HostSetting) -> String {
     let (name, value) = (&setting.name, &setting.value);
     if let Some(sysctl) = sysctl(name) {
         return format!("echo '{sysctl} = {value}' >> /etc/sysctl.d/90-skyhaul.conf");
@@ -98,7 +98,7 @@ fn sysctl(name: &str) -> Option<String> {
 }
 
 /// The command for a setting of a device.
-fn device(setting: &Setting) -> Option<String> {
+fn device(setting: &HostSetting) -> Option<String> {
     let value = &setting.value;
     let parts: Vec<&str> = setting.name.split('/').collect();
     Some(match parts[..] {

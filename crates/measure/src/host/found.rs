@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What a check concludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// A counter rose: something was lost, or went wrong.
     Fail,
     /// A rule is broken.
@@ -22,11 +22,11 @@ pub enum Verdict {
 }
 
 /// What examining gives.
-pub type Examined = Result<Found, Gap>;
+pub type CheckOutcome = Result<CheckResult, NotJudged>;
 
 /// Why a check has nothing to judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gap {
+pub enum NotJudged {
     /// Something could not be read.
     Unknown(String),
     /// It means nothing on this host.
@@ -34,27 +34,27 @@ pub enum Gap {
 }
 
 /// It means nothing here.
-pub(super) fn not_applicable<T>(why: impl Into<String>) -> Result<T, Gap> {
-    Err(Gap::NotApplicable(why.into()))
+pub(super) fn not_applicable<T>(why: impl Into<String>) -> Result<T, NotJudged> {
+    Err(NotJudged::NotApplicable(why.into()))
 }
 
 /// It could not be read.
-pub(super) fn unknown<T>(why: impl Into<String>) -> Result<T, Gap> {
-    Err(Gap::Unknown(why.into()))
+pub(super) fn unknown<T>(why: impl Into<String>) -> Result<T, NotJudged> {
+    Err(NotJudged::Unknown(why.into()))
 }
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub(super) verdict: Verdict,
+pub struct CheckResult {
+    pub(super) verdict: CheckVerdict,
     pub(super) value: String,
     pub(super) wanted: String,
     pub(super) evidence: Vec<String>,
     pub(super) fix: Fix,
 }
 
-impl Found {
-    fn new(verdict: Verdict, value: impl Into<String>, wanted: impl Into<String>) -> Self {
+impl CheckResult {
+    fn new(verdict: CheckVerdict, value: impl Into<String>, wanted: impl Into<String>) -> Self {
         Self {
             verdict,
             value: value.into(),
@@ -64,20 +64,20 @@ impl Found {
         }
     }
     pub(super) fn pass(value: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self::new(Verdict::Pass, value, wanted)
+        Self::new(CheckVerdict::Pass, value, wanted)
     }
     pub(super) fn info(value: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self::new(Verdict::Info, value, wanted)
+        Self::new(CheckVerdict::Info, value, wanted)
     }
     pub(super) fn warn(value: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self::new(Verdict::Warn, value, wanted)
+        Self::new(CheckVerdict::Warn, value, wanted)
     }
     pub(super) fn fail(value: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self::new(Verdict::Fail, value, wanted)
+        Self::new(CheckVerdict::Fail, value, wanted)
     }
     /// A rule: it holds, or it is a warning.
     pub(super) fn rule(holds: bool, value: impl Into<String>, wanted: impl Into<String>) -> Self {
-        Self::new(if holds { Verdict::Pass } else { Verdict::Warn }, value, wanted)
+        Self::new(if holds { CheckVerdict::Pass } else { CheckVerdict::Warn }, value, wanted)
     }
     /// A rule that matters only sometimes: what breaks it otherwise is only worth knowing.
     pub(super) fn rule_if(
@@ -88,7 +88,7 @@ impl Found {
     ) -> Self {
         let mut found = Self::rule(holds, value, wanted);
         if !matters && !holds {
-            found.verdict = Verdict::Info;
+            found.verdict = CheckVerdict::Info;
         }
         found
     }
@@ -104,14 +104,14 @@ impl Found {
     /// A setting that mends it at once; nothing if it is as wanted.
     #[expect(clippy::needless_pass_by_value, reason = "numbers and text alike")]
     pub(super) fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
-        if self.verdict != Verdict::Pass {
+        if self.verdict != CheckVerdict::Pass {
             self.fix.set(name.into(), value.to_string());
         }
         self
     }
     /// What to do, where no setting of ours does: now, and for every start. Empty is nothing.
     pub(super) fn advise(mut self, now: impl Into<String>, persistent: impl Into<String>) -> Self {
-        if self.verdict != Verdict::Pass {
+        if self.verdict != CheckVerdict::Pass {
             self.fix.advise(now.into(), persistent.into());
         }
         self

@@ -15,7 +15,7 @@ mod files;
 mod machine;
 
 use super::facts::{Facts, VERSION};
-pub use asked::{Asked, Devices};
+pub use asked::{Devices, GatherOptions};
 pub use card::ThisHost;
 use skyhaul_io::host::tree::Tree;
 use std::io;
@@ -24,7 +24,7 @@ use std::io;
 ///
 /// # Errors
 /// There is no such interface, or none at all.
-pub fn gather(tree: &Tree, devices: &dyn Devices, asked: &Asked) -> io::Result<Facts> {
+pub fn gather(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions) -> io::Result<Facts> {
     let interface = interface(tree, devices, asked)?;
     let mut facts = Facts {
         version: VERSION,
@@ -50,7 +50,7 @@ pub fn count_again(tree: &Tree, devices: &dyn Devices, first: &Facts) -> Facts {
     facts
 }
 
-fn interface(tree: &Tree, devices: &dyn Devices, asked: &Asked) -> io::Result<String> {
+fn interface(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions) -> io::Result<String> {
     let all = tree.names("/sys/class/net");
     if let Some(name) = &asked.interface {
         if all.contains(name) {

@@ -1,14 +1,15 @@
 //! The other end: a server that tells what it read of itself, to whoever knows the token, and the client that asks.
 
-use super::diff::{CheckChange, Difference};
+use super::diff::{CheckChange, SnapshotDiff};
 use super::facts::{Facts, VERSION};
-use super::found::Verdict;
-use super::gather::{Asked, ThisHost, gather};
+use super::found::CheckVerdict;
+use super::gather::{GatherOptions, ThisHost, gather};
 use super::report::HostReport;
-use super::target::{Role, Target};
-use super::view::View;
+use super::target::{HostRole, HostTarget};
+use super::view::HostView;
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session, Token, connect};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::host::tree::Tree;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ const TRIES: usize = 3;
 /// What a client asks for.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct HostRequest {
     /// The interface; without one, that of the way to the client.
     interface: Option<String>,
 }
@@ -31,7 +32,7 @@ struct Question {
 /// What a server answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Told {
+enum HostReply {
     Facts(Box<Facts>),
     Failed(String),
 }
@@ -46,17 +47,17 @@ impl Service for HostService {
     }
 
     fn admit(&self, body: &serde_json::Value, _limits: &Limits) -> Result<Admission, String> {
-        let question: Result<Question, _> = serde_json::from_value(body.clone());
+        let question: Result<HostRequest, _> = serde_json::from_value(body.clone());
         question.map(|_| Admission::aside(WITHIN)).map_err(|error| error.to_string())
     }
 
     fn run(&self, session: &mut Session<'_>, body: serde_json::Value) -> Result<(), PeerError> {
-        let question: Question = serde_json::from_value(body).unwrap_or_default();
+        let question: HostRequest = serde_json::from_value(body).unwrap_or_default();
         let peer = Some(session.connection.peer().ip());
-        let asked = Asked { interface: question.interface, peer, data: Vec::new() };
+        let asked = GatherOptions { interface: question.interface, peer, data: Vec::new() };
         let told = match gather(&Tree::new("/"), &ThisHost, &asked) {
-            Ok(facts) => Told::Facts(Box::new(facts)),
-            Err(error) => Told::Failed(error.to_string()),
+            Ok(facts) => HostReply::Facts(Box::new(facts)),
+            Err(error) => HostReply::Failed(error.to_string()),
         };
         session.connection.send(&told)
     }
@@ -71,13 +72,13 @@ pub fn ask(at: &[SocketAddr], token: &Token) -> Result<Facts, PeerError> {
     for to in at {
         match connect(*to, token, Duration::from_secs(10)) {
             Ok(mut connection) => {
-                connection.ask(NAME, &Question::default(), &mut |_| true)?;
-                return match connection.receive::<Told>(WITHIN)? {
-                    Told::Facts(facts) if facts.version == VERSION => Ok(*facts),
-                    Told::Facts(facts) => {
+                connection.ask(NAME, &HostRequest::default(), &mut |_| true)?;
+                return match connection.receive::<HostReply>(WITHIN)? {
+                    HostReply::Facts(facts) if facts.version == VERSION => Ok(*facts),
+                    HostReply::Facts(facts) => {
                         Err(connection.unexpected(&format!("facts of version {}", facts.version)))
                     }
-                    Told::Failed(why) => Err(PeerError::Refused { peer: connection.peer(), why }),
+                    HostReply::Failed(why) => Err(PeerError::Refused { peer: connection.peer(), why }),
                 };
             }
             Err(error) => last = Err(error),
@@ -110,7 +111,7 @@ fn round_trip(to: SocketAddr) -> Option<u64> {
         let begun = Instant::now();
         let connected = TcpStream::connect_timeout(&to, Duration::from_secs(3));
         let took = begun.elapsed();
-        connected.ok().map(|_| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
+        connected.ok().map(|_| Nanos::from(took).0)
     };
     // One that hangs is not tried again.
     let first = one(0)?;
@@ -131,19 +132,19 @@ pub struct BothEnds {
 impl BothEnds {
     /// Judge both.
     #[must_use]
-    pub fn new(here: &Facts, there: &Facts, target: &Target, only: &[String]) -> Self {
+    pub fn new(here: &Facts, there: &Facts, target: &HostTarget, only: &[String]) -> Self {
         let role = match target.role {
-            Role::Send => Role::Receive,
-            Role::Receive | Role::Record => Role::Send,
+            HostRole::Send => HostRole::Receive,
+            HostRole::Receive | HostRole::Record => HostRole::Send,
             same => same,
         };
-        let mirrored = Target { role, ..target.clone() };
+        let mirrored = HostTarget { role, ..target.clone() };
         let judged = |facts, peer, target| {
-            HostReport::new(&View { facts, before: None, peer: Some(peer), target }, only)
+            HostReport::new(&HostView { facts, before: None, peer: Some(peer), target }, only)
         };
-        let mut differs = Difference::new(here, there, target, only).checks;
+        let mut differs = SnapshotDiff::new(here, there, target, only).checks;
         // What means nothing at one end is no difference.
-        let known = |verdict| !matches!(verdict, Verdict::NotApplicable | Verdict::Unknown);
+        let known = |verdict| !matches!(verdict, CheckVerdict::NotApplicable | CheckVerdict::Unknown);
         differs.retain(|check| known(check.a.0) && known(check.b.0));
         Self { here: judged(here, there, target), there: judged(there, here, &mirrored), differs }
     }

@@ -3,22 +3,22 @@
 use super::check::{Check, Gain, SOURCES, Severity};
 use super::checks;
 use super::facts::Facts;
-use super::fix::Setting;
-use super::found::{Found, Gap, Verdict};
-use super::target::Target;
-use super::view::View;
+use super::fix::HostSetting;
+use super::found::{CheckResult, CheckVerdict, NotJudged};
+use super::target::HostTarget;
+use super::view::HostView;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct CheckLine {
     /// Its name.
     pub id: String,
     /// What is checked.
     pub title: String,
     /// What it concludes.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// What it costs to leave it.
     pub severity: Severity,
     /// What there is to gain.
@@ -36,7 +36,7 @@ pub struct Line {
     /// Commands that mend it for every start.
     pub fix_persistent: Vec<String>,
     /// What `--apply` writes.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<HostSetting>,
     /// Who recommends it.
     pub sources: Vec<String>,
     /// Kernels that it is for.
@@ -45,7 +45,7 @@ pub struct Line {
 
 /// A run during which counters were watched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Watched {
+pub struct WatchedRun {
     /// Command and arguments.
     pub command: Vec<String>,
     /// How long it ran.
@@ -56,7 +56,7 @@ pub struct Watched {
     pub rose: BTreeMap<String, u64>,
 }
 
-impl Watched {
+impl WatchedRun {
     /// What rose between two readings.
     #[must_use]
     pub fn new(command: Vec<String>, seconds: f64, ended: String, before: &Facts, after: &Facts) -> Self {
@@ -80,20 +80,20 @@ pub struct HostReport {
     /// The interface of the data.
     pub interface: String,
     /// What the host is wanted for.
-    pub target: Target,
+    pub target: HostTarget,
     /// The run during which its counters were watched, if there was one.
-    pub watched: Option<Watched>,
+    pub watched: Option<WatchedRun>,
     /// Checks by verdict.
-    pub counts: BTreeMap<Verdict, usize>,
+    pub counts: BTreeMap<CheckVerdict, usize>,
     /// All of them, in the order of the table.
-    pub checks: Vec<Line>,
+    pub checks: Vec<CheckLine>,
 }
 
 impl HostReport {
     /// Judge a host by the checks that `only` selects: a letter is a group, a letter and a number one check, nothing all.
     #[must_use]
-    pub fn new(view: &View<'_>, only: &[String]) -> Self {
-        let checks: Vec<Line> =
+    pub fn new(view: &HostView<'_>, only: &[String]) -> Self {
+        let checks: Vec<CheckLine> =
             checks::all().filter(|check| selects(only, check.id)).map(|check| line(check, view)).collect();
         let mut counts = BTreeMap::new();
         for line in &checks {
@@ -113,14 +113,14 @@ impl HostReport {
 
     /// How many checks conclude this.
     #[must_use]
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: CheckVerdict) -> usize {
         self.counts.get(&verdict).copied().unwrap_or(0)
     }
 
     /// The checks that conclude this, the gravest first.
     #[must_use]
-    pub fn of(&self, verdict: Verdict) -> Vec<&Line> {
-        let mut lines: Vec<&Line> = self.checks.iter().filter(|line| line.verdict == verdict).collect();
+    pub fn of(&self, verdict: CheckVerdict) -> Vec<&CheckLine> {
+        let mut lines: Vec<&CheckLine> = self.checks.iter().filter(|line| line.verdict == verdict).collect();
         lines.sort_by_key(|line| line.severity);
         lines
     }
@@ -145,22 +145,22 @@ pub fn selection(text: &str) -> Result<String, String> {
 }
 
 /// One line of the report.
-fn line(check: &Check, view: &View<'_>) -> Line {
+fn line(check: &Check, view: &HostView<'_>) -> CheckLine {
     let examined = if check.kernels.include(view.facts.kernel_version()) {
         (check.examine)(view)
     } else {
-        Err(Gap::NotApplicable(format!("for Linux {}", check.kernels)))
+        Err(NotJudged::NotApplicable(format!("for Linux {}", check.kernels)))
     };
     let found = examined.unwrap_or_else(|gap| {
         let (verdict, why) = match gap {
-            Gap::Unknown(why) => (Verdict::Unknown, why),
-            Gap::NotApplicable(why) => (Verdict::NotApplicable, why),
+            NotJudged::Unknown(why) => (CheckVerdict::Unknown, why),
+            NotJudged::NotApplicable(why) => (CheckVerdict::NotApplicable, why),
         };
-        Found { verdict, ..Found::info("", "") }.shows(why)
+        CheckResult { verdict, ..CheckResult::info("", "") }.shows(why)
     });
     let sources = check.sources.chars();
     let named = sources.filter_map(|letter| SOURCES.iter().find(|(of, _)| *of == letter));
-    Line {
+    CheckLine {
         id: check.id.to_owned(),
         title: check.title.to_owned(),
         verdict: found.verdict,

@@ -6,9 +6,9 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The largest window that TCP can announce: 65535 scaled by 2^14.
-pub const WINDOW_MOST: u64 = 65535 << 14;
+pub const MAX_WINDOW_BYTES: u64 = 65535 << 14;
 /// The largest value of the limits of socket buffers.
-pub const BUFFER_MOST: u64 = i32::MAX as u64;
+pub const MAX_BUFFER_BYTES: u64 = i32::MAX as u64;
 /// What stands on the wire around an IP packet in Ethernet: preamble, header, checksum, gap.
 const ETHERNET: u64 = 38;
 /// How long a receiver may be away, which its buffer must bridge: a tenth of a second.
@@ -17,7 +17,7 @@ const STALL_MS: u64 = 100;
 /// Which way data go, and what for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum HostRole {
     /// It sends files or streams.
     Send,
     /// It receives them.
@@ -31,7 +31,7 @@ pub enum Role {
     Measure,
 }
 
-impl FromStr for Role {
+impl FromStr for HostRole {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Send, Self::Receive, Self::Both, Self::Record, Self::Measure];
@@ -40,7 +40,7 @@ impl FromStr for Role {
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for HostRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Send => "send",
@@ -54,13 +54,13 @@ impl fmt::Display for Role {
 
 /// What the host is wanted for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct HostTarget {
     /// Bits per second, all flows together.
     pub rate: u64,
     /// Round trip in nanoseconds.
     pub rtt: u64,
     /// Which way data go.
-    pub role: Role,
+    pub role: HostRole,
     /// Flows at once.
     pub flows: u64,
     /// The MTU that the path carries, if known.
@@ -69,13 +69,13 @@ pub struct Target {
     pub assumed: Vec<String>,
 }
 
-impl Target {
+impl HostTarget {
     /// What is wanted, with what was not given: the rate of the link, or 10 Gb/s; 10 ms; one flow.
     #[must_use]
     pub fn new(
         rate: Option<Rate>,
         rtt: Option<Span>,
-        role: Role,
+        role: HostRole,
         flows: Option<u64>,
         link: Option<u64>,
     ) -> Self {
@@ -103,13 +103,13 @@ impl Target {
     /// needs room; never more than TCP can announce.
     #[must_use]
     pub fn window(&self) -> u64 {
-        (self.bdp() / self.flows).saturating_mul(2).min(WINDOW_MOST)
+        (self.bdp() / self.flows).saturating_mul(2).min(MAX_WINDOW_BYTES)
     }
 
     /// The buffer of a UDP socket that bridges a receiver's absence.
     #[must_use]
     pub fn udp_buffer(&self) -> u64 {
-        (self.rate / 8_000).saturating_mul(STALL_MS).min(BUFFER_MOST)
+        (self.rate / 8_000).saturating_mul(STALL_MS).min(MAX_BUFFER_BYTES)
     }
 
     /// Nanoseconds that one packet of `mtu` bytes takes at the rate.
@@ -121,19 +121,19 @@ impl Target {
     /// Whether it sends.
     #[must_use]
     pub fn sends(&self) -> bool {
-        matches!(self.role, Role::Send | Role::Both | Role::Measure)
+        matches!(self.role, HostRole::Send | HostRole::Both | HostRole::Measure)
     }
 
     /// Whether it receives.
     #[must_use]
     pub fn receives(&self) -> bool {
-        self.role != Role::Send
+        self.role != HostRole::Send
     }
 
     /// Whether it measures.
     #[must_use]
     pub fn measures(&self) -> bool {
-        self.role == Role::Measure
+        self.role == HostRole::Measure
     }
 
     /// Whether this is at least so many Gb/s.
@@ -143,7 +143,7 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for HostTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, rtt) = (Rate::from_bits_per_second(self.rate), Span::from_nanos(self.rtt));
         write!(f, "{rate} over {rtt}, role {}, {} flow(s): ", self.role, self.flows)?;
@@ -170,27 +170,33 @@ pub(crate) fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn target(rate: &str, rtt: &str, flows: u64) -> Target {
-        Target::new(Some(rate.parse().unwrap()), Some(rtt.parse().unwrap()), Role::Both, Some(flows), None)
+    fn target(rate: &str, rtt: &str, flows: u64) -> HostTarget {
+        HostTarget::new(
+            Some(rate.parse().unwrap()),
+            Some(rtt.parse().unwrap()),
+            HostRole::Both,
+            Some(flows),
+            None,
+        )
     }
 
     #[test]
     fn buffers_follow_from_rate_and_distance() {
         assert_eq!(target("100Gbps", "10ms", 1).bdp(), 125_000_000);
         assert_eq!(target("100Gbps", "10ms", 4).window(), 62_500_000);
-        assert_eq!(target("400Gbps", "100ms", 1).window(), WINDOW_MOST);
+        assert_eq!(target("400Gbps", "100ms", 1).window(), MAX_WINDOW_BYTES);
         assert_eq!(target("10Gbps", "1ms", 1).udp_buffer(), 125_000_000);
-        assert_eq!(target("400Gbps", "1ms", 1).udp_buffer(), BUFFER_MOST);
+        assert_eq!(target("400Gbps", "1ms", 1).udp_buffer(), MAX_BUFFER_BYTES);
         assert!((target("100Gbps", "1ms", 1).packet_ns(9000) - 723.0).abs() < 1.0);
     }
 
     #[test]
     fn what_is_assumed_is_said() {
-        let of_link = Target::new(None, None, Role::Send, None, Some(25_000_000_000));
+        let of_link = HostTarget::new(None, None, HostRole::Send, None, Some(25_000_000_000));
         assert_eq!(of_link.assumed, ["--rate 25Gbps, the rate of the link", "--rtt 10ms"]);
         assert!(of_link.sends() && !of_link.receives());
-        assert!("sned".parse::<Role>().unwrap_err().contains("hint: send,"));
-        assert_eq!("record".parse(), Ok(Role::Record));
+        assert!("sned".parse::<HostRole>().unwrap_err().contains("hint: send,"));
+        assert_eq!("record".parse(), Ok(HostRole::Record));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A host as a check sees it: facts, what it is wanted for, what the facts were before, and those of the peer.
 
 use super::facts::{Fact, Facts};
-use super::found::{Found, Gap, not_applicable, unknown};
-use super::target::Target;
+use super::found::{CheckResult, NotJudged, not_applicable, unknown};
+use super::target::HostTarget;
 use std::collections::BTreeSet;
 
 /// The processors.
@@ -10,7 +10,7 @@ pub(super) const CPUS: &str = "/sys/devices/system/cpu/";
 
 /// What a check sees.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct HostView<'a> {
     /// What was read.
     pub facts: &'a Facts,
     /// What was read before a run, if this is after one.
@@ -18,17 +18,17 @@ pub struct View<'a> {
     /// What was read of the other end.
     pub peer: Option<&'a Facts>,
     /// What the host is wanted for.
-    pub target: &'a Target,
+    pub target: &'a HostTarget,
 }
 
-impl<'a> View<'a> {
+impl<'a> HostView<'a> {
     /// A value, if it is there and readable.
     pub(super) fn maybe(&self, name: &str) -> Option<&'a str> {
         self.facts.text(name)
     }
 
     /// A value.
-    pub(super) fn text(&self, name: &str) -> Result<&'a str, Gap> {
+    pub(super) fn text(&self, name: &str) -> Result<&'a str, NotJudged> {
         match self.facts.facts.get(name) {
             Some(Fact::Text(text)) => Ok(text),
             Some(Fact::Unreadable { unreadable }) => unknown(format!("{name}: {unreadable}")),
@@ -37,16 +37,16 @@ impl<'a> View<'a> {
     }
 
     /// A value that is a number.
-    pub(super) fn number(&self, name: &str) -> Result<u64, Gap> {
+    pub(super) fn number(&self, name: &str) -> Result<u64, NotJudged> {
         let text = self.text(name)?;
-        text.parse().map_err(|_| Gap::Unknown(format!("{name} is '{text}', which is no number")))
+        text.parse().map_err(|_| NotJudged::Unknown(format!("{name} is '{text}', which is no number")))
     }
 
     /// The numbers of a value.
-    pub(super) fn numbers(&self, name: &str) -> Result<Vec<u64>, Gap> {
+    pub(super) fn numbers(&self, name: &str) -> Result<Vec<u64>, NotJudged> {
         let text = self.text(name)?;
         let numbers: Option<Vec<u64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
-        numbers.filter(|all| !all.is_empty()).ok_or_else(|| Gap::Unknown(format!("{name} is '{text}'")))
+        numbers.filter(|all| !all.is_empty()).ok_or_else(|| NotJudged::Unknown(format!("{name} is '{text}'")))
     }
 
     /// Values whose names begin and end so, with what is between.
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
     }
 
     /// Why none of the values with such names can be read, if that is so.
-    pub(super) fn denied(&self, head: &str, tail: &str) -> Result<(), Gap> {
+    pub(super) fn denied(&self, head: &str, tail: &str) -> Result<(), NotJudged> {
         let all = self.facts.facts.iter();
         let denied = all.filter(|(name, _)| name.starts_with(head) && name.ends_with(tail)).find_map(
             |(name, fact)| match fact {
@@ -82,7 +82,7 @@ impl<'a> View<'a> {
     }
 
     /// What the card says; what the card of a guest does not say means nothing there.
-    pub(super) fn asked(&self, name: &str) -> Result<&'a str, Gap> {
+    pub(super) fn asked(&self, name: &str) -> Result<&'a str, NotJudged> {
         match self.text(&self.card(name)) {
             Err(_) if self.is_virtual() => {
                 not_applicable(format!("the driver of {} has no {name}", self.interface()))
@@ -92,9 +92,9 @@ impl<'a> View<'a> {
     }
 
     /// As [`asked`](Self::asked), a number.
-    pub(super) fn asked_number(&self, name: &str) -> Result<u64, Gap> {
+    pub(super) fn asked_number(&self, name: &str) -> Result<u64, NotJudged> {
         let text = self.asked(name)?;
-        text.parse().map_err(|_| Gap::Unknown(format!("{name} is '{text}', which is no number")))
+        text.parse().map_err(|_| NotJudged::Unknown(format!("{name} is '{text}', which is no number")))
     }
 
     /// Whether the interface is made of software, or belongs to a guest.
@@ -108,12 +108,12 @@ impl<'a> View<'a> {
     }
 
     /// Nothing to judge in a virtual machine, whose host decides this.
-    pub(super) fn on_metal(&self) -> Result<(), Gap> {
+    pub(super) fn on_metal(&self) -> Result<(), NotJudged> {
         if self.is_guest() { not_applicable("a virtual machine: its host decides this") } else { Ok(()) }
     }
 
     /// Nothing to judge in a virtual machine or a container.
-    pub(super) fn on_host(&self) -> Result<(), Gap> {
+    pub(super) fn on_host(&self) -> Result<(), NotJudged> {
         self.on_metal()?;
         match self.maybe("host/container") {
             Some(_) => not_applicable("a container: its host decides this"),
@@ -141,14 +141,14 @@ impl<'a> View<'a> {
     }
 
     /// What counters say: a failure if some rose since before; worth knowing if they did some time.
-    pub(super) fn counters(&self, risen: &[(&str, u64)], what: &str) -> Found {
+    pub(super) fn counters(&self, risen: &[(&str, u64)], what: &str) -> CheckResult {
         let list: Vec<String> = risen.iter().map(|(name, by)| format!("{name} {by}")).collect();
         let (value, wanted) = (list.join(", "), format!("no {what}"));
         match (risen.is_empty(), self.before.is_some()) {
-            (true, true) => Found::pass("none while it ran", wanted),
-            (true, false) => Found::pass("none since the start", wanted),
-            (false, true) => Found::fail(format!("{value} while it ran"), wanted),
-            (false, false) => Found::info(format!("{value} since the start"), wanted)
+            (true, true) => CheckResult::pass("none while it ran", wanted),
+            (true, false) => CheckResult::pass("none since the start", wanted),
+            (false, true) => CheckResult::fail(format!("{value} while it ran"), wanted),
+            (false, false) => CheckResult::info(format!("{value} since the start"), wanted)
                 .shows("whether they rise under load: skyhaul host --watch COMMAND"),
         }
     }
@@ -181,14 +181,15 @@ impl<'a> View<'a> {
     }
 
     /// The sysctl of this name.
-    pub(super) fn sysctl(&self, name: &str) -> Result<u64, Gap> {
+    pub(super) fn sysctl(&self, name: &str) -> Result<u64, NotJudged> {
         self.number(&sysctl(name))
     }
 
     /// A sysctl that is as it should be, or a warning with the setting.
-    pub(super) fn sysctl_is(&self, name: &str, wanted: u64) -> Result<Found, Gap> {
+    pub(super) fn sysctl_is(&self, name: &str, wanted: u64) -> Result<CheckResult, NotJudged> {
         let value = self.sysctl(name)?;
-        Ok(Found::rule(value == wanted, value.to_string(), wanted.to_string()).set(sysctl(name), wanted))
+        Ok(CheckResult::rule(value == wanted, value.to_string(), wanted.to_string())
+            .set(sysctl(name), wanted))
     }
 }
 

@@ -15,7 +15,7 @@ const BATCH: usize = super::forward::BATCH;
 
 /// A loop that copies.
 #[derive(Debug)]
-pub struct Copying {
+pub struct BareForwarder {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<(u64, Duration)>>,
 }
@@ -25,7 +25,7 @@ impl Lab {
     ///
     /// # Errors
     /// A system error.
-    pub fn copy(&self) -> io::Result<Copying> {
+    pub fn copy(&self) -> io::Result<BareForwarder> {
         let (ports, _) = self.ports()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, wanted) = (stop.clone(), self.options.real_time);
@@ -35,11 +35,11 @@ impl Lab {
             let refused = bare::copy(&ports, BATCH, &stopped)?;
             Ok((refused, cpu_time()))
         };
-        Ok(Copying { stop, thread: std::thread::Builder::new().name("lab-copy".into()).spawn(work)? })
+        Ok(BareForwarder { stop, thread: std::thread::Builder::new().name("lab-copy".into()).spawn(work)? })
     }
 }
 
-impl Copying {
+impl BareForwarder {
     /// End it; returns the frames that the kernel refused, and the CPU time of the loop.
     ///
     /// # Errors

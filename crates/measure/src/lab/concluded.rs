@@ -1,9 +1,9 @@
 //! What follows from a fate.
 
 use super::frame::Train;
-use super::line::{Line, Note, Part};
+use super::line::{DelayQueue, Note, TrainPacket};
 use super::log::{Log, Record};
-use super::pool::Pool;
+use super::pool::FramePool;
 use skyhaul_io::fault::Damage;
 use skyhaul_io::fault::path::{Direction, Fate, Outcome};
 use skyhaul_io::packet::VIRTIO;
@@ -21,9 +21,9 @@ pub(super) fn damaged(train: &Train, at: usize, hops: u8, damage: Damage) -> Vec
 /// What became of a packet goes to its line, or to the log.
 pub(super) fn conclude(
     direction: Direction,
-    outcome: Outcome<Part>,
-    line: &mut Line,
-    pool: &mut Pool,
+    outcome: Outcome<TrainPacket>,
+    line: &mut DelayQueue,
+    pool: &mut FramePool,
     log: &mut Option<Log>,
 ) {
     let Outcome { item, number, copy, at, octets, fate } = outcome;

@@ -8,10 +8,10 @@
 //! | `tcp-rmem=S`, `tcp-wmem=S` | sockets of TCP hold S octets that came, or that go |
 //!
 //! ```
-//! use skyhaul_measure::lab::End;
-//! let end: End = "rps=0-1,tcp-rmem=64KiB".parse()?;
+//! use skyhaul_measure::lab::EndSettings;
+//! let end: EndSettings = "rps=0-1,tcp-rmem=64KiB".parse()?;
 //! assert_eq!(end.to_string(), "rps=0-1,tcp-rmem=64KiB");
-//! assert!("backlog=10".parse::<End>().is_err(), "the kernel has one for the whole machine");
+//! assert!("backlog=10".parse::<EndSettings>().is_err(), "the kernel has one for the whole machine");
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -37,7 +37,7 @@ const TCP_SEND: &str = "/proc/sys/net/ipv4/tcp_wmem";
 
 /// What the kernel of an end does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct End {
+pub struct EndSettings {
     /// The queue of its interface.
     pub queue: Option<Queue>,
     /// Processors that work on what comes in.
@@ -48,7 +48,7 @@ pub struct End {
     pub tcp_send: Option<Size>,
 }
 
-impl End {
+impl EndSettings {
     /// In the end's network, before it has an interface.
     pub(super) fn prepare(&self) -> io::Result<()> {
         if let Some(processors) = &self.steering {
@@ -166,7 +166,7 @@ fn mask(processors: &RangeInclusive<u32>) -> String {
     words.join(",")
 }
 
-impl FromStr for End {
+impl FromStr for EndSettings {
     type Err = io::Error;
 
     fn from_str(text: &str) -> io::Result<Self> {
@@ -181,7 +181,7 @@ impl FromStr for End {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for EndSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = self.queue.map(|queue| match queue {
             Queue::Packets(packets) => format!("pfifo={packets}"),
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn queues_processors_and_sockets_are_read() {
-        let read = |text: &str| text.parse::<End>().unwrap();
+        let read = |text: &str| text.parse::<EndSettings>().unwrap();
         assert_eq!(read("pfifo=10").queue, Some(Queue::Packets(10)));
         let bucket = Queue::TokenBucket { rate: 50_000_000, burst: 65_536, limit: 256_000 };
         assert_eq!(read("tbf=400Mbps/64KiB/250KiB").queue, Some(bucket));
@@ -228,7 +228,7 @@ mod tests {
             ("backlog=10", "netdev_max_backlog"),
             ("rmem=64KiB", "SO_RCVBUF"),
         ] {
-            let said = text.parse::<End>().unwrap_err().to_string();
+            let said = text.parse::<EndSettings>().unwrap_err().to_string();
             assert!(said.contains("hint: ") && said.contains(hint), "{text}: {said}");
         }
     }

@@ -10,11 +10,11 @@
 
 use super::concluded::{conclude, damaged, record};
 use super::frame::{self, Train};
-use super::line::{Line, Note, Part, Waiting};
+use super::line::{DelayQueue, Note, TrainPacket, Waiting};
 use super::log::{Log, Record};
-use super::pool::Pool;
-use super::report::{Direct, ForwardReport};
-use super::turns::{Next, Turns};
+use super::pool::FramePool;
+use super::report::{DirectionCounts, ForwardReport};
+use super::turns::{Next, PollSchedule};
 use skyhaul_core::measure::Histogram;
 use skyhaul_io::fault::Damage;
 use skyhaul_io::fault::path::{Direction, Judge, Path};
@@ -75,13 +75,13 @@ pub(super) struct Forwarder {
     ports: [Port; 2],
     /// Hardware addresses of the router itself.
     own: [[u8; 6]; 2],
-    judge: Judge<Part>,
-    lines: [Line; 2],
+    judge: Judge<TrainPacket>,
+    lines: [DelayQueue; 2],
     tallies: [Tally; 2],
-    pool: Pool,
+    pool: FramePool,
     log: Option<Log>,
     pace: Pace,
-    turns: Turns,
+    turns: PollSchedule,
     start: u64,
     incoming: Option<Incoming>,
     outgoing: Outgoing,
@@ -108,10 +108,10 @@ impl Forwarder {
             judge: Judge::new(path),
             lines: Default::default(),
             tallies: Default::default(),
-            pool: Pool::new(memory),
+            pool: FramePool::new(memory),
             log,
             pace,
-            turns: Turns::new(pace.grain),
+            turns: PollSchedule::new(pace.grain),
             start: monotonic(),
             incoming: Some(Incoming::new(BATCH)),
             outgoing: Outgoing::new(BATCH),
@@ -198,7 +198,7 @@ impl Forwarder {
         self.change(at);
         for place in 0..train.packets() {
             let Some(packet) = train.packet(place, at) else { continue };
-            let part = Part { train: train.clone(), at: place };
+            let part = TrainPacket { train: train.clone(), at: place };
             let (line, pool, log) = (&mut self.lines[direction as usize], &mut self.pool, &mut self.log);
             self.judge
                 .offer(direction, packet, part, &mut |outcome| conclude(direction, outcome, line, pool, log));
@@ -325,7 +325,7 @@ impl Forwarder {
     /// Sleep until something is due or comes.
     fn wait(&mut self) -> io::Result<()> {
         let now = self.now();
-        let due = self.lines.iter().filter_map(Line::due).min().unwrap_or(u64::MAX);
+        let due = self.lines.iter().filter_map(DelayQueue::due).min().unwrap_or(u64::MAX);
         let change = self.judge.next_change().unwrap_or(u64::MAX);
         let held = Direction::BOTH.iter().any(|direction| self.judge.held(*direction) > 0);
         let most = now + if held { SILENT / 4 } else { SLEEP };
@@ -345,7 +345,7 @@ impl Forwarder {
         let unlogged = self.log.take().map_or(Ok(0), Log::finish)?;
         let direct = |direction: Direction| {
             let (tally, line) = (&self.tallies[direction as usize], &self.lines[direction as usize]);
-            Direct {
+            DirectionCounts {
                 counts: *self.judge.counts(direction),
                 frames: tally.frames,
                 unjudged: tally.unjudged,

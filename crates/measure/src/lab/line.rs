@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// A packet of a train.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct TrainPacket {
     pub(super) train: Rc<Train>,
     pub(super) at: usize,
 }
@@ -43,7 +43,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Whether a packet is the next of these, so that it may wait with them.
-    fn goes_on_with(&self, due: u64, part: &Part, damage: Damage, hops: u8, note: &Note) -> bool {
+    fn goes_on_with(&self, due: u64, part: &TrainPacket, damage: Damage, hops: u8, note: &Note) -> bool {
         let known = &self.note;
         (self.due, self.hops, self.packets.end) == (due, hops, part.at)
             && Rc::ptr_eq(&self.train, &part.train)
@@ -75,7 +75,7 @@ impl Ord for Waiting {
 
 /// Packets of one direction that wait.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct DelayQueue {
     queue: VecDeque<Waiting>,
     heap: BinaryHeap<Reverse<Waiting>>,
     next: u64,
@@ -83,9 +83,17 @@ pub(super) struct Line {
     octets: u64,
 }
 
-impl Line {
+impl DelayQueue {
     /// A packet of so many octets waits.
-    pub(super) fn push(&mut self, due: u64, part: Part, octets: u32, damage: Damage, hops: u8, note: Note) {
+    pub(super) fn push(
+        &mut self,
+        due: u64,
+        part: TrainPacket,
+        octets: u32,
+        damage: Damage,
+        hops: u8,
+        note: Note,
+    ) {
         let octets = u64::from(octets);
         self.packets += 1;
         self.octets += octets;
@@ -96,7 +104,7 @@ impl Line {
             last.octets += octets;
             return;
         }
-        let Part { train, at } = part;
+        let TrainPacket { train, at } = part;
         let waiting =
             Waiting { due, order: self.next, train, packets: at..at + 1, octets, damage, hops, note };
         self.next += 1;

@@ -11,13 +11,13 @@ const EXCHANGED: usize = 24_576;
 
 /// Frames that may be used again.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct FramePool {
     free: [Vec<Rc<Train>>; 3],
     held: usize,
     limit: usize,
 }
 
-impl Pool {
+impl FramePool {
     pub(super) fn new(limit: usize) -> Self {
         Self { free: Default::default(), held: 0, limit }
     }
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn what_the_last_one_gives_back_is_used_again_and_the_limit_holds() {
-        let mut pool = Pool::new(2 * 2048 + 10_240);
-        let copy = |pool: &mut Pool, length: usize| {
+        let mut pool = FramePool::new(2 * 2048 + 10_240);
+        let copy = |pool: &mut FramePool, length: usize| {
             pool.take(length, |train| {
                 train.octets.clear();
                 train.octets.resize(length, 1);

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use skyhaul_core::measure::Histogram;
+use skyhaul_core::units::display_rate;
 use skyhaul_io::fault::path::{Cause, Counts, Direction};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// One direction, as the forwarder counted it.
 #[derive(Clone, Debug)]
-pub(super) struct Direct {
+pub(super) struct DirectionCounts {
     pub(super) counts: Counts,
     pub(super) frames: u64,
     pub(super) unjudged: u64,
@@ -27,7 +28,7 @@ pub(super) struct Direct {
 pub(super) struct ForwardReport {
     pub(super) seconds: f64,
     pub(super) cpu: f64,
-    pub(super) directions: [Direct; 2],
+    pub(super) directions: [DirectionCounts; 2],
     pub(super) unlogged: u64,
     pub(super) memory: u64,
 }
@@ -108,7 +109,7 @@ pub struct Lateness {
 impl LabReport {
     pub(super) fn new(path: String, real_time: bool, of: &ForwardReport, lost_by_kernel: u64) -> Self {
         let [forward, reverse] = &of.directions;
-        let sum = |count: fn(&Direct) -> u64| of.directions.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&DirectionCounts) -> u64| of.directions.iter().map(count).sum::<u64>();
         let sent = sum(|one| one.counts.sent);
         let (missed, failed) = (sum(|one| one.missed), sum(|one| one.failed));
         let (dropped, no_room) = (sum(|one| one.dropped), sum(|one| one.no_room));
@@ -137,7 +138,7 @@ impl LabReport {
     }
 }
 
-fn direction(of: &Direct) -> DirectionReport {
+fn direction(of: &DirectionCounts) -> DirectionReport {
     let counts = &of.counts;
     let lost = Cause::ALL.iter().map(|cause| (cause.name(), counts.lost[*cause as usize]));
     DirectionReport {
@@ -170,8 +171,8 @@ impl fmt::Display for LabReport {
         let share = self.cpu_seconds * 100.0 / self.seconds.max(1e-9);
         writeln!(f, "path {} for {:.1} s, {share:.0} % of a processor", self.path, self.seconds)?;
         for (direction, of) in Direction::BOTH.iter().zip([&self.forward, &self.reverse]) {
-            let mbps = of.bytes as f64 * 8e-6 / self.seconds.max(1e-9);
-            write!(f, "{}  {} packets, {} bytes ({mbps:.1} Mb/s)", direction.name(), of.packets, of.bytes)?;
+            let rate = display_rate(of.bytes as f64 * 8.0 / self.seconds.max(1e-9));
+            write!(f, "{}  {} packets, {} bytes ({rate})", direction.name(), of.packets, of.bytes)?;
             for (cause, count) in &of.lost {
                 write!(f, ", {count} {cause}")?;
             }

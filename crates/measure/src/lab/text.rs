@@ -10,7 +10,7 @@
 //!
 //! Limits: what a kernel does, it does from the beginning to the end; `at=` is for the path.
 
-use super::End;
+use super::EndSettings;
 use skyhaul_io::fault::path::Path;
 use std::fmt;
 use std::io;
@@ -22,9 +22,9 @@ pub struct LabText {
     /// What happens between the ends.
     pub path: Path,
     /// Of the section `near:`.
-    pub near: End,
+    pub near: EndSettings,
     /// Of the section `far:`.
-    pub far: End,
+    pub far: EndSettings,
 }
 
 impl FromStr for LabText {
@@ -49,7 +49,7 @@ impl fmt::Display for LabText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path)?;
         for (name, end) in [("near", &self.near), ("far", &self.far)] {
-            if *end != End::default() {
+            if *end != EndSettings::default() {
                 write!(f, ";{name}:{end}")?;
             }
         }

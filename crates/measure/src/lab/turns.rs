@@ -31,7 +31,7 @@ pub(super) enum Next {
 
 /// Looks, as they follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
+pub(super) struct PollSchedule {
     grain: u64,
     /// When the last look that moved something began.
     last: u64,
@@ -42,7 +42,7 @@ pub(super) struct Turns {
     asleep: bool,
 }
 
-impl Turns {
+impl PollSchedule {
     pub(super) fn new(grain: u64) -> Self {
         Self { grain, last: 0, busy: false, woke: 0, asleep: true }
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_packet_alone_and_its_answer_are_waited_for() {
-        let mut turns = Turns::new(40_000);
+        let mut turns = PollSchedule::new(40_000);
         for at in [1_000_000, 2_000_000, 3_000_000] {
             assert_eq!(turns.next(at, at + 5000, 1), Next::Look, "it may have a follower");
             assert_eq!(turns.next(at + 5000, at + 6000, 0), Next::Wait);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn packets_of_a_busy_path_leave_together() {
-        let mut turns = Turns::new(40_000);
+        let mut turns = PollSchedule::new(40_000);
         let mut now = 1_000_000;
         let mut looks = 0;
         while now < 2_000_000 {
@@ -104,14 +104,14 @@ mod tests {
             }
         }
         assert_eq!(looks, 26, "one in 40 us, after the first two");
-        let mut exact = Turns::new(0);
+        let mut exact = PollSchedule::new(0);
         assert_eq!(exact.next(now, now + 10_000, 3), Next::Look);
         assert_eq!(exact.next(now + 10_000, now + 11_000, 0), Next::Wait);
     }
 
     #[test]
     fn a_flooded_one_sleeps_for_a_twentieth_of_the_time() {
-        let mut turns = Turns::new(40_000);
+        let mut turns = PollSchedule::new(40_000);
         let (mut now, mut rested) = (0, 0);
         while now < 1_000_000_000 {
             match turns.next(now, now + 30_000, 32) {

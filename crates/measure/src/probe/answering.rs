@@ -6,12 +6,13 @@
 //! Limits: one datagram for each system call that sends; the thread ends within [`WAIT`] of a stop.
 
 use skyhaul_core::wire::{stamp, udpmon};
+use skyhaul_io::lock::lock;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::{Arrival, Noted};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const WAIT: Duration = Duration::from_millis(100);
 pub(super) const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
 
 /// What is behind the port.
-pub(super) trait Answers: Send + 'static {
+pub(super) trait DatagramHandler: Send + 'static {
     /// What it counts.
     type Stats: Clone + Default + Send + 'static;
 
@@ -35,33 +36,33 @@ pub(super) trait Answers: Send + 'static {
 }
 
 #[derive(Debug)]
-struct Told<S> {
+struct ServiceState<S> {
     stats: S,
     error: Option<String>,
 }
 
 /// The port and its thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Answering<S> {
+pub(super) struct DatagramService<S> {
     local: SocketAddr,
     stop: Arc<AtomicBool>,
-    told: Arc<Mutex<Told<S>>>,
+    told: Arc<Mutex<ServiceState<S>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<S: Clone + Default + Send + 'static> Answering<S> {
+impl<S: Clone + Default + Send + 'static> DatagramService<S> {
     /// Answer at `at`; `[::]` hears IPv4, too.
     ///
     /// # Errors
     /// The port is taken or needs a privilege, or the system has no thread left.
     pub(super) fn start<A>(name: &str, at: SocketAddr, mut answers: A) -> io::Result<Self>
     where
-        A: Answers<Stats = S>,
+        A: DatagramHandler<Stats = S>,
     {
         let mut socket = Noted::new(Both::serve(at)?)?;
         let local = socket.both().local();
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::new(Mutex::new(Told { stats: S::default(), error: None }));
+        let told = Arc::new(Mutex::new(ServiceState { stats: S::default(), error: None }));
         let (end, tell) = (stop.clone(), told.clone());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut from_services = 0;
@@ -73,7 +74,7 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
                     }
                     answers.datagram(socket, &arrival);
                 });
-                let mut told = tell.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut told = lock(&tell);
                 told.stats = answers.stats(from_services);
                 if let Err(error) = polled {
                     told.error = Some(error.to_string());
@@ -89,12 +90,12 @@ impl<S: Clone + Default + Send + 'static> Answering<S> {
     }
 
     pub(super) fn stats(&self) -> S {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).stats.clone()
+        lock(&self.told).stats.clone()
     }
 
     /// Why it ended by itself, if it did.
     pub(super) fn error(&self) -> Option<String> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).error.clone();
+        let told = lock(&self.told).error.clone();
         let ended = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         told.or_else(|| ended.then(|| "a fault in this program".to_owned()))
     }
@@ -105,7 +106,7 @@ fn is_service(port: u16, own: u16) -> bool {
     port == own || SERVICES.contains(&port)
 }
 
-impl<S> Drop for Answering<S> {
+impl<S> Drop for DatagramService<S> {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// What is left to spend.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(super) struct TokenBucket {
     per_second: u64,
     /// Octets that are saved up at most.
     most: u64,
@@ -31,15 +31,15 @@ const SHARES: usize = 4096;
 /// hash, so strangers take no memory, push nobody out, and cannot aim at the budget of another source. Each source has two halves
 /// in different places: whoever has one of them in common with a flood keeps the other.
 #[derive(Debug)]
-pub(super) struct Shares {
-    all: Vec<Budget>,
+pub(super) struct SourceBuckets {
+    all: Vec<TokenBucket>,
     keys: RandomState,
 }
 
-impl Shares {
+impl SourceBuckets {
     /// Full ones.
     pub(super) fn new(per_second: u64, most: u64) -> Self {
-        let half = Budget::new(per_second.div_ceil(2), most.div_ceil(2));
+        let half = TokenBucket::new(per_second.div_ceil(2), most.div_ceil(2));
         Self { all: vec![half; SHARES], keys: RandomState::new() }
     }
 
@@ -55,7 +55,7 @@ impl Shares {
 
 const NANO: u128 = 1_000_000_000;
 
-impl Budget {
+impl TokenBucket {
     /// A full one.
     pub(super) fn new(per_second: u64, most: u64) -> Self {
         Self { per_second, most, left: u128::from(most) * NANO, last: None }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_spent_comes_back_with_time() {
-        let mut budget = Budget::new(1000, 500);
+        let mut budget = TokenBucket::new(1000, 500);
         assert!(budget.spend(500, 7) && !budget.spend(1, 7));
         assert!(!budget.spend(101, 100_000_007) && budget.spend(100, 100_000_007));
         assert!(!budget.spend(501, u64::MAX) && budget.spend(500, 3), "a clock that goes back gives nothing");
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_source_has_its_share_whatever_others_spend() {
-        let mut shares = Shares::new(10, 100);
+        let mut shares = SourceBuckets::new(10, 100);
         let ip = |n: u32| IpAddr::from(n.to_be_bytes());
         let spent = (0..=1_000_000).filter(|n| shares.spend(ip(7), 1, n * 1000)).count();
         assert!((109..=110).contains(&spent), "100 at once, and 10 in a second: {spent}");
@@ -108,7 +108,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_more_is_spent_than_time_gives(all in proptest::collection::vec((0usize..2000, 0u64..1_000_000_000), 1..200)) {
-            let (mut budget, mut now, mut spent) = (Budget::new(10_000, 3000), 0, 0);
+            let (mut budget, mut now, mut spent) = (TokenBucket::new(10_000, 3000), 0, 0);
             for (octets, passed) in all {
                 now += passed;
                 if budget.spend(octets, now) {

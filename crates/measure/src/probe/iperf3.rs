@@ -22,10 +22,10 @@
 //! `docs/reference/iperf3.md`.
 //!
 //! ```
-//! use skyhaul_measure::probe::iperf3::{ClientOptions, Params, Server, ServerOptions, run};
+//! use skyhaul_measure::probe::iperf3::{Iperf3ClientOptions, Iperf3Params, Iperf3Server, Iperf3ServerOptions, run};
 //! use std::sync::{Arc, atomic::AtomicBool};
-//! let server = Server::start("127.0.0.1:0".parse().unwrap(), ServerOptions::default(), Box::new(|_| {}))?;
-//! let options = ClientOptions {
+//! let server = Iperf3Server::start("127.0.0.1:0".parse().unwrap(), Iperf3ServerOptions::default(), Box::new(|_| {}))?;
+//! let options = Iperf3ClientOptions {
 //!     params: Params { bytes: 1 << 20, ..Params::default() },
 //!     ..ClientOptions::new(server.local())
 //! };
@@ -58,17 +58,18 @@ mod text;
 mod udp;
 mod work;
 
-pub use client::{ClientOptions, Progress, run};
-pub use desk::{ServerOptions, ServerStats};
+pub use crate::probe::TestDirection;
+pub use client::{Iperf3ClientOptions, Iperf3Progress, run};
+pub use desk::{Iperf3ServerOptions, Iperf3ServerStats};
 pub use error::Iperf3Error;
 pub use json::json;
-pub use params::{Params, Refused, Way};
-pub use report::{Asked, Iperf3Report, Role, Side, Span, StreamReport};
-pub use results::{Results, StreamResult, stream_id};
-pub use server::Server;
+pub use params::{Iperf3Params, RefusedParams};
+pub use report::{Iperf3Parameters, Iperf3Report, Iperf3Role, StreamInterval, StreamReport, StreamTotals};
+pub use results::{Iperf3Results, StreamResult, stream_id};
+pub use server::Iperf3Server;
 pub use text::lines;
 
 /// The port of iperf3.
 pub const PORT: u16 = 5201;
 /// Version of iperf3 that this speaks, as it is told to the other end.
-pub const SPEAKS: &str = "3.12";
+pub const IPERF3_VERSION: &str = "3.12";

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing ends it but its time and whoever asks for it: a peer that is away, refuses or breaks off is a line and a counter;
-//! a disk that is full costs lines once more than [`HELD`] wait for room, and they are counted.
+//! a disk that is full costs lines once more than [`MAX_WAITING_LINES`] wait for room, and they are counted.
 //!
 //! Limits: one test at a time, since two would disturb each other; a peer that does not answer takes 10 s, and what was to
 //! run then waits or counts as missed. Memory does not grow: of each test, sums and the last result are kept.
@@ -17,8 +17,8 @@ mod run;
 mod test;
 mod totals;
 
-pub use journal::{HELD, Journal, JournalCounts, Keep};
-pub use line::{Kind, Line, Outcome, TcpFlow, TcpMoment, UdpWay};
-pub use run::{Find, Monitor, MonitorOptions, MonitorReport, Told};
-pub use test::{Test, What};
-pub use totals::{TestTotals, Totals};
+pub use journal::{MAX_WAITING_LINES, ResultLog, ResultLogCounts, Retention};
+pub use line::{MonitorRecord, TcpResult, TcpResultSample, TestKind, TestOutcome, UdpResult};
+pub use run::{Monitor, MonitorEvent, MonitorOptions, MonitorReport, ResolveServer};
+pub use test::{MonitorTest, TestSpec};
+pub use totals::{MonitorTotals, TestTotals};

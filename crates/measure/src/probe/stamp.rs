@@ -2,11 +2,11 @@
 //!
 //! ```
 //! use skyhaul_measure::probe::stamp::{Reflector, ReflectorOptions, StampOptions, measure};
-//! use skyhaul_measure::probe::udp::Point;
+//! use skyhaul_measure::probe::udp::UdpPoint;
 //! use std::{sync::atomic::AtomicBool, time::Duration};
 //! let reflector = Reflector::start("127.0.0.1:0".parse().unwrap(), ReflectorOptions::default())?;
 //! // 44 octets each 2 ms.
-//! let point = Point { packets: 20, ..Point::even(44, 2_000_000_000, Duration::from_secs(20)) };
+//! let point = UdpPoint { packets: 20, ..UdpPoint::even(44, 2_000_000_000, Duration::from_secs(20)) };
 //! let options = StampOptions { settle: Duration::from_secs(5), ..StampOptions::new(reflector.local(), point) };
 //! let report = measure(&options, &AtomicBool::new(false))?;
 //! assert_eq!((report.sent.packets, report.received, report.lost), (20, 20, 0));
@@ -23,9 +23,9 @@ mod sender;
 mod summary;
 
 pub use reflector::{Reflector, ReflectorOptions, ReflectorStats};
-pub use sender::{MOST_PACKETS, StampOptions, measure};
+pub use sender::{MAX_STAMP_PACKETS, StampOptions, measure};
 pub use skyhaul_core::wire::stamp::{LEN, PORT};
-pub use summary::{ReflectorNote, StampReport};
+pub use summary::{ReflectorSummary, StampReport};
 
 use skyhaul_core::wire::stamp::Estimate;
 use skyhaul_io::host::clock::Kept;

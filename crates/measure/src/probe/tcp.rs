@@ -10,16 +10,16 @@
 //! connection that is authenticated ([`skyhaul::peer`]), or by the protocol of [`iperf3`](super::iperf3).
 //!
 //! ```
-//! use skyhaul_measure::probe::tcp::{self, Amount, Direction, Flow, RunOptions};
+//! use skyhaul_measure::probe::tcp::{self, TestAmount, FlowDirection, TcpFlow, TcpRunOptions};
 //! use std::net::{TcpListener, TcpStream};
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! let stream = TcpStream::connect(listener.local_addr()?)?;
 //! let (accepted, _) = listener.accept()?;
 //! let receiver = std::thread::spawn(move || {
-//!     tcp::run(vec![Flow::new(accepted, Direction::Receive)], RunOptions::default())
+//!     tcp::run(vec![TcpFlow::new(accepted, FlowDirection::Receive)], TcpRunOptions::default())
 //! });
-//! let options = RunOptions { amount: Amount::Bytes(1 << 20), ..RunOptions::default() };
-//! let sent = tcp::run(vec![Flow::new(stream, Direction::Send)], options)?;
+//! let options = TcpRunOptions { amount: TestAmount::Bytes(1 << 20), ..TcpRunOptions::default() };
+//! let sent = tcp::run(vec![TcpFlow::new(stream, FlowDirection::Send)], options)?;
 //! let received = receiver.join().expect("no panic")?;
 //! assert_eq!((sent.bytes, received.bytes), (1 << 20, 1 << 20));
 //! # Ok::<(), std::io::Error>(())
@@ -45,14 +45,15 @@ mod service;
 mod tests;
 mod verdict;
 
+pub use crate::probe::TestDirection;
 pub use agree::{agree, is_lossy, load};
-pub use bound::{Bound, Verdict};
-pub use client::{PointReport, TcpClient};
-pub use diagnose::{TcpDiagnosed, diagnose};
-pub use expected::Expected;
-pub use flow::{Direction, Flow};
-pub use options::{Amount, FLOWS, RunOptions};
-pub use point::{Order, Reply, Request, TcpPoint, Way};
-pub use report::{Counts, FlowReport, Interval, Sample, TcpReport, Waited};
-pub use run::{Run, run};
+pub use bound::{FlowVerdict, TcpBottleneck};
+pub use client::{TcpClient, TcpPointReport};
+pub use diagnose::{TcpDiagnosis, diagnose};
+pub use expected::TcpPrediction;
+pub use flow::{FlowDirection, TcpFlow};
+pub use options::{MAX_FLOWS, TcpRunOptions, TestAmount};
+pub use point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
+pub use report::{FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample};
+pub use run::{TcpRun, run};
 pub use service::{NAME, TcpService};

@@ -12,13 +12,13 @@
 //!
 //! ```no_run
 //! use skyhaul::peer::Token;
-//! use skyhaul_measure::probe::udp::{ClientOptions, Direction, Point, UdpClient};
+//! use skyhaul_measure::probe::udp::{UdpClientOptions, TestDirection, UdpPoint, UdpClient};
 //! use std::{sync::atomic::AtomicBool, time::Duration};
 //! let token = Token::new("the-token-of-both-hosts")?;
 //! let server = ["192.0.2.9:14300".parse().unwrap()];
-//! let mut client = UdpClient::open(&server, &token, ClientOptions::default(), &mut |_| true)?;
-//! let point = Point::even(1472, 10_000_000, Duration::from_secs(1));
-//! let report = client.point(&point, Direction::Forward, &AtomicBool::new(false))?;
+//! let mut client = UdpClient::open(&server, &token, UdpClientOptions::default(), &mut |_| true)?;
+//! let point = UdpPoint::even(1472, 10_000_000, Duration::from_secs(1));
+//! let report = client.point(&point, TestDirection::Forward, &AtomicBool::new(false))?;
 //! println!("{} lost", report.forward.unwrap_or_default().lost);
 //! # Ok::<(), skyhaul::peer::PeerError>(())
 //! ```
@@ -44,14 +44,18 @@ mod report;
 pub(super) mod sending;
 mod service;
 
-pub use bottleneck::{Bottleneck, Limit, bottleneck};
-pub use client::{ClientOptions, UdpClient};
-pub use diagnose::{Asked, Diagnosed, Hosts, Named, PORTS};
+pub use crate::probe::TestDirection;
+pub use bottleneck::{Bottleneck, LimitKind, bottleneck};
+pub use client::{UdpClient, UdpClientOptions};
+pub use diagnose::{CauseReport, DIAGNOSIS_PORTS, DiagnosisHosts, DiagnosisOptions, UdpDiagnosis};
 pub use further::{MtuReport, SearchReport};
-pub use message::{HostNote, Opened, Order, Reply, Request, fuzz};
-pub use plan::{Burst, Direction, FLOWS, LONGEST, Mode, Point, SHORTEST, TRAIN, overhead};
-pub use report::{ClockReport, Delay, EndReport, PointReport, Received, Sent, Stage, Stamped, Way};
-pub use service::{NAME, SAMPLES, UdpService};
+pub use message::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, fuzz};
+pub use plan::{Burst, MAX_DATAGRAM, MAX_FLOWS, MAX_TRAIN, MIN_DATAGRAM, SpacingMode, UdpPoint, overhead};
+pub use report::{
+    ArrivalTimes, ClockReport, EndReport, Layer, LayerAccount, OneWayDelay, ReceivedReport, SentReport,
+    UdpDirectionReport, UdpPointReport,
+};
+pub use service::{MAX_SAMPLES, NAME, UdpService};
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
 //! udpmon's protocol 7, both ends: a responder for requesters in the field, and a requester for their responders.
 //!
 //! ```
-//! use skyhaul_measure::probe::udp::Point;
+//! use skyhaul_measure::probe::udp::UdpPoint;
 //! use skyhaul_measure::probe::udpmon::{RequestOptions, Responder, ResponderOptions, request};
 //! use std::{sync::atomic::AtomicBool, time::Duration};
 //! let responder = Responder::start("127.0.0.1:0".parse().unwrap(), ResponderOptions::default())?;
 //! // 50 packets, one each 200 µs.
-//! let point = Point { packets: 50, ..Point::even(400, 200_000_000, Duration::from_secs(20)) };
+//! let point = UdpPoint { packets: 50, ..UdpPoint::even(400, 200_000_000, Duration::from_secs(20)) };
 //! let report = request(&RequestOptions::new(responder.local(), point), &AtomicBool::new(false))?;
 //! assert_eq!((report.sent.packets, report.received, report.lost), (50, 50, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,7 +40,8 @@ pub use skyhaul_core::wire::udpmon::PORT;
 /// than was sent.
 #[doc(hidden)]
 pub fn fuzz(mut input: &[u8]) {
-    let mut desk = desk::Desk::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
+    let mut desk =
+        desk::Requesters::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
     let (mut came, mut went, mut answer) = (0, 0, Vec::new());
     while let Some((&first, rest)) = input.split_first() {
         let (datagram, rest) = rest.split_at(usize::from(first).min(rest.len()));

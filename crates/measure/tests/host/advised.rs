@@ -2,7 +2,7 @@
 //! when all of it was done.
 
 use super::{cases, run};
-use skyhaul_measure::host::{HostReport, Verdict};
+use skyhaul_measure::host::{CheckVerdict, HostReport};
 use std::collections::BTreeMap;
 
 /// Settings that say how much there may be: advice raises them.
@@ -40,7 +40,7 @@ fn settings(report: &HostReport) -> Vec<(String, String, String)> {
     let asks = report
         .checks
         .iter()
-        .filter(|line| matches!(line.verdict, Verdict::Fail | Verdict::Warn | Verdict::Info));
+        .filter(|line| matches!(line.verdict, CheckVerdict::Fail | CheckVerdict::Warn | CheckVerdict::Info));
     asks.flat_map(|line| {
         line.settings.iter().map(|setting| (line.id.clone(), setting.name.clone(), setting.value.clone()))
     })

@@ -26,7 +26,7 @@ impl Killed<'_> {
     }
 }
 
-impl Settings for Killed<'_> {
+impl SettingsStore for Killed<'_> {
     fn read(&self, name: &str) -> io::Result<String> {
         self.step();
         self.inner.read(name)
@@ -53,9 +53,9 @@ fn untuned() -> World {
     world
 }
 
-fn plan(world: &World) -> (Vec<Change>, HostSettings) {
+fn plan(world: &World) -> (Vec<SettingChange>, HostSettings) {
     let (facts, target) = (world.facts(), target());
-    let report = HostReport::new(&View { facts: &facts, before: None, peer: None, target: &target }, &[]);
+    let report = HostReport::new(&HostView { facts: &facts, before: None, peer: None, target: &target }, &[]);
     let settings = HostSettings(world.tree());
     (planned(&report, &settings, &[]), settings)
 }
@@ -89,7 +89,7 @@ fn what_was_applied_is_taken_back_octet_for_octet() {
         "{names:?}"
     );
     let path = directory.path().join("journal");
-    let done = apply(&changes, &settings, &mut Journal::begin(&path).unwrap()).unwrap();
+    let done = apply(&changes, &settings, &mut ChangeJournal::begin(&path).unwrap()).unwrap();
     assert!(done.iter().all(|done| done.failed.is_none()), "{done:?}");
     assert_ne!(contents(&world), before);
     assert_eq!(
@@ -98,7 +98,7 @@ fn what_was_applied_is_taken_back_octet_for_octet() {
         "nothing is left to do"
     );
 
-    assert!(Journal::begin(&path).unwrap_err().to_string().contains("hint: skyhaul host --undo"));
+    assert!(ChangeJournal::begin(&path).unwrap_err().to_string().contains("hint: skyhaul host --undo"));
     // The files of a made host do not choose from a list, as the kernel's do.
     world.tree().write("/sys/block/nvme0n1/queue/scheduler", "[none] mq-deadline\n").unwrap();
     let mut noted = read_journal(&path).unwrap();
@@ -106,11 +106,14 @@ fn what_was_applied_is_taken_back_octet_for_octet() {
     let (applied, told) = (contents(&world), would_undo(&noted, &settings));
     assert_eq!(contents(&world), applied, "a dry run writes nothing");
     let undone = undo(&noted, &settings);
-    assert!(undone.iter().all(|(_, how)| *how == Undone::Restored), "{undone:?}");
+    assert!(undone.iter().all(|(_, how)| *how == UndoResult::Restored), "{undone:?}");
     assert_eq!(told, undone, "and says what is done, in the same order");
     world.tree().write("/sys/block/nvme0n1/queue/scheduler", "none [mq-deadline]\n").unwrap();
     assert_eq!(contents(&world), before);
-    assert!(undo(&noted, &settings).iter().all(|(_, how)| *how == Undone::Unchanged), "twice does no harm");
+    assert!(
+        undo(&noted, &settings).iter().all(|(_, how)| *how == UndoResult::Unchanged),
+        "twice does no harm"
+    );
     assert_eq!(would_undo(&noted, &settings), undo(&noted, &settings));
 }
 
@@ -126,7 +129,7 @@ fn whenever_it_is_killed_everything_is_taken_back() {
         let left = Cell::new(kills);
         let killed = Killed { inner: &settings, left: &left };
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            apply(&changes, &killed, &mut Journal::begin(&path).unwrap()).unwrap();
+            apply(&changes, &killed, &mut ChangeJournal::begin(&path).unwrap()).unwrap();
         }));
         let noted = std::fs::read(&path).unwrap();
         // Taking back may be killed as well, at every step, and is then done again.
@@ -153,7 +156,7 @@ fn a_line_that_was_cut_short_was_never_followed_by_a_write() {
     let before = contents(&world);
     let (changes, settings) = plan(&world);
     let path = directory.path().join("journal");
-    let mut journal = Journal::begin(&path).unwrap();
+    let mut journal = ChangeJournal::begin(&path).unwrap();
     apply(&changes[..1], &settings, &mut journal).unwrap();
     let whole = std::fs::metadata(&path).unwrap().len();
     journal.note(&changes[1]).unwrap();
@@ -175,12 +178,12 @@ fn what_somebody_else_changed_since_is_left() {
     let (world, directory) = (untuned(), tempfile::tempdir().unwrap());
     let (changes, settings) = plan(&world);
     let path = directory.path().join("journal");
-    apply(&changes, &settings, &mut Journal::begin(&path).unwrap()).unwrap();
+    apply(&changes, &settings, &mut ChangeJournal::begin(&path).unwrap()).unwrap();
     let name = "/proc/sys/net/ipv4/tcp_mtu_probing";
     world.tree().write(name, "2\n").unwrap();
     let undone = undo(&read_journal(&path).unwrap(), &settings);
     let (_, how) = undone.iter().find(|(change, _)| change.name == name).unwrap();
-    assert_eq!(*how, Undone::ChangedSince("2".into()));
+    assert_eq!(*how, UndoResult::ChangedSince("2".into()));
     assert_eq!(world.tree().read(name).unwrap(), "2\n");
 }
 
@@ -206,7 +209,8 @@ fn a_setting_that_is_refused_is_said_and_the_rest_goes_on() {
     let gone = changes[1].name.clone();
     world.set(&gone, "-");
     let done =
-        apply(&changes, &settings, &mut Journal::begin(&directory.path().join("journal")).unwrap()).unwrap();
+        apply(&changes, &settings, &mut ChangeJournal::begin(&directory.path().join("journal")).unwrap())
+            .unwrap();
     let failed: Vec<&str> =
         done.iter().filter(|d| d.failed.is_some()).map(|d| d.change.name.as_str()).collect();
     assert_eq!(failed, [gone.as_str()]);
@@ -214,8 +218,8 @@ fn a_setting_that_is_refused_is_said_and_the_rest_goes_on() {
 }
 
 /// A change as a plan has it.
-fn change(name: &str, new: &str) -> Change {
-    Change { check: "B24".into(), name: name.into(), old: String::new(), new: new.into(), shown: None }
+fn change(name: &str, new: &str) -> SettingChange {
+    SettingChange { check: "B24".into(), name: name.into(), old: String::new(), new: new.into(), shown: None }
 }
 
 #[test]
@@ -243,7 +247,8 @@ fn a_queueing_discipline_comes_back_whenever_it_is_killed() {
                 let left = Cell::new(kill);
                 let killed = Killed { inner: &settings, left: &left };
                 let ran = catch_unwind(AssertUnwindSafe(|| {
-                    apply(&[change(name, "bfifo")], &killed, &mut Journal::begin(&path).unwrap()).unwrap()
+                    apply(&[change(name, "bfifo")], &killed, &mut ChangeJournal::begin(&path).unwrap())
+                        .unwrap()
                 }));
                 if let Ok(done) = &ran {
                     assert_eq!(done[0].failed, None);
@@ -273,7 +278,7 @@ fn a_queueing_discipline_comes_back_whenever_it_is_killed() {
 fn the_kernel_chooses_again_by_the_default_that_is_back() {
     /// Settings that note what is written.
     struct Noted(RefCell<Vec<(String, String)>>);
-    impl Settings for Noted {
+    impl SettingsStore for Noted {
         fn read(&self, name: &str) -> io::Result<String> {
             let all = self.0.borrow();
             let last = all.iter().rev().find(|(of, _)| of == name).map(|(_, value)| value.clone());
@@ -290,9 +295,9 @@ fn the_kernel_chooses_again_by_the_default_that_is_back() {
     let path = directory.path().join("journal");
     let default = "/proc/sys/net/core/default_qdisc";
     let changes = [change(default, "fq"), change("qdisc/eth1/root", "mq")];
-    apply(&changes, &noted, &mut Journal::begin(&path).unwrap()).unwrap();
+    apply(&changes, &noted, &mut ChangeJournal::begin(&path).unwrap()).unwrap();
     let undone = undo(&read_journal(&path).unwrap(), &noted);
-    assert!(undone.iter().all(|(_, how)| *how == Undone::Restored), "{undone:?}");
+    assert!(undone.iter().all(|(_, how)| *how == UndoResult::Restored), "{undone:?}");
     let names: Vec<String> = noted.0.borrow().iter().map(|(name, value)| format!("{name}={value}")).collect();
     let [back, root] = [format!("{default}=pfifo_fast\n"), "qdisc/eth1/root=default mq".to_owned()];
     assert_eq!(names[2..], [back, root]);
@@ -303,10 +308,10 @@ fn a_ring_is_set_only_if_its_check_was_named() {
     let mut world = untuned();
     world.set("ethtool/eth1/ring/rx", "512");
     let (facts, target) = (world.facts(), target());
-    let view = View { facts: &facts, before: None, peer: None, target: &target };
+    let view = HostView { facts: &facts, before: None, peer: None, target: &target };
     /// Every setting can be read.
     struct Any;
-    impl Settings for Any {
+    impl SettingsStore for Any {
         fn read(&self, _: &str) -> io::Result<String> {
             Ok("512".into())
         }

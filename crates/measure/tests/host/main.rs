@@ -24,20 +24,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use world::{World, container, epyc, guest, server, target};
 
 /// What a line of the cases demands.
-fn verdict(word: &str) -> Verdict {
+fn verdict(word: &str) -> CheckVerdict {
     match word {
-        "pass" => Verdict::Pass,
-        "warn" => Verdict::Warn,
-        "info" => Verdict::Info,
-        "fail" => Verdict::Fail,
-        "unknown" => Verdict::Unknown,
-        "n/a" => Verdict::NotApplicable,
+        "pass" => CheckVerdict::Pass,
+        "warn" => CheckVerdict::Warn,
+        "info" => CheckVerdict::Info,
+        "fail" => CheckVerdict::Fail,
+        "unknown" => CheckVerdict::Unknown,
+        "n/a" => CheckVerdict::NotApplicable,
         other => panic!("no verdict: {other}"),
     }
 }
 
 /// Changes of a use.
-fn wants(target: &mut Target, name: &str, value: &str) -> bool {
+fn wants(target: &mut HostTarget, name: &str, value: &str) -> bool {
     match name {
         "role" => target.role = value.parse().unwrap(),
         "rate" => target.rate = value.parse::<skyhaul::io::quantity::Rate>().unwrap().bits_per_second(),
@@ -109,7 +109,8 @@ fn run(changes: &str) -> (HostReport, bool) {
         let was = before.number(name).unwrap_or(0);
         after.note(name, was + by.parse::<u64>().unwrap());
     }
-    let view = View { facts: &after, before: ran.then_some(&before), peer: peer.as_ref(), target: &target };
+    let view =
+        HostView { facts: &after, before: ran.then_some(&before), peer: peer.as_ref(), target: &target };
     let report = HostReport::new(&view, &[]);
     world.revert();
     if !world.spoilt {
@@ -120,7 +121,7 @@ fn run(changes: &str) -> (HostReport, bool) {
 
 #[test]
 fn every_check_gives_each_of_its_verdicts() {
-    let (mut seen, mut wrong) = (BTreeMap::<String, BTreeSet<Verdict>>::new(), Vec::new());
+    let (mut seen, mut wrong) = (BTreeMap::<String, BTreeSet<CheckVerdict>>::new(), Vec::new());
     for line in cases::ALL.iter().flat_map(|cases| cases.lines()).filter(|line| !line.trim().is_empty()) {
         let mut words = line.trim().splitn(3, char::is_whitespace);
         let (id, word) = (words.next().unwrap(), words.next().unwrap());
@@ -133,7 +134,7 @@ fn every_check_gives_each_of_its_verdicts() {
                 found.verdict, found.value, found.wanted, found.evidence
             ));
         }
-        let broken = report.checks.iter().filter(|check| check.verdict == Verdict::Fail);
+        let broken = report.checks.iter().filter(|check| check.verdict == CheckVerdict::Fail);
         assert!(ran || broken.count() == 0, "only a counter that rose is a failure: {line}");
         seen.entry(id.to_owned()).or_default().insert(found.verdict);
     }
@@ -141,7 +142,7 @@ fn every_check_gives_each_of_its_verdicts() {
     for check in checks::all() {
         let demanded = cases::DEMANDED.iter().find(|(id, _)| *id == check.id);
         let demanded = demanded.unwrap_or_else(|| panic!("{} has no line of demands", check.id)).1;
-        let demanded: BTreeSet<Verdict> = demanded.split(' ').map(verdict).collect();
+        let demanded: BTreeSet<CheckVerdict> = demanded.split(' ').map(verdict).collect();
         let seen = seen.remove(check.id).unwrap_or_default();
         assert_eq!(seen, demanded, "{}", check.id);
     }
@@ -171,12 +172,12 @@ fn the_table_is_whole_and_in_order() {
 fn a_host_that_is_as_wanted_has_no_warning() {
     for world in [server(), epyc()] {
         let (facts, target) = (world.facts(), target());
-        let view = View { facts: &facts, before: None, peer: None, target: &target };
+        let view = HostView { facts: &facts, before: None, peer: None, target: &target };
         let report = HostReport::new(&view, &[]);
         let attention: Vec<_> =
-            report.of(Verdict::Fail).into_iter().chain(report.of(Verdict::Warn)).collect();
+            report.of(CheckVerdict::Fail).into_iter().chain(report.of(CheckVerdict::Warn)).collect();
         assert!(attention.is_empty(), "{attention:#?}");
-        assert_eq!(report.count(Verdict::Unknown), 0, "{:#?}", report.of(Verdict::Unknown));
+        assert_eq!(report.count(CheckVerdict::Unknown), 0, "{:#?}", report.of(CheckVerdict::Unknown));
         assert_eq!(report.checks.len(), 94);
         assert!(facts.facts.keys().all(|name| !name.ends_with("_key")), "no secrets are kept");
     }
@@ -205,7 +206,7 @@ fn what_a_warning_sets_makes_it_pass() {
         }
         let (again, _) = run(&format!("{changes} ; {}", set.join(" ; ")));
         let after = again.checks.iter().find(|check| check.id == id).unwrap();
-        assert_ne!(after.verdict, Verdict::Warn, "{line}: {set:?} leaves {after:#?}");
+        assert_ne!(after.verdict, CheckVerdict::Warn, "{line}: {set:?} leaves {after:#?}");
         mended += 1;
     }
     assert!(mended > 40, "{mended}");
@@ -229,7 +230,7 @@ fn a_machine_that_was_made_of_a_containers_image_is_no_container() {
 #[test]
 fn only_some_checks_can_be_asked_for() {
     let (facts, target) = (server().facts(), target());
-    let view = View { facts: &facts, before: None, peer: None, target: &target };
+    let view = HostView { facts: &facts, before: None, peer: None, target: &target };
     let ids = |only: &[&str]| -> Vec<String> {
         let only: Vec<String> = only.iter().map(|text| selection(text).unwrap()).collect();
         HostReport::new(&view, &only).checks.into_iter().map(|check| check.id).collect()

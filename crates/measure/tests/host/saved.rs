@@ -2,7 +2,9 @@
 
 use super::world::{epyc, guest, server, target};
 use proptest::prelude::*;
-use skyhaul_measure::host::{Difference, Fact, Facts, HostReport, Verdict, View, load, read_snapshot, save};
+use skyhaul_measure::host::{
+    CheckVerdict, Fact, Facts, HostReport, HostView, SnapshotDiff, load, read_snapshot, save,
+};
 
 #[test]
 fn a_snapshot_is_the_same_after_it_was_saved() {
@@ -38,18 +40,18 @@ fn what_differs_is_named_whatever_the_interface_is_called() {
     world.set("/proc/sys/net/core/rmem_max", "212992");
     world.set("/sys/class/net/eth1/statistics/rx_packets", "99");
     let after = world.facts();
-    let found = Difference::new(&before, &after, &target(), &[]);
+    let found = SnapshotDiff::new(&before, &after, &target(), &[]);
     let [one] = &found.checks[..] else { panic!("{:#?}", found.checks) };
-    assert_eq!((one.id.as_str(), one.a.0, one.b.0), ("C1", Verdict::Pass, Verdict::Warn));
+    assert_eq!((one.id.as_str(), one.a.0, one.b.0), ("C1", CheckVerdict::Pass, CheckVerdict::Warn));
     let [fact] = &found.facts[..] else { panic!("{:#?}", found.facts) };
     assert_eq!((fact.name.as_str(), fact.b.as_deref()), ("/proc/sys/net/core/rmem_max", Some("212992")));
 
     let text = serde_json::to_string(&before).unwrap().replace("eth1", "ens3f0np0");
     let renamed: Facts = serde_json::from_str(&text).unwrap();
-    let found = Difference::new(&before, &renamed, &target(), &[]);
+    let found = SnapshotDiff::new(&before, &renamed, &target(), &[]);
     assert!(found.checks.is_empty() && found.facts.is_empty(), "{found:#?}");
     assert!(
-        Difference::new(&before, &epyc().facts(), &target(), &[])
+        SnapshotDiff::new(&before, &epyc().facts(), &target(), &[])
             .facts
             .iter()
             .any(|fact| fact.name == "cpu/model")
@@ -62,7 +64,7 @@ fn a_snapshot_can_be_judged_elsewhere() {
     let text = serde_json::to_vec(&facts).unwrap();
     let again = read_snapshot(&text).unwrap();
     let (target, report) = (target(), |facts: &Facts, target| {
-        HostReport::new(&View { facts, before: None, peer: None, target }, &[])
+        HostReport::new(&HostView { facts, before: None, peer: None, target }, &[])
     });
     assert_eq!(report(&facts, &target), report(&again, &target));
 }
@@ -82,8 +84,8 @@ proptest! {
         for (fact, value) in facts.facts.values_mut().zip(values.iter().cycle()) {
             *fact = Fact::Text(value.clone());
         }
-        let target = skyhaul_measure::host::Target { rate, rtt, flows, ..target() };
-        let report = HostReport::new(&View { facts: &facts, before: Some(&facts), peer: Some(&facts), target: &target }, &[]);
+        let target = skyhaul_measure::host::HostTarget { rate, rtt, flows, ..target() };
+        let report = HostReport::new(&HostView { facts: &facts, before: Some(&facts), peer: Some(&facts), target: &target }, &[]);
         prop_assert_eq!(report.checks.len(), 94);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lists::{ASKED, CARD, COUNTERS, DISK, SYSCTLS};
 use skyhaul::io::host::tree::Tree;
-use skyhaul_measure::host::{Asked, Devices, Fact, Facts, Role, Target, gather};
+use skyhaul_measure::host::{Devices, Fact, Facts, GatherOptions, HostRole, HostTarget, gather};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ impl Devices for Fake {
     fn towards(&self, _peer: IpAddr) -> Option<String> {
         Some("eth1".to_owned())
     }
-    fn note(&self, _asked: &Asked, facts: &mut Facts) {
+    fn note(&self, _asked: &GatherOptions, facts: &mut Facts) {
         facts.facts.extend(self.facts.clone());
     }
     fn count(&self, facts: &mut Facts) {
@@ -130,14 +130,20 @@ impl World {
     }
 
     pub(super) fn facts(&self) -> Facts {
-        gather(&self.tree(), &self.fake, &Asked::default()).unwrap()
+        gather(&self.tree(), &self.fake, &GatherOptions::default()).unwrap()
     }
 }
 
 /// 100 Gb/s over 10 ms, sent and received.
-pub(super) fn target() -> Target {
+pub(super) fn target() -> HostTarget {
     let read = |rate: &str, rtt: &str| {
-        Target::new(Some(rate.parse().unwrap()), Some(rtt.parse().unwrap()), Role::Both, Some(8), None)
+        HostTarget::new(
+            Some(rate.parse().unwrap()),
+            Some(rtt.parse().unwrap()),
+            HostRole::Both,
+            Some(8),
+            None,
+        )
     };
     read("100Gbps", "10ms")
 }

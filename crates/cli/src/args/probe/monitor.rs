@@ -5,8 +5,8 @@ use super::super::limits::{from_to, some, up_to};
 use super::super::output::OutputArgs;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Size, Span};
-use skyhaul_measure::probe::monitor::Kind;
-use skyhaul_measure::probe::udp::{FLOWS, LONGEST, SHORTEST};
+use skyhaul_measure::probe::monitor::TestKind;
+use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -83,10 +83,10 @@ pub(crate) struct HowArgs {
     #[arg(long, conflicts_with = "reverse")]
     pub(crate) both: bool,
     /// Flows at once
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<u16>(FLOWS as u64, "such as 1"))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<u16>(MAX_FLOWS as u64, "such as 1"))]
     pub(crate) flows: u16,
     /// Bytes of a datagram (udp; default: 1472, or less where that would be cut into fragments, as with IPv6)
-    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
+    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(MIN_DATAGRAM as u64, MAX_DATAGRAM as u64, "such as 1472"))]
     pub(crate) size: Option<u32>,
     /// Rate of each flow's payload (udp)
     #[arg(long, value_name = "RATE", default_value = "10Mbps", value_parser = some::<Rate>("such as 10Mbps"))]
@@ -102,7 +102,7 @@ pub(crate) struct HowArgs {
 /// A server, and what is sent to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TestKind,
     pub(crate) host: String,
 }
 
@@ -110,9 +110,9 @@ impl FromStr for Target {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, host) = match text.split_once(':') {
-            Some(("udp", host)) => (Kind::Udp, host),
-            Some(("tcp", host)) => (Kind::Tcp, host),
-            _ => (Kind::Udp, ""),
+            Some(("udp", host)) => (TestKind::Udp, host),
+            Some(("tcp", host)) => (TestKind::Tcp, host),
+            _ => (TestKind::Udp, ""),
         };
         if host.is_empty() {
             return Err(format!("`{text}` is no test\nhint: write udp:HOST or tcp:HOST"));

@@ -13,7 +13,9 @@ use serde::Serialize;
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::events::{self, EventBenchOptions, EventBenchReport, Losses, Point, Setting};
+use skyhaul_measure::bench::events::{
+    self, EventBenchOptions, EventBenchReport, EventLosses, EventPoint, EventSetting,
+};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -96,10 +98,10 @@ fn page(report: &EventBenchReport, command: &str, plots: &[(String, String)]) ->
     out
 }
 
-fn row(point: &Point) -> String {
-    let Setting { mtu, event_bytes, senders, workers, threads, rate } = point.setting;
+fn row(point: &EventPoint) -> String {
+    let EventSetting { mtu, event_bytes, senders, workers, threads, rate } = point.setting;
     let asked = if rate == 0 { "all".to_owned() } else { Rate::from_bits_per_second(rate).to_string() };
-    let Losses { before, balancer, behind, workers: in_workers } = point.lost;
+    let EventLosses { before, balancer, behind, workers: in_workers } = point.lost;
     format!(
         "| {mtu} | {} | {senders} | {workers} | {threads} | {asked} | {} | {} | {:.0} | {:.1} | {:.3} + {:.3} + {:.3} | {} of {} | {} |\n",
         Size::from_bytes(event_bytes),
@@ -126,14 +128,14 @@ mod tests {
 
     #[test]
     fn a_page_has_a_row_for_each_combination_and_every_plot() {
-        let point = |mtu, rate, sent: f64| Point {
-            setting: Setting { mtu, event_bytes: 1 << 20, senders: 1, workers: 4, threads: 1, rate },
+        let point = |mtu, rate, sent: f64| EventPoint {
+            setting: EventSetting { mtu, event_bytes: 1 << 20, senders: 1, workers: 4, threads: 1, rate },
             sent: Spread::of([sent]),
             whole: Spread::of([sent / 2.0]),
             events: 10,
             events_lost: 5,
-            lost: Losses { behind: 77, ..Losses::default() },
-            ..Point::default()
+            lost: EventLosses { behind: 77, ..EventLosses::default() },
+            ..EventPoint::default()
         };
         let points =
             vec![point(1500, 1_000_000_000, 1e9), point(9000, 2_000_000_000, 2e9), point(9000, 0, f64::NAN)];

@@ -7,7 +7,7 @@ use skyhaul::io::host::sockets::largest_buffer;
 use skyhaul::io::quantity::Size;
 use skyhaul::stop::StopFlag;
 use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::heaps::limited::{Candidate, LimitedOptions, LimitedRow};
+use skyhaul_measure::bench::heaps::limited::{LimitedOptions, LimitedRow, ReceiverCommand};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -48,9 +48,9 @@ pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &StopFlag) -> Res
          --json --quiet",
         heap.max(LARGEST_HEAP)
     );
-    let mut candidates = vec![Candidate::own(&own, &words)?];
+    let mut candidates = vec![ReceiverCommand::own(&own, &words)?];
     for line in &limited.against {
-        candidates.push(Candidate::parse(line)?);
+        candidates.push(ReceiverCommand::parse(line)?);
     }
     let packets = if limited.packets.is_empty() { vec![1472, 8972] } else { limited.packets.clone() };
     Ok(Some(LimitedOptions {

@@ -5,7 +5,7 @@ use crate::report::chart::{Chart, Panel};
 use crate::report::series::Series;
 use crate::report::words::short;
 use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::heaps::{MemoReport, Point};
+use skyhaul_measure::bench::heaps::{MemoReport, RatePoint};
 
 /// A file's name and its SVG.
 pub(super) type Plot = (&'static str, String);
@@ -32,8 +32,8 @@ fn pairs(report: &MemoReport) -> String {
     let points = &report.pairs;
     let count = points[0].pairs;
     let most = points.iter().map(|p| gbps(p.rate as f64)).fold(0.0, f64::max);
-    let series = |name: &str, unit: f64, value: &dyn Fn(&Point) -> Spread| {
-        let at = |p: &Point| (gbps(p.rate as f64), value(p));
+    let series = |name: &str, unit: f64, value: &dyn Fn(&RatePoint) -> Spread| {
+        let at = |p: &RatePoint| (gbps(p.rate as f64), value(p));
         let band = |(x, s): (f64, Spread)| (x, s.min * unit, s.median * unit, s.max * unit);
         Series::band(name, points.iter().map(at).map(band).collect::<Vec<_>>())
     };
@@ -57,7 +57,7 @@ fn pairs(report: &MemoReport) -> String {
 }
 
 /// Figure 4: speed by number of senders, one colour for each rate.
-fn scaling(points: &[Point]) -> String {
+fn scaling(points: &[RatePoint]) -> String {
     let counts = points.iter().map(|p| p.pairs).max().unwrap_or(1) as f64;
     let mut panel = Panel::new(298.0, Scale::linear("all senders together, Gb/s"));
     for (colour, &rate) in rates(points).iter().enumerate() {
@@ -75,8 +75,8 @@ fn scaling(points: &[Point]) -> String {
 }
 
 /// Figure 5: shortfall from the target, by the target.
-fn scaling_loss(points: &[Point]) -> String {
-    let target = |p: &Point| gbps(p.rate as f64) * p.pairs as f64;
+fn scaling_loss(points: &[RatePoint]) -> String {
+    let target = |p: &RatePoint| gbps(p.rate as f64) * p.pairs as f64;
     let panel = Panel::new(298.0, Scale::linear("shortfall from the target, %").at_least(5.0).from(0.0));
     let dots = |&rate: &u64| {
         let of_it = points.iter().filter(move |p| p.rate == rate);
@@ -89,7 +89,7 @@ fn scaling_loss(points: &[Point]) -> String {
         .file()
 }
 
-fn rates(points: &[Point]) -> Vec<u64> {
+fn rates(points: &[RatePoint]) -> Vec<u64> {
     let mut rates: Vec<u64> = points.iter().map(|p| p.rate).collect();
     rates.sort_unstable();
     rates.dedup();
@@ -99,17 +99,17 @@ fn rates(points: &[Point]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul_measure::bench::heaps::Figures;
+    use skyhaul_measure::bench::heaps::PairFigures;
 
     #[test]
     fn every_figure_is_a_whole_drawing() {
-        let point = |pairs: usize, rate: u64, sent: f64| Point {
+        let point = |pairs: usize, rate: u64, sent: f64| RatePoint {
             pairs,
             rate,
-            figures: Figures {
+            figures: PairFigures {
                 sent: Spread::of([sent]),
                 effective: Spread::of([sent / 2.0]),
-                ..Figures::default()
+                ..PairFigures::default()
             },
         };
         let report = MemoReport {

@@ -5,7 +5,7 @@ use super::plots::Plot;
 use crate::interrupt::INTERRUPTED;
 use crate::print;
 use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::heaps::{Cell, MemoReport, Setting, Way};
+use skyhaul_measure::bench::heaps::{HeapTransport, MemoCell, MemoReport, MemoSetting};
 use std::fmt::Write as _;
 
 /// The whole report as one page.
@@ -48,11 +48,11 @@ pub(super) fn page(report: &MemoReport, command: &str, plots: &[Plot]) -> String
     out
 }
 
-fn table(out: &mut String, cells: &[Cell], losses: bool) {
-    let names = Setting::ALL.map(Setting::name).join(" | ");
+fn table(out: &mut String, cells: &[MemoCell], losses: bool) {
+    let names = MemoSetting::ALL.map(MemoSetting::name).join(" | ");
     let _ = writeln!(out, "| | {names} |\n|---|---|---|---|---|");
-    for way in [Way::Udp, Way::Tcp, Way::TcpHeaps] {
-        let row: Vec<&Cell> = Setting::ALL
+    for way in [HeapTransport::Udp, HeapTransport::Tcp, HeapTransport::TcpHeaps] {
+        let row: Vec<&MemoCell> = MemoSetting::ALL
             .iter()
             .filter_map(|&s| cells.iter().find(|c| c.way == way && c.setting == s))
             .collect();
@@ -65,7 +65,7 @@ fn table(out: &mut String, cells: &[Cell], losses: bool) {
             let told: Vec<String> = row.iter().map(|c| percent(c.figures.lost)).collect();
             let _ = writeln!(out, "| heaps lost | {} |", told.join(" | "));
         }
-        let cpu = |c: &&Cell| {
+        let cpu = |c: &&MemoCell| {
             format!("{:.3} + {:.3} s/GB", c.figures.send_cpu.median, c.figures.receive_cpu.median)
         };
         let told: Vec<String> = row.iter().map(cpu).collect();
@@ -123,13 +123,15 @@ fn percent(of: Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul_measure::bench::heaps::Figures;
+    use skyhaul_measure::bench::heaps::PairFigures;
 
     #[test]
     fn a_table_has_a_row_for_each_way_that_was_measured() {
-        let cell = |way, setting| Cell { way, setting, packet: 1472, figures: Figures::default() };
-        let receiver =
-            Setting::ALL.into_iter().flat_map(|s| [cell(Way::Udp, s), cell(Way::TcpHeaps, s)]).collect();
+        let cell = |way, setting| MemoCell { way, setting, packet: 1472, figures: PairFigures::default() };
+        let receiver = MemoSetting::ALL
+            .into_iter()
+            .flat_map(|s| [cell(HeapTransport::Udp, s), cell(HeapTransport::TcpHeaps, s)])
+            .collect();
         let report = MemoReport { receiver, ..MemoReport::default() };
         let page = page(&report, "skyhaul bench", &[("pairs.svg", String::new())]);
         assert!(

@@ -7,7 +7,9 @@ use crate::print;
 use anyhow::{Result, bail};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
-use skyhaul_measure::host::{HostReport, HostSettings, Journal, Undone, planned, read_journal, would_undo};
+use skyhaul_measure::host::{
+    ChangeJournal, HostReport, HostSettings, UndoResult, planned, read_journal, would_undo,
+};
 use std::io::IsTerminal as _;
 
 pub(super) fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
@@ -20,9 +22,9 @@ pub(super) fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
         say!("nothing was changed");
         return Ok(Outcome::Failed);
     }
-    let mut journal = Journal::begin(&args.journal)?;
+    let mut journal = ChangeJournal::begin(&args.journal)?;
     let done = skyhaul_measure::host::apply(&changes, &settings, &mut journal)?;
-    let how = |done: &skyhaul_measure::host::Done| done.failed.clone();
+    let how = |done: &skyhaul_measure::host::ChangeResult| done.failed.clone();
     let text = print::host::changed(done.iter().map(|done| (&done.change, how(done))), &args.journal);
     written(args, &done, &text)?;
     Ok(if done.iter().all(|done| done.failed.is_none()) { Outcome::Done } else { Outcome::Failed })
@@ -48,10 +50,10 @@ pub(super) fn undo(args: &HostArgs) -> Result<Outcome> {
     };
     written(args, &undone, &print::host::undone(&undone, args.dry_run))?;
     if args.dry_run {
-        let fails = undone.iter().any(|(_, how)| matches!(how, Undone::Failed(_)));
+        let fails = undone.iter().any(|(_, how)| matches!(how, UndoResult::Failed(_)));
         return Ok(if fails { Outcome::Failed } else { Outcome::Done });
     }
-    if undone.iter().any(|(_, how)| matches!(how, Undone::Failed(_))) {
+    if undone.iter().any(|(_, how)| matches!(how, UndoResult::Failed(_))) {
         say!("{} is kept: --undo again takes back the rest", args.journal.display());
         return Ok(Outcome::Failed);
     }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::quantity::Span;
 use skyhaul::peer::{PORT, Token};
-use skyhaul_measure::host::{BothEnds, ThisHost, Verdict, ask, gather, note_peer, save};
+use skyhaul_measure::host::{BothEnds, CheckVerdict, ThisHost, ask, gather, note_peer, save};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> 
     let text =
         [print::host::report(&both.here, args.all), print::host::other_end(&both, args.all)].join("\n");
     written(args, &both, &text)?;
-    let failed = both.here.count(Verdict::Fail) + both.there.count(Verdict::Fail);
+    let failed = both.here.count(CheckVerdict::Fail) + both.there.count(CheckVerdict::Fail);
     Ok(if failed == 0 { Outcome::Done } else { Outcome::Failed })
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::namespace::ask_to_end;
 use skyhaul::io::signals;
-use skyhaul_measure::host::{Facts, HostReport, Target, ThisHost, View, Watched, count_again};
+use skyhaul_measure::host::{Facts, HostReport, HostTarget, HostView, ThisHost, WatchedRun, count_again};
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How often the command is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
-pub(super) fn run(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Outcome> {
+pub(super) fn run(args: &HostArgs, facts: &Facts, target: &HostTarget) -> Result<Outcome> {
     // The command is asked to end, too; what it moved until then is still told.
     let _interrupt = Interrupt::listen()?;
     // As elsewhere, `--` may stand before the command.
@@ -40,9 +40,9 @@ pub(super) fn run(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Out
     let status = command.spawn().and_then(ended).map_err(failed)?;
     let seconds = begun.elapsed().as_secs_f64();
     let after = count_again(&tree, &ThisHost, facts);
-    let view = View { facts: &after, before: Some(&before), peer: None, target };
+    let view = HostView { facts: &after, before: Some(&before), peer: None, target };
     let mut report = HostReport::new(&view, &args.only);
-    report.watched = Some(Watched::new(watched.to_vec(), seconds, status.to_string(), &before, &after));
+    report.watched = Some(WatchedRun::new(watched.to_vec(), seconds, status.to_string(), &before, &after));
     let shown = show(args, &report)?;
     Ok(if status.success() { shown } else { Outcome::Failed })
 }

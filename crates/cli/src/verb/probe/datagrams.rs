@@ -4,8 +4,10 @@ use super::path::DIAGNOSIS;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use skyhaul::peer::{PeerError, Token};
-use skyhaul_measure::probe::tcp::{PointReport, TcpDiagnosed, Way, agree, is_lossy, load};
-use skyhaul_measure::probe::udp::{Asked, ClientOptions, Direction, PORTS, SAMPLES, UdpClient};
+use skyhaul_measure::probe::tcp::{TcpDiagnosis, TcpPointReport, TestDirection, agree, is_lossy, load};
+use skyhaul_measure::probe::udp::{
+    DIAGNOSIS_PORTS, DiagnosisOptions, MAX_SAMPLES, UdpClient, UdpClientOptions,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,8 +20,8 @@ const USUAL: u64 = 1472;
 pub(super) fn ask(
     server: SocketAddr,
     token: &Token,
-    points: &[PointReport],
-    found: &mut [Vec<TcpDiagnosed>],
+    points: &[TcpPointReport],
+    found: &mut [Vec<TcpDiagnosis>],
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) {
@@ -36,26 +38,30 @@ pub(super) fn ask(
 fn measure(
     server: SocketAddr,
     token: &Token,
-    report: &PointReport,
-    flows: &mut [TcpDiagnosed],
+    report: &TcpPointReport,
+    flows: &mut [TcpDiagnosis],
     interrupt: &Interrupt,
 ) -> Result<(), PeerError> {
     let rate = load(report);
-    let settle = ClientOptions::default().settle;
-    let options = ClientOptions {
-        flows: PORTS,
+    let settle = UdpClientOptions::default().settle;
+    let options = UdpClientOptions {
+        flows: DIAGNOSIS_PORTS,
         seconds: DIAGNOSIS,
         rate: Some(rate * 2.0),
         join: false,
-        samples: SAMPLES,
+        samples: MAX_SAMPLES,
         settle,
     };
     let mut client = UdpClient::open(&[server], token, options, &mut |_| !interrupt.is_set())?;
     let longest = client.here.largest_datagram.min(client.there.largest_datagram).min(USUAL);
     let size = u32::try_from(longest).unwrap_or(1472).max(64);
-    let direction = if report.point.way == Way::Reverse { Direction::Reverse } else { Direction::Forward };
+    let direction = if report.point.way == TestDirection::Reverse {
+        TestDirection::Reverse
+    } else {
+        TestDirection::Forward
+    };
     let spacing_ps = (f64::from(size) * 8.0 / rate * 1e12) as u64;
-    let asked = Asked { size, spacing_ps, direction, time: FIRST };
+    let asked = DiagnosisOptions { size, spacing_ps, direction, time: FIRST };
     let (datagrams, _) = client.diagnose(&asked, &interrupt.flag(), &mut |_| {});
     let _ = client.end();
     say!(

@@ -9,7 +9,9 @@ use crate::args::{PathArgs, Several};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Result, bail};
-use skyhaul_measure::probe::udp::{Asked, Diagnosed, Direction, Hosts, Named, SHORTEST, UdpClient};
+use skyhaul_measure::probe::udp::{
+    CauseReport, DiagnosisHosts, DiagnosisOptions, MIN_DATAGRAM, TestDirection, UdpClient, UdpDiagnosis,
+};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ pub(super) fn udp(
     args: &PathArgs,
     client: &mut UdpClient,
     mut told: Told,
-    direction: Direction,
+    direction: TestDirection,
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<Outcome> {
@@ -34,7 +36,7 @@ pub(super) fn udp(
     let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
     let size = size(args, &told);
     let time = args.time.map_or(FIRST, |time| time.duration());
-    let asked = Asked { size, spacing_ps: load(args, size), direction, time };
+    let asked = DiagnosisOptions { size, spacing_ps: load(args, size), direction, time };
     let mut each = |report: &_| {
         progress.clear();
         if let Some(table) = &mut table {
@@ -71,7 +73,7 @@ pub(super) fn udp(
 fn size(args: &PathArgs, told: &Told) -> u32 {
     let (asked, longest) =
         (args.sizes.values()[0], told.here.largest_datagram.min(told.there.largest_datagram));
-    let size = asked.min(u32::try_from(longest).unwrap_or(asked).max(SHORTEST));
+    let size = asked.min(u32::try_from(longest).unwrap_or(asked).max(MIN_DATAGRAM));
     if size < asked {
         say!("note: datagrams of {size} bytes: {asked} would be cut on this path");
     }
@@ -86,12 +88,12 @@ fn load(args: &PathArgs, size: u32) -> u64 {
     }
 }
 
-fn hosts(args: &PathArgs, told: &Told, size: u32, direction: Direction) -> Hosts {
+fn hosts(args: &PathArgs, told: &Told, size: u32, direction: TestDirection) -> DiagnosisHosts {
     let (sender, receiver) = match direction {
-        Direction::Reverse => (&told.there, &told.here),
+        TestDirection::Reverse => (&told.there, &told.here),
         _ => (&told.here, &told.there),
     };
-    Hosts {
+    DiagnosisHosts {
         probe: command(args),
         sender: sender.interface.clone(),
         receiver: receiver.interface.clone(),
@@ -120,7 +122,7 @@ fn thin(told: &mut Told) {
 }
 
 /// A cause in lines.
-pub(super) fn cause(named: &Named) -> String {
+pub(super) fn cause(named: &CauseReport) -> String {
     let mut text = format!("cause: {}: {} (confidence {:.2})\n", named.cause, named.title, named.confidence);
     for line in &named.evidence {
         let _ = writeln!(text, "  evidence: {line}");
@@ -132,7 +134,7 @@ pub(super) fn cause(named: &Named) -> String {
 }
 
 /// The identity, the causes, and what remains.
-fn text(found: &Diagnosed) -> String {
+fn text(found: &UdpDiagnosis) -> String {
     let mut text = String::new();
     let identity = &found.identity;
     let _ = writeln!(text, "where packets went, all points together:");

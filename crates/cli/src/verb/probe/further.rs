@@ -11,7 +11,7 @@ use serde::Serialize;
 use skyhaul::core::control::SearchConfig;
 use skyhaul::peer::PeerError;
 use skyhaul_measure::probe::udp::{
-    Bottleneck, Direction, Limit, MtuReport, PointReport, SearchReport, UdpClient,
+    Bottleneck, LimitKind, MtuReport, SearchReport, TestDirection, UdpClient, UdpPointReport,
 };
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ struct Told {
     mtu: Option<MtuReport>,
     search: Option<SearchReport>,
     limit: Option<Bottleneck>,
-    points: Vec<PointReport>,
+    points: Vec<UdpPointReport>,
 }
 
 /// Round trips of each size.
@@ -46,7 +46,7 @@ pub(super) fn asked(args: &PathArgs) -> bool {
 pub(super) fn run(
     args: &PathArgs,
     client: &mut UdpClient,
-    direction: Direction,
+    direction: TestDirection,
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<Outcome> {
@@ -76,7 +76,7 @@ pub(super) fn run(
 struct Test<'a> {
     args: &'a PathArgs,
     client: &'a mut UdpClient,
-    direction: Direction,
+    direction: TestDirection,
     interrupt: &'a Interrupt,
     progress: &'a mut Progress,
     told: &'a mut Told,
@@ -152,7 +152,7 @@ impl Test<'_> {
         let time = self.args.time.map_or(TRIAL, |time| time.duration());
         let stop = self.interrupt.flag();
         let (progress, config) = (&mut *self.progress, SearchConfig::default());
-        let mut each = |tried: u64, report: &PointReport| {
+        let mut each = |tried: u64, report: &UdpPointReport| {
             let lost: u64 = report.forward.iter().chain(&report.reverse).map(|way| way.lost).sum();
             progress.show(&format!("tried {}: lost {lost}", rate(tried as f64)));
         };
@@ -200,10 +200,10 @@ impl Test<'_> {
 
 fn said(found: &Bottleneck) -> String {
     let what = match (found.limit, found.filled) {
-        (Limit::Policer, _) => "a policer with a bucket of",
-        (Limit::Queue, true) => "a queue that holds",
-        (Limit::Queue, false) => "a queue that holds more than",
-        (Limit::Unclear, _) => "a limit, whether policer or queue is unclear, of",
+        (LimitKind::Policer, _) => "a policer with a bucket of",
+        (LimitKind::Queue, true) => "a queue that holds",
+        (LimitKind::Queue, false) => "a queue that holds more than",
+        (LimitKind::Unclear, _) => "a limit, whether policer or queue is unclear, of",
     };
     format!(
         "{} of frames, {what} {:.0} bytes; delay grew by {:.2} ms, a queue's would by {:.2} ms",

@@ -9,7 +9,8 @@ use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::quantity::Size;
 use skyhaul_measure::probe::iperf3::{
-    ClientOptions, Iperf3Error, Params, Progress as Progressed, Way, json, lines, run as measure,
+    Iperf3ClientOptions, Iperf3Error, Iperf3Params, Iperf3Progress as Progressed, TestDirection, json, lines,
+    run as measure,
 };
 use std::time::Duration;
 
@@ -34,8 +35,11 @@ pub(super) fn run(args: &PathArgs, port: u16) -> Result<Outcome> {
     let mut addresses = addresses.iter();
     let (to, report) = loop {
         let &to = addresses.next().context("no address")?;
-        let options =
-            ClientOptions { params: params.clone(), datagrams_by_path: by_path, ..ClientOptions::new(to) };
+        let options = Iperf3ClientOptions {
+            params: params.clone(),
+            datagrams_by_path: by_path,
+            ..Iperf3ClientOptions::new(to)
+        };
         match measure(&options, &interrupt.flag(), &mut each) {
             // Nobody is there: another address of the same name is tried.
             Err(Iperf3Error::Control(error)) if addresses.len() > 0 && is_away(&error) => {
@@ -81,7 +85,7 @@ fn one<T: Clone>(values: &[T], option: &str) -> Result<Option<T>> {
     }
 }
 
-fn params(args: &PathArgs) -> Result<Params> {
+fn params(args: &PathArgs) -> Result<Iperf3Params> {
     let (tcp, iperf3) = (&args.tcp, &args.iperf3);
     let time = args.time.map_or(TIME, |time| time.duration());
     let omit = tcp.omit.duration();
@@ -90,12 +94,12 @@ fn params(args: &PathArgs) -> Result<Params> {
     }
     let windows = tcp.windows.as_ref().map_or(&[][..], |windows| windows.0.as_slice());
     let counted = tcp.bytes.is_some() || iperf3.blocks.is_some();
-    Ok(Params {
+    Ok(Iperf3Params {
         udp: args.udp,
         way: match (args.reverse, args.both) {
-            (true, _) => Way::Reverse,
-            (false, true) => Way::Both,
-            (false, false) => Way::Forward,
+            (true, _) => TestDirection::Reverse,
+            (false, true) => TestDirection::Both,
+            (false, false) => TestDirection::Forward,
         },
         streams: usize::from(one(&args.flows, "--flows")?.unwrap_or(1)),
         time: if counted { Duration::ZERO } else { time },

@@ -14,7 +14,9 @@ use anyhow::{Result, ensure};
 use skyhaul::peer::{PORT, Token};
 #[cfg(feature = "services")]
 use skyhaul_daemon::metrics::Server;
-use skyhaul_measure::probe::monitor::{Keep, Line, Monitor, MonitorOptions, MonitorReport, Test, Told};
+use skyhaul_measure::probe::monitor::{
+    Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorReport, MonitorTest, Retention,
+};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -36,7 +38,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
         tests,
         token,
         lines: args.lines.clone(),
-        keep: Keep {
+        keep: Retention {
             bytes: args.rotate.bytes(),
             files: args.keep,
             age: args.keep_for.map(|span| span.duration()),
@@ -77,7 +79,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
 }
 
 /// Names are labels of metrics: no two may be the same.
-fn distinct(tests: &mut [Test]) {
+fn distinct(tests: &mut [MonitorTest]) {
     let mut seen = BTreeSet::new();
     for test in tests {
         let name = test.name.clone();
@@ -95,21 +97,21 @@ fn any_seed() -> u64 {
     now.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)
 }
 
-fn show(told: &Told<'_>, output: &OutputArgs) {
+fn show(told: &MonitorEvent<'_>, output: &OutputArgs) {
     match told {
-        Told::Ran(_) if output.quiet => {}
+        MonitorEvent::Ran(_) if output.quiet => {}
         // Standard output is for the report.
-        Told::Ran(line) if output.json => say!("{}", shown(line)),
-        Told::Ran(line) => tell!("{}", shown(line)),
-        Told::Full(error) => {
+        MonitorEvent::Ran(line) if output.json => say!("{}", shown(line)),
+        MonitorEvent::Ran(line) => tell!("{}", shown(line)),
+        MonitorEvent::Full(error) => {
             say!("note: {error}\nnote: tests go on; what waits is written when there is room");
         }
-        Told::Room => say!("note: it can be written again"),
+        MonitorEvent::Room => say!("note: it can be written again"),
     }
 }
 
 /// A line for the terminal.
-fn shown(line: &Line) -> String {
+fn shown(line: &MonitorRecord) -> String {
     let mut text = format!("{} {:<24} {:<11}", line.at, line.test, line.outcome.name());
     for way in &line.udp {
         text +=

@@ -9,7 +9,7 @@ use crate::print::{count, counted};
 use anyhow::{Result, anyhow};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::largest_datagram;
-use skyhaul_measure::probe::udp::{Mode, Point, SHORTEST, oneway};
+use skyhaul_measure::probe::udp::{MIN_DATAGRAM, SpacingMode, UdpPoint, oneway};
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -19,12 +19,12 @@ const SAMPLES: usize = 4096;
 pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let (mode, train) = match args.mode {
-        SendingArg::Single => (Mode::Single, 1),
-        SendingArg::Trains => (Mode::Trains, args.train),
-        SendingArg::Kernel => (Mode::Kernel, 1),
+        SendingArg::Single => (SpacingMode::Single, 1),
+        SendingArg::Trains => (SpacingMode::Trains, args.train),
+        SendingArg::Kernel => (SpacingMode::Kernel, 1),
     };
     let size = args.size.unwrap_or_else(|| whole(args.to));
-    let point = Point { mode, train, ..Point::even(size, args.spacing, args.time.duration()) };
+    let point = UdpPoint { mode, train, ..UdpPoint::even(size, args.spacing, args.time.duration()) };
     point.check().map_err(|why| anyhow!(why))?;
     let (mut live, begun) = (Live::new(args.output.quiet), Instant::now());
     let mut each = |packets| live.show(begun.elapsed(), packets * u64::from(size), "sent");
@@ -58,7 +58,7 @@ pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
 fn whole(to: SocketAddr) -> u32 {
     let usual = if to.ip().to_canonical().is_ipv4() { 1472 } else { 1452 };
     let longest = largest_datagram(&Endpoint::udp(to)).ok().and_then(|bytes| u32::try_from(bytes).ok());
-    longest.map_or(usual, |longest| longest.clamp(SHORTEST, usual))
+    longest.map_or(usual, |longest| longest.clamp(MIN_DATAGRAM, usual))
 }
 
 pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 use skyhaul_measure::probe::stamp::{Reflector, ReflectorOptions, StampOptions, StampReport, measure};
-use skyhaul_measure::probe::udp::{Delay, Point};
+use skyhaul_measure::probe::udp::{OneWayDelay, UdpPoint};
 use skyhaul_measure::probe::udpmon::{
     LatencyReport, RequestOptions, RequestReport, Responder, ResponderOptions, UdpmonError, latency, request,
 };
@@ -41,7 +41,7 @@ fn sweep<R: Serialize>(
     args: &PathArgs,
     heading: &str,
     interrupt: &Interrupt,
-    mut one: impl FnMut(Point) -> Result<Option<R>>,
+    mut one: impl FnMut(UdpPoint) -> Result<Option<R>>,
     line: impl Fn(&R) -> String,
 ) -> Result<Told<R>> {
     if let Some(option) = args.tcp.stray() {
@@ -82,7 +82,7 @@ fn sweep<R: Serialize>(
 pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let settle = args.settle.duration().max(Duration::from_secs(1));
-    let trial = Point { packets: 3, ..Point::even(64, 1_000_000_000, Duration::from_secs(1)) };
+    let trial = UdpPoint { packets: 3, ..UdpPoint::even(64, 1_000_000_000, Duration::from_secs(1)) };
     let to = answering(&resolve_port(args.host.as_ref().context("a host")?, port)?, |to| {
         let options = StampOptions { to, point: trial, settle };
         measure(&options, &interrupt.flag()).is_ok_and(|report| report.received > 0)
@@ -101,14 +101,14 @@ pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
 /// A requester of udpmon.
 pub(super) fn udpmon(args: &PathArgs, port: u16) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let trial = Point { packets: 1, ..Point::even(64, 1_000_000_000, Duration::from_secs(1)) };
+    let trial = UdpPoint { packets: 1, ..UdpPoint::even(64, 1_000_000_000, Duration::from_secs(1)) };
     let to = answering(&resolve_port(args.host.as_ref().context("a host")?, port)?, |to| {
         latency(&RequestOptions::new(to, trial), &interrupt.flag()).is_ok_and(|report| report.answered > 0)
     })?;
     let settle = args.settle.duration().max(SETTLE);
     if args.latency {
         let one = |point| {
-            let point = Point { packets: args.packets.unwrap_or(TRIPS), ..point };
+            let point = UdpPoint { packets: args.packets.unwrap_or(TRIPS), ..point };
             told(latency(&RequestOptions::new(to, point), &interrupt.flag()))
         };
         let heading = format!("requests to udpmon at {to}");
@@ -206,7 +206,7 @@ fn reflections(report: &StampReport) -> String {
         micros(trips.max)
     );
     for (name, way) in [("there", &report.there_ns), ("back", &report.back_ns)] {
-        if let Some(Delay { least, median, p99, most, error }) = way {
+        if let Some(OneWayDelay { least, median, p99, most, error }) = way {
             let us = |ns: f64| ns / 1e3;
             let (least, median, p99, most, error) =
                 (us(*least), us(*median), us(*p99), us(*most), us(*error));

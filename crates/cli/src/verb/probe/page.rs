@@ -15,7 +15,7 @@ use crate::report::words::{json, number};
 use anyhow::Result;
 use parts::{IDENTITY, One, Plot, identity, jitter, show};
 use serde::Serialize;
-use skyhaul_measure::probe::udp::{PointReport, Stage, Way};
+use skyhaul_measure::probe::udp::{LayerAccount, UdpDirectionReport, UdpPointReport};
 use std::path::Path;
 
 /// Write page, plots and JSON.
@@ -39,10 +39,10 @@ fn finish(
 }
 
 /// All ways of all points.
-fn ways(points: &[PointReport]) -> Vec<One<'_>> {
+fn ways(points: &[UdpPointReport]) -> Vec<One<'_>> {
     let mut all = Vec::with_capacity(points.len());
     for report in points {
-        let PointReport { forward, reverse, client, server, .. } = report;
+        let UdpPointReport { forward, reverse, client, server, .. } = report;
         let there =
             forward.iter().map(|way| One { report, way, reverse: false, sender: client, receiver: server });
         all.extend(there);
@@ -58,8 +58,8 @@ fn ways(points: &[PointReport]) -> Vec<One<'_>> {
 struct Short<'a> {
     version: u32,
     server: &'a str,
-    ways: Vec<(&'a skyhaul_measure::probe::udp::Point, bool, &'a Way)>,
-    diagnosis: &'a Option<skyhaul_measure::probe::udp::Diagnosed>,
+    ways: Vec<(&'a skyhaul_measure::probe::udp::UdpPoint, bool, &'a UdpDirectionReport)>,
+    diagnosis: &'a Option<skyhaul_measure::probe::udp::UdpDiagnosis>,
 }
 
 /// The page of datagrams.
@@ -88,7 +88,7 @@ pub(super) fn udp(directory: &Path, told: &Told) -> Result<()> {
 }
 
 fn headline(page: &mut Page, told: &Told, all: &[One<'_>]) {
-    let total = |of: fn(&Way) -> u64| all.iter().map(|one| of(one.way)).sum::<u64>();
+    let total = |of: fn(&UdpDirectionReport) -> u64| all.iter().map(|one| of(one.way)).sum::<u64>();
     let (sent, lost) = (total(|way| way.sent), total(|way| way.lost));
     let best = all.iter().map(|one| one.way.user_bits_per_second).fold(0.0, f64::max);
     let verdict = match &told.diagnosis {
@@ -126,17 +126,17 @@ pub(super) fn tcp(directory: &Path, told: &TcpTold) -> Result<()> {
 }
 
 /// Steps of several ways added, in the order of the way.
-fn sum<'a>(accounts: impl Iterator<Item = &'a [Stage]>) -> Vec<Stage> {
-    let mut all: Vec<Stage> = Vec::new();
+fn sum<'a>(accounts: impl Iterator<Item = &'a [LayerAccount]>) -> Vec<LayerAccount> {
+    let mut all: Vec<LayerAccount> = Vec::new();
     for stage in accounts.flatten() {
         let more = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
-        match all.iter_mut().find(|known| known.between == stage.between) {
+        match all.iter_mut().find(|known| known.layer == stage.layer) {
             Some(known) => {
                 known.before = more(known.before, stage.before);
                 known.behind = more(known.behind, stage.behind);
                 known.lost += stage.lost;
             }
-            None => all.push(Stage { evidence: String::new(), ..stage.clone() }),
+            None => all.push(LayerAccount { evidence: String::new(), ..stage.clone() }),
         }
     }
     all

@@ -19,7 +19,8 @@ use skyhaul::io::file::failed;
 use skyhaul::io::udp::largest_datagram;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
 use skyhaul_measure::probe::udp::{
-    ClientOptions, Direction, FLOWS, LONGEST as LONGEST_DATAGRAM, Mode, PORTS, Point, PointReport, UdpClient,
+    DIAGNOSIS_PORTS, MAX_DATAGRAM as LONGEST_DATAGRAM, MAX_FLOWS, SpacingMode, TestDirection, UdpClient,
+    UdpClientOptions, UdpPoint, UdpPointReport,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -52,9 +53,11 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         bail!("{option} is for TCP\nhint: add --tcp, or --iperf3");
     }
     let flows = match args.flows.as_slice() {
-        [flows] if *flows <= FLOWS => *flows,
+        [flows] if *flows <= MAX_FLOWS => *flows,
         [_] => {
-            bail!("more than {FLOWS} flows of datagrams\nhint: one for every one or two processors is enough")
+            bail!(
+                "more than {MAX_FLOWS} flows of datagrams\nhint: one for every one or two processors is enough"
+            )
         }
         _ => bail!("several numbers of flows are for TCP\nhint: give one to --flows, or add --tcp"),
     };
@@ -100,7 +103,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
 fn measure(
     args: &PathArgs,
     client: &mut UdpClient,
-    points: &[Point],
+    points: &[UdpPoint],
     told: &mut Told,
     interrupt: &Interrupt,
 ) -> Result<Option<Table>> {
@@ -150,7 +153,7 @@ fn finish(args: &PathArgs, told: &Told, table: Option<Table>) -> Result<Outcome>
 }
 
 /// The sampled packets of all points, as lines.
-fn trace(path: &Path, points: &[PointReport]) -> Result<()> {
+fn trace(path: &Path, points: &[UdpPointReport]) -> Result<()> {
     let written = || -> std::io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         writeln!(file, "point,flow,number,sent_ns,under_way_ns")?;
@@ -214,21 +217,21 @@ pub(super) fn answering(
     Ok(addresses.iter().copied().find(|&at| answers(at)).unwrap_or(first))
 }
 
-fn direction(args: &PathArgs) -> Direction {
+fn direction(args: &PathArgs) -> TestDirection {
     match (args.reverse, args.both) {
-        (true, _) => Direction::Reverse,
-        (false, true) => Direction::Both,
-        (false, false) => Direction::Forward,
+        (true, _) => TestDirection::Reverse,
+        (false, true) => TestDirection::Both,
+        (false, false) => TestDirection::Forward,
     }
 }
 
 /// Sizes, and of each the spacings.
-pub(super) fn points(args: &PathArgs) -> Result<Vec<Point>> {
+pub(super) fn points(args: &PathArgs) -> Result<Vec<UdpPoint>> {
     let time = args.time.map_or(if args.points() == 1 { ONE } else { EACH }, |time| time.duration());
     let (mode, train) = match args.mode {
-        SendingArg::Single => (Mode::Single, 1),
-        SendingArg::Trains => (Mode::Trains, args.train),
-        SendingArg::Kernel => (Mode::Kernel, 1),
+        SendingArg::Single => (SpacingMode::Single, 1),
+        SendingArg::Trains => (SpacingMode::Trains, args.train),
+        SendingArg::Kernel => (SpacingMode::Kernel, 1),
     };
     let mut points = Vec::with_capacity(args.points());
     for &size in args.sizes.values() {
@@ -237,10 +240,11 @@ pub(super) fn points(args: &PathArgs) -> Result<Vec<Point>> {
             rates => rates.iter().map(|rate| spacing(size, rate.bits_per_second())).collect(),
         };
         for spacing_ps in spacings {
-            let even = Point::even(size, spacing_ps, time);
-            let point = Point { mode, train, packets: args.packets.unwrap_or(even.packets), ..even };
-            let point = if args.packets.is_some() { Point { longest_ns: LONGEST, ..point } } else { point };
-            if mode == Mode::Kernel && spacing_ps == 0 {
+            let even = UdpPoint::even(size, spacing_ps, time);
+            let point = UdpPoint { mode, train, packets: args.packets.unwrap_or(even.packets), ..even };
+            let point =
+                if args.packets.is_some() { UdpPoint { longest_ns: MAX_DATAGRAM, ..point } } else { point };
+            if mode == SpacingMode::Kernel && spacing_ps == 0 {
                 bail!(
                     "the kernel spaces packets by a rate\nhint: choose a spacing above 0 with --mode kernel"
                 );
@@ -253,20 +257,20 @@ pub(super) fn points(args: &PathArgs) -> Result<Vec<Point>> {
 }
 
 /// Longest point of a number of packets: an hour.
-const LONGEST: u64 = 3_600_000_000_000;
+const MAX_DATAGRAM: u64 = 3_600_000_000_000;
 
 /// Seconds that a diagnosis takes at most.
 pub(super) const DIAGNOSIS: f64 = 60.0;
 
-fn options(args: &PathArgs, flows: u16, points: &[Point]) -> ClientOptions {
+fn options(args: &PathArgs, flows: u16, points: &[UdpPoint]) -> UdpClientOptions {
     let seconds: f64 = match args.diagnose {
         true => DIAGNOSIS,
         false => points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum(),
     };
-    let rate = points.iter().map(Point::rate).collect::<Option<Vec<f64>>>();
-    ClientOptions {
+    let rate = points.iter().map(UdpPoint::rate).collect::<Option<Vec<f64>>>();
+    UdpClientOptions {
         // A diagnosis sends in one at a time.
-        flows: if args.diagnose { PORTS } else { flows },
+        flows: if args.diagnose { DIAGNOSIS_PORTS } else { flows },
         seconds: seconds + 1.0,
         rate: rate.map(|rates| rates.into_iter().fold(0.0, f64::max) * f64::from(flows)),
         join: args.join || args.mode == SendingArg::Trains,

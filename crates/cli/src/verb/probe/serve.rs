@@ -45,7 +45,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
     let listening: Vec<Door> = std::iter::once(door).chain(open).chain(others.doors()).collect();
     let fault = watch(&interrupt, &server, iperf3.as_ref(), &others);
     let stats = server.stats();
-    let of_iperf3 = iperf3.as_ref().map(iperf3::Server::stats);
+    let of_iperf3 = iperf3.as_ref().map(iperf3::Iperf3Server::stats);
     drop((server, iperf3));
     if args.json {
         let mut json = serde_json::to_value(stats)?;
@@ -56,7 +56,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         others.add_to(&mut json)?;
         print_json(&json)?;
     } else {
-        if let Some(iperf3::ServerStats { accepted, done, failed, denied, .. }) = of_iperf3 {
+        if let Some(iperf3::Iperf3ServerStats { accepted, done, failed, denied, .. }) = of_iperf3 {
             say!("iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} broken off");
         }
         say_text!("{}", others.lines());
@@ -76,7 +76,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
 fn watch(
     interrupt: &Interrupt,
     server: &Server,
-    iperf3: Option<&iperf3::Server>,
+    iperf3: Option<&iperf3::Iperf3Server>,
     others: &others::Serving,
 ) -> Option<String> {
     while !interrupt.is_set() {
@@ -93,13 +93,13 @@ fn watch(
 }
 
 /// The port of iperf3 beside our own; what each test did is told at its end.
-fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Server> {
-    let options = iperf3::ServerOptions {
-        tests: args.tests.max(iperf3::ServerOptions::default().tests),
+fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Iperf3Server> {
+    let options = iperf3::Iperf3ServerOptions {
+        tests: args.tests.max(iperf3::Iperf3ServerOptions::default().tests),
         per_peer: args.per_peer,
         longest: args.longest.duration(),
         rate: args.most.unwrap_or_default(),
-        ..iperf3::ServerOptions::default()
+        ..iperf3::Iperf3ServerOptions::default()
     };
     let quiet = args.json;
     let report = move |report: iperf3::Iperf3Report| {
@@ -107,7 +107,7 @@ fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Server> {
             say_text!("{}", iperf3::lines(&report));
         }
     };
-    let server = iperf3::Server::start(SocketAddr::new(args.listen, port), options, Box::new(report))?;
+    let server = iperf3::Iperf3Server::start(SocketAddr::new(args.listen, port), options, Box::new(report))?;
     say!("serving iperf3 on {}", server.local());
     Door::open("iperf3", server.local()).say();
     Ok(server)

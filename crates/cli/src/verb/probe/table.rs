@@ -1,7 +1,9 @@
 //! Points as lines of a table, on standard output.
 
 use crate::print::{count, counted, rate};
-use skyhaul_measure::probe::udp::{Direction, EndReport, HostNote, PointReport, Stage, Way};
+use skyhaul_measure::probe::udp::{
+    EndReport, HostSummary, LayerAccount, TestDirection, UdpDirectionReport, UdpPointReport,
+};
 use std::fmt::Write as _;
 
 /// The table of a sweep.
@@ -13,7 +15,7 @@ pub(super) struct Table {
 const PAGE: usize = 40;
 
 impl Table {
-    pub(super) fn begin(here: &HostNote, there: &HostNote) -> Self {
+    pub(super) fn begin(here: &HostSummary, there: &HostSummary) -> Self {
         for (name, note) in [("here", here), ("there", there)] {
             let on =
                 if note.interface.is_empty() { String::new() } else { format!(" on {}", note.interface) };
@@ -23,7 +25,7 @@ impl Table {
     }
 
     /// One line for each way.
-    pub(super) fn row(&mut self, report: &PointReport) {
+    pub(super) fn row(&mut self, report: &UdpPointReport) {
         if self.rows.is_multiple_of(PAGE) {
             tell!("{}", heading());
         }
@@ -40,12 +42,12 @@ impl Table {
     }
 
     /// What the only point says beyond its line.
-    pub(super) fn end(self, points: &[PointReport]) {
+    pub(super) fn end(self, points: &[UdpPointReport]) {
         let [report] = points else { return };
-        if report.direction != Direction::Reverse {
+        if report.direction != TestDirection::Reverse {
             tell_text!("{}", details(&report.forward, &report.client, &report.server));
         }
-        if report.direction != Direction::Forward {
+        if report.direction != TestDirection::Forward {
             tell_text!("{}", details(&report.reverse, &report.server, &report.client));
         }
     }
@@ -69,7 +71,13 @@ fn heading() -> String {
     )
 }
 
-fn line(report: &PointReport, arrow: &str, way: &Way, sender: &EndReport, receiver: &EndReport) -> String {
+fn line(
+    report: &UdpPointReport,
+    arrow: &str,
+    way: &UdpDirectionReport,
+    sender: &EndReport,
+    receiver: &EndReport,
+) -> String {
     let sent = sender.sent.first();
     let received = receiver.received.first();
     let micros = |ns: f64| format!("{:.3}us", ns / 1e3);
@@ -89,7 +97,7 @@ fn line(report: &PointReport, arrow: &str, way: &Way, sender: &EndReport, receiv
     )
 }
 
-fn details(way: &Option<Way>, sender: &EndReport, receiver: &EndReport) -> String {
+fn details(way: &Option<UdpDirectionReport>, sender: &EndReport, receiver: &EndReport) -> String {
     let Some(way) = way else { return String::new() };
     let mut text = String::new();
     if let Some(sent) = sender.sent.first() {
@@ -141,14 +149,14 @@ fn details(way: &Option<Way>, sender: &EndReport, receiver: &EndReport) -> Strin
 }
 
 /// What each step of the way took in, gave on and lost: a line for each.
-pub(super) fn account(stages: &[Stage]) -> String {
+pub(super) fn account(stages: &[LayerAccount]) -> String {
     let mut text = String::new();
     for stage in stages {
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         let _ = writeln!(
             text,
             "  {:<34} {:>12} ▶ {:>12}  lost {:>8}  {}",
-            stage.between,
+            stage.layer,
             number(stage.before),
             number(stage.behind),
             stage.lost,

@@ -15,7 +15,8 @@ use anyhow::{Result, anyhow};
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::peer::PeerError;
 use skyhaul_measure::probe::tcp::{
-    Direction, FlowReport, PointReport, TcpClient, TcpDiagnosed, TcpPoint, TcpReport, Way, diagnose,
+    FlowDirection, FlowReport, TcpClient, TcpDiagnosis, TcpPoint, TcpPointReport, TcpReport, TestDirection,
+    diagnose,
 };
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     told.interrupted = interrupt.is_set();
     if args.diagnose {
         let probe = super::diagnose::command(args);
-        let mut found: Vec<Vec<TcpDiagnosed>> =
+        let mut found: Vec<Vec<TcpDiagnosis>> =
             told.points.iter().map(|point| diagnose(point, &probe)).collect();
         progress.show("the other direction");
         // Results are reported even if this fails.
@@ -93,7 +94,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
 }
 
 /// What bounds each flow of each point.
-fn causes(found: &[Vec<TcpDiagnosed>]) -> String {
+fn causes(found: &[Vec<TcpDiagnosis>]) -> String {
     let mut text = String::new();
     for (point, flow) in
         found.iter().enumerate().flat_map(|(n, flows)| flows.iter().map(move |flow| (n, flow)))
@@ -124,9 +125,9 @@ fn points(args: &PathArgs) -> Result<Vec<TcpPoint>> {
             for control in &controls {
                 let point = TcpPoint {
                     way: match (args.reverse, args.both) {
-                        (true, _) => Way::Reverse,
-                        (false, true) => Way::Both,
-                        (false, false) => Way::Forward,
+                        (true, _) => TestDirection::Reverse,
+                        (false, true) => TestDirection::Both,
+                        (false, false) => TestDirection::Forward,
                     },
                     flows: usize::from(flows),
                     block: tcp.write.map_or(1 << 20, Size::bytes),
@@ -159,16 +160,16 @@ fn heading() -> String {
 }
 
 /// A line for each way, and what bounded it.
-fn lines(report: &PointReport) -> String {
+fn lines(report: &TcpPointReport) -> String {
     let mut text = String::new();
-    for (arrow, direction) in [("→", Direction::Send), ("←", Direction::Receive)] {
+    for (arrow, direction) in [("→", FlowDirection::Send), ("←", FlowDirection::Receive)] {
         // Counters and windows are those of the sending end.
         let (sender, receiver) = match direction {
-            Direction::Send => (&report.here, &report.there),
-            Direction::Receive => (&report.there, &report.here),
+            FlowDirection::Send => (&report.here, &report.there),
+            FlowDirection::Receive => (&report.there, &report.here),
         };
         let sending: Vec<&FlowReport> =
-            sender.flows.iter().filter(|flow| flow.direction == Direction::Send).collect();
+            sender.flows.iter().filter(|flow| flow.direction == FlowDirection::Send).collect();
         let Some(first) = sending.first() else { continue };
         text += &line(report, arrow, &sending, receiver);
         let longest = sending.iter().max_by_key(|flow| flow.bytes).unwrap_or(first);
@@ -185,9 +186,9 @@ fn lines(report: &PointReport) -> String {
     text
 }
 
-fn line(report: &PointReport, arrow: &str, sending: &[&FlowReport], receiver: &TcpReport) -> String {
+fn line(report: &TcpPointReport, arrow: &str, sending: &[&FlowReport], receiver: &TcpReport) -> String {
     let received: u64 =
-        receiver.flows.iter().filter(|f| f.direction == Direction::Receive).map(|f| f.bytes).sum();
+        receiver.flows.iter().filter(|f| f.direction == FlowDirection::Receive).map(|f| f.bytes).sum();
     let seconds = receiver.seconds.max(1e-9);
     let again: u64 = sending.iter().map(|flow| u64::from(flow.counts.retransmits)).sum();
     let rtt = sending.iter().map(|flow| flow.counts.rtt_mean).fold(0.0, f64::max);

@@ -1,8 +1,8 @@
 //! What `probe` tells.
 
 use serde::Serialize;
-use skyhaul_measure::probe::tcp::{self, TcpDiagnosed};
-use skyhaul_measure::probe::udp::{ClockReport, Diagnosed, HostNote, PointReport};
+use skyhaul_measure::probe::tcp::{self, TcpDiagnosis};
+use skyhaul_measure::probe::udp::{ClockReport, HostSummary, UdpDiagnosis, UdpPointReport};
 
 /// All that was measured with TCP.
 #[derive(Debug, Serialize)]
@@ -12,10 +12,10 @@ pub(super) struct TcpTold {
     pub(super) command: String,
     pub(super) server: String,
     pub(super) interrupted: bool,
-    pub(super) points: Vec<tcp::PointReport>,
+    pub(super) points: Vec<tcp::TcpPointReport>,
     /// With `--diagnose`: what bounds each flow of each point.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) diagnosis: Option<Vec<Vec<TcpDiagnosed>>>,
+    pub(super) diagnosis: Option<Vec<Vec<TcpDiagnosis>>>,
 }
 
 /// All that was measured with datagrams.
@@ -25,17 +25,17 @@ pub(super) struct Told {
     pub(super) version: u32,
     pub(super) command: String,
     pub(super) server: String,
-    pub(super) here: HostNote,
-    pub(super) there: HostNote,
+    pub(super) here: HostSummary,
+    pub(super) there: HostSummary,
     /// Shortest round trip in seconds, of the small datagrams beside the data.
     pub(super) round_trip_seconds: Option<f64>,
     /// The server's clock, by which delays were told.
     pub(super) clock: Option<ClockReport>,
     pub(super) interrupted: bool,
-    pub(super) points: Vec<PointReport>,
+    pub(super) points: Vec<UdpPointReport>,
     /// With `--diagnose`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) diagnosis: Option<Diagnosed>,
+    pub(super) diagnosis: Option<UdpDiagnosis>,
 }
 
 /// Picoseconds from one datagram to the next at a rate of payload.

@@ -8,11 +8,12 @@ use super::super::mapping::Mapping;
 use super::returned::{Linked, Returned};
 use super::supply::{LARGE_SPAN, Supply};
 use crate::copy;
+use crate::lock::lock;
 use crossbeam_utils::CachePadded;
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Blocks are multiples of this.
 pub(super) const UNIT: usize = 64;
@@ -221,7 +222,7 @@ impl Class {
 
     #[inline]
     fn lock(&self) -> std::sync::MutexGuard<'_, Reserve> {
-        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reserve)
     }
 
     /// A free block.

@@ -10,10 +10,11 @@
 
 use super::super::default_bytes;
 use super::super::mapping::{HUGE, Mapping};
+use crate::lock::{lock, wait};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
 /// Maximum number of bytes of a span of heaps from 1 MiB on; one heap if that is larger.
@@ -179,7 +180,7 @@ impl Supply {
         }
         // The keeper's last piece.
         while state.kept && !state.closed && state.coming > 0 {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.changed, state);
         }
     }
 
@@ -200,7 +201,7 @@ impl Supply {
         let mut state = self.lock();
         while !state.closed {
             let Some(bytes) = self.wanted(&state) else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = wait(&self.changed, state);
                 continue;
             };
             let done;
@@ -254,7 +255,7 @@ impl Supply {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

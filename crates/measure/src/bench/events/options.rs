@@ -35,7 +35,7 @@ pub struct EventBenchOptions {
 
 /// One combination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct EventSetting {
     /// Largest IP packet, bytes.
     pub mtu: usize,
     /// Bytes of an event.
@@ -52,16 +52,17 @@ pub struct Setting {
 
 impl EventBenchOptions {
     /// Every combination.
-    pub(super) fn settings(&self) -> Vec<Setting> {
-        let mut all = vec![Setting::default()];
-        let mut vary =
-            |set: &dyn Fn(Setting) -> Vec<Setting>| all = all.iter().flat_map(|one| set(*one)).collect();
-        vary(&|s| self.mtus.iter().map(|&mtu| Setting { mtu, ..s }).collect());
-        vary(&|s| self.events.iter().map(|&event_bytes| Setting { event_bytes, ..s }).collect());
-        vary(&|s| self.senders.iter().map(|&senders| Setting { senders, ..s }).collect());
-        vary(&|s| self.workers.iter().map(|&workers| Setting { workers, ..s }).collect());
-        vary(&|s| self.threads.iter().map(|&threads| Setting { threads, ..s }).collect());
-        vary(&|s| self.rates.iter().map(|&rate| Setting { rate, ..s }).collect());
+    pub(super) fn settings(&self) -> Vec<EventSetting> {
+        let mut all = vec![EventSetting::default()];
+        let mut vary = |set: &dyn Fn(EventSetting) -> Vec<EventSetting>| {
+            all = all.iter().flat_map(|one| set(*one)).collect();
+        };
+        vary(&|s| self.mtus.iter().map(|&mtu| EventSetting { mtu, ..s }).collect());
+        vary(&|s| self.events.iter().map(|&event_bytes| EventSetting { event_bytes, ..s }).collect());
+        vary(&|s| self.senders.iter().map(|&senders| EventSetting { senders, ..s }).collect());
+        vary(&|s| self.workers.iter().map(|&workers| EventSetting { workers, ..s }).collect());
+        vary(&|s| self.threads.iter().map(|&threads| EventSetting { threads, ..s }).collect());
+        vary(&|s| self.rates.iter().map(|&rate| EventSetting { rate, ..s }).collect());
         all
     }
 }

@@ -1,6 +1,6 @@
 //! One combination, once.
 
-use super::options::{EventBenchOptions, Setting};
+use super::options::{EventBenchOptions, EventSetting};
 use crate::bench::balance::begun;
 use crate::bench::receive::{join, objects};
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
@@ -44,7 +44,7 @@ const EVENTS: u64 = 16;
 /// How long nothing arrives when all has.
 const QUIET: Duration = Duration::from_millis(100);
 
-pub(super) fn run(options: &EventBenchOptions, setting: &Setting) -> io::Result<Round> {
+pub(super) fn run(options: &EventBenchOptions, setting: &EventSetting) -> io::Result<Round> {
     let workers = (0..setting.workers).map(|_| worker(options, setting)).collect::<io::Result<Vec<_>>>()?;
     let balance = BalanceOptions {
         family: options.family,
@@ -75,7 +75,7 @@ pub(super) fn run(options: &EventBenchOptions, setting: &Setting) -> io::Result<
 }
 
 /// A receiver that counts, and where it listens.
-fn worker(options: &EventBenchOptions, setting: &Setting) -> io::Result<(SocketAddr, Running)> {
+fn worker(options: &EventBenchOptions, setting: &EventSetting) -> io::Result<(SocketAddr, Running)> {
     let pool = Pool::new(&PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 20, shared: false })?;
     let learn = LearnOptions { format: Format::Of(options.family), ..LearnOptions::default() };
     let listen = vec![Endpoint::udp(SocketAddr::new(options.address, 0))];
@@ -99,12 +99,12 @@ struct Sent {
 /// A sender of events, every `senders`-th tick of all.
 fn sender(
     options: &EventBenchOptions,
-    setting: &Setting,
+    setting: &EventSetting,
     balance: &Balance,
     number: usize,
     start: &Arc<Barrier>,
 ) -> io::Result<JoinHandle<io::Result<Sent>>> {
-    let Setting { mtu, event_bytes, senders, rate, .. } = *setting;
+    let EventSetting { mtu, event_bytes, senders, rate, .. } = *setting;
     let to = Target::balancer(Endpoint::udp(balance.data()[0]));
     let division =
         EventDivision { packet_bytes: mtu.saturating_sub(to.overhead()), ..EventDivision::default() };

@@ -25,7 +25,7 @@ fn every_packet_is_received_or_lost_in_a_place() {
     let report = run(&options(), &mut |_| ()).unwrap();
     assert_eq!(report.points.len(), 4);
     for point in &report.points {
-        let Losses { before, balancer, behind, workers } = point.lost;
+        let EventLosses { before, balancer, behind, workers } = point.lost;
         assert!(point.events > 0 && point.packets > 0, "{point:?}");
         assert_eq!(balancer, 0, "nothing is refused: {point:?}");
         // A busy machine may lose packets; then events are lost, and not otherwise.

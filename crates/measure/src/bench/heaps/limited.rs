@@ -23,8 +23,8 @@ mod highest;
 mod options;
 mod trial;
 
-pub use candidate::Candidate;
-pub use figures::{LimitedRow, Trial};
+pub use candidate::ReceiverCommand;
+pub use figures::{LimitedRow, LimitedTrial};
 pub use options::LimitedOptions;
 
 use crate::bench::Spread;
@@ -38,11 +38,11 @@ const START: u64 = 1_000_000_000;
 
 /// Results so far of one candidate with packets of one size.
 struct Row<'a> {
-    candidate: &'a Candidate,
+    candidate: &'a ReceiverCommand,
     packet: usize,
     found: Vec<Found>,
-    at_rate: Vec<Trial>,
-    trials: Vec<Trial>,
+    at_rate: Vec<LimitedTrial>,
+    trials: Vec<LimitedTrial>,
 }
 
 /// Measure all candidates with all packet sizes. `progress` receives status messages.

@@ -2,8 +2,8 @@
 
 use super::limited::{self, LimitedOptions, LimitedRow};
 use super::options::{PairOptions, Receiving};
-use super::pair::{Figures, measure};
-use super::way::Way;
+use super::pair::{PairFigures, measure};
+use super::way::HeapTransport;
 use crate::bench::{Spread, load_average};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::VERSION;
@@ -26,7 +26,7 @@ const DEFAULT_PACKET: usize = 1472;
 
 /// The memo's four settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Setting {
+pub enum MemoSetting {
     /// Packets of 1472 bytes, the system's own socket buffers.
     Default,
     /// Packets as large as the interface takes.
@@ -37,27 +37,28 @@ pub enum Setting {
     MtuBuffers,
 }
 
-impl Setting {
+impl MemoSetting {
     /// All, in the memo's order.
-    pub const ALL: [Setting; 4] = [Setting::Default, Setting::Mtu, Setting::Buffers, Setting::MtuBuffers];
+    pub const ALL: [MemoSetting; 4] =
+        [MemoSetting::Default, MemoSetting::Mtu, MemoSetting::Buffers, MemoSetting::MtuBuffers];
 
     /// As in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Setting::Default => "Default",
-            Setting::Mtu => "MTU",
-            Setting::Buffers => "Buffers",
-            Setting::MtuBuffers => "MTU + buffers",
+            MemoSetting::Default => "Default",
+            MemoSetting::Mtu => "MTU",
+            MemoSetting::Buffers => "Buffers",
+            MemoSetting::MtuBuffers => "MTU + buffers",
         }
     }
 
     fn packet(self, largest: usize) -> usize {
-        if matches!(self, Setting::Mtu | Setting::MtuBuffers) { largest } else { DEFAULT_PACKET }
+        if matches!(self, MemoSetting::Mtu | MemoSetting::MtuBuffers) { largest } else { DEFAULT_PACKET }
     }
 
     fn buffer(self) -> u64 {
-        if matches!(self, Setting::Buffers | Setting::MtuBuffers) { BUFFER } else { DEFAULT_BUFFER }
+        if matches!(self, MemoSetting::Buffers | MemoSetting::MtuBuffers) { BUFFER } else { DEFAULT_BUFFER }
     }
 }
 
@@ -103,26 +104,26 @@ pub struct MemoOptions {
 
 /// One way in one setting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Cell {
+pub struct MemoCell {
     /// The transport.
-    pub way: Way,
+    pub way: HeapTransport,
     /// Packets and buffers.
-    pub setting: Setting,
+    pub setting: MemoSetting,
     /// Bytes of a packet.
     pub packet: usize,
     /// The results.
-    pub figures: Figures,
+    pub figures: PairFigures,
 }
 
 /// Some pairs at one rate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Point {
+pub struct RatePoint {
     /// How many pairs.
     pub pairs: usize,
     /// Bits per second asked of each; 0 as fast as possible.
     pub rate: u64,
     /// The results, all pairs together.
-    pub figures: Figures,
+    pub figures: PairFigures,
 }
 
 /// All that was measured.
@@ -143,17 +144,17 @@ pub struct MemoReport {
     /// Rounds.
     pub rounds: usize,
     /// Table 1: bare loops.
-    pub link: Vec<Cell>,
+    pub link: Vec<MemoCell>,
     /// Table 2: senders alone.
-    pub light: Vec<Cell>,
+    pub light: Vec<MemoCell>,
     /// Tables 3 and 4: senders against receivers.
-    pub receiver: Vec<Cell>,
+    pub receiver: Vec<MemoCell>,
     /// Figures 2, 3, 6: all pairs by rate, UDP.
-    pub pairs: Vec<Point>,
+    pub pairs: Vec<RatePoint>,
     /// The same pairs by TCP, as fast as possible.
-    pub pairs_tcp: Option<Point>,
+    pub pairs_tcp: Option<RatePoint>,
     /// Figures 4 and 5: 1 to N pairs by rate, UDP.
-    pub scaling: Vec<Point>,
+    pub scaling: Vec<RatePoint>,
     /// Receivers with a share of a processor.
     #[serde(default)]
     pub limited: Vec<LimitedRow>,
@@ -179,28 +180,33 @@ pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<
     };
     let wanted = options.experiments;
     if wanted.link {
-        report.link =
-            table(options, Receiving::Bare, &[Way::Udp, Way::Tcp], &[Setting::MtuBuffers], progress)?;
+        report.link = table(
+            options,
+            Receiving::Bare,
+            &[HeapTransport::Udp, HeapTransport::Tcp],
+            &[MemoSetting::MtuBuffers],
+            progress,
+        )?;
     }
-    let ways = [Way::Udp, Way::Tcp, Way::TcpHeaps];
+    let ways = [HeapTransport::Udp, HeapTransport::Tcp, HeapTransport::TcpHeaps];
     if wanted.light {
-        report.light = table(options, Receiving::Light, &ways, &Setting::ALL, progress)?;
+        report.light = table(options, Receiving::Light, &ways, &MemoSetting::ALL, progress)?;
     }
     if wanted.receiver {
-        report.receiver = table(options, Receiving::Spead, &ways, &Setting::ALL, progress)?;
+        report.receiver = table(options, Receiving::Spead, &ways, &MemoSetting::ALL, progress)?;
     }
     if wanted.pairs || wanted.scaling {
         let rates = if options.rates.is_empty() { steps(options, progress)? } else { options.rates.clone() };
         if wanted.pairs {
             report.pairs = points(options, &[options.pairs], &rates, progress)?;
             let tcp = PairOptions {
-                way: Way::TcpHeaps,
-                ..pair_options(options, Setting::MtuBuffers, options.pairs)
+                way: HeapTransport::TcpHeaps,
+                ..pair_options(options, MemoSetting::MtuBuffers, options.pairs)
             };
             let figures = repeat(&tcp, options.rounds, &mut |round| {
                 progress(&format!("{} pairs, TCP, round {round}", options.pairs));
             })?;
-            report.pairs_tcp = figures.map(|figures| Point { pairs: options.pairs, rate: 0, figures });
+            report.pairs_tcp = figures.map(|figures| RatePoint { pairs: options.pairs, rate: 0, figures });
         }
         if wanted.scaling {
             let counts: Vec<usize> = (1..=options.pairs.max(1)).collect();
@@ -237,10 +243,10 @@ fn largest_packet(options: &MemoOptions) -> usize {
     (bytes / 8 * 8).max(DEFAULT_PACKET)
 }
 
-fn pair_options(options: &MemoOptions, setting: Setting, pairs: usize) -> PairOptions {
+fn pair_options(options: &MemoOptions, setting: MemoSetting, pairs: usize) -> PairOptions {
     PairOptions {
         pairs,
-        way: Way::Udp,
+        way: HeapTransport::Udp,
         receiving: Receiving::Spead,
         packet: setting.packet(largest_packet(options)),
         buffer: setting.buffer(),
@@ -254,7 +260,7 @@ fn pair_options(options: &MemoOptions, setting: Setting, pairs: usize) -> PairOp
 }
 
 /// Measure once; `None`: stopped.
-fn once(pair: &PairOptions) -> io::Result<Option<Figures>> {
+fn once(pair: &PairOptions) -> io::Result<Option<PairFigures>> {
     if pair.stop.is_set() {
         return Ok(None);
     }
@@ -265,10 +271,10 @@ fn once(pair: &PairOptions) -> io::Result<Option<Figures>> {
 fn table(
     options: &MemoOptions,
     receiving: Receiving,
-    ways: &[Way],
-    settings: &[Setting],
+    ways: &[HeapTransport],
+    settings: &[MemoSetting],
     progress: &mut dyn FnMut(&str),
-) -> io::Result<Vec<Cell>> {
+) -> io::Result<Vec<MemoCell>> {
     let mut cells = Vec::new();
     for &way in ways {
         for &setting in settings {
@@ -288,24 +294,24 @@ fn table(
             runs.push(figures);
         }
     }
-    let cell = |(pair, setting, runs): (PairOptions, Setting, Vec<Figures>)| Cell {
+    let cell = |(pair, setting, runs): (PairOptions, MemoSetting, Vec<PairFigures>)| MemoCell {
         way: pair.way,
         setting,
-        packet: if pair.way == Way::TcpHeaps { pair.heap_bytes } else { pair.packet },
-        figures: Figures::merge(&runs),
+        packet: if pair.way == HeapTransport::TcpHeaps { pair.heap_bytes } else { pair.packet },
+        figures: PairFigures::merge(&runs),
     };
     Ok(cells.into_iter().filter(|(.., runs)| !runs.is_empty()).map(cell).collect())
 }
 
 /// The rounds of one setting, or those until it was stopped; `None`: none.
-fn repeat(pair: &PairOptions, rounds: usize, tell: &mut dyn FnMut(usize)) -> io::Result<Option<Figures>> {
+fn repeat(pair: &PairOptions, rounds: usize, tell: &mut dyn FnMut(usize)) -> io::Result<Option<PairFigures>> {
     let mut runs = Vec::new();
     for round in 1..=rounds {
         tell(round);
         let Some(figures) = once(pair)? else { break };
         runs.push(figures);
     }
-    Ok(if runs.is_empty() { None } else { Some(Figures::merge(&runs)) })
+    Ok(if runs.is_empty() { None } else { Some(PairFigures::merge(&runs)) })
 }
 
 /// Each number of pairs at each rate.
@@ -314,15 +320,15 @@ fn points(
     counts: &[usize],
     rates: &[u64],
     progress: &mut dyn FnMut(&str),
-) -> io::Result<Vec<Point>> {
+) -> io::Result<Vec<RatePoint>> {
     let mut points = Vec::new();
     for &pairs in counts {
         for &rate in rates {
-            let pair = PairOptions { rate, ..pair_options(options, Setting::MtuBuffers, pairs) };
+            let pair = PairOptions { rate, ..pair_options(options, MemoSetting::MtuBuffers, pairs) };
             let figures = repeat(&pair, options.rounds, &mut |round| {
                 progress(&format!("{pairs} pairs at {:.2} Gb/s each, round {round}", rate as f64 / 1e9));
             })?;
-            points.extend(figures.map(|figures| Point { pairs, rate, figures }));
+            points.extend(figures.map(|figures| RatePoint { pairs, rate, figures }));
         }
     }
     Ok(points)
@@ -331,13 +337,14 @@ fn points(
 /// Eight rates up to that of a single sender; none if it was stopped.
 fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<u64>> {
     progress("rate of a single sender");
-    let alone = PairOptions { receiving: Receiving::Light, ..pair_options(options, Setting::MtuBuffers, 1) };
+    let alone =
+        PairOptions { receiving: Receiving::Light, ..pair_options(options, MemoSetting::MtuBuffers, 1) };
     let Some(figures) = once(&alone)? else { return Ok(Vec::new()) };
     let most = figures.sent.median;
     Ok((1..=8).map(|step| (most * f64::from(step) / 8.0) as u64).collect())
 }
 
-impl Point {
+impl RatePoint {
     /// Shortfall of all senders together from `pairs` times the requested rate, as a fraction.
     #[must_use]
     pub fn scaling_loss(&self) -> f64 {
@@ -346,12 +353,12 @@ impl Point {
     }
 }
 
-impl Figures {
+impl PairFigures {
     /// Combine the figures of several runs.
     #[must_use]
-    pub fn merge(runs: &[Figures]) -> Figures {
-        let of = |value: fn(&Figures) -> Spread| Spread::of(runs.iter().map(|run| value(run).median));
-        Figures {
+    pub fn merge(runs: &[PairFigures]) -> PairFigures {
+        let of = |value: fn(&PairFigures) -> Spread| Spread::of(runs.iter().map(|run| value(run).median));
+        PairFigures {
             sent: of(|f| f.sent),
             effective: of(|f| f.effective),
             lost: of(|f| f.lost),

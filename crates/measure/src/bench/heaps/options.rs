@@ -1,6 +1,6 @@
 //! Options of a run of pairs.
 
-use super::way::Way;
+use super::way::HeapTransport;
 use serde::{Deserialize, Serialize};
 use skyhaul::stop::StopFlag;
 use skyhaul_io::namespace::Network;
@@ -36,7 +36,7 @@ pub struct PairOptions {
     /// How many pairs.
     pub pairs: usize,
     /// The transport.
-    pub way: Way,
+    pub way: HeapTransport,
     /// The kind of receiver.
     pub receiving: Receiving,
     /// Bytes of a packet.

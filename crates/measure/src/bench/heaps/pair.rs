@@ -2,7 +2,7 @@
 
 use super::options::{PairOptions, Receiving};
 use super::receiver::{Received, WRITE, start_receiver};
-use super::way::Way;
+use super::way::HeapTransport;
 use crate::bench::Spread;
 use serde::{Deserialize, Serialize};
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
@@ -11,17 +11,18 @@ use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::baseline::{BareSender, Give};
 use skyhaul_io::host::thread;
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::SendOptions;
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Barrier, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Barrier, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Results of all pairs together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Figures {
+pub struct PairFigures {
     /// Bits per second sent: bytes of all senders divided by the time until the last had finished.
     pub sent: Spread,
     /// Bits per second of the heaps that were received complete.
@@ -63,7 +64,7 @@ impl Sent {
 ///
 /// # Errors
 /// If the system refuses sockets, memory or namespaces.
-pub fn measure(options: &PairOptions) -> io::Result<Figures> {
+pub fn measure(options: &PairOptions) -> io::Result<PairFigures> {
     let process = thread::process_cpu_time();
     let mut receivers = Vec::new();
     for number in 0..options.pairs.max(1) {
@@ -103,20 +104,26 @@ fn wait_for<T>(senders: &[JoinHandle<T>], stop: &StopFlag, live: &Live) {
     while senders.iter().any(|sender| !sender.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
         if stop.is_set() {
-            let live = live.lock().unwrap_or_else(PoisonError::into_inner);
+            let live = lock(live);
             live.iter().filter_map(Weak::upgrade).for_each(|stream| stream.cancel());
         }
     }
 }
 
-fn account(options: &PairOptions, sent: &[Sent], received: Received, wall: f64, all: Duration) -> Figures {
+fn account(
+    options: &PairOptions,
+    sent: &[Sent],
+    received: Received,
+    wall: f64,
+    all: Duration,
+) -> PairFigures {
     let one = |value: f64| Spread::of([value]);
     let (heaps, bytes) = sent.iter().fold((0, 0), |(h, b), s| (h + s.heaps, b + s.bytes));
     let senders: Duration = sent.iter().map(|s| s.cpu).sum();
     let per_gb = |cpu: Duration| cpu.as_secs_f64() * 1e9 / bytes.max(1) as f64;
     let spead = options.receiving == Receiving::Spead;
     let lost = if spead { heaps.saturating_sub(received.heaps) as f64 / heaps.max(1) as f64 } else { 0.0 };
-    Figures {
+    PairFigures {
         sent: one(bytes as f64 * 8.0 / wall),
         effective: one(if spead { received.bytes as f64 * 8.0 / wall } else { 0.0 }),
         lost: one(lost),
@@ -138,7 +145,7 @@ fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier, live: &Live) ->
     let mut sent = match prepared? {
         Some(stream) => {
             let stream = Arc::new(stream);
-            live.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stream));
+            lock(live).push(Arc::downgrade(&stream));
             send_heaps(options, &stream)?
         }
         None => send_bare(options, to)?,
@@ -153,8 +160,8 @@ fn stream_to(options: &PairOptions, to: &Endpoint) -> io::Result<Sender> {
         Transport::Tcp => Outlet::tcp(to, &TcpSendOptions::default())?,
     };
     let packet = match options.way {
-        Way::TcpHeaps => PacketSize::Heap,
-        Way::Udp | Way::Tcp => PacketSize::Packet(options.packet),
+        HeapTransport::TcpHeaps => PacketSize::Heap,
+        HeapTransport::Udp | HeapTransport::Tcp => PacketSize::Packet(options.packet),
     };
     let config = SendConfig { packet, rate: options.rate, ..SendConfig::default() };
     Sender::new(outlet, config).map_err(io::Error::other)

@@ -1,7 +1,7 @@
 //! The receiving ends of pairs: streams, bare loops, and ports that are not read.
 
 use super::options::{PairOptions, Receiving};
-use super::way::Way;
+use super::way::HeapTransport;
 use crate::bench::receive::join;
 use skyhaul::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use skyhaul::stop::StopFlag;
@@ -42,7 +42,7 @@ pub(super) const HEAPS: u64 = 64;
 /// Where pair `number` listens.
 pub(super) fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
     let address = options.addresses[number % options.addresses.len().max(1)];
-    let transport = if options.way == Way::Udp { Transport::Udp } else { Transport::Tcp };
+    let transport = if options.way == HeapTransport::Udp { Transport::Udp } else { Transport::Tcp };
     let buffer = Some(Size::from_bytes(options.buffer));
     Endpoint { rcvbuf: buffer, sndbuf: buffer, ..Endpoint::new(transport, SocketAddr::new(address, 0)) }
 }

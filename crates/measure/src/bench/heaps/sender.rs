@@ -1,7 +1,7 @@
 //! The real sender of heaps, held back by the flow instead of its own rate.
 
 use crate::bench::flow::{Flow, Throttle};
-use crate::bench::options::{BenchOptions, Load};
+use crate::bench::options::{BenchLoad, BenchOptions};
 use crate::bench::packets::Shape;
 use crate::bench::receive::{Given, settle};
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream};
@@ -22,7 +22,7 @@ pub(in crate::bench) fn start(
     options: &BenchOptions,
     to: Endpoint,
     shape: &Shape,
-    load: Load,
+    load: BenchLoad,
     flow: &Arc<Flow>,
 ) -> io::Result<(JoinHandle<io::Result<Given>>, String)> {
     let (options, flow) = (options.clone(), flow.clone());

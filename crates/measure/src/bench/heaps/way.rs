@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How heaps travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub enum HeapTransport {
     /// Packets as datagrams.
     Udp,
     /// Consecutive packets in a TCP connection.
@@ -13,14 +13,14 @@ pub enum Way {
     TcpHeaps,
 }
 
-impl Way {
+impl HeapTransport {
     /// As in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Way::Udp => "UDP",
-            Way::Tcp => "TCP",
-            Way::TcpHeaps => "TCP, whole heaps",
+            HeapTransport::Udp => "UDP",
+            HeapTransport::Tcp => "TCP",
+            HeapTransport::TcpHeaps => "TCP, whole heaps",
         }
     }
 }

@@ -1,9 +1,9 @@
 //! C1 to C10: memory of sockets, and what every TCP connection needs.
 
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, Gap};
-use crate::host::target::{BUFFER_MOST, size};
-use crate::host::view::{View, sysctl};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged};
+use crate::host::target::{MAX_BUFFER_BYTES, size};
+use crate::host::view::{HostView, sysctl};
 
 const PAGE: u64 = 4096;
 /// A default of every socket above this wastes memory.
@@ -38,24 +38,24 @@ table! {
 
 /// A limit in bytes that is a round number.
 fn round(bytes: u64) -> u64 {
-    bytes.checked_next_power_of_two().unwrap_or(u64::MAX).min(BUFFER_MOST)
+    bytes.checked_next_power_of_two().unwrap_or(u64::MAX).min(MAX_BUFFER_BYTES)
 }
 
 /// The largest receive buffer that a program of this host should be able to ask for. Every check that speaks of it wants the same.
-pub(super) fn receive_wanted(h: &View<'_>) -> u64 {
+pub(super) fn receive_wanted(h: &HostView<'_>) -> u64 {
     if h.target.receives() { h.target.window().max(h.target.udp_buffer()) } else { 0 }
 }
 
 /// As a setting: never less than what there is.
-pub(super) fn receive_limit(h: &View<'_>) -> u64 {
+pub(super) fn receive_limit(h: &HostView<'_>) -> u64 {
     round(receive_wanted(h)).max(h.sysctl("net.core.rmem_max").unwrap_or(0))
 }
 
-fn largest(h: &View<'_>) -> Examined {
+fn largest(h: &HostView<'_>) -> CheckOutcome {
     let (receive, send) = (h.sysctl("net.core.rmem_max")?, h.sysctl("net.core.wmem_max")?);
     let receive_wanted = receive_wanted(h);
     let send_wanted = if h.target.sends() { h.target.window() } else { 0 };
-    let mut found = Found::rule(
+    let mut found = CheckResult::rule(
         receive >= receive_wanted && send >= send_wanted,
         format!("receive {}, send {}", size(receive), size(send)),
         format!("receive {}, send {}", size(receive_wanted), size(send_wanted)),
@@ -70,9 +70,9 @@ fn largest(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn defaults(h: &View<'_>) -> Examined {
+fn defaults(h: &HostView<'_>) -> CheckOutcome {
     let (receive, send) = (h.sysctl("net.core.rmem_default")?, h.sysctl("net.core.wmem_default")?);
-    let mut found = Found::rule(
+    let mut found = CheckResult::rule(
         receive <= DEFAULT_MOST && send <= DEFAULT_MOST,
         format!("receive {}, send {}", size(receive), size(send)),
         format!("up to {}", size(DEFAULT_MOST)),
@@ -87,30 +87,30 @@ fn defaults(h: &View<'_>) -> Examined {
 }
 
 /// The third of three numbers: a ceiling.
-fn ceiling(h: &View<'_>, name: &str, wanted: u64) -> Examined {
+fn ceiling(h: &HostView<'_>, name: &str, wanted: u64) -> CheckOutcome {
     let all = h.numbers(&sysctl(name))?;
     let [least, usual, most] = all[..] else {
-        return Err(Gap::Unknown(format!("{name} has {} numbers", all.len())));
+        return Err(NotJudged::Unknown(format!("{name} has {} numbers", all.len())));
     };
-    let found = Found::rule(most >= wanted, size(most), format!("at least {}", size(wanted)));
+    let found = CheckResult::rule(most >= wanted, size(most), format!("at least {}", size(wanted)));
     let tuned = most == TUNED && most < wanted;
     Ok(found
         .shows_if(tuned, "this is what tuned's network-throughput sets, below the default of Linux 6.18")
         .set(sysctl(name), format!("{least} {usual} {}", round(wanted).max(most))))
 }
 
-fn tcp_receive(h: &View<'_>) -> Examined {
+fn tcp_receive(h: &HostView<'_>) -> CheckOutcome {
     ceiling(h, "net.ipv4.tcp_rmem", if h.target.receives() { h.target.window() } else { 0 })
 }
 
-fn tcp_send(h: &View<'_>) -> Examined {
+fn tcp_send(h: &HostView<'_>) -> CheckOutcome {
     ceiling(h, "net.ipv4.tcp_wmem", if h.target.sends() { h.target.window() } else { 0 })
 }
 
-fn together(h: &View<'_>) -> Examined {
-    let pages = |name: &str| -> Result<[u64; 3], Gap> {
+fn together(h: &HostView<'_>) -> CheckOutcome {
+    let pages = |name: &str| -> Result<[u64; 3], NotJudged> {
         let all = h.numbers(&sysctl(name))?;
-        all[..].try_into().map_err(|_| Gap::Unknown(format!("{name} has {} numbers", all.len())))
+        all[..].try_into().map_err(|_| NotJudged::Unknown(format!("{name} has {} numbers", all.len())))
     };
     let (tcp, udp) = (pages("net.ipv4.tcp_mem")?, pages("net.ipv4.udp_mem")?);
     let bytes = |all: [u64; 3]| all[2].saturating_mul(PAGE);
@@ -119,7 +119,7 @@ fn together(h: &View<'_>) -> Examined {
     let memory = h.facts.number("host/memory").unwrap_or(u64::MAX);
     let tcp_wanted = needs.min(memory / 2);
     let udp_wanted = if h.target.receives() { h.target.udp_buffer().min(memory / 2) } else { 0 };
-    let mut found = Found::rule(
+    let mut found = CheckResult::rule(
         bytes(tcp) >= tcp_wanted && bytes(udp) >= udp_wanted,
         format!("TCP {}, UDP {}", size(bytes(tcp)), size(bytes(udp))),
         format!("TCP {}, UDP {}", size(tcp_wanted), size(udp_wanted)),
@@ -136,11 +136,11 @@ fn together(h: &View<'_>) -> Examined {
         .shows_if(needs > memory / 2, format!("this host has {} of memory: fewer flows fit", size(memory))))
 }
 
-fn automatic(h: &View<'_>) -> Examined {
+fn automatic(h: &HostView<'_>) -> CheckOutcome {
     h.sysctl_is("net.ipv4.tcp_moderate_rcvbuf", 1)
 }
 
-fn options(h: &View<'_>) -> Examined {
+fn options(h: &HostView<'_>) -> CheckOutcome {
     let names = ["net.ipv4.tcp_window_scaling", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
     let mut off = Vec::new();
     for name in names {
@@ -149,7 +149,7 @@ fn options(h: &View<'_>) -> Examined {
         }
     }
     let value = if off.is_empty() { "on".to_owned() } else { format!("off: {}", off.join(", ")) };
-    let mut found = Found::rule(off.is_empty(), value, "on");
+    let mut found = CheckResult::rule(off.is_empty(), value, "on");
     found =
         found.shows_if(off.contains(&names[2]), "that timestamps cost rate is advice of the days of 1 Gb/s");
     for name in off {
@@ -158,22 +158,22 @@ fn options(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn metrics(h: &View<'_>) -> Examined {
+fn metrics(h: &HostView<'_>) -> CheckOutcome {
     let off = h.sysctl("net.ipv4.tcp_no_metrics_save")? == 1;
     let value = if off { "not kept" } else { "kept" };
-    let found = Found::rule_if(h.target.measures(), off, value, "not kept on hosts that measure");
+    let found = CheckResult::rule_if(h.target.measures(), off, value, "not kept on hosts that measure");
     Ok(found.set(sysctl("net.ipv4.tcp_no_metrics_save"), 1))
 }
 
-fn idle(h: &View<'_>) -> Examined {
+fn idle(h: &HostView<'_>) -> CheckOutcome {
     let off = h.sysctl("net.ipv4.tcp_slow_start_after_idle")? == 0;
-    let found = Found::rule_if(h.target.sends(), off, if off { "off" } else { "on" }, "off");
+    let found = CheckResult::rule_if(h.target.sends(), off, if off { "off" } else { "on" }, "off");
     Ok(found.set(sysctl("net.ipv4.tcp_slow_start_after_idle"), 0))
 }
 
-fn probing(h: &View<'_>) -> Examined {
+fn probing(h: &HostView<'_>) -> CheckOutcome {
     let now = h.sysctl("net.ipv4.tcp_mtu_probing")?;
-    let found = Found::rule_if(h.mtu() >= 9000, now >= 1, now.to_string(), "1 with an MTU of 9000");
+    let found = CheckResult::rule_if(h.mtu() >= 9000, now >= 1, now.to_string(), "1 with an MTU of 9000");
     Ok(found.set(sysctl("net.ipv4.tcp_mtu_probing"), 1))
 }
 
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn limits_are_round_and_never_more_than_the_kernel_takes() {
         assert_eq!(super::round(125_000_000), 134_217_728);
-        assert_eq!(super::round(super::BUFFER_MOST), super::BUFFER_MOST);
+        assert_eq!(super::round(super::MAX_BUFFER_BYTES), super::MAX_BUFFER_BYTES);
         assert_eq!(super::round(0), 1);
     }
 }

@@ -1,8 +1,8 @@
 //! A1 to A9: clocks of processors, idle states, interrupts and memory near the card.
 
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, Gap, not_applicable, unknown};
-use crate::host::view::{CPUS, View, cpu_list, tally};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
+use crate::host::view::{CPUS, HostView, cpu_list, tally};
 use std::collections::BTreeSet;
 
 /// Exit latency in microseconds that a burst survives, at most.
@@ -31,14 +31,14 @@ table! {
         "Moving pages between nodes stalls the threads that use them.";
 }
 
-fn governor(h: &View<'_>) -> Examined {
+fn governor(h: &HostView<'_>) -> CheckOutcome {
     let all = h.each(CPUS, "/cpufreq/scaling_governor");
     if all.is_empty() {
         h.denied(CPUS, "/cpufreq/scaling_governor")?;
         return not_applicable("nothing scales the frequency here");
     }
     let wrong = all.iter().filter(|(_, value)| *value != "performance");
-    let mut found = Found::rule_if(
+    let mut found = CheckResult::rule_if(
         h.target.at_least_gbps(10),
         wrong.clone().count() == 0,
         tally(all.iter().map(|(_, value)| *value)),
@@ -50,7 +50,7 @@ fn governor(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn energy(h: &View<'_>) -> Examined {
+fn energy(h: &HostView<'_>) -> CheckOutcome {
     let (preference, bias) = ("/cpufreq/energy_performance_preference", "/power/energy_perf_bias");
     let (all, tail, wanted) = match h.each(CPUS, preference) {
         all if all.is_empty() => (h.each(CPUS, bias), bias, "0"),
@@ -61,7 +61,7 @@ fn energy(h: &View<'_>) -> Examined {
         return not_applicable("this CPU has no such preference");
     }
     let wrong: Vec<_> = all.iter().filter(|(_, value)| *value != wanted).collect();
-    let mut found = Found::rule_if(
+    let mut found = CheckResult::rule_if(
         h.target.at_least_gbps(10),
         wrong.is_empty(),
         tally(all.iter().map(|(_, value)| *value)),
@@ -73,7 +73,7 @@ fn energy(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn boost(h: &View<'_>) -> Examined {
+fn boost(h: &HostView<'_>) -> CheckOutcome {
     let (intel, other) = (format!("{CPUS}intel_pstate/no_turbo"), format!("{CPUS}cpufreq/boost"));
     let known = h.facts.facts.contains_key(&intel) || h.facts.facts.contains_key(&other);
     if !known {
@@ -81,10 +81,10 @@ fn boost(h: &View<'_>) -> Examined {
     }
     let (name, wanted) = if h.facts.facts.contains_key(&intel) { (intel, 0) } else { (other, 1) };
     let on = h.number(&name)? == wanted;
-    Ok(Found::rule(on, if on { "on" } else { "off" }, "on").set(name, wanted))
+    Ok(CheckResult::rule(on, if on { "on" } else { "off" }, "on").set(name, wanted))
 }
 
-fn idle(h: &View<'_>) -> Examined {
+fn idle(h: &HostView<'_>) -> CheckOutcome {
     h.on_host()?;
     let states = h.each(CPUS, "/latency");
     if states.is_empty() {
@@ -101,18 +101,19 @@ fn idle(h: &View<'_>) -> Examined {
         let number = cpu.trim_start_matches("cpu").parse::<usize>().ok();
         let here = near.as_ref().is_none_or(|near| number.is_some_and(|number| near.contains(&number)));
         let off = h.maybe(&format!("{CPUS}{state}/disable")) == Some("1");
-        let latency = latency.parse::<f64>().map_err(|_| Gap::Unknown(format!("latency '{latency}'")))?;
+        let latency =
+            latency.parse::<f64>().map_err(|_| NotJudged::Unknown(format!("latency '{latency}'")))?;
         if here && !off && latency > most {
             deep.push((latency, state));
         }
     }
     let wanted = format!("at most {most:.1} us to wake on the card's cores");
     if let Some(held) = h.facts.number("host/dma_latency").filter(|held| *held as f64 <= most) {
-        return Ok(Found::pass(format!("held at {held} us through /dev/cpu_dma_latency"), wanted));
+        return Ok(CheckResult::pass(format!("held at {held} us through /dev/cpu_dma_latency"), wanted));
     }
     let worst = deep.iter().map(|(latency, _)| *latency).fold(0.0, f64::max);
     let value = if deep.is_empty() { "shallow states only".into() } else { format!("up to {worst:.0} us") };
-    let mut found = Found::rule(deep.is_empty(), value, wanted)
+    let mut found = CheckResult::rule(deep.is_empty(), value, wanted)
         .shows_if(!deep.is_empty(), format!("the ring of {ring} lasts {ring_us:.0} us at the rate"));
     for (_, state) in &deep {
         found = found.set(format!("{CPUS}{state}/disable"), 1);
@@ -120,30 +121,32 @@ fn idle(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn smt(h: &View<'_>) -> Examined {
+fn smt(h: &HostView<'_>) -> CheckOutcome {
     h.on_host()?;
     let active = h.number("/sys/devices/system/cpu/smt/active")? == 1;
     let single = h.target.measures() || h.target.flows == 1;
     Ok(match (active, single) {
-        (false, true) => Found::pass("off", "off for one flow"),
-        (false, false) => Found::info("off", "sources disagree").shows("OSG: on for many flows; ESnet: off"),
-        (true, _) => Found::info("on", "sources disagree")
+        (false, true) => CheckResult::pass("off", "off for one flow"),
+        (false, false) => {
+            CheckResult::info("off", "sources disagree").shows("OSG: on for many flows; ESnet: off")
+        }
+        (true, _) => CheckResult::info("on", "sources disagree")
             .shows("ESnet: off; OSG: off to measure, on to transfer many flows")
             .advise("echo off > /sys/devices/system/cpu/smt/control", "kernel argument nosmt"),
     })
 }
 
-fn irqbalance(h: &View<'_>) -> Examined {
+fn irqbalance(h: &HostView<'_>) -> CheckOutcome {
     h.on_host()?;
     let runs = h.text("process/irqbalance")? == "running";
-    let found = Found::rule(!runs, if runs { "running" } else { "not running" }, "not running");
+    let found = CheckResult::rule(!runs, if runs { "running" } else { "not running" }, "not running");
     Ok(found.advise(
         "systemctl stop irqbalance",
         "systemctl disable irqbalance, or IRQBALANCE_BANNED_CPULIST with the card's cores in its environment",
     ))
 }
 
-fn interrupts(h: &View<'_>) -> Examined {
+fn interrupts(h: &HostView<'_>) -> CheckOutcome {
     h.on_host()?;
     let all = h.each("irq/", "/cpus");
     if all.is_empty() {
@@ -176,10 +179,11 @@ fn interrupts(h: &View<'_>) -> Examined {
         }
     };
     let mut found =
-        Found::rule(far.is_empty() && shared.is_empty(), value, "one core near the card for each").shows_if(
-            caches > 1,
-            format!("they are spread over {caches} third-level caches: pin the program to one"),
-        );
+        CheckResult::rule(far.is_empty() && shared.is_empty(), value, "one core near the card for each")
+            .shows_if(
+                caches > 1,
+                format!("they are spread over {caches} third-level caches: pin the program to one"),
+            );
     let free: Vec<usize> = near.unwrap_or_else(|| h.processors()).difference(&used).copied().collect();
     let spare = free.iter().chain(&used).cycle();
     for (irq, cpu) in far.iter().chain(&shared).zip(spare) {
@@ -189,12 +193,12 @@ fn interrupts(h: &View<'_>) -> Examined {
 }
 
 /// Third-level caches that these processors have.
-fn caches(h: &View<'_>, cpus: &BTreeSet<usize>) -> usize {
+fn caches(h: &HostView<'_>, cpus: &BTreeSet<usize>) -> usize {
     let of = |cpu: &usize| h.maybe(&format!("{CPUS}cpu{cpu}/cache/index3/shared_cpu_list"));
     cpus.iter().filter_map(of).collect::<BTreeSet<_>>().len()
 }
 
-fn locality(h: &View<'_>) -> Examined {
+fn locality(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     if h.nodes() == 1 {
         return not_applicable("there is one node of memory");
@@ -206,16 +210,17 @@ fn locality(h: &View<'_>) -> Examined {
     let now = format!("numactl --cpunodebind=netdev:{0} --membind=netdev:{0} COMMAND", h.interface());
     let value = format!("may run on {allowed}");
     if allowed_set.is_subset(&near_set) {
-        Ok(Found::pass(value, wanted))
+        Ok(CheckResult::pass(value, wanted))
     } else if allowed_set.is_disjoint(&near_set) {
-        Ok(Found::warn(value, wanted).advise(now, ""))
+        Ok(CheckResult::warn(value, wanted).advise(now, ""))
     } else {
-        let found = Found::info(value, wanted).shows("the scheduler may choose a core far from the card");
+        let found =
+            CheckResult::info(value, wanted).shows("the scheduler may choose a core far from the card");
         Ok(found.advise(now, "CPUAffinity= and NUMAPolicy= of its systemd unit"))
     }
 }
 
-fn balancing(h: &View<'_>) -> Examined {
+fn balancing(h: &HostView<'_>) -> CheckOutcome {
     h.on_host()?;
     if h.nodes() == 1 {
         return not_applicable("there is one node of memory");

@@ -2,9 +2,9 @@
 
 use super::buffers::{receive_limit, receive_wanted};
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, not_applicable};
-use crate::host::target::{Role, size};
-use crate::host::view::{View, sysctl};
+use crate::host::found::{CheckOutcome, CheckResult, not_applicable};
+use crate::host::target::{HostRole, size};
+use crate::host::view::{HostView, sysctl};
 
 /// What one of our receivers asks for.
 const ASKED: u64 = 256 << 20;
@@ -54,11 +54,15 @@ table! {
         "A capture copies every packet.";
 }
 
-fn granted(h: &View<'_>) -> Examined {
+fn granted(h: &HostView<'_>) -> CheckOutcome {
     let now = h.number("socket/granted")?;
     let wanted = h.target.udp_buffer().min(ASKED);
-    let found =
-        Found::rule_if(h.target.receives(), now >= wanted, size(now), format!("at least {}", size(wanted)));
+    let found = CheckResult::rule_if(
+        h.target.receives(),
+        now >= wanted,
+        size(now),
+        format!("at least {}", size(wanted)),
+    );
     let most = h.sysctl("net.core.rmem_max").unwrap_or(0);
     // As C1 has it.
     let found = if most < wanted { found.set(sysctl("net.core.rmem_max"), receive_limit(h)) } else { found };
@@ -68,7 +72,7 @@ fn granted(h: &View<'_>) -> Examined {
     ))
 }
 
-fn udp_drops(h: &View<'_>) -> Examined {
+fn udp_drops(h: &HostView<'_>) -> CheckOutcome {
     h.text("count/Udp/InDatagrams")?;
     let names = ["RcvbufErrors", "MemErrors", "InCsumErrors", "SndbufErrors", "InErrors"];
     let mut risen = h.risen("count/Udp/", |name| names.contains(&name));
@@ -94,7 +98,7 @@ fn udp_drops(h: &View<'_>) -> Examined {
     })
 }
 
-fn tcp_drops(h: &View<'_>) -> Examined {
+fn tcp_drops(h: &HostView<'_>) -> CheckOutcome {
     h.text("count/TcpExt/PruneCalled")?;
     let risen = h.risen("count/TcpExt/", |name| LOST.contains(&name));
     let path = h.risen("count/TcpExt/", |name| PATH.contains(&name));
@@ -105,7 +109,7 @@ fn tcp_drops(h: &View<'_>) -> Examined {
     Ok(found.advise("raise tcp_rmem and tcp_mem (C3, C5); read faster", ""))
 }
 
-fn fragments(h: &View<'_>) -> Examined {
+fn fragments(h: &HostView<'_>) -> CheckOutcome {
     h.text("count/Ip/ReasmFails")?;
     let failed = h.risen("count/Ip/", |name| name == "ReasmFails");
     let asked = h.risen("count/Ip/", |name| name == "ReasmReqds");
@@ -121,10 +125,10 @@ fn fragments(h: &View<'_>) -> Examined {
     .advise("send packets that fit the MTU", ""))
 }
 
-fn tracking(h: &View<'_>) -> Examined {
+fn tracking(h: &HostView<'_>) -> CheckOutcome {
     let most = sysctl("net.netfilter.nf_conntrack_max");
     if !h.facts.facts.contains_key(&most) {
-        return Ok(Found::pass("not loaded", "none for data"));
+        return Ok(CheckResult::pass("not loaded", "none for data"));
     }
     let most = h.number(&most)?;
     let now = h.sysctl("net.netfilter.nf_conntrack_count")?;
@@ -137,37 +141,38 @@ fn tracking(h: &View<'_>) -> Examined {
     let value = format!("{now} of {most} entries");
     let now_rule = "nft add table inet skyhaul; nft add chain inet skyhaul raw '{ type filter hook prerouting priority raw; }'; nft add rule inet skyhaul raw udp dport PORTS notrack";
     if now.saturating_mul(10) >= most.saturating_mul(8) {
-        let found = Found::warn(value, "below 80 %");
+        let found = CheckResult::warn(value, "below 80 %");
         return Ok(found
             .set(sysctl("net.netfilter.nf_conntrack_max"), most.saturating_mul(2))
             .advise(now_rule, ""));
     }
     // Without a rule that needs it, the table stays empty, and nothing is looked up.
     if now == 0 {
-        return Ok(Found::pass("loaded, not in use", "none for data"));
+        return Ok(CheckResult::pass("loaded, not in use", "none for data"));
     }
-    let matters = h.target.role == Role::Record;
-    Ok(Found::rule_if(matters, false, value, "ports of data not tracked")
+    let matters = h.target.role == HostRole::Record;
+    Ok(CheckResult::rule_if(matters, false, value, "ports of data not tracked")
         .advise(now_rule, "the same in /etc/nftables.conf"))
 }
 
-fn firewall(h: &View<'_>) -> Examined {
+fn firewall(h: &HostView<'_>) -> CheckOutcome {
     let rules = h.number("firewall/rules")?;
     let tables = h.maybe("firewall/tables").unwrap_or_default();
     let value =
         if tables.is_empty() { format!("{rules} rules") } else { format!("{rules} rules, tables {tables}") };
     if rules == 0 && tables.is_empty() {
-        return Ok(Found::pass("none", "few rules"));
+        return Ok(CheckResult::pass("none", "few rules"));
     }
-    let found = Found::rule(rules <= RULES, value, format!("up to {RULES} rules, the ports of data first"));
+    let found =
+        CheckResult::rule(rules <= RULES, value, format!("up to {RULES} rules, the ports of data first"));
     Ok(found.advise("put the rule that accepts the ports of data first", ""))
 }
 
-fn taps(h: &View<'_>) -> Examined {
+fn taps(h: &HostView<'_>) -> CheckOutcome {
     let taps = h.number("net/taps")?;
     if h.maybe("host/container").is_some() && taps == 0 {
         return not_applicable("a container does not see its host's");
     }
-    let found = Found::rule(taps == 0, format!("{taps}"), "none while data flow");
+    let found = CheckResult::rule(taps == 0, format!("{taps}"), "none while data flow");
     Ok(found.advise("stop tcpdump and other captures: grep -l . /proc/net/packet; ss -0p lists them", ""))
 }

@@ -1,9 +1,9 @@
 //! B1 to B8: the link, its MTU, rings and interrupts of the card.
 
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, not_applicable, unknown};
-use crate::host::target::Role;
-use crate::host::view::View;
+use crate::host::found::{CheckOutcome, CheckResult, not_applicable, unknown};
+use crate::host::target::HostRole;
+use crate::host::view::HostView;
 
 /// The kernel from which on ESnet no longer recommends the largest ring.
 const RINGS_STAY: (u32, u32) = (6, 11);
@@ -31,17 +31,17 @@ table! {
         "An interrupt for each packet costs a core; one that comes too late lets the ring overflow.";
 }
 
-fn link(h: &View<'_>) -> Examined {
+fn link(h: &HostView<'_>) -> CheckOutcome {
     let state = h.text(&h.net("operstate"))?;
     let carrier = h.rose("count/net/carrier_changes").unwrap_or(0);
     if carrier > 0 {
         let lost = format!("the carrier changed {carrier} times while it ran");
-        return Ok(Found::fail(lost, "steady").advise("", "check cable, optics and the switch's port"));
+        return Ok(CheckResult::fail(lost, "steady").advise("", "check cable, optics and the switch's port"));
     }
     // The kernel says "up" up to a second after the carrier came.
     let carried = h.maybe(&h.net("carrier"));
     if !matches!(state, "up" | "unknown") && carried != Some("1") {
-        let found = Found::warn(state, "up");
+        let found = CheckResult::warn(state, "up");
         // It is up, but nothing is at its other end.
         if carried == Some("0") {
             return Ok(found.advise("", "check cable, optics and the switch's port"));
@@ -57,7 +57,7 @@ fn link(h: &View<'_>) -> Examined {
     };
     let duplex = h.maybe(&h.net("duplex")).unwrap_or("unknown");
     let holds = speed >= h.target.rate && duplex != "half";
-    let found = Found::rule(
+    let found = CheckResult::rule(
         holds,
         format!("{} Gb/s, {duplex} duplex", speed as f64 / 1e9),
         format!("at least {} Gb/s, full duplex", h.target.rate as f64 / 1e9),
@@ -65,7 +65,7 @@ fn link(h: &View<'_>) -> Examined {
     Ok(found.advise("", "another cable, port or card; or check what the switch negotiates"))
 }
 
-fn fec(h: &View<'_>) -> Examined {
+fn fec(h: &HostView<'_>) -> CheckOutcome {
     let lost = h.risen("count/card/", |name| {
         let name = name.to_ascii_lowercase();
         name.contains("uncorrect") || name.contains("symbol_err") || name == "rx_crc_errors_phy"
@@ -83,7 +83,7 @@ fn fec(h: &View<'_>) -> Examined {
         return not_applicable("links below 25 Gb/s do without");
     }
     let mode = h.text(&h.card("fec"))?;
-    let mut found = Found::rule(mode.split(' ').any(|m| m == "rs"), mode, "rs");
+    let mut found = CheckResult::rule(mode.split(' ').any(|m| m == "rs"), mode, "rs");
     for (name, count) in &lost {
         found = found.shows(format!("{name} {count} since the start"));
     }
@@ -91,28 +91,28 @@ fn fec(h: &View<'_>) -> Examined {
         .advise(format!("ethtool --set-fec {} encoding rs", h.interface()), "the same at the switch's port"))
 }
 
-fn mtu(h: &View<'_>) -> Examined {
+fn mtu(h: &HostView<'_>) -> CheckOutcome {
     let now = h.number(&h.net("mtu"))?;
     let most = h.facts.number("link/max_mtu").filter(|most| *most > 0);
     let wanted = h.target.mtu.unwrap_or(JUMBO).min(most.unwrap_or(u64::MAX));
     let given = h.target.mtu.is_some();
     let holds = if given { now == wanted } else { now >= wanted };
     let found =
-        Found::rule_if(given || h.target.at_least_gbps(10), holds, now.to_string(), wanted.to_string());
+        CheckResult::rule_if(given || h.target.at_least_gbps(10), holds, now.to_string(), wanted.to_string());
     Ok(found.shows_if(!given, "only if the whole path carries it: ping -M do -s 8972 PEER").advise(
         format!("ip link set dev {} mtu {wanted}", h.interface()),
         format!("MTUBytes={wanted} in /etc/systemd/network/10-{}.link", h.interface()),
     ))
 }
 
-fn path_mtu(h: &View<'_>) -> Examined {
+fn path_mtu(h: &HostView<'_>) -> CheckOutcome {
     if !h.facts.facts.contains_key("path/mtu") {
         return not_applicable("no peer was named (--peer)");
     }
     let (path, here) = (h.number("path/mtu")?, h.mtu());
     // TCP tries longer packets (net.ipv4.tcp_mtu_probing), and those were lost: nobody says that they are too long.
     if let Some(lost) = h.rose("count/TcpExt/TCPMTUPFail").filter(|lost| *lost > 0) {
-        let found = Found::fail(format!("{path} to the peer"), "no packet is too long for the path");
+        let found = CheckResult::fail(format!("{path} to the peer"), "no packet is too long for the path");
         let found = found.shows(format!("count/TcpExt/TCPMTUPFail rose by {lost}: longer packets vanish"));
         return Ok(
             found.advise("", "let ICMP pass (type 3, code 4; of IPv6 type 2), or the same MTU on every hop")
@@ -120,7 +120,7 @@ fn path_mtu(h: &View<'_>) -> Examined {
     }
     let there = h.peer.and_then(|peer| peer.number(&format!("/sys/class/net/{}/mtu", peer.interface)));
     let equal = there.is_none_or(|there| there == here);
-    let found = Found::rule(
+    let found = CheckResult::rule(
         path >= here && equal,
         format!("{path} to the peer"),
         format!("{here}, as this interface"),
@@ -129,7 +129,7 @@ fn path_mtu(h: &View<'_>) -> Examined {
     Ok(found.advise("", "the same MTU at both ends and on every hop, or net.ipv4.tcp_mtu_probing=1"))
 }
 
-fn ring(h: &View<'_>) -> Examined {
+fn ring(h: &HostView<'_>) -> CheckOutcome {
     let now = h.asked_number("ring/rx")?;
     let most = h.asked_number("ring/rx-max")?;
     let lasts = now as f64 * h.target.packet_ns(h.mtu()) / 1e3;
@@ -137,11 +137,11 @@ fn ring(h: &View<'_>) -> Examined {
     let old = h.facts.kernel_version() < RINGS_STAY;
     let (value, wanted) = (format!("{now} of {most}"), most.to_string());
     let found = if now >= most {
-        Found::pass(value, wanted)
+        CheckResult::pass(value, wanted)
     } else if old || dropped {
-        Found::warn(value, wanted)
+        CheckResult::warn(value, wanted)
     } else {
-        Found::info(value, "sources disagree")
+        CheckResult::info(value, "sources disagree")
             .shows("ESnet, from Linux 6.11: as it is unless the card drops (B6); OSG, udpmon: the largest")
     };
     // Setting it interrupts the link for a moment, so --apply does it only if it was named.
@@ -154,7 +154,7 @@ fn ring(h: &View<'_>) -> Examined {
 }
 
 /// What the card had no room for.
-fn card_dropped<'a>(h: &View<'a>) -> Vec<(&'a str, u64)> {
+fn card_dropped<'a>(h: &HostView<'a>) -> Vec<(&'a str, u64)> {
     let mut all = h
         .risen("count/net/", |name| matches!(name, "rx_missed_errors" | "rx_fifo_errors" | "rx_over_errors"));
     let names = [
@@ -180,7 +180,7 @@ fn card_dropped<'a>(h: &View<'a>) -> Vec<(&'a str, u64)> {
     all
 }
 
-fn card_drops(h: &View<'_>) -> Examined {
+fn card_drops(h: &HostView<'_>) -> CheckOutcome {
     if !h.facts.facts.contains_key("count/net/rx_missed_errors") {
         return unknown("the interface has no counters");
     }
@@ -198,21 +198,21 @@ fn card_drops(h: &View<'_>) -> Examined {
     })
 }
 
-fn adaptive(h: &View<'_>) -> Examined {
+fn adaptive(h: &HostView<'_>) -> CheckOutcome {
     let on = h.asked_number("coalesce/adaptive-rx")? == 1;
     let usecs = h.facts.number(&h.card("coalesce/rx-usecs")).unwrap_or(0);
     let value = format!("{}, rx-usecs {usecs}", if on { "on" } else { "off" });
     let setting = h.card("coalesce/adaptive-rx");
     Ok(match (h.target.measures(), on) {
-        (true, _) => Found::rule(!on, value, "off, rx-usecs fixed at 8 to 16").set(setting, "off"),
-        (false, true) => Found::pass(value, "on"),
-        (false, false) => Found::info(value, "sources disagree")
+        (true, _) => CheckResult::rule(!on, value, "off, rx-usecs fixed at 8 to 16").set(setting, "off"),
+        (false, true) => CheckResult::pass(value, "on"),
+        (false, false) => CheckResult::info(value, "sources disagree")
             .shows("ESnet: on for bulk data; udpmon: off, with fixed times")
             .set(setting, "on"),
     })
 }
 
-fn moderation(h: &View<'_>) -> Examined {
+fn moderation(h: &HostView<'_>) -> CheckOutcome {
     let usecs = h.asked_number("coalesce/rx-usecs")?;
     let frames = h.facts.number(&h.card("coalesce/rx-frames")).unwrap_or(0);
     let ring = h.facts.number(&h.card("ring/rx")).unwrap_or(512);
@@ -222,11 +222,11 @@ fn moderation(h: &View<'_>) -> Examined {
     let adaptive = h.facts.number(&h.card("coalesce/adaptive-rx")) == Some(1);
     let often = usecs == 0 && frames <= 1 && !adaptive && h.target.at_least_gbps(10);
     let late = usecs as f64 > most || frames as f64 > ring as f64 / 4.0;
-    let found = Found::rule(
+    let found = CheckResult::rule(
         !often && !late,
         format!("rx-usecs {usecs}, rx-frames {frames}"),
         format!("rx-usecs 8 to {most:.0}, rx-frames up to {}", ring / 4),
     );
-    let quiet = h.target.role == Role::Record;
+    let quiet = h.target.role == HostRole::Record;
     Ok(found.set(h.card("coalesce/rx-usecs"), if quiet { most.min(50.0) as u64 } else { 8 }))
 }

@@ -1,9 +1,9 @@
 //! B9 to B16: what the card does for the CPU, and how it spreads packets over queues.
 
 use crate::host::check::{ALL, from, table};
-use crate::host::found::{Examined, Found, Gap, not_applicable};
-use crate::host::target::Role;
-use crate::host::view::{View, cpu_list};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable};
+use crate::host::target::HostRole;
+use crate::host::view::{HostView, cpu_list};
 
 /// Queues beyond which there is nothing to gain.
 const QUEUES: u64 = 32;
@@ -32,14 +32,14 @@ table! {
 }
 
 /// Whether an offload is on; none if the driver has no such one.
-fn feature(h: &View<'_>, name: &str) -> Result<Option<(bool, bool)>, Gap> {
+fn feature(h: &HostView<'_>, name: &str) -> Result<Option<(bool, bool)>, NotJudged> {
     // One that every driver has tells whether features can be read at all.
     h.text(&h.card("feature/rx-gro"))?;
     let state = h.maybe(&h.card(&format!("feature/{name}")));
     Ok(state.map(|state| (state.starts_with("on"), !state.ends_with("fixed"))))
 }
 
-fn offloads(h: &View<'_>) -> Examined {
+fn offloads(h: &HostView<'_>) -> CheckOutcome {
     let wanted = [
         "rx-gro",
         "tx-generic-segmentation",
@@ -60,7 +60,7 @@ fn offloads(h: &View<'_>) -> Examined {
         }
     }
     let value = if off.is_empty() { "on".to_owned() } else { format!("off: {}", off.join(", ")) };
-    let mut found = Found::rule(off.is_empty(), value, "on");
+    let mut found = CheckResult::rule(off.is_empty(), value, "on");
     found = found.shows_if(!fixed.is_empty(), format!("the driver has no {}", fixed.join(", ")));
     for name in off {
         found = found.set(h.card(&format!("feature/{name}")), "on");
@@ -68,23 +68,23 @@ fn offloads(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn large_receive(h: &View<'_>) -> Examined {
+fn large_receive(h: &HostView<'_>) -> CheckOutcome {
     let lro = feature(h, "rx-lro")?;
     if let Some((true, can)) = lro {
-        let found = Found::warn("LRO on", "LRO off");
+        let found = CheckResult::warn("LRO on", "LRO off");
         return Ok(if can { found.set(h.card("feature/rx-lro"), "off") } else { found });
     }
     Ok(match feature(h, "rx-gro-hw")? {
         Some((false, true)) => {
-            Found::info("LRO off, GRO in the card off", "GRO in the card, where it is steady")
+            CheckResult::info("LRO off, GRO in the card off", "GRO in the card, where it is steady")
                 .set(h.card("feature/rx-gro-hw"), "on")
         }
-        Some((true, _)) => Found::pass("LRO off, GRO in the card on", "LRO off"),
-        _ => Found::pass("LRO off", "LRO off"),
+        Some((true, _)) => CheckResult::pass("LRO off, GRO in the card on", "LRO off"),
+        _ => CheckResult::pass("LRO off", "LRO off"),
     })
 }
 
-fn udp_trains(h: &View<'_>) -> Examined {
+fn udp_trains(h: &HostView<'_>) -> CheckOutcome {
     let mut wrong = Vec::new();
     for (name, wanted) in
         [("tx-udp-segmentation", true), ("rx-udp-gro-forwarding", false), ("rx-gro-list", false)]
@@ -102,28 +102,28 @@ fn udp_trains(h: &View<'_>) -> Examined {
         (true, _) => "the card has none: the kernel cuts trains".to_owned(),
         (false, _) => wrong.iter().map(state).collect::<Vec<_>>().join(", "),
     };
-    let mut found = Found::rule(wrong.is_empty(), value, "tx-udp-segmentation on, for forwarding off");
+    let mut found = CheckResult::rule(wrong.is_empty(), value, "tx-udp-segmentation on, for forwarding off");
     for (name, to) in wrong {
         found = found.set(h.card(&format!("feature/{name}")), to);
     }
     Ok(found)
 }
 
-fn channels(h: &View<'_>) -> Examined {
+fn channels(h: &HostView<'_>) -> CheckOutcome {
     let apart = h.facts.number(&h.card("channels/rx")).unwrap_or(0);
     let rx = h.asked_number("channels/combined")?.saturating_add(apart);
     let most = h.facts.number(&h.card("channels/combined-max")).unwrap_or(rx).max(rx);
     let cores = h.near().map_or(h.processors().len(), |near| near.len()) as u64;
     if cores == 0 {
-        return Err(Gap::Unknown("the number of processors is not known".into()));
+        return Err(NotJudged::Unknown("the number of processors is not known".into()));
     }
     let single = h.target.measures() || h.target.flows == 1;
     let wanted = cores.min(QUEUES).min(most);
     let value = format!("{rx} of {most}, {cores} cores near the card");
     let found = match (rx > cores, rx < wanted) {
-        (true, _) => Found::warn(value, format!("{wanted}")),
-        (false, true) if !single => Found::warn(value, format!("{wanted}")),
-        _ => Found::pass(value, format!("up to {wanted}")),
+        (true, _) => CheckResult::warn(value, format!("{wanted}")),
+        (false, true) if !single => CheckResult::warn(value, format!("{wanted}")),
+        _ => CheckResult::pass(value, format!("up to {wanted}")),
     };
     let name = h.interface();
     Ok(found.advise(
@@ -133,15 +133,15 @@ fn channels(h: &View<'_>) -> Examined {
 }
 
 /// Nothing to spread over one queue.
-fn several_queues(h: &View<'_>) -> Result<(), Gap> {
+fn several_queues(h: &HostView<'_>) -> Result<(), NotJudged> {
     match h.queues() {
-        0 => Err(Gap::Unknown("the number of queues is not known".into())),
+        0 => Err(NotJudged::Unknown("the number of queues is not known".into())),
         1 => not_applicable("it has one queue"),
         _ => Ok(()),
     }
 }
 
-fn udp_hash(h: &View<'_>) -> Examined {
+fn udp_hash(h: &HostView<'_>) -> CheckOutcome {
     several_queues(h)?;
     let mut short = Vec::new();
     let first = h.asked("hash/udp4")?;
@@ -151,8 +151,9 @@ fn udp_hash(h: &View<'_>) -> Examined {
             short.push(flow);
         }
     }
-    let udp = matches!(h.target.role, Role::Record | Role::Measure | Role::Receive | Role::Both);
-    let mut found = Found::rule_if(udp, short.is_empty(), first, "sdfn (addresses and ports)");
+    let udp =
+        matches!(h.target.role, HostRole::Record | HostRole::Measure | HostRole::Receive | HostRole::Both);
+    let mut found = CheckResult::rule_if(udp, short.is_empty(), first, "sdfn (addresses and ports)");
     found = found.shows_if(
         !short.is_empty(),
         "addresses alone are enough if there are many senders, or packets are fragmented",
@@ -163,17 +164,17 @@ fn udp_hash(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn indirection(h: &View<'_>) -> Examined {
+fn indirection(h: &HostView<'_>) -> CheckOutcome {
     several_queues(h)?;
     let table = h.asked("indirection")?;
     let counts: Vec<u64> =
         table.split_whitespace().filter_map(|pair| pair.split_once(':')?.1.parse().ok()).collect();
     let (Some(least), Some(most)) = (counts.iter().min(), counts.iter().max()) else {
-        return Err(Gap::Unknown("the table is empty".into()));
+        return Err(NotJudged::Unknown("the table is empty".into()));
     };
     let queues = h.queues();
     let even = most - least <= 1;
-    let found = Found::rule(
+    let found = CheckResult::rule(
         even,
         format!("{} of {queues} queues, {least} to {most} values each", counts.len()),
         "even",
@@ -182,7 +183,7 @@ fn indirection(h: &View<'_>) -> Examined {
     Ok(found.advise(format!("ethtool -X {} equal {queues}", h.interface()), ""))
 }
 
-fn steering(h: &View<'_>) -> Examined {
+fn steering(h: &HostView<'_>) -> CheckOutcome {
     several_queues(h)?;
     let (ntuple, can) = feature(h, "rx-ntuple-filter")?.unwrap_or((false, false));
     let rules = h.facts.number(&h.card("rules")).unwrap_or(0);
@@ -195,8 +196,8 @@ fn steering(h: &View<'_>) -> Examined {
         (0, false, false) => "no rules, and flows do not follow their readers".to_owned(),
         (rules, ..) => format!("{rules} rules lead flows to queues"),
     };
-    let found = Found::rule_if(
-        h.target.role == Role::Record,
+    let found = CheckResult::rule_if(
+        h.target.role == HostRole::Record,
         rules > 0 || followed,
         value,
         "a rule for each flow, or aRFS",
@@ -213,12 +214,12 @@ fn any(mask: &str) -> bool {
     mask.chars().any(|digit| digit != '0' && digit != ',')
 }
 
-fn packet_steering(h: &View<'_>) -> Examined {
+fn packet_steering(h: &HostView<'_>) -> CheckOutcome {
     let prefix = h.net("queues/");
     let all = h.facts.each(&prefix, "/rps_cpus").map(|(queue, mask)| (queue.to_owned(), mask.to_owned()));
     let all: Vec<(String, String)> = all.collect();
     if all.is_empty() {
-        return Err(Gap::Unknown("the interface's queues cannot be read".into()));
+        return Err(NotJudged::Unknown("the interface's queues cannot be read".into()));
     }
     let cores = h.maybe("/sys/devices/system/cpu/online").map(cpu_list).unwrap_or_default().len();
     let steered: Vec<&String> = all.iter().filter(|(_, mask)| any(mask)).map(|(queue, _)| queue).collect();
@@ -231,10 +232,10 @@ fn packet_steering(h: &View<'_>) -> Examined {
         if sends.iter().any(|set| *set) { "on" } else { "off" }
     );
     let mut found = match (steered.is_empty() || !enough, sorted) {
-        (false, _) => Found::warn(value, "RPS off with a queue for each core"),
-        (true, false) => Found::info(value, "XPS one to one")
+        (false, _) => CheckResult::warn(value, "RPS off with a queue for each core"),
+        (true, false) => CheckResult::info(value, "XPS one to one")
             .advise(format!("echo MASK > {prefix}tx-N/xps_cpus, one core for each queue"), ""),
-        (true, true) => Found::pass(value, "RPS off, XPS one to one"),
+        (true, true) => CheckResult::pass(value, "RPS off, XPS one to one"),
     };
     if enough {
         for queue in steered {

@@ -1,9 +1,9 @@
 //! A10 to A19: IOMMU, PCIe, memory, clocks, limits of this process.
 
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, Gap, not_applicable, unknown};
-use crate::host::target::{Role, size};
-use crate::host::view::{CPUS, View, chosen, cpu_list};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
+use crate::host::target::{HostRole, size};
+use crate::host::view::{CPUS, HostView, chosen, cpu_list};
 use std::collections::BTreeSet;
 
 /// Bytes of memory that may be locked, at least: rings of one receiver and one recorder.
@@ -39,19 +39,19 @@ table! {
         "Rings and locked buffers fail when they exceed these limits.";
 }
 
-fn iommu(h: &View<'_>) -> Examined {
+fn iommu(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     let name = h.net("device/iommu_group/type");
     if !h.facts.facts.contains_key(&name) {
         return match h.maybe("host/iommus") {
-            Some("0") | None => Ok(Found::pass("no IOMMU in use", "passed through")),
+            Some("0") | None => Ok(CheckResult::pass("no IOMMU in use", "passed through")),
             Some(_) => unknown(format!("the group of {} is not known", h.interface())),
         };
     }
     let kind = h.text(&name)?;
     let arguments = h.maybe("/proc/cmdline").unwrap_or_default().split_whitespace();
     let said: Vec<&str> = arguments.filter(|word| word.contains("iommu")).collect();
-    let found = Found::rule(kind == "identity", kind, "identity (passed through)")
+    let found = CheckResult::rule(kind == "identity", kind, "identity (passed through)")
         .shows_if(!said.is_empty(), format!("kernel arguments: {}", said.join(" ")));
     Ok(found.advise(
         "",
@@ -59,7 +59,7 @@ fn iommu(h: &View<'_>) -> Examined {
     ))
 }
 
-fn mitigations(h: &View<'_>) -> Examined {
+fn mitigations(h: &HostView<'_>) -> CheckOutcome {
     let head = "/sys/devices/system/cpu/vulnerabilities/";
     let all = h.each(head, "");
     if all.is_empty() {
@@ -69,8 +69,8 @@ fn mitigations(h: &View<'_>) -> Examined {
     let active: Vec<&str> =
         all.iter().filter(|(_, is)| is.starts_with("Mitigation")).map(|(name, _)| *name).collect();
     Ok(match active.len() {
-        0 => Found::pass("none active", "known"),
-        count => Found::info(format!("{count} active"), "known").shows(active.join(", ")),
+        0 => CheckResult::pass("none active", "known"),
+        count => CheckResult::info(format!("{count} active"), "known").shows(active.join(", ")),
     })
 }
 
@@ -82,21 +82,21 @@ fn capacity(speed: &str, width: &str) -> Option<f64> {
     Some(speed * width * code).filter(|rate| *rate > 0.0)
 }
 
-fn pcie(h: &View<'_>) -> Examined {
+fn pcie(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     if h.is_virtual() {
         return not_applicable("the interface has no card");
     }
-    let read = |which: &str| -> Result<f64, Gap> {
+    let read = |which: &str| -> Result<f64, NotJudged> {
         let speed = h.text(&h.net(&format!("device/{which}_link_speed")))?;
         let width = h.text(&h.net(&format!("device/{which}_link_width")))?;
-        capacity(speed, width).ok_or_else(|| Gap::Unknown(format!("a link of '{speed}' times {width}")))
+        capacity(speed, width).ok_or_else(|| NotJudged::Unknown(format!("a link of '{speed}' times {width}")))
     };
     let now = read("current")?;
     let most = read("max").unwrap_or(now);
     let link = h.facts.link_rate().unwrap_or(0).max(h.target.rate);
     let need = 1.1 * link as f64 / 1e9;
-    let found = Found::rule(now >= need, format!("{now:.0} Gb/s"), format!("at least {need:.0} Gb/s"))
+    let found = CheckResult::rule(now >= need, format!("{now:.0} Gb/s"), format!("at least {need:.0} Gb/s"))
         .shows_if(
             now < most * 0.99,
             format!("the card can do {most:.0} Gb/s: the slot or its link is below it"),
@@ -104,14 +104,14 @@ fn pcie(h: &View<'_>) -> Examined {
     Ok(found.advise("", "move the card to a slot with all its lanes, or seat it again"))
 }
 
-fn payload(h: &View<'_>) -> Examined {
+fn payload(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     if h.is_virtual() {
         return not_applicable("the interface has no card");
     }
     let (size, request) = (h.number("pci/payload")?, h.number("pci/read_request")?);
     let most = h.number("pci/payload_most")?.min(h.facts.number("pci/port_payload").unwrap_or(u64::MAX));
-    let found = Found::rule(
+    let found = CheckResult::rule(
         size >= most && request >= 4096,
         format!("payload {size} B, read request {request} B"),
         format!("payload {most} B, read request 4096 B"),
@@ -122,7 +122,7 @@ fn payload(h: &View<'_>) -> Examined {
         .advise("", "the firmware's settings for PCIe, or the card's own tool (mlxconfig)"))
 }
 
-fn nodes(h: &View<'_>) -> Examined {
+fn nodes(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     let packages: BTreeSet<&str> =
         h.each(CPUS, "/topology/physical_package_id").into_iter().map(|(_, package)| package).collect();
@@ -140,17 +140,19 @@ fn nodes(h: &View<'_>) -> Examined {
     if let (Some(used), Some(all)) = channels
         && used < all
     {
-        let found =
-            Found::warn(format!("{value}; {used} of {all} channels have memory"), "memory in every channel");
+        let found = CheckResult::warn(
+            format!("{value}; {used} of {all} channels have memory"),
+            "memory in every channel",
+        );
         return Ok(found
             .shows(slots)
             .advise("", "a module in each channel, as the board's manual orders them"));
     }
-    let found = Found::rule(nodes <= sockets, value, "one for each socket");
+    let found = CheckResult::rule(nodes <= sockets, value, "one for each socket");
     Ok(found.shows(slots).advise("", "NPS1 in the firmware's settings (Intel: SNC off)"))
 }
 
-fn huge_pages(h: &View<'_>) -> Examined {
+fn huge_pages(h: &HostView<'_>) -> CheckOutcome {
     let name = "/sys/kernel/mm/transparent_hugepage/enabled";
     let value = chosen(h.text(name)?);
     let reserved: Vec<String> = h
@@ -159,40 +161,40 @@ fn huge_pages(h: &View<'_>) -> Examined {
         .map(|(node, pages)| format!("node {node}: {pages}"))
         .collect();
     let found = match value {
-        "madvise" => Found::pass(value, "madvise"),
-        _ => Found::info(value, "madvise")
+        "madvise" => CheckResult::pass(value, "madvise"),
+        _ => CheckResult::info(value, "madvise")
             .shows("tuned: always for throughput, never for latency")
             .set(name, "madvise"),
     };
     Ok(found.shows_if(!reserved.is_empty(), format!("pages of 2 MiB reserved, {}", reserved.join(", "))))
 }
 
-fn clock_source(h: &View<'_>) -> Examined {
+fn clock_source(h: &HostView<'_>) -> CheckOutcome {
     let name = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = h.text(name)?;
     let fast = matches!(source, "tsc" | "arch_sys_counter" | "timebase" | "riscv_clocksource");
     let of_guest = h.is_guest() && matches!(source, "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen");
     let flags = h.maybe("cpu/flags").unwrap_or_default();
     let steady = ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split(' ').any(|f| f == *flag));
-    let found = Found::rule(fast || of_guest, source, "tsc");
+    let found = CheckResult::rule(fast || of_guest, source, "tsc");
     let found = if steady { found.set(name, "tsc") } else { found };
     Ok(found.shows_if(source == "tsc" && !steady, "its rate may change: no constant_tsc, nonstop_tsc"))
 }
 
-fn isolated(h: &View<'_>) -> Examined {
+fn isolated(h: &HostView<'_>) -> CheckOutcome {
     let isolated = h.text("/sys/devices/system/cpu/isolated")?;
     let quiet = h.maybe("/sys/devices/system/cpu/nohz_full").map_or("", |list| list.trim_matches(['(', ')']));
     let quiet = if quiet == "null" { "" } else { quiet };
     if isolated.is_empty() && quiet.is_empty() {
-        return Ok(Found::pass("none", "none, or programs pinned there"));
+        return Ok(CheckResult::pass("none", "none, or programs pinned there"));
     }
     let value = format!("isolated {}, without ticks {}", or_none(isolated), or_none(quiet));
     let allowed = h.maybe("process/cpus_allowed").map(cpu_list).unwrap_or_default();
     let inside = allowed.is_subset(&cpu_list(isolated));
     Ok(if inside && !isolated.is_empty() {
-        Found::pass(value, "programs pinned there")
+        CheckResult::pass(value, "programs pinned there")
     } else {
-        Found::info(value, "programs pinned there")
+        CheckResult::info(value, "programs pinned there")
             .advise(format!("taskset -c {} COMMAND", or_none(isolated)), "")
     })
 }
@@ -202,31 +204,31 @@ fn or_none(list: &str) -> &str {
 }
 
 /// Whether this process has the privilege of this number.
-fn privileged(h: &View<'_>, number: u64) -> bool {
+fn privileged(h: &HostView<'_>, number: u64) -> bool {
     let all = h.maybe("process/privileges").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     all.is_some_and(|all| all >> number & 1 == 1)
 }
 
-fn realtime(h: &View<'_>) -> Examined {
+fn realtime(h: &HostView<'_>) -> CheckOutcome {
     let share: i64 = h.text("/proc/sys/kernel/sched_rt_runtime_us")?.parse().unwrap_or(0);
     let limit = h.text("limit/rtprio")?;
     let may = privileged(h, NICE) || limit != "0";
-    let wants = matches!(h.target.role, Role::Record | Role::Measure);
+    let wants = matches!(h.target.role, HostRole::Record | HostRole::Measure);
     let value =
         format!("share {share} us of each second, {}", if may { "permitted" } else { "not permitted" });
-    let found = Found::rule_if(wants, share != 0 && may, value, "permitted");
+    let found = CheckResult::rule_if(wants, share != 0 && may, value, "permitted");
     let found = if share == 0 { found.set("/proc/sys/kernel/sched_rt_runtime_us", 950_000) } else { found };
     let unit = "LimitRTPRIO=50 in the unit of the service";
     Ok(if may { found } else { found.advise("setcap cap_sys_nice+ep \"$(command -v skyhaul)\"", unit) })
 }
 
-fn limits(h: &View<'_>) -> Examined {
+fn limits(h: &HostView<'_>) -> CheckOutcome {
     let number = |text: &str| if text == "unlimited" { u64::MAX } else { text.parse().unwrap_or(0) };
     let (locked, files) = (h.text("limit/memlock")?, h.text("limit/nofile")?);
     let files_wanted = FILES.max(h.target.flows.saturating_mul(4));
     let enough = number(locked) >= LOCKED || privileged(h, LOCK);
     let shown = if locked == "unlimited" { locked.to_owned() } else { size(number(locked)) };
-    let found = Found::rule(
+    let found = CheckResult::rule(
         enough && number(files) >= files_wanted,
         format!("locked memory {shown}, files {files}"),
         format!("locked memory {}, files {files_wanted}", size(LOCKED)),

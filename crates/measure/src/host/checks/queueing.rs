@@ -1,8 +1,8 @@
 //! B17 to B26: pause, stamps, driver, queueing disciplines.
 
 use crate::host::check::{ALL, from, table};
-use crate::host::found::{Examined, Found, Gap, not_applicable, unknown};
-use crate::host::view::{View, sysctl};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
+use crate::host::view::{HostView, sysctl};
 
 /// What ESnet's tests set for large packets inside the host: IPv6, IPv4.
 const BIG: [u64; 2] = [185_000, 150_000];
@@ -37,7 +37,7 @@ table! {
         "They save interrupts for programs that poll; for others they delay packets.";
 }
 
-fn pause(h: &View<'_>) -> Examined {
+fn pause(h: &HostView<'_>) -> CheckOutcome {
     let risen = h.risen("count/card/", |name| {
         name.contains("tx") && name.contains("pause") && !name.contains("duration")
     });
@@ -50,9 +50,9 @@ fn pause(h: &View<'_>) -> Examined {
     let on = |is: bool| if is { "on" } else { "off" };
     let value = format!("rx {}, tx {}", on(rx), on(tx));
     Ok(if rx && tx {
-        Found::pass(value, "on")
+        CheckResult::pass(value, "on")
     } else {
-        Found::info(value, "sources disagree")
+        CheckResult::info(value, "sources disagree")
             .shows(
                 "ESnet: on; off where a switch gives other traffic the same queue; udpmon's hosts: often off",
             )
@@ -66,7 +66,7 @@ fn pause(h: &View<'_>) -> Examined {
     })
 }
 
-fn stamps(h: &View<'_>) -> Examined {
+fn stamps(h: &HostView<'_>) -> CheckOutcome {
     let (rx, tx) = (h.text(&h.card("stamp/rx"))? == "yes", h.maybe(&h.card("stamp/tx")) == Some("yes"));
     let clock = h.maybe(&h.card("stamp/clock")).unwrap_or("no clock");
     let value = match (rx, tx) {
@@ -75,10 +75,10 @@ fn stamps(h: &View<'_>) -> Examined {
         (false, true) => format!("sent packets, {clock}"),
         (false, false) => "none".to_owned(),
     };
-    Ok(Found::rule_if(h.target.measures(), rx && tx, value, "both ways"))
+    Ok(CheckResult::rule_if(h.target.measures(), rx && tx, value, "both ways"))
 }
 
-fn driver(h: &View<'_>) -> Examined {
+fn driver(h: &HostView<'_>) -> CheckOutcome {
     let driver = h.text(&h.card("driver"))?;
     if h.is_virtual() {
         return not_applicable(format!("{driver} has no firmware"));
@@ -92,11 +92,10 @@ fn driver(h: &View<'_>) -> Examined {
     let (same, here) = (of_peer("driver") == Some(driver), h.maybe(&h.card("firmware")));
     let advice = ("", "fwupdmgr update, or the vendor's tool");
     let found = match (here, of_peer("firmware").filter(|_| same)) {
-        (Some(here), Some(there)) if here == there => Found::pass(value, "as the peer's"),
-        (Some(_), Some(there)) => {
-            Found::warn(value, "as the peer's").shows(format!("the peer's {driver} has firmware {there}"))
-        }
-        _ => Found::info(value, "the vendor's newest"),
+        (Some(here), Some(there)) if here == there => CheckResult::pass(value, "as the peer's"),
+        (Some(_), Some(there)) => CheckResult::warn(value, "as the peer's")
+            .shows(format!("the peer's {driver} has firmware {there}")),
+        _ => CheckResult::info(value, "the vendor's newest"),
     };
     // A driver of the kernel's own tree has the kernel's version.
     let version = h.maybe(&h.card("driver_version")).filter(|version| !version.is_empty());
@@ -106,33 +105,34 @@ fn driver(h: &View<'_>) -> Examined {
         .advise(advice.0, advice.1))
 }
 
-fn private_flags(h: &View<'_>) -> Examined {
+fn private_flags(h: &HostView<'_>) -> CheckOutcome {
     let driver = h.text(&h.card("driver"))?;
     if driver != "mlx5_core" {
         return not_applicable(format!("nothing is known of {driver}"));
     }
     let strided = h.text(&h.card("private/rx_striding_rq"))? == "on";
     let compressed = h.maybe(&h.card("private/rx_cqe_compress")).unwrap_or("not known");
-    let found = Found::rule(strided, if strided { "strided" } else { "not strided" }, "rx_striding_rq on");
+    let found =
+        CheckResult::rule(strided, if strided { "strided" } else { "not strided" }, "rx_striding_rq on");
     Ok(found
         .shows(format!("rx_cqe_compress {compressed}: on helps where PCIe is the limit (A12)"))
         .advise(format!("ethtool --set-priv-flags {} rx_striding_rq on", h.interface()), ""))
 }
 
 /// The discipline at the root, and what its leaves are.
-fn disciplines<'a>(h: &View<'a>) -> Result<(&'a str, Vec<&'a str>), Gap> {
+fn disciplines<'a>(h: &HostView<'a>) -> Result<(&'a str, Vec<&'a str>), NotJudged> {
     let root = h.text("qdisc/root")?;
     Ok((root, h.maybe("qdisc/leaves").unwrap_or_default().split_whitespace().collect()))
 }
 
 /// Whether flows are spaced.
-fn spaced(h: &View<'_>) -> Result<bool, Gap> {
+fn spaced(h: &HostView<'_>) -> Result<bool, NotJudged> {
     let (root, leaves) = disciplines(h)?;
     Ok(root == "fq"
         || (root.starts_with("mq") && !leaves.is_empty() && leaves.iter().all(|leaf| *leaf == "fq")))
 }
 
-fn queue_length(h: &View<'_>) -> Examined {
+fn queue_length(h: &HostView<'_>) -> CheckOutcome {
     let length = h.number(&h.net("tx_queue_len"))?;
     if spaced(h).unwrap_or(false) {
         return not_applicable("fq has limits of its own");
@@ -140,10 +140,11 @@ fn queue_length(h: &View<'_>) -> Examined {
     if h.maybe("qdisc/root") == Some("noqueue") {
         return not_applicable("the interface has no queue");
     }
-    Ok(Found::rule(length >= 1000, length.to_string(), "at least 1000").set(h.net("tx_queue_len"), 1000))
+    Ok(CheckResult::rule(length >= 1000, length.to_string(), "at least 1000")
+        .set(h.net("tx_queue_len"), 1000))
 }
 
-fn big_tcp(h: &View<'_>) -> Examined {
+fn big_tcp(h: &HostView<'_>) -> CheckOutcome {
     let six = h.number("link/gso_max_size")?.min(h.number("link/gro_max_size")?);
     let four = h.facts.number("link/gso_ipv4_max_size").unwrap_or(six.min(USUAL));
     let value = format!("{six} bytes, IPv4 {four}");
@@ -152,33 +153,33 @@ fn big_tcp(h: &View<'_>) -> Examined {
     let name = h.interface();
     let [for_six, for_four] = BIG;
     Ok(if large == near {
-        Found::pass(value, if near { "above 65536" } else { "65536" })
+        CheckResult::pass(value, if near { "above 65536" } else { "65536" })
     } else if near {
-        Found::info(value, format!("{for_six}, IPv4 {for_four}, at 100 Gb/s between near hosts")).advise(
+        CheckResult::info(value, format!("{for_six}, IPv4 {for_four}, at 100 Gb/s between near hosts")).advise(
             format!("ip link set dev {name} gso_max_size {for_six} gro_max_size {for_six} gso_ipv4_max_size {for_four} gro_ipv4_max_size {for_four}"),
             "",
         )
     } else {
-        Found::info(value, "65536 but for 100 Gb/s between near hosts").advise(
+        CheckResult::info(value, "65536 but for 100 Gb/s between near hosts").advise(
             format!("ip link set dev {name} gso_max_size {USUAL} gro_max_size {USUAL} gso_ipv4_max_size {USUAL} gro_ipv4_max_size {USUAL}"),
             "",
         )
     })
 }
 
-fn pieces(h: &View<'_>) -> Examined {
+fn pieces(h: &HostView<'_>) -> CheckOutcome {
     let now = h.sysctl("net.core.max_skb_frags")?;
     let large = h.facts.number("link/gso_max_size").is_some_and(|size| size > USUAL);
     let wanted = if large { PIECES } else { 17 };
-    let found = Found::rule(now >= wanted, now.to_string(), wanted.to_string());
+    let found = CheckResult::rule(now >= wanted, now.to_string(), wanted.to_string());
     Ok(found.set(sysctl("net.core.max_skb_frags"), wanted))
 }
 
-fn discipline(h: &View<'_>) -> Examined {
+fn discipline(h: &HostView<'_>) -> CheckOutcome {
     let (root, leaves) = disciplines(h)?;
     if h.before.is_some() && h.rose("count/qdisc/drops").unwrap_or(0) > 0 {
         let by = h.rose("count/qdisc/drops").unwrap_or(0);
-        return Ok(Found::fail(format!("{root} dropped {by} packets while it ran"), "no drops")
+        return Ok(CheckResult::fail(format!("{root} dropped {by} packets while it ran"), "no drops")
             .shows("the sender gave more than the interface takes")
             .advise("let the sender pace its packets (fq, or --rate)", ""));
     }
@@ -194,7 +195,7 @@ fn discipline(h: &View<'_>) -> Examined {
     let value = if leaves.is_empty() { root.to_owned() } else { format!("{root} with {}", kinds.join(", ")) };
     let one_lock = root == "fq" && queues > 8;
     let wanted = if queues > 1 { "mq with fq" } else { "fq" };
-    let found = Found::rule(spaced(h)? && !one_lock, value, wanted);
+    let found = CheckResult::rule(spaced(h)? && !one_lock, value, wanted);
     let found = found.shows_if(one_lock, format!("one fq before {queues} queues is one lock for all cores"));
     let name = h.interface();
     Ok(if queues > 1 {
@@ -205,7 +206,7 @@ fn discipline(h: &View<'_>) -> Examined {
     })
 }
 
-fn pace(h: &View<'_>) -> Examined {
+fn pace(h: &HostView<'_>) -> CheckOutcome {
     if !spaced(h)? {
         return not_applicable("flows are not spaced by fq");
     }
@@ -229,29 +230,29 @@ fn pace(h: &View<'_>) -> Examined {
         format!("tc qdisc replace dev {name} root fq maxrate {megabits:.0}mbit, or SO_MAX_PACING_RATE")
     };
     Ok(match most {
-        None if long => Found::info("not limited", wanted).advise(now, ""),
-        None => Found::pass("not limited", "not limited on short paths"),
+        None if long => CheckResult::info("not limited", wanted).advise(now, ""),
+        None => CheckResult::pass("not limited", "not limited on short paths"),
         Some(rate) => {
             let bits = rate as f64 * 8.0;
-            Found::rule(bits >= 0.5 * each, format!("{:.1} Gb/s", bits / 1e9), wanted).advise(now, "")
+            CheckResult::rule(bits >= 0.5 * each, format!("{:.1} Gb/s", bits / 1e9), wanted).advise(now, "")
         }
     })
 }
 
-fn polling(h: &View<'_>) -> Examined {
+fn polling(h: &HostView<'_>) -> CheckOutcome {
     let flush = h.number(&h.net("gro_flush_timeout"))?;
     let defer = h.number(&h.net("napi_defer_hard_irqs"))?;
     let threaded = h.facts.number(&h.net("threaded")).unwrap_or(0);
     let value = format!("flush {flush} ns, deferred {defer}, threaded {threaded}");
     if flush == 0 && defer == 0 && threaded == 0 {
-        return Ok(Found::pass(value, "0 unless programs poll"));
+        return Ok(CheckResult::pass(value, "0 unless programs poll"));
     }
     if h.sysctl("net.core.busy_poll").is_err() {
         return unknown("net.core.busy_poll cannot be read");
     }
     Ok(if flush > FLUSH_NS {
-        Found::warn(value, "0 unless programs poll").set(h.net("gro_flush_timeout"), 0)
+        CheckResult::warn(value, "0 unless programs poll").set(h.net("gro_flush_timeout"), 0)
     } else {
-        Found::info(value, "0 unless programs poll")
+        CheckResult::info(value, "0 unless programs poll")
     })
 }

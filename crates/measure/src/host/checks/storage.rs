@@ -1,9 +1,9 @@
 //! D1 to D10: file systems, disks, memory that data cross.
 
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, Gap, not_applicable, unknown};
-use crate::host::target::{Role, size};
-use crate::host::view::{View, chosen};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
+use crate::host::target::{HostRole, size};
+use crate::host::view::{HostView, chosen};
 use std::collections::BTreeSet;
 
 /// Read ahead, for files that are read through the cache.
@@ -45,7 +45,7 @@ table! {
 }
 
 /// Names of disks with what one file of their queue says.
-fn queues<'a>(h: &View<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>, Gap> {
+fn queues<'a>(h: &HostView<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>, NotJudged> {
     let all = h.each("/sys/block/", tail);
     if all.is_empty() {
         h.denied("/sys/block/", tail)?;
@@ -54,13 +54,13 @@ fn queues<'a>(h: &View<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>, Ga
     Ok(all)
 }
 
-fn mounts<'a>(h: &View<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>, Gap> {
+fn mounts<'a>(h: &HostView<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>, NotJudged> {
     h.denied("mounts", "")?;
     let all = h.each("mount/", tail);
     if all.is_empty() { not_applicable("no file system is on a disk (--disk names one)") } else { Ok(all) }
 }
 
-fn file_system(h: &View<'_>) -> Examined {
+fn file_system(h: &HostView<'_>) -> CheckOutcome {
     let all = mounts(h, "#type")?;
     let (mut other, mut times, mut seen) = (Vec::new(), Vec::new(), Vec::new());
     for (at, kind) in all {
@@ -76,20 +76,20 @@ fn file_system(h: &View<'_>) -> Examined {
     let value = seen.join(", ");
     let remount = |at: &&str| format!("mount -o remount,noatime {at}");
     let found = match (other.is_empty(), times.is_empty()) {
-        (true, true) => Found::pass(value, "xfs with noatime"),
-        (true, false) => Found::info(value, "xfs with noatime"),
-        (false, _) => Found::warn(value, "xfs with noatime"),
+        (true, true) => CheckResult::pass(value, "xfs with noatime"),
+        (true, false) => CheckResult::info(value, "xfs with noatime"),
+        (false, _) => CheckResult::warn(value, "xfs with noatime"),
     };
     let found = found.shows_if(!times.is_empty(), format!("access times are kept on {}", times.join(", ")));
     let lines: Vec<String> = times.iter().map(remount).collect();
     Ok(found.advise(lines.join("; "), "noatime in /etc/fstab; mkfs.xfs for a new file system of data"))
 }
 
-fn turns(h: &View<'_>, disk: &str) -> bool {
+fn turns(h: &HostView<'_>, disk: &str) -> bool {
     h.maybe(&format!("/sys/block/{disk}/queue/rotational")) == Some("1")
 }
 
-fn scheduler(h: &View<'_>) -> Examined {
+fn scheduler(h: &HostView<'_>) -> CheckOutcome {
     let (mut wrong, mut seen) = (Vec::new(), Vec::new());
     for (disk, all) in queues(h, "/queue/scheduler")? {
         let now = chosen(all);
@@ -99,15 +99,18 @@ fn scheduler(h: &View<'_>) -> Examined {
             wrong.push((disk, wanted));
         }
     }
-    let mut found =
-        Found::rule(wrong.is_empty(), seen.join(", "), "none for flash, mq-deadline for disks that turn");
+    let mut found = CheckResult::rule(
+        wrong.is_empty(),
+        seen.join(", "),
+        "none for flash, mq-deadline for disks that turn",
+    );
     for (disk, wanted) in wrong {
         found = found.set(format!("/sys/block/{disk}/queue/scheduler"), wanted);
     }
     Ok(found)
 }
 
-fn read_ahead(h: &View<'_>) -> Examined {
+fn read_ahead(h: &HostView<'_>) -> CheckOutcome {
     let all = queues(h, "/queue/read_ahead_kb")?;
     let small: Vec<&str> = all
         .iter()
@@ -116,8 +119,8 @@ fn read_ahead(h: &View<'_>) -> Examined {
         .collect();
     let value = all.iter().map(|(disk, kb)| format!("{disk} {kb} KiB")).collect::<Vec<_>>().join(", ");
     // A recorder reads nothing, and a sender of ours reads past the cache.
-    let reads = matches!(h.target.role, Role::Send | Role::Both);
-    let mut found = Found::rule_if(reads, small.is_empty(), value, format!("at least {AHEAD_KB} KiB"))
+    let reads = matches!(h.target.role, HostRole::Send | HostRole::Both);
+    let mut found = CheckResult::rule_if(reads, small.is_empty(), value, format!("at least {AHEAD_KB} KiB"))
         .shows("does not matter to programs that read past the cache (O_DIRECT)");
     for disk in small {
         found = found.set(format!("/sys/block/{disk}/queue/read_ahead_kb"), AHEAD_KB);
@@ -125,14 +128,14 @@ fn read_ahead(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn requests(h: &View<'_>) -> Examined {
+fn requests(h: &HostView<'_>) -> CheckOutcome {
     let mut wrong = Vec::new();
     let all = queues(h, "/queue/max_sectors_kb")?;
     for (disk, now) in &all {
         let number = |name: &str| h.facts.number(&format!("/sys/block/{disk}/queue/{name}"));
         let most = number("max_hw_sectors_kb").unwrap_or(WRITE_KB).min(WRITE_KB);
         let now: u64 =
-            now.parse().map_err(|_| Gap::Unknown(format!("max_sectors_kb of {disk} is '{now}'")))?;
+            now.parse().map_err(|_| NotJudged::Unknown(format!("max_sectors_kb of {disk} is '{now}'")))?;
         if now < most {
             wrong.push((format!("{disk}/queue/max_sectors_kb"), now, most));
         }
@@ -149,14 +152,15 @@ fn requests(h: &View<'_>) -> Examined {
     } else {
         wrong.iter().map(shown).collect::<Vec<_>>().join(", ")
     };
-    let mut found = Found::rule(wrong.is_empty(), value, "requests up to 1 MiB, rq_affinity 2, merges on");
+    let mut found =
+        CheckResult::rule(wrong.is_empty(), value, "requests up to 1 MiB, rq_affinity 2, merges on");
     for (name, _, wanted) in wrong {
         found = found.set(format!("/sys/block/{name}"), wanted);
     }
     Ok(found)
 }
 
-fn array(h: &View<'_>) -> Examined {
+fn array(h: &HostView<'_>) -> CheckOutcome {
     h.denied("/sys/block/", "/md/level")?;
     let arrays = h.each("/sys/block/", "/md/level");
     let offset = |(part, start): &(&str, &str)| {
@@ -177,7 +181,7 @@ fn array(h: &View<'_>) -> Examined {
         seen.push(format!("{disk} {level}, chunks of {}", size(chunk)));
     }
     seen.extend(crooked.iter().map(|part| format!("{part} not aligned to 1 MiB")));
-    let found = Found::rule(
+    let found = CheckResult::rule(
         holds,
         seen.join("; "),
         "raid0 or raid10 with chunks of at least 128KiB, aligned partitions",
@@ -185,7 +189,7 @@ fn array(h: &View<'_>) -> Examined {
     Ok(found.advise("", "mdadm --create with --level=0 or 10 --chunk=512K; or give skyhaul each disk (--disk), which needs no array"))
 }
 
-fn nvme(h: &View<'_>) -> Examined {
+fn nvme(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     let head = "/sys/class/nvme/";
     let disks: BTreeSet<&str> =
@@ -213,11 +217,11 @@ fn nvme(h: &View<'_>) -> Examined {
         (true, false) => format!("on another node than the card: {}", far.join(", ")),
         (false, false) => format!("slow link: {}; other node: {}", slow.join(", "), far.join(", ")),
     };
-    let found = Found::rule(slow.is_empty() && far.is_empty(), value, "full width, on the card's node");
+    let found = CheckResult::rule(slow.is_empty() && far.is_empty(), value, "full width, on the card's node");
     Ok(found.advise("", "other slots; or run the program on the disks' node if they are the bound"))
 }
 
-fn dirty(h: &View<'_>) -> Examined {
+fn dirty(h: &HostView<'_>) -> CheckOutcome {
     let bytes = h.sysctl("vm.dirty_background_bytes")?;
     let ratio = h.sysctl("vm.dirty_background_ratio")?;
     let memory = h.number("host/memory")?;
@@ -225,8 +229,8 @@ fn dirty(h: &View<'_>) -> Examined {
     let most = (h.target.rate / 8).saturating_mul(2).max(256 << 20);
     let large = bytes == 0 && memory > LARGE;
     let value = if bytes > 0 { size(now) } else { format!("{ratio} % of memory, {}", size(now)) };
-    let writes = matches!(h.target.role, Role::Receive | Role::Both | Role::Record);
-    let found = Found::rule_if(
+    let writes = matches!(h.target.role, HostRole::Receive | HostRole::Both | HostRole::Record);
+    let found = CheckResult::rule_if(
         writes,
         now <= most && !large,
         value,
@@ -241,7 +245,7 @@ fn dirty(h: &View<'_>) -> Examined {
         ))
 }
 
-fn free(h: &View<'_>) -> Examined {
+fn free(h: &HostView<'_>) -> CheckOutcome {
     let all = mounts(h, "#free")?;
     let full: Vec<String> = all
         .iter()
@@ -263,13 +267,13 @@ fn free(h: &View<'_>) -> Examined {
     } else {
         list.join(", ")
     };
-    Ok(Found::rule(list.is_empty(), value, "more than 10 % free, below the disk's limit").advise(
+    Ok(CheckResult::rule(list.is_empty(), value, "more than 10 % free, below the disk's limit").advise(
         if full.is_empty() { "" } else { "delete what is no longer needed" },
         if hot.is_empty() { "" } else { "cool the disks" },
     ))
 }
 
-fn discard(h: &View<'_>) -> Examined {
+fn discard(h: &HostView<'_>) -> CheckOutcome {
     let all = mounts(h, "#options")?;
     let online: Vec<&str> = all
         .iter()
@@ -287,18 +291,18 @@ fn discard(h: &View<'_>) -> Examined {
         format!("at once on {}", online.join(", "))
     };
     let now: Vec<String> = online.iter().map(|at| format!("mount -o remount,nodiscard {at}")).collect();
-    Ok(Found::rule(online.is_empty(), value, "by a timer")
+    Ok(CheckResult::rule(online.is_empty(), value, "by a timer")
         .shows_if(!caches.is_empty(), format!("write cache: {}", caches.join(", ")))
         .advise(now.join("; "), "systemctl enable fstrim.timer; without discard in /etc/fstab"))
 }
 
-fn bandwidth(h: &View<'_>) -> Examined {
+fn bandwidth(h: &HostView<'_>) -> CheckOutcome {
     let Some(bytes) = h.facts.number("memory/bandwidth").filter(|bytes| *bytes > 0) else {
         return unknown("the bandwidth of memory was not measured");
     };
     let need = h.target.rate as f64 / 8.0 * (COPIES + 1.0) * 2.0;
     let most = 0.6 * bytes as f64;
-    Ok(Found::rule(
+    Ok(CheckResult::rule(
         need <= most,
         format!("{} for the rate, of {} measured", per_second(need), per_second(bytes as f64)),
         "up to 60 %",

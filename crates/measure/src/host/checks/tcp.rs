@@ -1,9 +1,9 @@
 //! C11 to C25: congestion control, and settings that are best left.
 
 use crate::host::check::{ALL, from, table};
-use crate::host::found::{Examined, Found, not_applicable};
+use crate::host::found::{CheckOutcome, CheckResult, not_applicable};
 use crate::host::target::size;
-use crate::host::view::{View, sysctl};
+use crate::host::view::{HostView, sysctl};
 
 /// What copies of a page that is sent need to be noted.
 const NOTES: u64 = 1 << 20;
@@ -45,57 +45,56 @@ table! {
         "The defaults fit; many flows of pure UDP may gain a little without early demultiplexing.";
 }
 
-fn control(h: &View<'_>) -> Examined {
+fn control(h: &HostView<'_>) -> CheckOutcome {
     let now = h.text(&sysctl("net.ipv4.tcp_congestion_control"))?;
     let have = h.maybe(&sysctl("net.ipv4.tcp_available_congestion_control")).unwrap_or("not known");
     let found = match now {
-        "cubic" | "bbr" => Found::pass(now, "cubic or bbr, whichever measures better"),
-        "htcp" => {
-            Found::info(now, "sources disagree").shows("ESnet: cubic, htcp is old; OSG: bbr; perfSONAR: htcp")
-        }
-        _ => Found::warn(now, "cubic or bbr"),
+        "cubic" | "bbr" => CheckResult::pass(now, "cubic or bbr, whichever measures better"),
+        "htcp" => CheckResult::info(now, "sources disagree")
+            .shows("ESnet: cubic, htcp is old; OSG: bbr; perfSONAR: htcp"),
+        _ => CheckResult::warn(now, "cubic or bbr"),
     };
     Ok(found
         .shows(format!("available: {have}; a program can choose for its own connection"))
         .set(sysctl("net.ipv4.tcp_congestion_control"), "cubic"))
 }
 
-fn bbr(h: &View<'_>) -> Examined {
+fn bbr(h: &HostView<'_>) -> CheckOutcome {
     if h.text(&sysctl("net.ipv4.tcp_congestion_control"))? != "bbr" {
         return not_applicable("bbr is not the default here");
     }
     let kinds = format!("{} {}", h.text("qdisc/root")?, h.maybe("qdisc/leaves").unwrap_or_default());
     let spaced = kinds.split_whitespace().any(|kind| kind == "fq");
     if spaced {
-        return Ok(Found::pass("fq", "fq"));
+        return Ok(CheckResult::pass("fq", "fq"));
     }
     let old = h.facts.kernel_version() < (4, 20) && h.facts.kernel_version() != (0, 0);
     Ok(if old {
-        Found::warn(kinds.trim(), "fq").shows("before Linux 4.20 bbr does not space packets without fq")
+        CheckResult::warn(kinds.trim(), "fq").shows("before Linux 4.20 bbr does not space packets without fq")
     } else {
-        Found::info(kinds.trim(), "fq, to save timers")
+        CheckResult::info(kinds.trim(), "fq, to save timers")
     })
 }
 
-fn default_discipline(h: &View<'_>) -> Examined {
+fn default_discipline(h: &HostView<'_>) -> CheckOutcome {
     let name = sysctl("net.core.default_qdisc");
     let now = h.text(&name)?;
-    Ok(Found::rule_if(h.target.sends(), now == "fq", now, "fq").set(name, "fq"))
+    Ok(CheckResult::rule_if(h.target.sends(), now == "fq", now, "fq").set(name, "fq"))
 }
 
-fn dropped(h: &View<'_>) -> u64 {
+fn dropped(h: &HostView<'_>) -> u64 {
     h.risen("count/softnet/", |name| name.ends_with("/dropped"))
         .iter()
         .fold(0, |sum: u64, (_, by)| sum.saturating_add(*by))
 }
 
-fn squeezed(h: &View<'_>) -> u64 {
+fn squeezed(h: &HostView<'_>) -> u64 {
     h.risen("count/softnet/", |name| name.ends_with("/squeezed"))
         .iter()
         .fold(0, |sum: u64, (_, by)| sum.saturating_add(*by))
 }
 
-fn backlog(h: &View<'_>) -> Examined {
+fn backlog(h: &HostView<'_>) -> CheckOutcome {
     let name = "net.core.netdev_max_backlog";
     let now = h.sysctl(name)?;
     let drops = dropped(h);
@@ -103,21 +102,21 @@ fn backlog(h: &View<'_>) -> Examined {
     // Counters since the start do not fall when it is raised, so how much is wanted does not follow from them.
     let more = if h.target.at_least_gbps(40) { 250_000 } else { 30_000 };
     Ok(if drops > 0 && now < more {
-        Found::warn(now.to_string(), more.to_string())
+        CheckResult::warn(now.to_string(), more.to_string())
             .shows(format!("{drops} packets dropped {when} (C16)"))
             .set(sysctl(name), more)
     } else {
-        Found::pass(now.to_string(), "as it is while nothing is dropped")
+        CheckResult::pass(now.to_string(), "as it is while nothing is dropped")
     })
 }
 
-fn budget(h: &View<'_>) -> Examined {
+fn budget(h: &HostView<'_>) -> CheckOutcome {
     let (packets, time) = (h.sysctl("net.core.netdev_budget")?, h.sysctl("net.core.netdev_budget_usecs")?);
     let value = format!("{packets} packets, {time} us");
     let short = packets < 600 || time < 8000;
     let (squeezed, drops) = (squeezed(h), dropped(h));
     Ok(if h.before.is_some() && squeezed > 0 && drops > 0 && short {
-        let mut found = Found::warn(value, "600 packets, 8000 us")
+        let mut found = CheckResult::warn(value, "600 packets, 8000 us")
             .shows(format!("it ended {squeezed} times with packets left, and {drops} were dropped"));
         for (name, now, least) in
             [("net.core.netdev_budget", packets, 600), ("net.core.netdev_budget_usecs", time, 8000)]
@@ -128,11 +127,11 @@ fn budget(h: &View<'_>) -> Examined {
         }
         found
     } else {
-        Found::pass(value, "as it is while nothing is dropped")
+        CheckResult::pass(value, "as it is while nothing is dropped")
     })
 }
 
-fn softnet(h: &View<'_>) -> Examined {
+fn softnet(h: &HostView<'_>) -> CheckOutcome {
     h.denied("count/softnet", "")?;
     let mut drops = h.risen("count/softnet/", |name| name.ends_with("/dropped"));
     let busy = h.risen("count/softnet/", |name| name.ends_with("/processed"));
@@ -159,24 +158,24 @@ fn softnet(h: &View<'_>) -> Examined {
         .advise("spread packets over queues and cores (A7, B12, B13), or raise the backlog (C14)", ""))
 }
 
-fn busy(h: &View<'_>) -> Examined {
+fn busy(h: &HostView<'_>) -> CheckOutcome {
     let (poll, read) = (h.sysctl("net.core.busy_poll")?, h.sysctl("net.core.busy_read")?);
     let value = format!("poll {poll} us, read {read} us");
     Ok(if (poll, read) == (0, 0) {
-        Found::pass(value, "0; programs ask for it on their sockets")
+        CheckResult::pass(value, "0; programs ask for it on their sockets")
     } else if h.target.measures() {
-        Found::pass(value, "up to 50 us to measure latency")
+        CheckResult::pass(value, "up to 50 us to measure latency")
     } else {
-        Found::info(value, "0; programs ask for it on their sockets")
+        CheckResult::info(value, "0; programs ask for it on their sockets")
             .set(sysctl("net.core.busy_poll"), 0)
             .set(sysctl("net.core.busy_read"), 0)
     })
 }
 
-fn option_memory(h: &View<'_>) -> Examined {
+fn option_memory(h: &HostView<'_>) -> CheckOutcome {
     let name = "net.core.optmem_max";
     let now = h.sysctl(name)?;
-    let found = Found::rule_if(
+    let found = CheckResult::rule_if(
         h.target.sends(),
         now >= NOTES,
         size(now),
@@ -185,24 +184,24 @@ fn option_memory(h: &View<'_>) -> Examined {
     Ok(found.set(sysctl(name), NOTES))
 }
 
-fn output_bytes(h: &View<'_>) -> Examined {
+fn output_bytes(h: &HostView<'_>) -> CheckOutcome {
     let name = "net.ipv4.tcp_limit_output_bytes";
     let now = h.sysctl(name)?;
     let old = h.facts.kernel_version() < (6, 16);
     let wanted: u64 = if old && h.target.at_least_gbps(100) { 4 << 20 } else { 1 << 20 };
-    let found = Found::rule(now >= wanted, size(now), format!("at least {}", size(wanted)));
+    let found = CheckResult::rule(now >= wanted, size(now), format!("at least {}", size(wanted)));
     Ok(found.set(sysctl(name), wanted))
 }
 
-fn unsent(h: &View<'_>) -> Examined {
+fn unsent(h: &HostView<'_>) -> CheckOutcome {
     let name = "net.ipv4.tcp_notsent_lowat";
     let now = h.sysctl(name)?;
-    let found = Found::rule_if(h.target.sends(), now >= UNSENT, size(now), "no limit for bulk data");
+    let found = CheckResult::rule_if(h.target.sends(), now >= UNSENT, size(now), "no limit for bulk data");
     Ok(found.set(sysctl(name), u32::MAX))
 }
 
 /// Settings whose default is best: names and values.
-fn left_alone(h: &View<'_>, all: &[(&str, u64)]) -> Examined {
+fn left_alone(h: &HostView<'_>, all: &[(&str, u64)]) -> CheckOutcome {
     let mut changed = Vec::new();
     for (name, usual) in all {
         let now = h.text(&sysctl(name))?;
@@ -217,41 +216,41 @@ fn left_alone(h: &View<'_>, all: &[(&str, u64)]) -> Examined {
     } else {
         changed.iter().map(shown).collect::<Vec<_>>().join(", ")
     };
-    let mut found = Found::rule(changed.is_empty(), value, "defaults");
+    let mut found = CheckResult::rule(changed.is_empty(), value, "defaults");
     for (name, usual, _) in changed {
         found = found.set(sysctl(name), usual);
     }
     Ok(found)
 }
 
-fn window_share(h: &View<'_>) -> Examined {
+fn window_share(h: &HostView<'_>) -> CheckOutcome {
     left_alone(h, &[("net.ipv4.tcp_adv_win_scale", 1), ("net.ipv4.tcp_shrink_window", 0)])
 }
 
-fn ecn(h: &View<'_>) -> Examined {
+fn ecn(h: &HostView<'_>) -> CheckOutcome {
     left_alone(h, &[("net.ipv4.tcp_ecn", 2)])
 }
 
-fn trains(h: &View<'_>) -> Examined {
+fn trains(h: &HostView<'_>) -> CheckOutcome {
     left_alone(h, &[("net.ipv4.tcp_min_tso_segs", 2), ("net.ipv4.tcp_tso_win_divisor", 3)])
 }
 
-fn ignored(h: &View<'_>) -> Examined {
+fn ignored(h: &HostView<'_>) -> CheckOutcome {
     let removed = h.text("sysctl/removed")?;
     let ignore = "tcp_autocorking, tcp_fastopen and tcp_tw_reuse do not matter to bulk data";
     Ok(if removed.is_empty() {
-        Found::pass("none set", "none set").shows(ignore)
+        CheckResult::pass("none set", "none set").shows(ignore)
     } else {
-        Found::warn(format!("set at every start: {removed}"), "none set")
+        CheckResult::warn(format!("set at every start: {removed}"), "none set")
             .shows("removed: tcp_tw_recycle in Linux 4.12, tcp_low_latency without effect since 4.14")
             .advise("", "delete these lines from /etc/sysctl.conf and /etc/sysctl.d")
     })
 }
 
-fn udp(h: &View<'_>) -> Examined {
+fn udp(h: &HostView<'_>) -> CheckOutcome {
     let least = h.sysctl("net.ipv4.udp_rmem_min")?;
     let early = h.sysctl("net.ipv4.udp_early_demux")?;
     let value = format!("least {least}, early demultiplexing {early}");
-    let found = Found::rule(least >= 4096, value, "least 4096, early demultiplexing 1");
+    let found = CheckResult::rule(least >= 4096, value, "least 4096, early demultiplexing 1");
     Ok(found.set(sysctl("net.ipv4.udp_rmem_min"), 4096))
 }

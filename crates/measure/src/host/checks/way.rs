@@ -1,8 +1,8 @@
 //! C33 to C39: the way to the peer, what lies in it, and the time at both ends.
 
 use crate::host::check::{ALL, table};
-use crate::host::found::{Examined, Found, not_applicable};
-use crate::host::view::View;
+use crate::host::found::{CheckOutcome, CheckResult, not_applicable};
+use crate::host::view::HostView;
 
 /// Of the clock, for one-way delays: a millisecond.
 const CLOCK_US: u64 = 1000;
@@ -26,7 +26,7 @@ table! {
         "One-way delays are as true as both clocks.";
 }
 
-fn filter(h: &View<'_>) -> Examined {
+fn filter(h: &HostView<'_>) -> CheckOutcome {
     let up: Vec<&str> = h.text("net/up")?.split_whitespace().collect();
     let x = h.interface();
     let both = |name: &str| -> Result<u64, _> {
@@ -37,10 +37,10 @@ fn filter(h: &View<'_>) -> Examined {
     let (filter, ignore, announce) = (both("rp_filter")?, both("arp_ignore")?, both("arp_announce")?);
     let value = format!("rp_filter {filter}, arp_ignore {ignore}, arp_announce {announce}");
     if up.len() < 2 {
-        return Ok(Found::pass(format!("{value}, one interface"), "any with one interface"));
+        return Ok(CheckResult::pass(format!("{value}, one interface"), "any with one interface"));
     }
     let holds = filter != 1 && ignore >= 1 && announce >= 2;
-    let mut found = Found::rule(holds, value, "rp_filter 2 or 0, arp_ignore 1, arp_announce 2")
+    let mut found = CheckResult::rule(holds, value, "rp_filter 2 or 0, arp_ignore 1, arp_announce 2")
         .shows(format!("interfaces that are up: {}", up.join(", ")));
     for (name, wrong, wanted) in
         [("rp_filter", filter == 1, 2), ("arp_ignore", ignore < 1, 1), ("arp_announce", announce < 2, 2)]
@@ -52,7 +52,7 @@ fn filter(h: &View<'_>) -> Examined {
     Ok(found)
 }
 
-fn route(h: &View<'_>) -> Examined {
+fn route(h: &HostView<'_>) -> CheckOutcome {
     let Some(out) = h.maybe("route/interface") else {
         h.denied("route/interface", "")?;
         return not_applicable("no peer was named (--peer)");
@@ -66,7 +66,7 @@ fn route(h: &View<'_>) -> Examined {
         }
     }
     let value = if small.is_empty() { out.to_owned() } else { format!("{out}, with {}", small.join(", ")) };
-    let found = Found::rule(
+    let found = CheckResult::rule(
         out == h.interface() && small.is_empty(),
         value,
         format!("{}, without limits", h.interface()),
@@ -78,7 +78,7 @@ fn route(h: &View<'_>) -> Examined {
     ))
 }
 
-fn families(h: &View<'_>) -> Examined {
+fn families(h: &HostView<'_>) -> CheckOutcome {
     let time = |family: &str| h.facts.number(&format!("peer/{family}/rtt_us"));
     let known = |family: &str| h.maybe(&format!("peer/{family}")).is_some();
     if !known("v4") && !known("v6") {
@@ -88,16 +88,16 @@ fn families(h: &View<'_>) -> Examined {
         (Some(four), Some(six)) => {
             let (least, most) = (four.min(six).max(1), four.max(six));
             let near = most < 1000 || most / 3 <= least / 2;
-            Found::rule(near, format!("IPv4 {four} us, IPv6 {six} us"), "the same class of round trip")
+            CheckResult::rule(near, format!("IPv4 {four} us, IPv6 {six} us"), "the same class of round trip")
                 .advise("choose the faster family: name the peer by its address", "")
         }
-        (Some(four), None) => Found::info(format!("IPv4 {four} us, no IPv6"), "both"),
-        (None, Some(six)) => Found::info(format!("IPv6 {six} us, no IPv4"), "both"),
-        (None, None) => Found::info("the peer has addresses, and answers on none", "both"),
+        (Some(four), None) => CheckResult::info(format!("IPv4 {four} us, no IPv6"), "both"),
+        (None, Some(six)) => CheckResult::info(format!("IPv6 {six} us, no IPv4"), "both"),
+        (None, None) => CheckResult::info("the peer has addresses, and answers on none", "both"),
     })
 }
 
-fn bond(h: &View<'_>) -> Examined {
+fn bond(h: &HostView<'_>) -> CheckOutcome {
     if !h.facts.facts.contains_key(&h.net("bonding/mode")) {
         return not_applicable("it is no bond");
     }
@@ -112,7 +112,7 @@ fn bond(h: &View<'_>) -> Examined {
         speeds.iter().min().map_or("not known".to_owned(), |speed| format!("{} Gb/s", *speed as f64 / 1e3));
     let value = format!("{mode}, {policy}");
     let spread = policy == "layer3+4" || h.target.flows == 1;
-    let found = Found::rule(mode != "balance-rr" && spread, value, "layer3+4, and never balance-rr");
+    let found = CheckResult::rule(mode != "balance-rr" && spread, value, "layer3+4, and never balance-rr");
     Ok(found
         .shows(format!("one flow gets at most one member: {each}"))
         .shows_if(mode == "balance-rr", "packets in turn over several links arrive out of order")
@@ -122,7 +122,7 @@ fn bond(h: &View<'_>) -> Examined {
         ))
 }
 
-fn hops(h: &View<'_>) -> Examined {
+fn hops(h: &HostView<'_>) -> CheckOutcome {
     let made = ["veth", "tun", "macvlan", "ipvlan", "bridge", "openvswitch", "vxlan", "dummy"];
     let driver = h.maybe(&h.card("driver")).unwrap_or_default();
     let mut in_way = Vec::new();
@@ -136,23 +136,23 @@ fn hops(h: &View<'_>) -> Examined {
         h.text(&h.card("driver"))?;
     }
     if h.maybe("host/container").is_some() && driver == "veth" {
-        return Ok(Found::info(in_way.join(", "), "a card")
+        return Ok(CheckResult::info(in_way.join(", "), "a card")
             .advise("run with the host's network, or give the container the card", ""));
     }
     let value = if in_way.is_empty() { "none".to_owned() } else { in_way.join(", ") };
-    Ok(Found::rule(in_way.is_empty(), value, "none before the data")
+    Ok(CheckResult::rule(in_way.is_empty(), value, "none before the data")
         .advise("give the data an interface of their own", ""))
 }
 
-fn extras(h: &View<'_>) -> Examined {
+fn extras(h: &HostView<'_>) -> CheckOutcome {
     h.text(&h.card("feature/rx-gro"))?;
     let paths = h.maybe("/proc/sys/net/mptcp/enabled") == Some("1");
     let tls = h.maybe(&h.card("feature/tls-hw-tx-offload")).is_some_and(|state| state.starts_with("on"));
     let on = |is: bool| if is { "on" } else { "off" };
-    Ok(Found::info(format!("MPTCP {}, TLS in the card {}", on(paths), on(tls)), "known"))
+    Ok(CheckResult::info(format!("MPTCP {}, TLS in the card {}", on(paths), on(tls)), "known"))
 }
 
-fn clock(h: &View<'_>) -> Examined {
+fn clock(h: &HostView<'_>) -> CheckOutcome {
     let kept = h.text("clock/synchronised")? == "yes";
     let most = h.number("clock/max_error_us")?;
     let by: Vec<&str> = ["chronyd", "ntpd", "ptp4l", "systemd-timesyn"]
@@ -160,7 +160,7 @@ fn clock(h: &View<'_>) -> Examined {
         .filter(|name| h.maybe(&format!("process/{name}")) == Some("running"))
         .collect();
     let value = if kept { format!("kept, within {most} us") } else { "not kept".to_owned() };
-    let found = Found::rule_if(
+    let found = CheckResult::rule_if(
         h.target.measures(),
         kept && most < CLOCK_US,
         value,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct GatherOptions {
     /// The interface of the data; without one, that of the way to the peer, or the fastest.
     pub interface: Option<String>,
     /// The other end.
@@ -19,7 +19,7 @@ pub trait Devices {
     /// The interface that leads to an address.
     fn towards(&self, peer: IpAddr) -> Option<String>;
     /// Note what the kernel says of an interface.
-    fn note(&self, asked: &Asked, facts: &mut Facts);
+    fn note(&self, asked: &GatherOptions, facts: &mut Facts);
     /// Note the counters of an interface.
     fn count(&self, facts: &mut Facts);
     /// Percent of a file system that is free.

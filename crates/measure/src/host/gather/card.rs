@@ -1,6 +1,6 @@
 //! What only the kernel of this host can be asked: the card by ioctl, sockets, clocks, file systems.
 
-use super::asked::{Asked, Devices};
+use super::asked::{Devices, GatherOptions};
 use crate::host::facts::Facts;
 use skyhaul_io::address::system_text;
 use skyhaul_io::host::bandwidth::of_memory;
@@ -25,7 +25,7 @@ impl Devices for ThisHost {
         interface_of(local_towards(peer)?)
     }
 
-    fn note(&self, asked: &Asked, facts: &mut Facts) {
+    fn note(&self, asked: &GatherOptions, facts: &mut Facts) {
         let x = facts.interface.clone();
         match Card::open(&x) {
             Ok(card) => card_facts(&card, facts),
@@ -71,7 +71,7 @@ fn dropped(all: &[Discipline]) -> u64 {
 }
 
 /// What netlink says of the interface, of the way to the peer, and of the firewall.
-fn network_facts(asked: &Asked, facts: &mut Facts) {
+fn network_facts(asked: &GatherOptions, facts: &mut Facts) {
     match limits(&facts.interface) {
         Ok(all) => all.iter().for_each(|(name, value)| facts.note(format!("link/{name}"), value)),
         Err(error) => facts.unreadable("link/gso_max_size", why(&error)),

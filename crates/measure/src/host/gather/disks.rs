@@ -1,6 +1,6 @@
 //! Disks and file systems that hold data.
 
-use super::asked::{Asked, Devices};
+use super::asked::{Devices, GatherOptions};
 use super::files::keep;
 use crate::host::facts::Facts;
 use skyhaul_io::host::tree::Tree;
@@ -20,7 +20,7 @@ const QUEUE: &[&str] = &[
 /// Disks that are none.
 const NOT_DISKS: [&str; 6] = ["loop", "ram", "zram", "sr", "fd", "nbd"];
 
-pub(super) fn note(tree: &Tree, devices: &dyn Devices, asked: &Asked, facts: &mut Facts) {
+pub(super) fn note(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions, facts: &mut Facts) {
     for disk in tree.names("/sys/block") {
         if NOT_DISKS.iter().any(|kind| disk.starts_with(kind)) {
             continue;
@@ -54,7 +54,7 @@ pub(super) fn note(tree: &Tree, devices: &dyn Devices, asked: &Asked, facts: &mu
 }
 
 /// File systems on disks, or those that the given directories are on.
-fn mounts(tree: &Tree, devices: &dyn Devices, asked: &Asked, facts: &mut Facts) {
+fn mounts(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions, facts: &mut Facts) {
     let table = match tree.read("/proc/self/mountinfo") {
         Ok(table) => table,
         Err(error) => return facts.unreadable("mounts", skyhaul_io::address::system_text(&error)),

@@ -1,14 +1,14 @@
 //! One test, as a client runs it.
 
-use super::SPEAKS;
+use super::IPERF3_VERSION;
 use super::control::{COOKIE, Control, Cookie, PATIENCE, REPORT, RESULTS};
 use super::datagram::{HELLO, is_answer};
 use super::error::Iperf3Error;
-use super::params::Params;
-use super::report::{Asked, Iperf3Report, Role};
-use super::results::Results;
-use super::state::State;
-use super::work::{Sockets, Work, setup};
+use super::params::Iperf3Params;
+use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
+use super::results::Iperf3Results;
+use super::state::Iperf3State;
+use super::work::{RunningStreams, Sockets, setup};
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::tune;
 use skyhaul_io::udp::peer;
@@ -36,11 +36,11 @@ const BUFFER: u64 = 16 << 20;
 
 /// What a client does.
 #[derive(Clone, Debug)]
-pub struct ClientOptions {
+pub struct Iperf3ClientOptions {
     /// The server.
     pub to: SocketAddr,
     /// What to ask for. The version is filled in.
-    pub params: Params,
+    pub params: Iperf3Params,
     /// Choose the length of datagrams by the path's largest segment, and 1 Mb/s if no rate is given, as iperf3 does.
     pub datagrams_by_path: bool,
     /// Length of intervals in the report.
@@ -51,13 +51,13 @@ pub struct ClientOptions {
     pub source: Option<IpAddr>,
 }
 
-impl ClientOptions {
+impl Iperf3ClientOptions {
     /// A test of ten seconds with one connection.
     #[must_use]
     pub fn new(to: SocketAddr) -> Self {
         Self {
             to,
-            params: Params::default(),
+            params: Iperf3Params::default(),
             datagrams_by_path: false,
             interval: Duration::from_secs(1),
             patience: PATIENCE,
@@ -68,7 +68,7 @@ impl ClientOptions {
 
 /// How far a test is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct Iperf3Progress {
     /// Since data flow.
     pub elapsed: Duration,
     /// Bytes sent.
@@ -82,9 +82,9 @@ pub struct Progress {
 /// # Errors
 /// The server cannot be reached, is busy, refuses, or does not keep to the protocol.
 pub fn run(
-    options: &ClientOptions,
+    options: &Iperf3ClientOptions,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(Iperf3Progress),
 ) -> Result<Iperf3Report, Iperf3Error> {
     let cookie = cookie();
     let mut client = Client::connect(options, cookie)?;
@@ -101,18 +101,18 @@ pub fn run(
 
 struct Client<'a> {
     control: Control,
-    options: &'a ClientOptions,
-    params: Params,
+    options: &'a Iperf3ClientOptions,
+    params: Iperf3Params,
     cookie: Cookie,
     began: u64,
 }
 
 impl<'a> Client<'a> {
-    fn connect(options: &'a ClientOptions, cookie: Cookie) -> Result<Self, Iperf3Error> {
+    fn connect(options: &'a Iperf3ClientOptions, cookie: Cookie) -> Result<Self, Iperf3Error> {
         let plain = skyhaul_io::tcp::setup::Setup { source: options.source, ..<_>::default() };
         let mut stream = plain.connect(options.to, options.patience).map_err(Iperf3Error::Stream)?;
         stream.write_all(&cookie).map_err(Iperf3Error::control)?;
-        let mut params = Params { version: SPEAKS.into(), ..options.params.clone() };
+        let mut params = Iperf3Params { version: IPERF3_VERSION.into(), ..options.params.clone() };
         if params.udp && options.datagrams_by_path {
             let segment = tune::largest_segment(&stream).map_err(Iperf3Error::control)?;
             params.block = Size::from_bytes(segment.clamp(16, LONGEST).into());
@@ -126,31 +126,31 @@ impl<'a> Client<'a> {
     }
 
     /// The next state, which is not a bad end.
-    fn hear(&mut self, wait: Duration) -> Result<Option<State>, Iperf3Error> {
+    fn hear(&mut self, wait: Duration) -> Result<Option<Iperf3State>, Iperf3Error> {
         match self.control.hear(wait)? {
-            Some(State::AccessDenied) => Err(Iperf3Error::Busy),
-            Some(State::ServerError) => Err(Iperf3Error::Server(self.control.hear_error()?)),
-            Some(State::ServerTerminate) => Err(Iperf3Error::Terminated),
+            Some(Iperf3State::AccessDenied) => Err(Iperf3Error::Busy),
+            Some(Iperf3State::ServerError) => Err(Iperf3Error::Server(self.control.hear_error()?)),
+            Some(Iperf3State::ServerTerminate) => Err(Iperf3Error::Terminated),
             other => Ok(other),
         }
     }
 
-    fn expect(&mut self, wait: Duration) -> Result<State, Iperf3Error> {
+    fn expect(&mut self, wait: Duration) -> Result<Iperf3State, Iperf3Error> {
         self.hear(wait)?.ok_or(Iperf3Error::Silent)
     }
 
-    fn until_running(&mut self) -> Result<Work, Iperf3Error> {
+    fn until_running(&mut self) -> Result<RunningStreams, Iperf3Error> {
         let mut sockets = None;
         loop {
             match self.expect(self.options.patience.max(PATIENCE) * 2)? {
-                State::ParamExchange => self.control.send(&self.params.write())?,
-                State::CreateStreams => sockets = Some(self.streams()?),
-                State::TestStart => {}
-                State::TestRunning => {
+                Iperf3State::ParamExchange => self.control.send(&self.params.write())?,
+                Iperf3State::CreateStreams => sockets = Some(self.streams()?),
+                Iperf3State::TestStart => {}
+                Iperf3State::TestRunning => {
                     let Some(sockets) = sockets else {
                         return Err(Iperf3Error::Protocol("it runs without streams".into()));
                     };
-                    return Work::start(sockets, &self.params, true, self.options.interval);
+                    return RunningStreams::start(sockets, &self.params, true, self.options.interval);
                 }
                 state => return Err(Iperf3Error::Protocol(format!("{state:?} before the test"))),
             }
@@ -198,10 +198,10 @@ impl<'a> Client<'a> {
     /// Until it is done, or stopped; then tell the server. What was heard after that is given back.
     fn watch(
         &mut self,
-        mut work: Work,
+        mut work: RunningStreams,
         stop: &AtomicBool,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<(super::work::Done, State), Iperf3Error> {
+        progress: &mut dyn FnMut(Iperf3Progress),
+    ) -> Result<(super::work::FinishedStreams, Iperf3State), Iperf3Error> {
         let mut next = self.options.interval;
         while !work.is_done() && !stop.load(Relaxed) {
             if let Some(state) = self.hear(TICK)? {
@@ -210,7 +210,7 @@ impl<'a> Client<'a> {
             work.tick();
             if work.elapsed() >= next {
                 let (sent, received) = work.moved();
-                progress(Progress { elapsed: work.elapsed(), sent, received });
+                progress(Iperf3Progress { elapsed: work.elapsed(), sent, received });
                 next += self.options.interval.max(TICK);
             }
         }
@@ -220,32 +220,38 @@ impl<'a> Client<'a> {
             work.wait_acknowledged(FLUSH);
             std::thread::sleep(READ);
         }
-        self.control.tell(State::TestEnd)?;
+        self.control.tell(Iperf3State::TestEnd)?;
         // What the server still sends until it hears that belongs to what it counts.
         let heard = self.expect(PATIENCE * 2)?;
         work.stop();
         Ok((work.finish(&self.params), heard))
     }
 
-    fn exchange(&mut self, ours: &Results, heard: State) -> Result<Results, Iperf3Error> {
-        if heard != State::ExchangeResults {
+    fn exchange(&mut self, ours: &Iperf3Results, heard: Iperf3State) -> Result<Iperf3Results, Iperf3Error> {
+        if heard != Iperf3State::ExchangeResults {
             return Err(Iperf3Error::Protocol(format!("{heard:?} in place of results")));
         }
         self.control.send(&ours.write())?;
         let most = if self.params.server_output { REPORT } else { RESULTS };
-        let theirs = Results::read(&self.control.receive(most)?).map_err(Iperf3Error::Protocol)?;
+        let theirs = Iperf3Results::read(&self.control.receive(most)?).map_err(Iperf3Error::Protocol)?;
         match self.expect(PATIENCE)? {
-            State::DisplayResults => {}
+            Iperf3State::DisplayResults => {}
             state => return Err(Iperf3Error::Protocol(format!("{state:?} after results"))),
         }
         // The results are there: that the server is gone now is no matter.
-        let _ = self.control.tell(State::IperfDone);
+        let _ = self.control.tell(Iperf3State::IperfDone);
         Ok(theirs)
     }
 
     fn report(&self, cookie: Cookie) -> Iperf3Report {
         let cookie = String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned();
-        Iperf3Report::begun(Role::Client, self.options.to, self.began, cookie, Asked::of(&self.params))
+        Iperf3Report::begun(
+            Iperf3Role::Client,
+            self.options.to,
+            self.began,
+            cookie,
+            Iperf3Parameters::of(&self.params),
+        )
     }
 }
 

@@ -1,10 +1,11 @@
 //! The control connection: a cookie, states, and JSON behind its length; everything with a deadline and a bound.
 
 use super::error::Iperf3Error;
-use super::params::Params;
-use super::results::Results;
-use super::state::State;
+use super::params::Iperf3Params;
+use super::results::Iperf3Results;
+use super::state::Iperf3State;
 use serde_json::Value;
+use skyhaul_core::framing::{self, frame};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -50,13 +51,13 @@ impl Control {
     ///
     /// # Errors
     /// The other end does not take it.
-    pub fn tell(&mut self, state: State) -> Result<(), Iperf3Error> {
+    pub fn tell(&mut self, state: Iperf3State) -> Result<(), Iperf3Error> {
         self.put(&[state.octet()])
     }
 
     /// Tell a client that the test failed, and why.
     pub fn tell_error(&mut self, code: u32) {
-        let mut message = vec![State::ServerError.octet()];
+        let mut message = vec![Iperf3State::ServerError.octet()];
         message.extend(code.to_be_bytes());
         message.extend(0u32.to_be_bytes());
         // It is the end in any case.
@@ -67,20 +68,20 @@ impl Control {
     ///
     /// # Errors
     /// The other end is gone, or sent no state.
-    pub fn hear(&mut self, wait: Duration) -> Result<Option<State>, Iperf3Error> {
+    pub fn hear(&mut self, wait: Duration) -> Result<Option<Iperf3State>, Iperf3Error> {
         let mut octet = [0];
         match self.fill(&mut octet, wait) {
             Ok(()) => {}
             Err(Iperf3Error::Silent) => return Ok(None),
             Err(error) => return Err(error),
         }
-        match State::read(octet[0]) {
+        match Iperf3State::read(octet[0]) {
             Some(state) => Ok(Some(state)),
             None => Err(Iperf3Error::Protocol(format!("{} is no state", octet[0].cast_signed()))),
         }
     }
 
-    /// The two numbers behind [`State::ServerError`].
+    /// The two numbers behind [`Iperf3State::ServerError`].
     ///
     /// # Errors
     /// They do not come.
@@ -96,8 +97,7 @@ impl Control {
     /// The other end does not take it.
     pub fn send(&mut self, json: &Value) -> Result<(), Iperf3Error> {
         let text = json.to_string();
-        let length = u32::try_from(text.len()).map_err(|_| Iperf3Error::TooLong(text.len(), REPORT))?;
-        let message = [&length.to_be_bytes(), text.as_bytes()].concat();
+        let message = frame(&[text.as_bytes()]).ok_or(Iperf3Error::TooLong(text.len(), REPORT))?;
         self.put(&message)
     }
 
@@ -162,27 +162,27 @@ fn is_pause(error: &io::Error) -> bool {
 }
 
 fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
-    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    if length == 0 || length > most {
-        return Err(Iperf3Error::TooLong(length, most));
+    match framing::length(length, most) {
+        Ok(0) => Err(Iperf3Error::TooLong(0, most)),
+        Ok(length) => Ok(length),
+        Err(length) => Err(Iperf3Error::TooLong(length, most)),
     }
-    Ok(length)
 }
 
 /// Take bytes as what a client sends on its control connection; for the fuzzer.
 pub fn fuzz(input: &[u8]) {
     let Some((length, rest)) = input.split_first_chunk::<4>() else { return };
-    let _ = length.map(State::read);
+    let _ = length.map(Iperf3State::read);
     for most in [PARAMETERS, RESULTS] {
         let Ok(length) = judged(*length, most) else { continue };
         assert!(length <= most);
         let text = &rest[..length.min(rest.len())];
         let Ok(json) = serde_json::from_slice::<Value>(text) else { continue };
-        if let Ok(params) = Params::read(&json) {
+        if let Ok(params) = Iperf3Params::read(&json) {
             assert!(params.connections() <= 256 && params.block.bytes() <= 1 << 20);
-            assert_eq!(Params::read(&params.write()).as_ref(), Ok(&params));
+            assert_eq!(Iperf3Params::read(&params.write()).as_ref(), Ok(&params));
         }
-        if let Ok(results) = Results::read(&json) {
+        if let Ok(results) = Iperf3Results::read(&json) {
             assert!(results.streams.iter().all(|stream| stream.seconds >= 0.0));
             let _ = results.write().to_string();
         }
@@ -205,8 +205,8 @@ mod tests {
     fn states_and_json_arrive_and_a_length_is_judged_before_memory_is_set_aside() {
         let (mut here, there) = pair();
         let mut there = Control::new(there).unwrap();
-        there.tell(State::TestEnd).unwrap();
-        assert_eq!(here.hear(PATIENCE).unwrap(), Some(State::TestEnd));
+        there.tell(Iperf3State::TestEnd).unwrap();
+        assert_eq!(here.hear(PATIENCE).unwrap(), Some(Iperf3State::TestEnd));
         assert_eq!(here.hear(Duration::from_millis(1)).unwrap(), None);
         there.send(&serde_json::json!({"a": 1})).unwrap();
         assert_eq!(here.receive(100).unwrap()["a"], 1);
@@ -217,7 +217,7 @@ mod tests {
         there.stream.write_all(&[99]).unwrap();
         assert!(matches!(here.hear(PATIENCE), Err(Iperf3Error::Protocol(_))));
         here.tell_error(7);
-        assert_eq!(there.hear(PATIENCE).unwrap(), Some(State::ServerError));
+        assert_eq!(there.hear(PATIENCE).unwrap(), Some(Iperf3State::ServerError));
         assert_eq!(there.hear_error().unwrap(), 7);
         drop(there);
         assert!(matches!(here.hear(PATIENCE), Err(Iperf3Error::Gone)));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_fuzzer_takes_what_a_client_sends() {
-        for json in [Params::default().write(), Results::default().write()] {
+        for json in [Iperf3Params::default().write(), Iperf3Results::default().write()] {
             let text = json.to_string();
             let length = u32::try_from(text.len()).unwrap().to_be_bytes();
             fuzz(&[&length, text.as_bytes()].concat());

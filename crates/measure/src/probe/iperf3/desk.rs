@@ -2,14 +2,15 @@
 
 use super::control::Cookie;
 use super::report::Iperf3Report;
-use super::room::Room;
+use super::room::Resources;
 use serde::{Deserialize, Serialize};
+use skyhaul_io::lock::{lock, wait_while};
 use skyhaul_io::quantity::Rate;
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) enum Arrival {
 
 /// What a server permits.
 #[derive(Clone, Debug)]
-pub struct ServerOptions {
+pub struct Iperf3ServerOptions {
     /// Tests at once; further clients are told that the server is busy.
     pub tests: usize,
     /// Tests of one address (of IPv6, one /64) at once.
@@ -45,7 +46,7 @@ pub struct ServerOptions {
     pub interval: Duration,
 }
 
-impl Default for ServerOptions {
+impl Default for Iperf3ServerOptions {
     fn default() -> Self {
         Self {
             tests: 16,
@@ -63,7 +64,7 @@ impl Default for ServerOptions {
 
 /// What happened at a server so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerStats {
+pub struct Iperf3ServerStats {
     /// Connections accepted.
     pub accepted: u64,
     /// Tests begun.
@@ -106,7 +107,7 @@ pub(super) struct Counters {
 
 /// Tests that run, by their cookies; with the way to hand them streams, as long as they wait for some.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct Sessions {
     pub(super) sessions: HashMap<Cookie, Option<SyncSender<Arrival>>>,
     /// Of each host, the test that waits for datagrams.
     pub(super) udp: HashMap<IpAddr, Cookie>,
@@ -114,19 +115,19 @@ pub(super) struct Desk {
 
 /// What all threads of a server share.
 pub(super) struct Common {
-    pub(super) options: ServerOptions,
+    pub(super) options: Iperf3ServerOptions,
     pub(super) counters: Counters,
     pub(super) stop: AtomicBool,
     pub(super) report: Box<dyn Fn(Iperf3Report) + Send + Sync>,
-    pub(super) desk: Mutex<Desk>,
+    pub(super) desk: Mutex<Sessions>,
     pub(super) freed: Condvar,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(super) room: Arc<Room>,
+    pub(super) room: Arc<Resources>,
 }
 
 impl Common {
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn desk(&self) -> MutexGuard<'_, Sessions> {
+        lock(&self.desk)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -144,12 +145,8 @@ impl Common {
     ) -> bool {
         let mut desk = self.desk();
         if let Some(host) = udp {
-            let taken = |desk: &mut Desk| desk.udp.contains_key(&host) && !self.is_stopped();
-            desk = self
-                .freed
-                .wait_timeout_while(desk, patience, taken)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let taken = |desk: &mut Sessions| desk.udp.contains_key(&host) && !self.is_stopped();
+            desk = wait_while(&self.freed, desk, patience, taken);
             if desk.udp.contains_key(&host) {
                 return false;
             }

@@ -1,7 +1,7 @@
 //! A test as iperf3 writes it with `--json`: the same names, so that scripts made for iperf3 read it.
 
-use super::SPEAKS;
-use super::report::{Iperf3Report, Role, Side, Span, StreamReport};
+use super::IPERF3_VERSION;
+use super::report::{Iperf3Report, Iperf3Role, StreamInterval, StreamReport, StreamTotals};
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 
@@ -47,7 +47,7 @@ fn start(report: &Iperf3Report) -> Value {
     let buffers = first.map_or((0, 0), |stream| stream.buffers);
     let mut start = json!({
         "connected": connected.collect::<Vec<_>>(),
-        "version": format!("skyhaul {} (iperf {SPEAKS})", env!("CARGO_PKG_VERSION")),
+        "version": format!("skyhaul {} (iperf {IPERF3_VERSION})", env!("CARGO_PKG_VERSION")),
         "system_info": "",
         "timestamp": {"time": skyhaul::time::format(report.began), "timesecs": report.began},
         "cookie": report.cookie,
@@ -71,7 +71,7 @@ fn start(report: &Iperf3Report) -> Value {
             "fqrate": asked.pacing,
         },
     });
-    let name = if report.role == Role::Client { "connecting_to" } else { "accepted_connection" };
+    let name = if report.role == Iperf3Role::Client { "connecting_to" } else { "accepted_connection" };
     start[name] = peer;
     if !asked.udp {
         start["tcp_mss_default"] = first.map_or(0, |stream| stream.segment_bytes).into();
@@ -110,7 +110,7 @@ fn percent(lost: u64, packets: u64) -> f64 {
     if packets == 0 { 0.0 } else { 100.0 * lost as f64 / packets as f64 }
 }
 
-fn span(span: &Span, id: Option<u64>, sends: bool, udp: bool) -> Value {
+fn span(span: &StreamInterval, id: Option<u64>, sends: bool, udp: bool) -> Value {
     let map = common(id, span.begin, span.end - span.begin, span.bytes, sends);
     let more = match (udp, sends, id) {
         (true, true, _) => json!({"packets": span.packets, "omitted": span.omitted}),
@@ -138,8 +138,10 @@ fn span(span: &Span, id: Option<u64>, sends: bool, udp: bool) -> Value {
 /// The names of sums: with data both ways, the second direction has a name of its own.
 fn directions(report: &Iperf3Report) -> Vec<(bool, &'static str)> {
     match (report.asked.both, report.role) {
-        (false, role) => vec![((role == Role::Client) != report.asked.reverse, "")],
-        (true, role) => vec![(role == Role::Client, ""), (role != Role::Client, "_bidir_reverse")],
+        (false, role) => vec![((role == Iperf3Role::Client) != report.asked.reverse, "")],
+        (true, role) => {
+            vec![(role == Iperf3Role::Client, ""), (role != Iperf3Role::Client, "_bidir_reverse")]
+        }
     }
 }
 
@@ -165,8 +167,8 @@ fn intervals(report: &Iperf3Report) -> Vec<Value> {
         .collect()
 }
 
-fn added(one: Span, other: Span) -> Span {
-    Span {
+fn added(one: StreamInterval, other: StreamInterval) -> StreamInterval {
+    StreamInterval {
         begin: one.begin.min(other.begin),
         end: one.end.max(other.end),
         bytes: one.bytes + other.bytes,
@@ -195,7 +197,7 @@ fn end(report: &Iperf3Report) -> Value {
         end[format!("sum_sent{suffix}")] = side(&sent, None, sends, udp, true);
         end[format!("sum_received{suffix}")] = side(&received, None, sends, udp, false);
         if udp {
-            let sum = Side { bytes: sent.bytes, seconds: sent.seconds, ..received };
+            let sum = StreamTotals { bytes: sent.bytes, seconds: sent.seconds, ..received };
             end[format!("sum{suffix}")] = side(&sum, None, sends, udp, false);
         }
     }
@@ -218,7 +220,7 @@ fn end_of(stream: &StreamReport, udp: bool) -> Value {
     let there = stream.there.unwrap_or_default();
     let (sent, received) = if stream.sends { (stream.here, there) } else { (there, stream.here) };
     if udp {
-        let sum = Side { bytes: sent.bytes, seconds: sent.seconds, ..received };
+        let sum = StreamTotals { bytes: sent.bytes, seconds: sent.seconds, ..received };
         let mut json = side(&sum, Some(stream.id), stream.sends, true, false);
         json["out_of_order"] = received.late.into();
         return json!({"udp": json});
@@ -236,7 +238,7 @@ fn end_of(stream: &StreamReport, udp: bool) -> Value {
 }
 
 /// A direction at one side: what was sent, or what was received.
-fn side(side: &Side, id: Option<u64>, sends: bool, udp: bool, sent: bool) -> Value {
+fn side(side: &StreamTotals, id: Option<u64>, sends: bool, udp: bool, sent: bool) -> Value {
     let map = common(id, 0.0, side.seconds, side.bytes, sends);
     let more = match (udp, sent) {
         (true, true) => {

@@ -11,15 +11,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All of them, in the order in which they came.
 #[derive(Debug)]
-pub(super) struct Lobby {
-    guests: Vec<Guest>,
+pub(super) struct PendingConnections {
+    guests: Vec<Pending>,
     most: usize,
     /// Connections so far.
     number: u64,
 }
 
 #[derive(Debug)]
-struct Guest {
+struct Pending {
     number: u64,
     stream: TcpStream,
     from: IpAddr,
@@ -29,7 +29,7 @@ struct Guest {
 }
 
 /// What became of a guest that was read from.
-pub(super) enum Said {
+pub(super) enum Greeting {
     /// Not yet all.
     Little,
     /// It said its cookie: the number of the connection, in the order in which they came.
@@ -38,7 +38,7 @@ pub(super) enum Said {
     Garbage,
 }
 
-impl Lobby {
+impl PendingConnections {
     pub(super) fn new(most: usize) -> Self {
         Self { guests: Vec::new(), most: most.max(1), number: 0 }
     }
@@ -57,7 +57,7 @@ impl Lobby {
         }
         let until = now + PATIENCE;
         self.number += 1;
-        self.guests.push(Guest { number: self.number, stream, from, cookie: [0; COOKIE], have: 0, until });
+        self.guests.push(Pending { number: self.number, stream, from, cookie: [0; COOKIE], have: 0, until });
         full
     }
 
@@ -67,7 +67,7 @@ impl Lobby {
     }
 
     /// Read from the `n`th; unless it said little, it has left.
-    pub(super) fn read(&mut self, n: usize) -> Said {
+    pub(super) fn read(&mut self, n: usize) -> Greeting {
         let guest = &mut self.guests[n];
         match guest.stream.read(&mut guest.cookie[guest.have..]) {
             Ok(0) => {}
@@ -75,20 +75,20 @@ impl Lobby {
                 guest.have += bytes;
                 let sound = is_sound(&guest.cookie, guest.have);
                 if sound && guest.have < COOKIE {
-                    return Said::Little;
+                    return Greeting::Little;
                 }
                 let guest = self.guests.remove(n);
                 return if sound {
-                    Said::Cookie(guest.number, guest.stream, guest.cookie)
+                    Greeting::Cookie(guest.number, guest.stream, guest.cookie)
                 } else {
-                    Said::Garbage
+                    Greeting::Garbage
                 };
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Said::Little,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Greeting::Little,
             Err(_) => {}
         }
         self.guests.remove(n);
-        Said::Garbage
+        Greeting::Garbage
     }
 
     /// Send away who took too long; how many they were.
@@ -120,31 +120,31 @@ mod tests {
     #[test]
     fn a_cookie_may_come_in_pieces_and_anything_else_is_garbage() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut lobby = Lobby::new(10);
+        let mut lobby = PendingConnections::new(10);
         let now = Instant::now();
         let (mut slow, accepted, from) = guest(&listener);
         lobby.enter(accepted, from, now);
-        assert!(matches!(lobby.read(0), Said::Little));
+        assert!(matches!(lobby.read(0), Greeting::Little));
         slow.write_all(&[b'a'; 20]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        assert!(matches!(lobby.read(0), Said::Little));
+        assert!(matches!(lobby.read(0), Greeting::Little));
         slow.write_all(&[b'b'; 16]).unwrap();
         slow.write_all(&[0, 9]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        let Said::Cookie(1, _, cookie) = lobby.read(0) else { panic!("no cookie") };
+        let Greeting::Cookie(1, _, cookie) = lobby.read(0) else { panic!("no cookie") };
         assert_eq!((cookie[0], cookie[35], cookie[36]), (b'a', b'b', 0));
         let (mut web, accepted, from) = guest(&listener);
         lobby.enter(accepted, from, now);
         web.write_all(b"GET / HTTP/1.1").unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        assert!(matches!(lobby.read(0), Said::Garbage));
+        assert!(matches!(lobby.read(0), Greeting::Garbage));
         assert_eq!(lobby.sockets().count(), 0);
     }
 
     #[test]
     fn there_are_never_more_than_may_be_and_none_stays_too_long() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut lobby = Lobby::new(3);
+        let mut lobby = PendingConnections::new(3);
         let now = Instant::now();
         let streams: Vec<_> = (0..10)
             .map(|n| {

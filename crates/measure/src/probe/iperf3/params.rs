@@ -1,6 +1,7 @@
 //! What a client asks of a server: the JSON of its parameters.
 
 use super::state::code;
+use crate::probe::TestDirection;
 use serde_json::{Map, Value, json};
 use skyhaul_io::quantity::{Rate, Size};
 use std::time::Duration;
@@ -19,39 +20,13 @@ const LARGEST_SEGMENT: u64 = 32_767;
 /// TCP's own limit; iperf3 itself stops at 512 MiB.
 const LARGEST_WINDOW: u64 = 1 << 30;
 
-/// Which way the data go, as the client sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// From the client.
-    #[default]
-    Forward,
-    /// To the client (`-R`).
-    Reverse,
-    /// Both at once (`--bidir`).
-    Both,
-}
-
-impl Way {
-    /// Whether this end of the streams sends.
-    #[must_use]
-    pub fn sends(self, client: bool) -> bool {
-        self == Self::Both || (self == Self::Forward) == client
-    }
-
-    /// Whether this end of the streams receives.
-    #[must_use]
-    pub fn receives(self, client: bool) -> bool {
-        self.sends(!client)
-    }
-}
-
 /// The parameters of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Params {
+pub struct Iperf3Params {
     /// Datagrams instead of connections (`-u`).
     pub udp: bool,
     /// Which way.
-    pub way: Way,
+    pub way: TestDirection,
     /// Streams in each direction (`-P`).
     pub streams: usize,
     /// Time of the test (`-t`); zero: until `bytes` or `blocks`, or without end.
@@ -92,11 +67,11 @@ pub struct Params {
     pub version: String,
 }
 
-impl Default for Params {
+impl Default for Iperf3Params {
     fn default() -> Self {
         Self {
             udp: false,
-            way: Way::Forward,
+            way: TestDirection::Forward,
             streams: 1,
             time: Duration::from_secs(10),
             omit: Duration::ZERO,
@@ -122,19 +97,19 @@ impl Default for Params {
 
 /// Why parameters are refused: the number that iperf3 gives it, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedParams {
     /// One of [`code`].
     pub code: u32,
     /// What is wrong.
     pub text: String,
 }
 
-fn refused(code: u32, text: impl Into<String>) -> Refused {
-    Refused { code, text: text.into() }
+fn refused(code: u32, text: impl Into<String>) -> RefusedParams {
+    RefusedParams { code, text: text.into() }
 }
 
 /// A whole number that is not negative; what is absent is 0. cJSON writes large ones with an exponent.
-fn number(object: &Map<String, Value>, name: &str, code: u32, most: u64) -> Result<u64, Refused> {
+fn number(object: &Map<String, Value>, name: &str, code: u32, most: u64) -> Result<u64, RefusedParams> {
     let Some(value) = object.get(name) else { return Ok(0) };
     let whole = |float: f64| (0.0..9.0e18).contains(&float).then_some(float as u64);
     let number = value.as_u64().or_else(|| value.as_f64().and_then(whole));
@@ -151,12 +126,12 @@ fn text(object: &Map<String, Value>, name: &str) -> Option<String> {
     Some(text.chars().filter(|c| !c.is_control()).take(128).collect())
 }
 
-impl Params {
+impl Iperf3Params {
     /// Read what a client sent.
     ///
     /// # Errors
     /// A value is missing, of another type, or outside its limits.
-    pub fn read(json: &Value) -> Result<Self, Refused> {
+    pub fn read(json: &Value) -> Result<Self, RefusedParams> {
         let object = json.as_object().ok_or_else(|| refused(code::PARAMETERS, "not an object"))?;
         let has = |name: &str| object.get(name).and_then(Value::as_bool).unwrap_or(false);
         // Some flags are written as numbers.
@@ -171,9 +146,9 @@ impl Params {
             return Err(refused(code::PARAMETERS, "neither `tcp` nor `udp`"));
         }
         let way = match (has("bidirectional"), has("reverse")) {
-            (true, _) => Way::Both,
-            (false, true) => Way::Reverse,
-            (false, false) => Way::Forward,
+            (true, _) => TestDirection::Both,
+            (false, true) => TestDirection::Reverse,
+            (false, false) => TestDirection::Forward,
         };
         let streams = count("parallel", code::STREAMS, STREAMS)?.max(1);
         let burst = count("burst", code::UNKNOWN, 1000)?;
@@ -223,8 +198,8 @@ impl Params {
                 json[name] = value;
             }
         };
-        set(self.way == Way::Reverse, "reverse", true.into());
-        set(self.way == Way::Both, "bidirectional", true.into());
+        set(self.way == TestDirection::Reverse, "reverse", true.into());
+        set(self.way == TestDirection::Both, "bidirectional", true.into());
         set(self.segment.is_some(), "MSS", self.segment.into());
         set(self.no_delay, "nodelay", true.into());
         set(self.window.is_some(), "window", self.window.map(Size::bytes).into());
@@ -253,11 +228,11 @@ impl Params {
     /// Streams that the client opens, in both directions together.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.streams * if self.way == Way::Both { 2 } else { 1 }
+        self.streams * if self.way == TestDirection::Both { 2 } else { 1 }
     }
 }
 
-fn block(bytes: u64, udp: bool) -> Result<u64, Refused> {
+fn block(bytes: u64, udp: bool) -> Result<u64, RefusedParams> {
     match (udp, bytes) {
         // A client of iperf3 that does not know a better length leaves it to the server.
         (true, 0) => Ok(1460),
@@ -282,21 +257,21 @@ mod tests {
         let json = r#"{"tcp":true,"omit":2,"time":10,"num":0,"blockcount":0,"MSS":1400,"nodelay":true,"parallel":4,
             "bidirectional":true,"window":1e6,"len":131072,"bandwidth":1000000000,"pacing_timer":1000,"TOS":32,
             "congestion":"reno","get_server_output":1,"zerocopy":1,"client_version":"3.12"}"#;
-        let params = Params::read(&serde_json::from_str(json).unwrap()).unwrap();
-        assert_eq!((params.streams, params.connections(), params.way), (4, 8, Way::Both));
+        let params = Iperf3Params::read(&serde_json::from_str(json).unwrap()).unwrap();
+        assert_eq!((params.streams, params.connections(), params.way), (4, 8, TestDirection::Both));
         assert_eq!((params.window, params.segment), (Some(Size::from_bytes(1_000_000)), Some(1400)));
         assert_eq!((params.time.as_secs(), params.omit.as_secs(), params.amount()), (10, 2, None));
         assert!(params.no_delay && params.zero_copy && params.server_output && !params.wide && !params.udp);
         assert_eq!((params.tos, params.congestion.as_deref()), (32, Some("reno")));
-        assert_eq!(Params::read(&params.write()).unwrap(), params);
+        assert_eq!(Iperf3Params::read(&params.write()).unwrap(), params);
     }
 
     #[test]
     fn what_is_outside_the_limits_is_refused_with_its_number() {
         let with = |name: &str, value: Value| {
-            let mut json = Params::default().write();
+            let mut json = Iperf3Params::default().write();
             json[name] = value;
-            Params::read(&json).map_err(|refused| refused.code)
+            Iperf3Params::read(&json).map_err(|refused| refused.code)
         };
         for (name, value, code) in [
             ("parallel", json!(129), code::STREAMS),
@@ -313,17 +288,11 @@ mod tests {
         ] {
             assert_eq!(with(name, value.clone()), Err(code), "{name} {value}");
         }
-        let udp = |len: u64| Params::read(&json!({"udp": true, "len": len})).map_err(|refused| refused.code);
+        let udp =
+            |len: u64| Iperf3Params::read(&json!({"udp": true, "len": len})).map_err(|refused| refused.code);
         assert_eq!((udp(15), udp(65_508)), (Err(code::DATAGRAM), Err(code::DATAGRAM)));
         assert_eq!(udp(0).unwrap().block.bytes(), 1460);
-        assert_eq!(Params::read(&json!([])).map_err(|refused| refused.code), Err(code::PARAMETERS));
-    }
-
-    #[test]
-    fn directions_are_those_of_the_client() {
-        assert!(Way::Forward.sends(true) && Way::Forward.receives(false) && !Way::Forward.sends(false));
-        assert!(Way::Reverse.sends(false) && Way::Reverse.receives(true) && !Way::Reverse.sends(true));
-        assert!([true, false].iter().all(|&client| Way::Both.sends(client) && Way::Both.receives(client)));
+        assert_eq!(Iperf3Params::read(&json!([])).map_err(|refused| refused.code), Err(code::PARAMETERS));
     }
 
     proptest! {
@@ -332,16 +301,16 @@ mod tests {
             udp: bool, streams in 1usize..=128, time in 0u64..=86_400, bytes in 0u64..1 << 53, len in 16u64..=65_507,
             rate in 0u64..1 << 53, burst in 0u32..=1000, wide: bool, tos: u8, way in 0usize..3,
         ) {
-            let params = Params {
+            let params = Iperf3Params {
                 udp, streams, bytes, burst, wide, tos,
-                way: [Way::Forward, Way::Reverse, Way::Both][way],
+                way: [TestDirection::Forward, TestDirection::Reverse, TestDirection::Both][way],
                 time: Duration::from_secs(time),
                 block: Size::from_bytes(len),
                 rate: Rate::from_bits_per_second(rate),
                 version: "x".into(),
-                ..Params::default()
+                ..Iperf3Params::default()
             };
-            prop_assert_eq!(Params::read(&params.write()), Ok(params));
+            prop_assert_eq!(Iperf3Params::read(&params.write()), Ok(params));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A test with iperf3, as data.
 
-use super::params::{Params, Way};
-use super::results::{Results, StreamResult};
-use crate::probe::tcp::{Counts, Verdict, Waited};
+use super::params::Iperf3Params;
+use super::results::{Iperf3Results, StreamResult};
+use crate::probe::TestDirection;
+use crate::probe::tcp::{FlowVerdict, SenderWaits, TcpCounts};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::VERSION;
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use std::net::SocketAddr;
 /// What this end was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum Iperf3Role {
     /// It asked for the test.
     Client,
     /// It was asked.
@@ -23,7 +24,7 @@ pub struct Iperf3Report {
     /// [`VERSION`](skyhaul::report::VERSION).
     pub version: u32,
     /// What this end was.
-    pub role: Role,
+    pub role: Iperf3Role,
     /// The other end of the control connection.
     pub peer: SocketAddr,
     /// UNIX second at which it began.
@@ -31,7 +32,7 @@ pub struct Iperf3Report {
     /// The cookie, without its last octet.
     pub cookie: String,
     /// What was asked for.
-    pub asked: Asked,
+    pub asked: Iperf3Parameters,
     /// Seconds, without the omitted time.
     pub seconds: f64,
     /// Each stream.
@@ -50,7 +51,7 @@ pub struct Iperf3Report {
 
 /// The parameters of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct Iperf3Parameters {
     /// Datagrams instead of connections.
     pub udp: bool,
     /// Data go to the client.
@@ -95,17 +96,17 @@ pub struct StreamReport {
     /// The other's.
     pub remote: SocketAddr,
     /// As this end saw it.
-    pub here: Side,
+    pub here: StreamTotals,
     /// As the other end saw it.
-    pub there: Option<Side>,
+    pub there: Option<StreamTotals>,
     /// Intervals, as this end saw them.
-    pub intervals: Vec<Span>,
+    pub intervals: Vec<StreamInterval>,
     /// What the kernel counted, of a connection.
-    pub counts: Option<Counts>,
+    pub counts: Option<TcpCounts>,
     /// What it waited for, if this end sent on a connection.
-    pub waited: Option<Waited>,
+    pub waited: Option<SenderWaits>,
     /// What bounded it, if this end sent on a connection.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<FlowVerdict>,
     /// Congestion control of this end.
     pub congestion: Option<String>,
     /// Largest segment in bytes.
@@ -118,7 +119,7 @@ pub struct StreamReport {
 
 /// A stream as one end saw it, without the omitted time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Side {
+pub struct StreamTotals {
     /// Bytes.
     pub bytes: u64,
     /// Seconds.
@@ -141,7 +142,7 @@ pub struct Side {
 
 /// One interval of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Span {
+pub struct StreamInterval {
     /// Seconds since the beginning.
     pub begin: f64,
     /// Seconds since the beginning.
@@ -168,12 +169,12 @@ pub struct Span {
     pub jitter: f64,
 }
 
-impl Asked {
-    pub(super) fn of(params: &Params) -> Self {
+impl Iperf3Parameters {
+    pub(super) fn of(params: &Iperf3Params) -> Self {
         Self {
             udp: params.udp,
-            reverse: params.way == Way::Reverse,
-            both: params.way == Way::Both,
+            reverse: params.way == TestDirection::Reverse,
+            both: params.way == TestDirection::Both,
             streams: params.streams,
             seconds: params.time.as_secs(),
             omit: params.omit.as_secs(),
@@ -190,7 +191,7 @@ impl Asked {
     }
 }
 
-impl Side {
+impl StreamTotals {
     pub(super) fn of(result: &StreamResult) -> Self {
         let bits = result.bytes as f64 * 8.0;
         Self {
@@ -208,7 +209,13 @@ impl Side {
 
 impl Iperf3Report {
     /// The report of a test that began at this UNIX second.
-    pub(super) fn begun(role: Role, peer: SocketAddr, began: u64, cookie: String, asked: Asked) -> Self {
+    pub(super) fn begun(
+        role: Iperf3Role,
+        peer: SocketAddr,
+        began: u64,
+        cookie: String,
+        asked: Iperf3Parameters,
+    ) -> Self {
         Self {
             version: VERSION,
             role,
@@ -227,19 +234,19 @@ impl Iperf3Report {
     }
 
     /// Enter what the other end said.
-    pub(super) fn enter(&mut self, theirs: &Results) {
+    pub(super) fn enter(&mut self, theirs: &Iperf3Results) {
         self.peer_cpu_percent = theirs.cpu;
         self.peer_congestion.clone_from(&theirs.congestion);
         self.peer_output.clone_from(&theirs.output);
         for stream in &mut self.streams {
-            stream.there = theirs.stream(stream.id).map(Side::of);
+            stream.there = theirs.stream(stream.id).map(StreamTotals::of);
         }
     }
 
     /// Bytes, and bits per second, of one direction at one side.
     #[must_use]
-    pub fn sum(&self, sends: bool, here: bool) -> Side {
-        let mut sum = Side::default();
+    pub fn sum(&self, sends: bool, here: bool) -> StreamTotals {
+        let mut sum = StreamTotals::default();
         let of = self.streams.iter().filter(|stream| stream.sends == sends);
         let mut count = 0.0;
         for side in of.filter_map(|stream| if here { Some(stream.here) } else { stream.there }) {

@@ -7,7 +7,7 @@ const MOST: usize = 512;
 
 /// One end's results.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Results {
+pub struct Iperf3Results {
     /// CPU time in percent of one CPU: all, user, system.
     pub cpu: [f64; 3],
     /// Whether the sender counts what it sends again; `None`: this end does not send.
@@ -49,7 +49,7 @@ pub fn stream_id(n: usize) -> u64 {
     if n == 0 { 1 } else { n as u64 + 2 }
 }
 
-impl Results {
+impl Iperf3Results {
     /// Write them.
     #[must_use]
     pub fn write(&self) -> Value {
@@ -154,7 +154,7 @@ mod tests {
             omitted_packets: 9,
             seconds: 10.5,
         };
-        let results = Results {
+        let results = Iperf3Results {
             cpu: [30.0, 10.0, 20.0],
             has_retransmits: Some(true),
             congestion: Some("cubic".into()),
@@ -163,7 +163,7 @@ mod tests {
         };
         let text = results.write().to_string();
         assert!(text.contains(r#""retransmits":-1"#), "{text}");
-        let read = Results::read(&serde_json::from_str(&text).unwrap()).unwrap();
+        let read = Iperf3Results::read(&serde_json::from_str(&text).unwrap()).unwrap();
         assert_eq!(read, results);
         assert_eq!(read.stream(3), Some(&stream));
         assert_eq!([0, 1, 2, 3].map(stream_id), [1, 3, 4, 5]);
@@ -171,10 +171,11 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_or_zero() {
-        assert!(Results::read(&json!({})).is_err());
-        assert!(Results::read(&json!({"streams": vec![0; 600]})).is_err());
+        assert!(Iperf3Results::read(&json!({})).is_err());
+        assert!(Iperf3Results::read(&json!({"streams": vec![0; 600]})).is_err());
         let read =
-            Results::read(&json!({"streams": [{"bytes": -5, "jitter": "x", "end_time": -1}, 7]})).unwrap();
+            Iperf3Results::read(&json!({"streams": [{"bytes": -5, "jitter": "x", "end_time": -1}, 7]}))
+                .unwrap();
         assert_eq!(read.streams, vec![StreamResult::default(); 2]);
     }
 }

@@ -4,11 +4,13 @@
 //! thread and buffers. One budget for all tests bounds them; one address may have three quarters of it, so that another one
 //! is served, too. What a test took is free when its place is dropped, however it ended.
 
-use super::params::{Params, Way};
+use super::params::Iperf3Params;
+use crate::probe::TestDirection;
 use crate::probe::budget::source;
+use skyhaul_io::lock::lock;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes that are kept of a stream's intervals: of TCP with what the kernel said, of UDP.
 const KEPT: (u64, u64) = (1 << 20, 128 << 10);
@@ -19,46 +21,46 @@ const BUFFER: (u64, u64) = (16 << 20, 64 << 10);
 
 /// What there is, or what is taken of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Amount {
+pub(super) struct ResourceAmount {
     pub(super) tests: usize,
     pub(super) streams: usize,
     pub(super) bytes: u64,
 }
 
-impl Amount {
-    fn plus(self, more: Amount) -> Amount {
-        Amount {
+impl ResourceAmount {
+    fn plus(self, more: ResourceAmount) -> ResourceAmount {
+        ResourceAmount {
             tests: self.tests + more.tests,
             streams: self.streams + more.streams,
             bytes: self.bytes.saturating_add(more.bytes),
         }
     }
 
-    fn less(self, part: Amount) -> Amount {
-        Amount {
+    fn less(self, part: ResourceAmount) -> ResourceAmount {
+        ResourceAmount {
             tests: self.tests.saturating_sub(part.tests),
             streams: self.streams.saturating_sub(part.streams),
             bytes: self.bytes.saturating_sub(part.bytes),
         }
     }
 
-    fn fits(self, most: Amount) -> bool {
+    fn fits(self, most: ResourceAmount) -> bool {
         self.tests <= most.tests && self.streams <= most.streams && self.bytes <= most.bytes
     }
 }
 
 /// The budget.
 #[derive(Debug)]
-pub(super) struct Room {
-    all: Amount,
-    of_one: Amount,
-    taken: Mutex<(Amount, HashMap<IpAddr, Amount>)>,
+pub(super) struct Resources {
+    all: ResourceAmount,
+    of_one: ResourceAmount,
+    taken: Mutex<(ResourceAmount, HashMap<IpAddr, ResourceAmount>)>,
 }
 
-impl Room {
+impl Resources {
     /// Of so much in all, and so many tests of one address.
-    pub(super) fn new(all: Amount, tests_of_one: usize) -> Self {
-        let of_one = Amount {
+    pub(super) fn new(all: ResourceAmount, tests_of_one: usize) -> Self {
+        let of_one = ResourceAmount {
             tests: tests_of_one.max(1),
             streams: (all.streams - all.streams / 4).max(1),
             bytes: all.bytes - all.bytes / 4,
@@ -66,11 +68,11 @@ impl Room {
         Self { all, of_one, taken: Mutex::default() }
     }
 
-    fn taken(&self) -> MutexGuard<'_, (Amount, HashMap<IpAddr, Amount>)> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn taken(&self) -> MutexGuard<'_, (ResourceAmount, HashMap<IpAddr, ResourceAmount>)> {
+        lock(&self.taken)
     }
 
-    fn take(&self, of: IpAddr, more: Amount) -> bool {
+    fn take(&self, of: IpAddr, more: ResourceAmount) -> bool {
         let mut taken = self.taken();
         let (all, own) = (taken.0.plus(more), taken.1.get(&of).copied().unwrap_or_default().plus(more));
         let fits = all.fits(self.all) && own.fits(self.of_one);
@@ -82,9 +84,9 @@ impl Room {
     }
 
     /// A test begins, if there may be one more.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        let (of, one) = (source(peer), Amount { tests: 1, ..Amount::default() });
-        self.take(of, one).then(|| Place { room: self.clone(), of, took: one })
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Reservation> {
+        let (of, one) = (source(peer), ResourceAmount { tests: 1, ..ResourceAmount::default() });
+        self.take(of, one).then(|| Reservation { room: self.clone(), of, took: one })
     }
 
     /// Receive buffer of a stream of datagrams for which none is asked, if there are so many.
@@ -93,34 +95,34 @@ impl Room {
     }
 
     /// What is taken now.
-    pub(super) fn used(&self) -> Amount {
+    pub(super) fn used(&self) -> ResourceAmount {
         self.taken().0
     }
 }
 
 /// What one test has.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) room: Arc<Room>,
+pub(super) struct Reservation {
+    pub(super) room: Arc<Resources>,
     of: IpAddr,
-    took: Amount,
+    took: ResourceAmount,
 }
 
-impl Place {
+impl Reservation {
     /// The streams of the test, with the memory that they may need; false if there is not as much left.
-    pub(super) fn take(&mut self, params: &Params) -> bool {
+    pub(super) fn take(&mut self, params: &Iperf3Params) -> bool {
         let streams = params.connections();
         let block = params.block.bytes();
         let window = params.window.map(|window| window.bytes());
         let each = match params.udp {
             false => KEPT.0 + block + 2 * window.unwrap_or(0),
             true => {
-                let receives = params.way != Way::Reverse;
+                let receives = params.way != TestDirection::Reverse;
                 let scratch = if receives { SCRATCH } else { 0 };
                 KEPT.1 + block + scratch + window.unwrap_or_else(|| self.room.buffer(streams))
             }
         };
-        let more = Amount { tests: 0, streams, bytes: each.saturating_mul(streams as u64) };
+        let more = ResourceAmount { tests: 0, streams, bytes: each.saturating_mul(streams as u64) };
         let fits = self.room.take(self.of, more);
         if fits {
             self.took = self.took.plus(more);
@@ -129,12 +131,12 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut taken = self.room.taken();
         taken.0 = taken.0.less(self.took);
         let left = taken.1.get(&self.of).copied().unwrap_or_default().less(self.took);
-        if left == Amount::default() {
+        if left == ResourceAmount::default() {
             taken.1.remove(&self.of);
         } else {
             taken.1.insert(self.of, left);
@@ -147,8 +149,8 @@ mod tests {
     use super::*;
     use skyhaul_io::quantity::Size;
 
-    fn room() -> Arc<Room> {
-        Arc::new(Room::new(Amount { tests: 16, streams: 512, bytes: 1 << 30 }, 12))
+    fn room() -> Arc<Resources> {
+        Arc::new(Resources::new(ResourceAmount { tests: 16, streams: 512, bytes: 1 << 30 }, 12))
     }
 
     fn ip(n: u8) -> IpAddr {
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn sixteen_tests_of_256_streams_of_one_address_leave_room_for_another() {
         let room = room();
-        let most = Params { streams: 128, way: Way::Both, ..Params::default() };
+        let most = Iperf3Params { streams: 128, way: TestDirection::Both, ..Iperf3Params::default() };
         let mut places = Vec::new();
         let mut began = 0;
         for _ in 0..16 {
@@ -172,30 +174,30 @@ mod tests {
             "12 tests of one address; 384 streams are one test of 256"
         );
         let mut honest = room.enter(ip(2)).unwrap();
-        assert!(honest.take(&Params::default()));
-        assert!(room.enter(ip(3)).unwrap().take(&Params { streams: 128, ..Params::default() }));
-        assert_eq!(room.used(), Amount { tests: 13, ..room.used() });
+        assert!(honest.take(&Iperf3Params::default()));
+        assert!(room.enter(ip(3)).unwrap().take(&Iperf3Params { streams: 128, ..Iperf3Params::default() }));
+        assert_eq!(room.used(), ResourceAmount { tests: 13, ..room.used() });
         drop((places, honest));
-        assert_eq!(room.used(), Amount::default());
+        assert_eq!(room.used(), ResourceAmount::default());
         assert!(room.taken().1.is_empty(), "nothing is remembered of those that left");
     }
 
     #[test]
     fn memory_is_bounded_by_what_blocks_and_buffers_may_take() {
         let room = room();
-        let begin = |params: &Params, n| {
+        let begin = |params: &Iperf3Params, n| {
             let mut place = room.enter(ip(n)).unwrap();
             place.take(params).then_some(place)
         };
-        let udp = |way| Params { udp: true, way, streams: 128, ..Params::default() };
-        for way in [Way::Forward, Way::Reverse, Way::Both] {
+        let udp = |way| Iperf3Params { udp: true, way, streams: 128, ..Iperf3Params::default() };
+        for way in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Both] {
             assert!(begin(&udp(way), 1).is_some(), "every stream that the protocol knows, {way:?}");
         }
         assert_eq!((room.buffer(1), room.buffer(128), room.buffer(1 << 20)), (16 << 20, 1 << 20, 64 << 10));
-        let large = Params { window: Some(Size::from_bytes(1 << 30)), ..Params::default() };
+        let large = Iperf3Params { window: Some(Size::from_bytes(1 << 30)), ..Iperf3Params::default() };
         assert!(begin(&large, 1).is_none(), "one stream with the largest window");
-        assert!(begin(&Params { window: Some(Size::from_bytes(64 << 20)), ..large }, 1).is_some());
-        let one: Vec<Place> = (0..4).filter_map(|n| begin(&udp(Way::Forward), n)).collect();
+        assert!(begin(&Iperf3Params { window: Some(Size::from_bytes(64 << 20)), ..large }, 1).is_some());
+        let one: Vec<Reservation> = (0..4).filter_map(|n| begin(&udp(TestDirection::Forward), n)).collect();
         assert!(one.len() >= 2 && room.used().bytes <= 1 << 30, "{:?}", room.used());
     }
 }

@@ -10,12 +10,13 @@
 
 use super::control::{Control, Cookie};
 use super::datagram::answer;
-use super::desk::{Arrival, Common, Counters, ServerOptions, ServerStats};
-use super::lobby::{Lobby, Said};
+use super::desk::{Arrival, Common, Counters, Iperf3ServerOptions, Iperf3ServerStats};
+use super::lobby::{Greeting, PendingConnections};
 use super::report::Iperf3Report;
-use super::room::{Amount, Room};
+use super::room::{ResourceAmount, Resources};
 use super::session::Session;
-use super::state::State;
+use super::state::Iperf3State;
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::{setup::Setup, wait::readable};
 use skyhaul_io::udp::peer;
 use std::io::{self, Write as _};
@@ -23,7 +24,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -31,20 +32,20 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(100);
 
 /// A server that runs. It ends when it is dropped, and tells its clients.
-pub struct Server {
+pub struct Iperf3Server {
     local: SocketAddr,
     common: Arc<Common>,
     doors: Vec<JoinHandle<()>>,
 }
 
-impl Server {
+impl Iperf3Server {
     /// Listen at `at` for connections and datagrams. `report` is called at the end of every test, from its thread.
     ///
     /// # Errors
     /// The port is taken, or the system has no thread left.
     pub fn start(
         at: SocketAddr,
-        options: ServerOptions,
+        options: Iperf3ServerOptions,
         report: Box<dyn Fn(Iperf3Report) + Send + Sync>,
     ) -> io::Result<Self> {
         let listener = Setup::default().listen(at)?;
@@ -52,8 +53,8 @@ impl Server {
         let local = listener.local_addr()?;
         let door = peer::door(local)?;
         door.set_read_timeout(Some(TICK))?;
-        let most = Amount { tests: options.tests, streams: options.streams, bytes: options.memory };
-        let room = Arc::new(Room::new(most, options.per_peer));
+        let most = ResourceAmount { tests: options.tests, streams: options.streams, bytes: options.memory };
+        let room = Arc::new(Resources::new(most, options.per_peer));
         let common = Arc::new(Common {
             options,
             room,
@@ -80,9 +81,9 @@ impl Server {
 
     /// What happened so far.
     #[must_use]
-    pub fn stats(&self) -> ServerStats {
+    pub fn stats(&self) -> Iperf3ServerStats {
         let counters = &self.common.counters;
-        ServerStats {
+        Iperf3ServerStats {
             accepted: counters.accepted.load(Relaxed),
             tests: counters.tests.load(Relaxed),
             done: counters.done.load(Relaxed),
@@ -117,15 +118,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Iperf3Server {
     fn drop(&mut self) {
         self.common.stop.store(true, Relaxed);
         self.common.freed.notify_all();
         for door in self.doors.drain(..) {
             let _ = door.join();
         }
-        let threads =
-            std::mem::take(&mut *self.common.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.common.threads));
         for thread in threads {
             let _ = thread.join();
         }
@@ -147,7 +147,7 @@ impl Drop for Leaves<'_> {
 
 impl Common {
     fn door(self: &Arc<Self>, listener: &TcpListener) {
-        let mut lobby = Lobby::new(self.options.guests);
+        let mut lobby = PendingConnections::new(self.options.guests);
         while !self.is_stopped() {
             let sockets: Vec<_> = std::iter::once(listener.as_fd()).chain(lobby.sockets()).collect();
             let Ok(ready) = readable(&sockets, TICK) else {
@@ -165,7 +165,7 @@ impl Common {
         }
     }
 
-    fn let_in(&self, listener: &TcpListener, lobby: &mut Lobby) {
+    fn let_in(&self, listener: &TcpListener, lobby: &mut PendingConnections) {
         // No more than the lobby holds in one go, so that those who speak are heard in between.
         for _ in 0..self.options.guests {
             match listener.accept() {
@@ -184,13 +184,13 @@ impl Common {
         }
     }
 
-    fn hear(self: &Arc<Self>, lobby: &mut Lobby, guest: usize) {
+    fn hear(self: &Arc<Self>, lobby: &mut PendingConnections, guest: usize) {
         match lobby.read(guest) {
-            Said::Little => {}
-            Said::Garbage => {
+            Greeting::Little => {}
+            Greeting::Garbage => {
                 self.counters.garbage.fetch_add(1, Relaxed);
             }
-            Said::Cookie(number, stream, cookie) => self.sort(number, stream, cookie),
+            Greeting::Cookie(number, stream, cookie) => self.sort(number, stream, cookie),
         }
     }
 
@@ -208,7 +208,7 @@ impl Common {
         let Some(place) = place else {
             self.counters.denied.fetch_add(1, Relaxed);
             // Its buffer is empty, so this waits for nothing.
-            let _ = stream.write(&[State::AccessDenied.octet()]);
+            let _ = stream.write(&[Iperf3State::AccessDenied.octet()]);
             return;
         };
         desk.sessions.insert(cookie, None);
@@ -226,7 +226,7 @@ impl Common {
             }
         };
         let thread = std::thread::Builder::new().name("iperf3 session".to_owned()).spawn(session);
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = lock(&self.threads);
         threads.retain(|thread| !thread.is_finished());
         match thread {
             Ok(thread) => threads.push(thread),

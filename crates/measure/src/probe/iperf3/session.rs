@@ -3,13 +3,13 @@
 use super::control::{Control, Cookie, PARAMETERS, PATIENCE, RESULTS};
 use super::desk::{Arrival, Common};
 use super::error::Iperf3Error;
-use super::params::Params;
-use super::report::{Asked, Iperf3Report, Role};
-use super::results::Results;
-use super::room::Place;
-use super::state::{State, code};
+use super::params::Iperf3Params;
+use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
+use super::results::Iperf3Results;
+use super::room::Reservation;
+use super::state::{Iperf3State, code};
 use super::text::lines;
-use super::work::{Done, Sockets, Work, setup};
+use super::work::{FinishedStreams, RunningStreams, Sockets, setup};
 use serde_json::Value;
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::setup::watch_peer;
@@ -30,22 +30,22 @@ pub(super) struct Session<'a> {
     cookie: Cookie,
     common: &'a Common,
     peer: SocketAddr,
-    params: Params,
-    place: Place,
+    params: Iperf3Params,
+    place: Reservation,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(control: Control, cookie: Cookie, common: &'a Common, place: Place) -> Self {
+    pub(super) fn new(control: Control, cookie: Cookie, common: &'a Common, place: Reservation) -> Self {
         let peer = control.stream().peer_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
-        Self { control, cookie, common, peer, params: Params::default(), place }
+        Self { control, cookie, common, peer, params: Iperf3Params::default(), place }
     }
 
     /// Run it to its end, and report.
     pub(super) fn run(mut self) {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let text = self.cookie.iter().take_while(|&&octet| octet != 0).map(|&octet| char::from(octet));
-        let asked = Asked::of(&self.params);
-        let mut report = Iperf3Report::begun(Role::Server, self.peer, began, text.collect(), asked);
+        let asked = Iperf3Parameters::of(&self.params);
+        let mut report = Iperf3Report::begun(Iperf3Role::Server, self.peer, began, text.collect(), asked);
         let result = self.serve(&mut report);
         self.common.close(&self.cookie);
         let counters = &self.common.counters;
@@ -59,22 +59,22 @@ impl<'a> Session<'a> {
                 counters.failed.fetch_add(1, Relaxed)
             }
         };
-        report.asked = Asked::of(&self.params);
+        report.asked = Iperf3Parameters::of(&self.params);
         (self.common.report)(report);
     }
 
     fn serve(&mut self, report: &mut Iperf3Report) -> Result<(), Iperf3Error> {
         // A client that vanishes is noticed even if nothing is to be sent to it.
         let _ = watch_peer(self.control.stream(), self.common.options.idle / 2);
-        self.control.tell(State::ParamExchange)?;
+        self.control.tell(Iperf3State::ParamExchange)?;
         let json = self.control.receive(PARAMETERS)?;
-        self.params = Params::read(&json)
+        self.params = Iperf3Params::read(&json)
             .map_err(|refused| Iperf3Error::Refused { code: refused.code, text: refused.text })?;
         self.permit()?;
         let sockets = self.streams()?;
-        self.control.tell(State::TestStart)?;
-        self.control.tell(State::TestRunning)?;
-        let work = Work::start(sockets, &self.params, false, self.common.options.interval)?;
+        self.control.tell(Iperf3State::TestStart)?;
+        self.control.tell(Iperf3State::TestRunning)?;
+        let work = RunningStreams::start(sockets, &self.params, false, self.common.options.interval)?;
         let (done, ended) = self.watch(work);
         report.seconds = done.seconds;
         report.streams = done.streams;
@@ -112,7 +112,7 @@ impl<'a> Session<'a> {
         if !self.common.open(self.cookie, give, host, PATIENCE) {
             return Err(Iperf3Error::Silent);
         }
-        self.control.tell(State::CreateStreams)?;
+        self.control.tell(Iperf3State::CreateStreams)?;
         let until = Instant::now() + PATIENCE;
         let (mut connections, mut ports) = (Vec::new(), Vec::new());
         for n in 0..count {
@@ -154,7 +154,7 @@ impl<'a> Session<'a> {
     fn refuse_words(&mut self) -> Result<(), Iperf3Error> {
         match self.control.hear(Duration::from_millis(1))? {
             None => Ok(()),
-            Some(State::ClientTerminate) => Err(Iperf3Error::Terminated),
+            Some(Iperf3State::ClientTerminate) => Err(Iperf3Error::Terminated),
             Some(state) => Err(Iperf3Error::Protocol(format!("{state:?} while streams are opened"))),
         }
     }
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
     }
 
     /// Wait until the client has had enough, or is gone.
-    fn watch(&mut self, mut work: Work) -> (Done, Result<(), Iperf3Error>) {
+    fn watch(&mut self, mut work: RunningStreams) -> (FinishedStreams, Result<(), Iperf3Error>) {
         let limit = (self.params.amount().is_none() && !self.params.time.is_zero())
             .then(|| self.params.time + self.params.omit + GRACE);
         let limit = limit.unwrap_or(self.common.options.longest);
@@ -178,8 +178,8 @@ impl<'a> Session<'a> {
         let ended = loop {
             match self.control.hear(TICK) {
                 Ok(None) => {}
-                Ok(Some(State::TestEnd)) => break Ok(()),
-                Ok(Some(State::ClientTerminate)) => break Err(Iperf3Error::Terminated),
+                Ok(Some(Iperf3State::TestEnd)) => break Ok(()),
+                Ok(Some(Iperf3State::ClientTerminate)) => break Err(Iperf3Error::Terminated),
                 Ok(Some(state)) => break Err(Iperf3Error::Protocol(format!("{state:?} during the test"))),
                 Err(error) => break Err(error),
             }
@@ -188,7 +188,7 @@ impl<'a> Session<'a> {
                 (moved, at) = (work.moved(), Instant::now());
             }
             if self.common.is_stopped() {
-                let _ = self.control.tell(State::ServerTerminate);
+                let _ = self.control.tell(Iperf3State::ServerTerminate);
                 break Err(Iperf3Error::Terminated);
             }
             if at.elapsed() > self.common.options.idle || work.elapsed() > limit {
@@ -199,19 +199,19 @@ impl<'a> Session<'a> {
         (work.finish(&self.params), ended)
     }
 
-    fn exchange(&mut self, mut ours: Results, report: &mut Iperf3Report) -> Result<(), Iperf3Error> {
-        self.control.tell(State::ExchangeResults)?;
-        let theirs = Results::read(&self.control.receive(RESULTS)?).map_err(Iperf3Error::Protocol)?;
+    fn exchange(&mut self, mut ours: Iperf3Results, report: &mut Iperf3Report) -> Result<(), Iperf3Error> {
+        self.control.tell(Iperf3State::ExchangeResults)?;
+        let theirs = Iperf3Results::read(&self.control.receive(RESULTS)?).map_err(Iperf3Error::Protocol)?;
         report.enter(&theirs);
         if self.params.server_output {
-            report.asked = Asked::of(&self.params);
+            report.asked = Iperf3Parameters::of(&self.params);
             ours.output = Some(Value::String(lines(report)));
         }
         self.control.send(&ours.write())?;
-        self.control.tell(State::DisplayResults)?;
+        self.control.tell(Iperf3State::DisplayResults)?;
         match self.control.hear(PATIENCE) {
             // Some clients just close.
-            Ok(Some(State::IperfDone) | None) | Err(Iperf3Error::Gone) => Ok(()),
+            Ok(Some(Iperf3State::IperfDone) | None) | Err(Iperf3Error::Gone) => Ok(()),
             Ok(Some(state)) => Err(Iperf3Error::Protocol(format!("{state:?} at the end"))),
             Err(error) => Err(error),
         }

@@ -3,7 +3,7 @@
 /// A state, as it goes over the control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i8)]
-pub enum State {
+pub enum Iperf3State {
     /// All streams are there.
     TestStart = 1,
     /// Data flow.
@@ -32,7 +32,7 @@ pub enum State {
     ServerError = -2,
 }
 
-impl State {
+impl Iperf3State {
     const ALL: [Self; 13] = [
         Self::TestStart,
         Self::TestRunning,
@@ -128,12 +128,12 @@ mod tests {
     #[test]
     fn states_are_the_octets_of_iperf3() {
         for octet in 0..=255 {
-            if let Some(state) = State::read(octet) {
+            if let Some(state) = Iperf3State::read(octet) {
                 assert_eq!(state.octet(), octet);
             }
         }
-        assert_eq!(State::read(0xFF), Some(State::AccessDenied));
-        assert_eq!(State::read(0xFE), Some(State::ServerError));
-        assert_eq!((State::read(3), State::read(0)), (None, None));
+        assert_eq!(Iperf3State::read(0xFF), Some(Iperf3State::AccessDenied));
+        assert_eq!(Iperf3State::read(0xFE), Some(Iperf3State::ServerError));
+        assert_eq!((Iperf3State::read(3), Iperf3State::read(0)), (None, None));
     }
 }

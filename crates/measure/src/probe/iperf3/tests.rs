@@ -1,6 +1,7 @@
 //! Both ends of this implementation with each other, and clients that are none. With the real iperf3: `tests/interop`.
 
 use super::*;
+use crate::probe::TestDirection;
 use skyhaul_io::quantity::{Rate, Size};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -10,15 +11,15 @@ use std::time::{Duration, Instant};
 
 type Reports = Arc<Mutex<Vec<Iperf3Report>>>;
 
-fn server(options: ServerOptions) -> (Server, Reports) {
+fn server(options: Iperf3ServerOptions) -> (Iperf3Server, Reports) {
     let reports = Reports::default();
     let kept = reports.clone();
     let keep = Box::new(move |report| kept.lock().unwrap().push(report));
-    (Server::start("127.0.0.1:0".parse().unwrap(), options, keep).unwrap(), reports)
+    (Iperf3Server::start("127.0.0.1:0".parse().unwrap(), options, keep).unwrap(), reports)
 }
 
-fn client(to: SocketAddr, params: Params) -> Result<Iperf3Report, Iperf3Error> {
-    run(&ClientOptions { params, ..ClientOptions::new(to) }, &AtomicBool::new(false), &mut |_| {})
+fn client(to: SocketAddr, params: Iperf3Params) -> Result<Iperf3Report, Iperf3Error> {
+    run(&Iperf3ClientOptions { params, ..Iperf3ClientOptions::new(to) }, &AtomicBool::new(false), &mut |_| {})
 }
 
 fn until(what: impl Fn() -> bool) {
@@ -31,33 +32,33 @@ fn until(what: impl Fn() -> bool) {
 
 #[test]
 fn bytes_and_datagrams_are_equal_at_both_ends_in_every_direction() {
-    let (server, reports) = server(ServerOptions::default());
+    let (server, reports) = server(Iperf3ServerOptions::default());
     for udp in [false, true] {
-        for way in [Way::Forward, Way::Reverse, Way::Both] {
-            let params = Params {
+        for way in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Both] {
+            let params = Iperf3Params {
                 udp,
                 way,
                 streams: 2,
                 bytes: 400_000,
                 block: Size::from_bytes(1000),
                 rate: Rate::from_bits_per_second(if udp { 20_000_000 } else { 0 }),
-                wide: way == Way::Reverse,
-                ..Params::default()
+                wide: way == TestDirection::Reverse,
+                ..Iperf3Params::default()
             };
             let report = client(server.local(), params).unwrap();
-            let streams = if way == Way::Both { 4 } else { 2 };
+            let streams = if way == TestDirection::Both { 4 } else { 2 };
             assert_eq!(report.streams.len(), streams, "{udp} {way:?}");
             for stream in &report.streams {
                 let (here, there) = (stream.here, stream.there.unwrap());
                 let what = format!("{udp} {way:?} {} {here:?} {there:?}", stream.id);
                 // Of both directions, the first that is through ends the other.
-                if way != Way::Both || !udp {
+                if way != TestDirection::Both || !udp {
                     assert_eq!(here.bytes, there.bytes, "{what}");
                     assert_eq!((here.packets, here.lost), (there.packets, there.lost), "{what}");
                 }
             }
-            if way != Way::Both {
-                assert_eq!(report.sum(way == Way::Forward, true).bytes, 400_000, "{udp} {way:?}");
+            if way != TestDirection::Both {
+                assert_eq!(report.sum(way == TestDirection::Forward, true).bytes, 400_000, "{udp} {way:?}");
             }
             assert!(json(&report)["end"]["sum_sent"]["bytes"].as_u64().unwrap() > 0);
             assert!(!lines(&report).is_empty());
@@ -69,20 +70,24 @@ fn bytes_and_datagrams_are_equal_at_both_ends_in_every_direction() {
 
 #[test]
 fn blocks_time_omission_and_the_servers_report_are_what_was_asked_for() {
-    let (server, reports) = server(ServerOptions::default());
-    let blocks =
-        Params { blocks: 50, block: Size::from_bytes(2000), server_output: true, ..Params::default() };
+    let (server, reports) = server(Iperf3ServerOptions::default());
+    let blocks = Iperf3Params {
+        blocks: 50,
+        block: Size::from_bytes(2000),
+        server_output: true,
+        ..Iperf3Params::default()
+    };
     let report = client(server.local(), blocks).unwrap();
     assert_eq!((report.sum(true, true).bytes, report.sum(true, false).bytes), (100_000, 100_000));
     let output = report.peer_output.as_ref().and_then(|output| output.as_str()).unwrap();
     assert!(output.contains("100000 bytes"), "{output}");
-    let timed = Params {
+    let timed = Iperf3Params {
         time: Duration::from_secs(1),
         omit: Duration::from_secs(1),
         rate: Rate::from_bits_per_second(40_000_000),
         block: Size::from_bytes(10_000),
         title: Some("a title".into()),
-        ..Params::default()
+        ..Iperf3Params::default()
     };
     let report = client(server.local(), timed).unwrap();
     assert_eq!(json(&report)["title"], "a title");
@@ -97,26 +102,27 @@ fn blocks_time_omission_and_the_servers_report_are_what_was_asked_for() {
 
 #[test]
 fn eight_clients_are_served_at_once_and_one_more_is_told_to_come_later() {
-    let (server, _) = server(ServerOptions { tests: 8, ..ServerOptions::default() });
+    let (server, _) = server(Iperf3ServerOptions { tests: 8, ..Iperf3ServerOptions::default() });
     let to = server.local();
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..8)
         .map(|n| {
             let stop = stop.clone();
             std::thread::spawn(move || {
-                let params = Params {
+                let params = Iperf3Params {
                     udp: n % 2 == 1,
                     time: Duration::from_secs(60),
                     rate: Rate::from_bits_per_second(4_000_000),
                     block: Size::from_bytes(1000),
-                    ..Params::default()
+                    ..Iperf3Params::default()
                 };
-                run(&ClientOptions { params, ..ClientOptions::new(to) }, &stop, &mut |_| {}).unwrap()
+                run(&Iperf3ClientOptions { params, ..Iperf3ClientOptions::new(to) }, &stop, &mut |_| {})
+                    .unwrap()
             })
         })
         .collect();
     until(|| server.stats().tests == 8);
-    assert!(matches!(client(to, Params::default()), Err(Iperf3Error::Busy)));
+    assert!(matches!(client(to, Iperf3Params::default()), Err(Iperf3Error::Busy)));
     std::thread::sleep(Duration::from_millis(500));
     stop.store(true, Ordering::Relaxed);
     for report in clients.into_iter().map(|client| client.join().unwrap()) {
@@ -131,28 +137,31 @@ fn eight_clients_are_served_at_once_and_one_more_is_told_to_come_later() {
 
 #[test]
 fn what_a_server_does_not_permit_is_refused_with_its_number() {
-    let options = ServerOptions {
+    let options = Iperf3ServerOptions {
         longest: Duration::from_secs(5),
         rate: Rate::from_bits_per_second(1_000_000),
-        ..ServerOptions::default()
+        ..Iperf3ServerOptions::default()
     };
     let (server, reports) = server(options);
     let refused = |params| match client(server.local(), params) {
         Err(Iperf3Error::Server(code)) => code,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(Params::default()), state::code::TOO_LONG_HERE);
-    let short = Params { time: Duration::from_secs(1), ..Params::default() };
+    assert_eq!(refused(Iperf3Params::default()), state::code::TOO_LONG_HERE);
+    let short = Iperf3Params { time: Duration::from_secs(1), ..Iperf3Params::default() };
     assert_eq!(refused(short.clone()), state::code::RATE, "as fast as possible is faster than any limit");
-    assert_eq!(refused(Params { streams: 200, ..short }), state::code::STREAMS);
+    assert_eq!(refused(Iperf3Params { streams: 200, ..short }), state::code::STREAMS);
     until(|| server.stats().failed == 3);
     assert!(reports.lock().unwrap().iter().all(|report| report.error.is_some()));
 }
 
 #[test]
 fn clients_that_are_none_are_counted_and_disturb_nobody() {
-    let (server, _) =
-        server(ServerOptions { guests: 20, idle: Duration::from_secs(1), ..ServerOptions::default() });
+    let (server, _) = server(Iperf3ServerOptions {
+        guests: 20,
+        idle: Duration::from_secs(1),
+        ..Iperf3ServerOptions::default()
+    });
     let to = server.local();
     let connect = || TcpStream::connect(to).unwrap();
     // Something else than a cookie.
@@ -169,16 +178,16 @@ fn clients_that_are_none_are_counted_and_disturb_nobody() {
     let begin = |letter: u8| {
         let mut control = connect();
         control.write_all(&cookie(letter)).unwrap();
-        let text = Params::default().write().to_string();
+        let text = Iperf3Params::default().write().to_string();
         control.write_all(&u32::try_from(text.len()).unwrap().to_be_bytes()).unwrap();
         control.write_all(text.as_bytes()).unwrap();
         let mut state = [0];
-        while state[0] != state::State::CreateStreams.octet() {
+        while state[0] != state::Iperf3State::CreateStreams.octet() {
             control.read_exact(&mut state).unwrap();
         }
         let mut stream = connect();
         stream.write_all(&cookie(letter)).unwrap();
-        while state[0] != state::State::TestRunning.octet() {
+        while state[0] != state::Iperf3State::TestRunning.octet() {
             control.read_exact(&mut state).unwrap();
         }
         (control, stream)
@@ -197,17 +206,18 @@ fn clients_that_are_none_are_counted_and_disturb_nobody() {
     until(|| server.stats().stray_datagrams == 2);
     stranger.set_nonblocking(true).unwrap();
     assert!(stranger.recv(&mut [0; 10]).is_err());
-    let whole = client(to, Params { bytes: 100_000, ..Params::default() }).unwrap();
+    let whole = client(to, Iperf3Params { bytes: 100_000, ..Iperf3Params::default() }).unwrap();
     assert_eq!(whole.sum(true, false).bytes, 100_000);
     drop((silent, stuck, huge));
 }
 
 #[test]
 fn a_server_that_ends_tells_its_clients() {
-    let (server, _) = server(ServerOptions::default());
+    let (server, _) = server(Iperf3ServerOptions::default());
     let to = server.local();
-    let client =
-        std::thread::spawn(move || client(to, Params { time: Duration::from_secs(60), ..Params::default() }));
+    let client = std::thread::spawn(move || {
+        client(to, Iperf3Params { time: Duration::from_secs(60), ..Iperf3Params::default() })
+    });
     until(|| server.stats().tests == 1 && server.running() == 1);
     std::thread::sleep(Duration::from_millis(200));
     drop(server);

@@ -1,6 +1,7 @@
 //! A test in some lines: for people, and for clients that ask for the server's output.
 
-use super::report::{Iperf3Report, Side};
+use super::report::{Iperf3Report, StreamTotals};
+use skyhaul_core::units::display_rate;
 use std::fmt::Write as _;
 
 /// The report as text, a line for each stream and direction.
@@ -43,14 +44,9 @@ pub fn lines(report: &Iperf3Report) -> String {
     out
 }
 
-fn side(side: &Side, udp: bool, sent: bool) -> String {
-    let rate = side.bits_per_second;
-    let (unit, by) = match rate {
-        r if r >= 1e9 => ("Gb/s", 1e9),
-        r if r >= 1e6 => ("Mb/s", 1e6),
-        _ => ("kb/s", 1e3),
-    };
-    let mut text = format!("{} bytes in {:.3} s, {:.3} {unit}", side.bytes, side.seconds, rate / by);
+fn side(side: &StreamTotals, udp: bool, sent: bool) -> String {
+    let rate = display_rate(side.bits_per_second);
+    let mut text = format!("{} bytes in {:.3} s, {rate}", side.bytes, side.seconds);
     if udp && sent {
         let _ = write!(text, ", {} datagrams", side.packets);
     } else if udp {

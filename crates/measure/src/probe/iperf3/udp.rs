@@ -7,14 +7,15 @@ mod receive;
 mod send;
 
 use super::datagram::Metered;
-use super::params::Params;
+use super::params::Iperf3Params;
 use crate::probe::series::Series;
 use skyhaul::panics::reason;
 use skyhaul_io::host::thread::{Usage, own_usage};
+use skyhaul_io::lock::lock;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ struct Shared {
     /// When it ends by itself.
     limit: Option<Duration>,
     omit: Duration,
-    params: Params,
+    params: Iperf3Params,
     streams: Vec<State>,
 }
 
@@ -133,16 +134,16 @@ impl Shared {
 
 impl State {
     fn publish(&self, counts: Metered) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+        *lock(&self.counts) = counts;
     }
 
     fn counts(&self) -> Metered {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.counts)
     }
 
     /// At the end of the omitted time.
     fn mark(&self) {
-        *self.omitted.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.counts());
+        *lock(&self.omitted) = Some(self.counts());
     }
 }
 
@@ -150,7 +151,7 @@ impl UdpRun {
     /// Start a thread for each stream. Only a client ends by itself after `params.time`.
     pub(super) fn start(
         streams: Vec<Stream>,
-        params: &Params,
+        params: &Iperf3Params,
         client: bool,
         interval: Duration,
     ) -> io::Result<Self> {
@@ -192,8 +193,7 @@ impl UdpRun {
     pub(super) fn tick(&mut self) {
         let now = self.shared.begin.elapsed();
         if !self.shared.omit.is_zero() && now >= self.shared.omit {
-            let unmarked =
-                |state: &&State| state.omitted.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+            let unmarked = |state: &&State| lock(&state.omitted).is_none();
             self.shared.streams.iter().filter(unmarked).for_each(State::mark);
         }
         if now >= self.due {
@@ -254,7 +254,7 @@ impl UdpRun {
             local: state.local,
             remote: state.remote,
             all: state.counts(),
-            omitted: state.omitted.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default(),
+            omitted: lock(&state.omitted).unwrap_or_default(),
             seconds: ended.last.saturating_sub(self.shared.omit).as_secs_f64(),
             usage: ended.usage,
             error: ended.error,

@@ -1,11 +1,12 @@
 //! The streams of a test while they run, whichever protocol they speak, and their results.
 
 use super::error::Iperf3Error;
-use super::params::{Params, Way};
-use super::report::{Side, Span, StreamReport};
-use super::results::{Results, StreamResult, stream_id};
+use super::params::Iperf3Params;
+use super::report::{StreamInterval, StreamReport, StreamTotals};
+use super::results::{Iperf3Results, StreamResult, stream_id};
 use super::udp::{Stream, UdpRun, UdpStream};
-use crate::probe::tcp::{Amount, Direction, Flow, FlowReport, Run, RunOptions};
+use crate::probe::TestDirection;
+use crate::probe::tcp::{FlowDirection, FlowReport, TcpFlow, TcpRun, TcpRunOptions, TestAmount};
 use skyhaul_io::tcp::bulk::Put;
 use skyhaul_io::tcp::setup::Setup;
 use std::net::{TcpStream, UdpSocket};
@@ -28,14 +29,14 @@ impl Sockets {
 }
 
 /// Streams that run.
-pub(super) enum Work {
-    Tcp(Run),
+pub(super) enum RunningStreams {
+    Tcp(TcpRun),
     Udp(UdpRun),
 }
 
 /// What came of them.
-pub(super) struct Done {
-    pub(super) results: Results,
+pub(super) struct FinishedStreams {
+    pub(super) results: Iperf3Results,
     pub(super) streams: Vec<StreamReport>,
     pub(super) seconds: f64,
     /// An error of a stream.
@@ -43,7 +44,7 @@ pub(super) struct Done {
 }
 
 /// What is set on the connections of a test.
-pub(super) fn setup(params: &Params) -> Setup {
+pub(super) fn setup(params: &Iperf3Params) -> Setup {
     Setup {
         window: params.window,
         congestion: params.congestion.clone(),
@@ -56,29 +57,29 @@ pub(super) fn setup(params: &Params) -> Setup {
 }
 
 /// Whether this end sends on the `n`th stream: of both directions, the client's own come first.
-fn sends(params: &Params, client: bool, n: usize) -> bool {
+fn sends(params: &Iperf3Params, client: bool, n: usize) -> bool {
     match params.way {
-        Way::Both => (n < params.streams) == client,
+        TestDirection::Both => (n < params.streams) == client,
         way => way.sends(client),
     }
 }
 
-impl Work {
+impl RunningStreams {
     /// Start. Only a client ends by itself when its time is over; a server is told.
     pub(super) fn start(
         sockets: Sockets,
-        params: &Params,
+        params: &Iperf3Params,
         client: bool,
         interval: Duration,
     ) -> Result<Self, Iperf3Error> {
         let direction = |n| {
-            if sends(params, client, n) { Direction::Send } else { Direction::Receive }
+            if sends(params, client, n) { FlowDirection::Send } else { FlowDirection::Receive }
         };
         let work = match sockets {
             Sockets::Tcp(streams) => {
                 let flows =
-                    streams.into_iter().enumerate().map(|(n, stream)| Flow::new(stream, direction(n)));
-                Run::start(flows.collect(), options(params, client, interval)).map(Self::Tcp)
+                    streams.into_iter().enumerate().map(|(n, stream)| TcpFlow::new(stream, direction(n)));
+                TcpRun::start(flows.collect(), options(params, client, interval)).map(Self::Tcp)
             }
             Sockets::Udp(sockets) => {
                 let streams = sockets
@@ -134,7 +135,7 @@ impl Work {
     }
 
     /// Wait for the end of all streams.
-    pub(super) fn finish(self, params: &Params) -> Done {
+    pub(super) fn finish(self, params: &Iperf3Params) -> FinishedStreams {
         match self {
             Self::Tcp(run) => {
                 let report = run.finish();
@@ -150,14 +151,14 @@ impl Work {
     }
 }
 
-fn options(params: &Params, client: bool, interval: Duration) -> RunOptions {
+fn options(params: &Iperf3Params, client: bool, interval: Duration) -> TcpRunOptions {
     let amount = match (params.bytes, params.blocks) {
-        (0, 0) if client && !params.time.is_zero() => Amount::Time(params.time),
-        (0, 0) => Amount::Open,
-        (0, blocks) => Amount::Blocks(blocks),
-        (bytes, _) => Amount::Bytes(bytes),
+        (0, 0) if client && !params.time.is_zero() => TestAmount::Time(params.time),
+        (0, 0) => TestAmount::Open,
+        (0, blocks) => TestAmount::Blocks(blocks),
+        (bytes, _) => TestAmount::Bytes(bytes),
     };
-    RunOptions {
+    TcpRunOptions {
         block: params.block,
         put: if params.zero_copy { Put::File } else { Put::Copy },
         amount,
@@ -165,15 +166,15 @@ fn options(params: &Params, client: bool, interval: Duration) -> RunOptions {
         rate: params.rate,
         interval,
         drain: QUIET,
-        ..RunOptions::default()
+        ..TcpRunOptions::default()
     }
 }
 
 /// A stream's result, its report, and the CPU seconds of its thread: user, system.
 type One = (StreamResult, StreamReport, (f64, f64));
 
-fn done(seconds: f64, each: impl Iterator<Item = One>) -> Done {
-    let (mut results, mut streams, mut cpu) = (Results::default(), Vec::new(), (0.0, 0.0));
+fn done(seconds: f64, each: impl Iterator<Item = One>) -> FinishedStreams {
+    let (mut results, mut streams, mut cpu) = (Iperf3Results::default(), Vec::new(), (0.0, 0.0));
     for (result, report, (user, system)) in each {
         cpu = (cpu.0 + user, cpu.1 + system);
         results.streams.push(result);
@@ -186,11 +187,11 @@ fn done(seconds: f64, each: impl Iterator<Item = One>) -> Done {
     let percent = 100.0 / seconds.max(1e-9);
     results.cpu = [(cpu.0 + cpu.1) * percent, cpu.0 * percent, cpu.1 * percent];
     let error = streams.iter().find_map(|stream| stream.error.clone());
-    Done { results, streams, seconds, error }
+    FinishedStreams { results, streams, seconds, error }
 }
 
 fn tcp(n: usize, flow: FlowReport) -> One {
-    let sends = flow.direction == Direction::Send;
+    let sends = flow.direction == FlowDirection::Send;
     let result = StreamResult {
         id: stream_id(n),
         bytes: flow.bytes,
@@ -202,7 +203,7 @@ fn tcp(n: usize, flow: FlowReport) -> One {
         },
         ..StreamResult::default()
     };
-    let spans = flow.intervals.iter().map(|i| Span {
+    let spans = flow.intervals.iter().map(|i| StreamInterval {
         begin: i.begin,
         end: i.end,
         bytes: i.bytes,
@@ -212,14 +213,14 @@ fn tcp(n: usize, flow: FlowReport) -> One {
         peer_window: i.peer_window,
         rtt: i.rtt,
         rttvar: i.rttvar,
-        ..Span::default()
+        ..StreamInterval::default()
     });
     let report = StreamReport {
         id: result.id,
         sends,
         local: flow.local,
         remote: flow.remote,
-        here: Side::of(&result),
+        here: StreamTotals::of(&result),
         there: None,
         intervals: spans.collect(),
         counts: Some(flow.counts),
@@ -248,7 +249,7 @@ fn udp(n: usize, stream: UdpStream, omit: f64) -> One {
     };
     let span = |pair: &[(f64, super::datagram::Metered)]| {
         let ((begin, from), (end, to)) = (pair[0], pair[1]);
-        Span {
+        StreamInterval {
             begin,
             end,
             bytes: to.bytes - from.bytes,
@@ -257,7 +258,7 @@ fn udp(n: usize, stream: UdpStream, omit: f64) -> One {
             // A loss may be taken back when the datagram comes late.
             lost: to.lost.saturating_sub(from.lost),
             jitter: to.jitter,
-            ..Span::default()
+            ..StreamInterval::default()
         }
     };
     let report = StreamReport {
@@ -265,10 +266,10 @@ fn udp(n: usize, stream: UdpStream, omit: f64) -> One {
         sends,
         local: stream.local,
         remote: stream.remote,
-        here: Side {
+        here: StreamTotals {
             late: all.late - omitted.late,
             doubled: all.doubled - omitted.doubled,
-            ..Side::of(&result)
+            ..StreamTotals::of(&result)
         },
         there: None,
         intervals: stream.readings.windows(2).map(span).filter(|span| span.end > span.begin).collect(),

@@ -3,8 +3,8 @@
 //! Each line is written in one call and reaches the disk before the next test begins, and so do the names of files. What a kill or a full disk cut off at
 //! the end of the file has no line feed; it is removed when the file is opened, so that every line is whole.
 //!
-//! Limits: the current file at most [`Keep::bytes`] (a longer line has a file of its own), and [`Keep::files`] others;
-//! [`HELD`] lines wait for room on the disk.
+//! Limits: the current file at most [`Retention::bytes`] (a longer line has a file of its own), and [`Retention::files`] others;
+//! [`MAX_WAITING_LINES`] lines wait for room on the disk.
 
 use skyhaul_io::disk::sync_name;
 use skyhaul_io::file::failed;
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Lines that wait while the disk takes none; of more, the oldest are lost.
-pub const HELD: usize = 64;
+pub const MAX_WAITING_LINES: usize = 64;
 /// Read at a time, from the end, to find the last line.
 const BLOCK: u64 = 64 << 10;
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Keep {
+pub struct Retention {
     /// Size of a file.
     pub bytes: u64,
     /// Files besides the current one.
@@ -32,7 +32,7 @@ pub struct Keep {
 
 /// What became of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct JournalCounts {
+pub struct ResultLogCounts {
     /// Lines on the disk.
     pub written: u64,
     /// Lines that wait for room on it.
@@ -49,22 +49,22 @@ pub struct JournalCounts {
 
 /// A file of lines.
 #[derive(Debug)]
-pub struct Journal {
+pub struct ResultLog {
     path: PathBuf,
-    keep: Keep,
+    keep: Retention,
     file: File,
     /// Bytes of whole lines.
     length: u64,
     waiting: VecDeque<Vec<u8>>,
-    counts: JournalCounts,
+    counts: ResultLogCounts,
 }
 
-impl Journal {
+impl ResultLog {
     /// Open or create it, and remove what a kill has left of a line.
     ///
     /// # Errors
     /// The file cannot be opened, or another monitor writes it.
-    pub fn open(path: &Path, keep: Keep) -> io::Result<Self> {
+    pub fn open(path: &Path, keep: Retention) -> io::Result<Self> {
         let file = open(path)?;
         let whole = |mut file: &File| -> io::Result<(u64, u64)> {
             let size = file.metadata()?.len();
@@ -75,14 +75,14 @@ impl Journal {
             Ok((whole, size - whole))
         };
         let (length, cut_bytes) = whole(&file).map_err(|error| failed("write", path, &error))?;
-        let counts = JournalCounts { cut_bytes, ..JournalCounts::default() };
+        let counts = ResultLogCounts { cut_bytes, ..ResultLogCounts::default() };
         let waiting = VecDeque::new();
         Ok(Self { path: path.to_owned(), keep, file, length, waiting, counts })
     }
 
     /// What became of lines so far.
     #[must_use]
-    pub fn counts(&self) -> JournalCounts {
+    pub fn counts(&self) -> ResultLogCounts {
         self.counts
     }
 
@@ -96,7 +96,7 @@ impl Journal {
         octets.push(b'\n');
         self.waiting.push_back(octets);
         let done = self.flush();
-        while self.waiting.len() > HELD {
+        while self.waiting.len() > MAX_WAITING_LINES {
             self.waiting.pop_front();
             self.counts.lost += 1;
         }

@@ -10,14 +10,14 @@ const MOMENTS: usize = 20;
 /// What a test sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TestKind {
     /// Datagrams at a rate: loss, jitter, delay.
     Udp,
     /// A stream: rate, window, round trip, retransmissions.
     Tcp,
 }
 
-impl Kind {
+impl TestKind {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -31,7 +31,7 @@ impl Kind {
 /// How a test ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum TestOutcome {
     /// It was measured.
     Done,
     /// The peer could not be reached, or broke off.
@@ -45,7 +45,7 @@ pub enum Outcome {
     Failed,
 }
 
-impl Outcome {
+impl TestOutcome {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Done, Self::Away, Self::Refused, Self::Interrupted, Self::Failed];
 
@@ -64,7 +64,7 @@ impl Outcome {
 
 /// One test, as it went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct MonitorRecord {
     /// [`skyhaul::report::VERSION`].
     pub version: u32,
     /// When it began, UTC.
@@ -76,7 +76,7 @@ pub struct Line {
     /// Its server.
     pub server: String,
     /// What it sent.
-    pub kind: Kind,
+    pub kind: TestKind,
     /// Number of its slot since the monitor began.
     pub slot: u64,
     /// Slots of this test that were missed so far.
@@ -86,21 +86,21 @@ pub struct Line {
     /// Seconds that it took, with all waiting.
     pub seconds: f64,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: TestOutcome,
     /// Why it was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Each way of datagrams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub udp: Vec<UdpWay>,
+    pub udp: Vec<UdpResult>,
     /// Each flow of TCP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tcp: Vec<TcpFlow>,
+    pub tcp: Vec<TcpResult>,
 }
 
 /// Datagrams one way. Rates are of payload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UdpWay {
+pub struct UdpResult {
     /// `forward` or `reverse`, as the client sees it.
     pub way: String,
     /// Packets sent.
@@ -133,41 +133,43 @@ pub struct UdpWay {
     pub delay_error_seconds: Option<f64>,
 }
 
-impl UdpWay {
-    pub(super) fn of(report: &udp::PointReport, round_trip: Option<Duration>) -> Vec<Self> {
+impl UdpResult {
+    pub(super) fn of(report: &udp::UdpPointReport, round_trip: Option<Duration>) -> Vec<Self> {
         let ways = [
             ("forward", &report.forward, &report.server.received),
             ("reverse", &report.reverse, &report.client.received),
         ];
-        let of = |(name, way, received): (&str, &Option<udp::Way>, &Vec<udp::Received>)| {
-            let way = way.as_ref()?;
-            let jitter = received.iter().map(|one| one.kernel.as_ref().unwrap_or(&one.user).jitter_ns);
-            let delay = |part: fn(&udp::Delay) -> f64| way.delay_ns.as_ref().map(|delay| part(delay) / 1e9);
-            Some(Self {
-                way: name.to_owned(),
-                sent: way.sent,
-                arrived: way.arrived,
-                lost: way.lost,
-                loss_fraction: way.loss_fraction,
-                duplicates: way.duplicates,
-                reordered: way.reordered,
-                sent_bits_per_second: way.sent_bits_per_second,
-                bits_per_second: way.user_bits_per_second,
-                jitter_seconds: jitter.reduce(f64::max).map(|ns| ns / 1e9),
-                round_trip_seconds: round_trip.map(|trip| trip.as_secs_f64()),
-                delay_least_seconds: delay(|delay| delay.least),
-                delay_median_seconds: delay(|delay| delay.median),
-                delay_p99_seconds: delay(|delay| delay.p99),
-                delay_error_seconds: delay(|delay| delay.error),
-            })
-        };
+        let of =
+            |(name, way, received): (&str, &Option<udp::UdpDirectionReport>, &Vec<udp::ReceivedReport>)| {
+                let way = way.as_ref()?;
+                let jitter = received.iter().map(|one| one.kernel.as_ref().unwrap_or(&one.user).jitter_ns);
+                let delay =
+                    |part: fn(&udp::OneWayDelay) -> f64| way.delay_ns.as_ref().map(|delay| part(delay) / 1e9);
+                Some(Self {
+                    way: name.to_owned(),
+                    sent: way.sent,
+                    arrived: way.arrived,
+                    lost: way.lost,
+                    loss_fraction: way.loss_fraction,
+                    duplicates: way.duplicates,
+                    reordered: way.reordered,
+                    sent_bits_per_second: way.sent_bits_per_second,
+                    bits_per_second: way.user_bits_per_second,
+                    jitter_seconds: jitter.reduce(f64::max).map(|ns| ns / 1e9),
+                    round_trip_seconds: round_trip.map(|trip| trip.as_secs_f64()),
+                    delay_least_seconds: delay(|delay| delay.least),
+                    delay_median_seconds: delay(|delay| delay.median),
+                    delay_p99_seconds: delay(|delay| delay.p99),
+                    delay_error_seconds: delay(|delay| delay.error),
+                })
+            };
         ways.into_iter().filter_map(of).collect()
     }
 }
 
 /// A moment of a flow, by `TCP_INFO`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TcpMoment {
+pub struct TcpResultSample {
     /// Seconds since the beginning.
     pub at: f64,
     /// Congestion window in bytes.
@@ -180,7 +182,7 @@ pub struct TcpMoment {
 
 /// A flow of TCP, as its sender's kernel saw it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TcpFlow {
+pub struct TcpResult {
     /// `forward` or `reverse`, as the client sees it.
     pub way: String,
     /// Bytes that arrived.
@@ -204,20 +206,20 @@ pub struct TcpFlow {
     /// The longest.
     pub rtt_most_seconds: f64,
     /// Some moments, evenly chosen.
-    pub moments: Vec<TcpMoment>,
+    pub moments: Vec<TcpResultSample>,
 }
 
-impl TcpFlow {
-    pub(super) fn all(report: &tcp::PointReport) -> Vec<Self> {
+impl TcpResult {
+    pub(super) fn all(report: &tcp::TcpPointReport) -> Vec<Self> {
         let flows = report.here.flows.iter().zip(&report.there.flows);
         flows.map(|(here, there)| Self::of(here, there)).collect()
     }
 
     fn of(here: &tcp::FlowReport, there: &tcp::FlowReport) -> Self {
-        let forward = here.direction == tcp::Direction::Send;
+        let forward = here.direction == tcp::FlowDirection::Send;
         let (sender, receiver) = if forward { (here, there) } else { (there, here) };
         let step = sender.trace.len().div_ceil(MOMENTS).max(1);
-        let moment = |sample: &tcp::Sample| TcpMoment {
+        let moment = |sample: &tcp::TcpSample| TcpResultSample {
             at: sample.at,
             congestion_window: sample.congestion_window,
             rtt_seconds: sample.rtt,

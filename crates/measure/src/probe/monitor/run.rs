@@ -1,50 +1,51 @@
 //! A monitor at work.
 
-use super::journal::{Journal, Keep};
-use super::line::{Line, Outcome};
-use super::test::Test;
-use super::totals::Totals;
+use super::journal::{ResultLog, Retention};
+use super::line::{MonitorRecord, TestOutcome};
+use super::test::MonitorTest;
+use super::totals::MonitorTotals;
 use serde::Serialize;
 use skyhaul::peer::Token;
 use skyhaul::time::format_exact;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::schedule::{Due, Schedule};
 use skyhaul_io::file::failed;
+use skyhaul_io::lock::lock;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often waiting looks whether to end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The addresses of a server as the user wrote it, or why there is none.
-pub type Find = dyn Fn(&str) -> Result<Vec<SocketAddr>, String>;
+pub type ResolveServer = dyn Fn(&str) -> Result<Vec<SocketAddr>, String>;
 
 /// Settings of a monitor.
 pub struct MonitorOptions {
     /// What is repeated.
-    pub tests: Vec<Test>,
+    pub tests: Vec<MonitorTest>,
     /// The token of all servers.
     pub token: Token,
     /// File of lines.
     pub lines: PathBuf,
     /// How many of them are kept.
-    pub keep: Keep,
+    pub keep: Retention,
     /// File of metrics; it is replaced as a whole.
     pub metrics: Option<PathBuf>,
     /// Spreads the tests within their jitter.
     pub seed: u64,
     /// How the addresses of a server are found, each time anew.
-    pub find: Box<Find>,
+    pub find: Box<ResolveServer>,
 }
 
 /// What happened.
-pub enum Told<'a> {
+pub enum MonitorEvent<'a> {
     /// A test ran.
-    Ran(&'a Line),
+    Ran(&'a MonitorRecord),
     /// The disk takes no lines, or no metrics; told once, until it does again.
     Full(&'a io::Error),
     /// It takes them again.
@@ -58,15 +59,15 @@ pub struct MonitorReport {
     pub seconds: f64,
     /// All that it counted.
     #[serde(flatten)]
-    pub totals: Totals,
+    pub totals: MonitorTotals,
 }
 
 /// A monitor at work.
 pub struct Monitor {
     options: MonitorOptions,
     schedule: Schedule,
-    journal: Journal,
-    totals: Totals,
+    journal: ResultLog,
+    totals: MonitorTotals,
     text: Arc<Mutex<String>>,
     begun: Instant,
     /// Lines, and metrics, of which it was told that the disk takes none.
@@ -79,10 +80,10 @@ impl Monitor {
     /// # Errors
     /// The file cannot be opened, or another monitor writes it; or the file of metrics cannot be written.
     pub fn new(options: MonitorOptions) -> io::Result<Self> {
-        let journal = Journal::open(&options.lines, options.keep)?;
+        let journal = ResultLog::open(&options.lines, options.keep)?;
         let periods: Vec<_> = options.tests.iter().map(|test| test.period).collect();
         let schedule = Schedule::new(&periods, Nanos(0), options.seed);
-        let totals = Totals { lines: journal.counts(), ..Totals::new(&options.tests) };
+        let totals = MonitorTotals { lines: journal.counts(), ..MonitorTotals::new(&options.tests) };
         let text = Arc::new(Mutex::new(totals.metrics()));
         if let Some(path) = &options.metrics {
             replace(path, &totals.metrics())?;
@@ -99,11 +100,11 @@ impl Monitor {
     /// Its metrics, always the newest: for whoever is asked for them.
     pub fn metrics(&self) -> impl Fn() -> String + Clone + Send + Sync + 'static {
         let text = self.text.clone();
-        move || text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        move || lock(&text).clone()
     }
 
     /// Run until `stop` is set, or for a time.
-    pub fn run(&mut self, stop: &AtomicBool, time: Option<Duration>, told: &mut dyn FnMut(Told<'_>)) {
+    pub fn run(&mut self, stop: &AtomicBool, time: Option<Duration>, told: &mut dyn FnMut(MonitorEvent<'_>)) {
         let over =
             |begun: Instant| stop.load(Ordering::Relaxed) || time.is_some_and(|time| begun.elapsed() >= time);
         while !over(self.begun) {
@@ -132,16 +133,16 @@ impl Monitor {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.begun.elapsed())
     }
 
     /// Run a test once.
-    fn measure(&self, due: Due, stop: &AtomicBool) -> Line {
+    fn measure(&self, due: Due, stop: &AtomicBool) -> MonitorRecord {
         let test = &self.options.tests[due.test];
         let (began, unix) =
             (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let late = self.now().0.saturating_sub(due.at.0);
-        let mut line = Line {
+        let mut line = MonitorRecord {
             version: skyhaul::report::VERSION,
             at: format_exact(unix.as_millis() as i128 * 1_000_000),
             unix: unix.as_millis() as f64 / 1e3,
@@ -152,7 +153,7 @@ impl Monitor {
             missed: self.schedule.missed(due.test),
             late_seconds: late as f64 / 1e9,
             seconds: 0.0,
-            outcome: Outcome::Away,
+            outcome: TestOutcome::Away,
             why: None,
             udp: Vec::new(),
             tcp: Vec::new(),
@@ -167,12 +168,12 @@ impl Monitor {
     }
 
     /// Count a run, write its line, and tell of it.
-    fn keep(&mut self, test: usize, line: &Line, told: &mut dyn FnMut(Told<'_>)) {
+    fn keep(&mut self, test: usize, line: &MonitorRecord, told: &mut dyn FnMut(MonitorEvent<'_>)) {
         self.totals.add(test, line);
         for (n, of) in self.totals.tests.iter_mut().enumerate() {
             of.missed = self.schedule.missed(n);
         }
-        told(Told::Ran(line));
+        told(MonitorEvent::Ran(line));
         let written = serde_json::to_string(line).map_err(io::Error::other);
         let done = written.and_then(|text| self.journal.write(&text));
         self.noted(0, done, told);
@@ -180,21 +181,21 @@ impl Monitor {
         self.publish(told);
     }
 
-    fn publish(&mut self, told: &mut dyn FnMut(Told<'_>)) {
+    fn publish(&mut self, told: &mut dyn FnMut(MonitorEvent<'_>)) {
         if let Some(path) = &self.options.metrics {
             let done = replace(path, &self.totals.metrics());
             self.totals.metrics_failures += u64::from(done.is_err());
             self.noted(1, done, told);
         }
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = self.totals.metrics();
+        *lock(&self.text) = self.totals.metrics();
     }
 
     /// Tell when the disk begins or ceases to refuse what it is asked to write.
-    fn noted(&mut self, what: usize, done: io::Result<()>, told: &mut dyn FnMut(Told<'_>)) {
+    fn noted(&mut self, what: usize, done: io::Result<()>, told: &mut dyn FnMut(MonitorEvent<'_>)) {
         let was = std::mem::replace(&mut self.full[what], done.is_err());
         match done {
-            Err(error) if !was => told(Told::Full(&error)),
-            Ok(()) if was => told(Told::Room),
+            Err(error) if !was => told(MonitorEvent::Full(&error)),
+            Ok(()) if was => told(MonitorEvent::Room),
             _ => {}
         }
     }

@@ -1,8 +1,9 @@
 //! A test that is repeated, and running it once.
 
-use super::line::{Kind, Line, Outcome, TcpFlow, UdpWay};
+use super::line::{MonitorRecord, TcpResult, TestKind, TestOutcome, UdpResult};
+use crate::probe::TestDirection;
 use crate::probe::tcp::{TcpClient, TcpPoint};
-use crate::probe::udp::{ClientOptions, Direction, LONGEST, Mode, Point, SHORTEST, UdpClient};
+use crate::probe::udp::{MAX_DATAGRAM, MIN_DATAGRAM, SpacingMode, UdpClient, UdpClientOptions, UdpPoint};
 use skyhaul::peer::{PeerError, Token, Waiting};
 use skyhaul_core::schedule::Period;
 use std::io::ErrorKind;
@@ -12,16 +13,16 @@ use std::time::Duration;
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum TestSpec {
     /// A point of datagrams, which way, and how many flows.
-    Udp(Point, Direction, u16),
+    Udp(UdpPoint, TestDirection, u16),
     /// A measurement with TCP.
     Tcp(TcpPoint),
 }
 
 /// A test that is repeated.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Test {
+pub struct MonitorTest {
     /// Its name in lines and metrics.
     pub name: String,
     /// The server, as it was written: it is looked up each time.
@@ -29,7 +30,7 @@ pub struct Test {
     /// How often.
     pub period: Period,
     /// What.
-    pub what: What,
+    pub what: TestSpec,
     /// Datagrams that would be cut into fragments are sent shorter, at the same rate: a lost fragment loses them all.
     pub fit: bool,
 }
@@ -39,13 +40,13 @@ const SAMPLES: u32 = 1024;
 /// Time without arrival after which nothing more is awaited.
 const SETTLE: Duration = Duration::from_millis(100);
 
-impl Test {
+impl MonitorTest {
     /// What it sends.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> TestKind {
         match self.what {
-            What::Udp(..) => Kind::Udp,
-            What::Tcp(_) => Kind::Tcp,
+            TestSpec::Udp(..) => TestKind::Udp,
+            TestSpec::Tcp(_) => TestKind::Tcp,
         }
     }
 
@@ -53,8 +54,8 @@ impl Test {
     #[must_use]
     pub fn takes(&self) -> f64 {
         match &self.what {
-            What::Udp(point, ..) => point.takes().as_secs_f64(),
-            What::Tcp(point) => point.takes(),
+            TestSpec::Udp(point, ..) => point.takes().as_secs_f64(),
+            TestSpec::Tcp(point) => point.takes(),
         }
     }
 
@@ -65,7 +66,7 @@ impl Test {
         token: &Token,
         patience: Duration,
         stop: &AtomicBool,
-        line: &mut Line,
+        line: &mut MonitorRecord,
     ) {
         let mut gave_up = None;
         let mut wait = |waiting: Waiting| {
@@ -74,19 +75,20 @@ impl Test {
             !too_long && !stop.load(Ordering::Relaxed)
         };
         let done = match &self.what {
-            What::Udp(point, direction, flows) => self
+            TestSpec::Udp(point, direction, flows) => self
                 .udp(server, token, (point, *direction, *flows), stop, &mut wait)
                 .map(|udp| line.udp = udp),
-            What::Tcp(point) => tcp(server, token, point, stop, &mut wait).map(|tcp| line.tcp = tcp),
+            TestSpec::Tcp(point) => tcp(server, token, point, stop, &mut wait).map(|tcp| line.tcp = tcp),
         };
         (line.outcome, line.why) = match done {
-            _ if stop.load(Ordering::Relaxed) => (Outcome::Interrupted, None),
-            Ok(()) => (Outcome::Done, None),
+            _ if stop.load(Ordering::Relaxed) => (TestOutcome::Interrupted, None),
+            Ok(()) => (TestOutcome::Done, None),
             Err(PeerError::Stopped) => match gave_up {
-                Some(Waiting { seconds, .. }) => {
-                    (Outcome::Refused, Some(format!("it is busy with other tests for some {seconds:.1} s")))
-                }
-                None => (Outcome::Away, Some("the server closed the connection".to_owned())),
+                Some(Waiting { seconds, .. }) => (
+                    TestOutcome::Refused,
+                    Some(format!("it is busy with other tests for some {seconds:.1} s")),
+                ),
+                None => (TestOutcome::Away, Some("the server closed the connection".to_owned())),
             },
             Err(error) => (outcome(&error), Some(error.to_string())),
         };
@@ -96,21 +98,21 @@ impl Test {
         &self,
         server: &[SocketAddr],
         token: &Token,
-        (point, direction, flows): (&Point, Direction, u16),
+        (point, direction, flows): (&UdpPoint, TestDirection, u16),
         stop: &AtomicBool,
         wait: &mut dyn FnMut(Waiting) -> bool,
-    ) -> Result<Vec<UdpWay>, PeerError> {
-        let options = ClientOptions {
+    ) -> Result<Vec<UdpResult>, PeerError> {
+        let options = UdpClientOptions {
             flows,
             seconds: point.takes().as_secs_f64() + 1.0,
             rate: point.rate().map(|rate| rate * f64::from(flows)),
-            join: point.mode == Mode::Trains,
+            join: point.mode == SpacingMode::Trains,
             samples: SAMPLES / u32::from(flows.max(1)),
             settle: SETTLE,
         };
         let mut client = UdpClient::open(server, token, options, wait)?;
         let whole = client.here.largest_datagram.min(client.there.largest_datagram);
-        let whole = u32::try_from(whole).unwrap_or(LONGEST).max(SHORTEST);
+        let whole = u32::try_from(whole).unwrap_or(MAX_DATAGRAM).max(MIN_DATAGRAM);
         let point = if self.fit && point.size > whole { point.resized(whole) } else { *point };
         let mut reports = vec![client.point(&point, direction, stop)?];
         client.exchange_times();
@@ -119,7 +121,7 @@ impl Test {
         let _ = client.compare_clocks(&mut reports);
         // The server may be gone, which changes nothing of what was measured.
         let _ = client.end();
-        Ok(reports.iter().flat_map(|report| UdpWay::of(report, round_trip)).collect())
+        Ok(reports.iter().flat_map(|report| UdpResult::of(report, round_trip)).collect())
     }
 }
 
@@ -129,16 +131,16 @@ fn tcp(
     point: &TcpPoint,
     stop: &AtomicBool,
     wait: &mut dyn FnMut(Waiting) -> bool,
-) -> Result<Vec<TcpFlow>, PeerError> {
+) -> Result<Vec<TcpResult>, PeerError> {
     let mut client = TcpClient::open(server, token, std::slice::from_ref(point), wait)?;
     let report = client.point(point, stop)?;
     // As above.
     let _ = client.end();
-    Ok(TcpFlow::all(&report))
+    Ok(TcpResult::all(&report))
 }
 
 /// Who did not do their part.
-fn outcome(error: &PeerError) -> Outcome {
+fn outcome(error: &PeerError) -> TestOutcome {
     use ErrorKind::{
         AddrNotAvailable, BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
         NetworkDown, NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof, WouldBlock,
@@ -147,13 +149,13 @@ fn outcome(error: &PeerError) -> Outcome {
         PeerError::Io(error) => match error.kind() {
             AddrNotAvailable | BrokenPipe | ConnectionAborted | ConnectionRefused | ConnectionReset
             | HostUnreachable | NetworkDown | NetworkUnreachable | NotConnected | TimedOut
-            | UnexpectedEof | WouldBlock => Outcome::Away,
-            _ => Outcome::Failed,
+            | UnexpectedEof | WouldBlock => TestOutcome::Away,
+            _ => TestOutcome::Failed,
         },
         PeerError::Late { .. } | PeerError::Closed(_) | PeerError::Stranger(_) | PeerError::Stopped => {
-            Outcome::Away
+            TestOutcome::Away
         }
-        PeerError::Refused { .. } | PeerError::Token(_) | PeerError::Version { .. } => Outcome::Refused,
-        _ => Outcome::Failed,
+        PeerError::Refused { .. } | PeerError::Token(_) | PeerError::Version { .. } => TestOutcome::Refused,
+        _ => TestOutcome::Failed,
     }
 }

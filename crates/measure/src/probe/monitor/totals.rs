@@ -1,8 +1,8 @@
 //! What a monitor counted so far, and its metrics.
 
-use super::journal::JournalCounts;
-use super::line::{Kind, Line, Outcome, TcpFlow, UdpWay};
-use super::test::Test;
+use super::journal::ResultLogCounts;
+use super::line::{MonitorRecord, TcpResult, TestKind, TestOutcome, UdpResult};
+use super::test::MonitorTest;
 use serde::Serialize;
 use skyhaul::metrics::{Kind as Is, Metric};
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ pub struct TestTotals {
     /// Its server.
     pub server: String,
     /// What it sends.
-    pub kind: Kind,
+    pub kind: TestKind,
     /// Runs by how they ended.
-    pub runs: BTreeMap<Outcome, u64>,
+    pub runs: BTreeMap<TestOutcome, u64>,
     /// Slots that were over before it could begin.
     pub missed: u64,
     /// Packets sent, each way.
@@ -33,27 +33,27 @@ pub struct TestTotals {
     /// Segments retransmitted.
     pub retransmits: BTreeMap<String, u64>,
     /// Its last run, without moments.
-    pub last: Option<Line>,
+    pub last: Option<MonitorRecord>,
 }
 
 /// What a monitor counted.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Totals {
+pub struct MonitorTotals {
     /// Each test.
     pub tests: Vec<TestTotals>,
     /// Lines of the file.
-    pub lines: JournalCounts,
+    pub lines: ResultLogCounts,
     /// Times that the file of metrics could not be written.
     pub metrics_failures: u64,
 }
 
-impl Totals {
-    pub(super) fn new(tests: &[Test]) -> Self {
-        let of = |test: &Test| TestTotals {
+impl MonitorTotals {
+    pub(super) fn new(tests: &[MonitorTest]) -> Self {
+        let of = |test: &MonitorTest| TestTotals {
             test: test.name.clone(),
             server: test.server.clone(),
             kind: test.kind(),
-            runs: Outcome::ALL.into_iter().map(|outcome| (outcome, 0)).collect(),
+            runs: TestOutcome::ALL.into_iter().map(|outcome| (outcome, 0)).collect(),
             missed: 0,
             packets: BTreeMap::new(),
             lost: BTreeMap::new(),
@@ -65,7 +65,7 @@ impl Totals {
     }
 
     /// Count a run.
-    pub(super) fn add(&mut self, test: usize, line: &Line) {
+    pub(super) fn add(&mut self, test: usize, line: &MonitorRecord) {
         let Some(totals) = self.tests.get_mut(test) else { return };
         *totals.runs.entry(line.outcome).or_default() += 1;
         for way in &line.udp {
@@ -129,7 +129,7 @@ impl Totals {
             }
             missed.add(&of, test.missed);
             if let Some(last) = &test.last {
-                up.add(&of, u8::from(last.outcome == Outcome::Done));
+                up.add(&of, u8::from(last.outcome == TestOutcome::Done));
                 at.add(&of, last.unix);
                 took.add(&of, last.seconds);
             }
@@ -142,7 +142,7 @@ impl Totals {
         let mut lost = named("packets_lost_total", Is::Counter, "Datagrams that were lost.");
         self.tests.iter().for_each(|test| each(&mut sent, test, &test.packets));
         self.tests.iter().for_each(|test| each(&mut lost, test, &test.lost));
-        let gauges: [Gauge<UdpWay, Option<f64>>; 7] = [
+        let gauges: [Gauge<UdpResult, Option<f64>>; 7] = [
             ("loss_ratio", "Part of the datagrams that was lost.", |way| Some(way.loss_fraction)),
             ("reordered_packets", "Datagrams behind a later one.", |way| Some(way.reordered as f64)),
             ("received_bytes_per_second", "Payload that arrived.", |way| Some(way.bits_per_second / 8.0)),
@@ -171,7 +171,7 @@ impl Totals {
         let mut again = named("segments_retransmitted_total", Is::Counter, "Segments that were sent again.");
         self.tests.iter().for_each(|test| each(&mut sent, test, &test.segments));
         self.tests.iter().for_each(|test| each(&mut again, test, &test.retransmits));
-        let gauges: [Gauge<TcpFlow, f64>; 4] = [
+        let gauges: [Gauge<TcpResult, f64>; 4] = [
             ("received_bytes_per_second", "Payload of a flow that arrived.", |flow| {
                 flow.bits_per_second / 8.0
             }),
@@ -195,7 +195,7 @@ impl Totals {
         all
     }
 
-    fn lasts(&self) -> impl Iterator<Item = (&TestTotals, &Line)> {
+    fn lasts(&self) -> impl Iterator<Item = (&TestTotals, &MonitorRecord)> {
         self.tests.iter().filter_map(|test| Some((test, test.last.as_ref()?)))
     }
 }
@@ -207,8 +207,8 @@ fn named(name: &str, kind: Is, help: &str) -> Metric {
 fn labels(test: &TestTotals) -> [(&'static str, &dyn Display); 3] {
     // Their own values, not those of a key of the kind.
     let kind: &dyn Display = match test.kind {
-        Kind::Udp => &"udp",
-        Kind::Tcp => &"tcp",
+        TestKind::Udp => &"udp",
+        TestKind::Tcp => &"tcp",
     };
     [("test", &test.test), ("server", &test.server), ("kind", kind)]
 }

@@ -4,8 +4,8 @@
 //! of each only how many packets it reflected. It reflects no reflection, nothing from the port of a service that answers
 //! ([`answering`](super::super::answering)), and only so much a second of each source: no packet circulates between reflectors.
 
-use super::super::answering::{Answering, Answers};
-use super::super::budget::{Budget, Shares};
+use super::super::answering::{DatagramHandler, DatagramService};
+use super::super::budget::{SourceBuckets, TokenBucket};
 use super::super::udp::clock::unix_now;
 use super::estimate;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub struct ReflectorStats {
 
 /// A reflector on a port. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Reflector(Answering<ReflectorStats>);
+pub struct Reflector(DatagramService<ReflectorStats>);
 
 impl Reflector {
     /// Reflect what comes to `at`; `[::]` hears IPv4, too.
@@ -85,7 +85,7 @@ impl Reflector {
     /// # Errors
     /// The port is taken or needs a privilege, or the system has no thread left.
     pub fn start(at: SocketAddr, options: ReflectorOptions) -> io::Result<Self> {
-        Answering::start("stamp", at, Reflecting::new(options)).map(Self)
+        DatagramService::start("stamp", at, Reflecting::new(options)).map(Self)
     }
 
     /// Its address.
@@ -139,8 +139,8 @@ impl Sessions {
 struct Reflecting {
     options: ReflectorOptions,
     sessions: Sessions,
-    budget: Option<Budget>,
-    shares: Option<Shares>,
+    budget: Option<TokenBucket>,
+    shares: Option<SourceBuckets>,
     packet: Vec<u8>,
     estimate: (Estimate, u64),
     stats: ReflectorStats,
@@ -150,13 +150,14 @@ impl Reflecting {
     fn new(options: ReflectorOptions) -> Self {
         let budget = options.rate.map(|rate| {
             let octets = rate.bits_per_second() / 8;
-            Budget::new(octets, (octets / BURST_DIVISOR).max(1 << 16))
+            TokenBucket::new(octets, (octets / BURST_DIVISOR).max(1 << 16))
         });
         Self {
             options,
             sessions: Sessions::default(),
             budget,
-            shares: (options.per_source > 0).then(|| Shares::new(options.per_source, options.per_source)),
+            shares: (options.per_source > 0)
+                .then(|| SourceBuckets::new(options.per_source, options.per_source)),
             packet: Vec::with_capacity(1 << 16),
             estimate: (estimate(), unix_now()),
             stats: ReflectorStats::default(),
@@ -197,7 +198,7 @@ impl Reflecting {
     }
 }
 
-impl Answers for Reflecting {
+impl DatagramHandler for Reflecting {
     type Stats = ReflectorStats;
 
     fn datagram(&mut self, socket: &Both, arrival: &Arrival<'_>) {

@@ -2,8 +2,8 @@
 
 use super::super::udp::clock::unix_now;
 use super::super::udp::sending::send_headed;
-use super::super::udp::{Point, Sent};
-use super::summary::{Learned, StampReport};
+use super::super::udp::{SentReport, UdpPoint};
+use super::summary::{Reflections, StampReport};
 use super::{LEN, estimate};
 use skyhaul_core::wire::stamp::{Stamp, TestPacket};
 use skyhaul_io::udp::UdpOptions;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Packets of a measurement, at most: the times of each are remembered.
-pub const MOST_PACKETS: u64 = 1_000_000;
+pub const MAX_STAMP_PACKETS: u64 = 1_000_000;
 /// How long a read waits, and so a stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// Time to live of test packets (RFC 8762, 4.2.1): the reflector says what is left of it.
@@ -26,8 +26,8 @@ const HOPS: u8 = 255;
 pub struct StampOptions {
     /// The reflector.
     pub to: SocketAddr,
-    /// Size (44 octets at least), spacing and number of packets, of which [`MOST_PACKETS`] are sent.
-    pub point: Point,
+    /// Size (44 octets at least), spacing and number of packets, of which [`MAX_STAMP_PACKETS`] are sent.
+    pub point: UdpPoint,
     /// How long to wait for reflections after the last packet.
     pub settle: Duration,
 }
@@ -35,7 +35,7 @@ pub struct StampOptions {
 impl StampOptions {
     /// Wait a second for the last reflections.
     #[must_use]
-    pub fn new(to: SocketAddr, point: Point) -> Self {
+    pub fn new(to: SocketAddr, point: UdpPoint) -> Self {
         Self { to, point, settle: Duration::from_secs(1) }
     }
 }
@@ -53,7 +53,7 @@ struct Shared<'a> {
 /// # Errors
 /// The socket fails, or there is no route to the reflector; a size below 44 octets.
 pub fn measure(options: &StampOptions, stop: &AtomicBool) -> io::Result<StampReport> {
-    let point = Point { packets: options.point.packets.min(MOST_PACKETS), ..options.point };
+    let point = UdpPoint { packets: options.point.packets.min(MAX_STAMP_PACKETS), ..options.point };
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     point.check().map_err(wrong)?;
     if (point.size as usize) < LEN {
@@ -84,7 +84,7 @@ pub fn measure(options: &StampOptions, stop: &AtomicBool) -> io::Result<StampRep
     Ok(learned.report(options.to, point, sent, stop.load(Ordering::Relaxed)))
 }
 
-fn send(both: &Both, point: &Point, shared: &Shared<'_>, stop: &AtomicBool) -> io::Result<Sent> {
+fn send(both: &Both, point: &UdpPoint, shared: &Shared<'_>, stop: &AtomicBool) -> io::Result<SentReport> {
     let estimate = estimate();
     let mut head = TestPacket { error_estimate: estimate.0, ..TestPacket::default() };
     send_headed(both, point, stop, |packet, number, _| {
@@ -106,8 +106,8 @@ fn settle(shared: &Shared<'_>, wait: Duration, sent: u64, stop: &AtomicBool) {
     }
 }
 
-fn receive(mut socket: Noted, shared: &Shared<'_>) -> io::Result<Learned> {
-    let mut learned = Learned::new();
+fn receive(mut socket: Noted, shared: &Shared<'_>) -> io::Result<Reflections> {
+    let mut learned = Reflections::new();
     while !shared.over.load(Ordering::Relaxed) {
         socket.poll(LOOK, &mut |_, arrival| {
             let at = arrival.time.map_or_else(unix_now, |time| time.0);

@@ -1,6 +1,6 @@
 //! What a sender learned from reflections. Pure: it takes times as numbers.
 
-use super::super::udp::{ClockReport, Delay, Point, Sent};
+use super::super::udp::{ClockReport, OneWayDelay, SentReport, UdpPoint};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};
 use skyhaul_core::measure::clock::{ClockFit, Exchange};
@@ -16,7 +16,7 @@ const COMPARED: usize = 1 << 14;
 
 /// What the reflector said of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReflectorNote {
+pub struct ReflectorSummary {
     /// By how much its clock may be wrong, nanoseconds; none if it does not say.
     pub clock_error_ns: Option<u64>,
     /// Whether an outer source keeps its clock.
@@ -35,9 +35,9 @@ pub struct StampReport {
     /// Where test packets went.
     pub to: SocketAddr,
     /// What was asked for.
-    pub point: Point,
+    pub point: UdpPoint,
     /// What was sent.
-    pub sent: Sent,
+    pub sent: SentReport,
     /// Packets whose reflection came back.
     pub received: u64,
     /// Packets of which none came back.
@@ -59,9 +59,9 @@ pub struct StampReport {
     /// Nanoseconds in the reflector.
     pub inside_ns: Distribution,
     /// Time on the way there, by clocks made comparable, nanoseconds.
-    pub there_ns: Option<Delay>,
+    pub there_ns: Option<OneWayDelay>,
     /// Time on the way back, likewise.
-    pub back_ns: Option<Delay>,
+    pub back_ns: Option<OneWayDelay>,
     /// How much longer than the fastest packets' each way there took, nanoseconds: it needs no clock.
     pub there_variation_ns: Distribution,
     /// The same of the ways back.
@@ -69,14 +69,14 @@ pub struct StampReport {
     /// The reflector's clock.
     pub clock: Option<ClockReport>,
     /// What the reflector said.
-    pub reflector: ReflectorNote,
+    pub reflector: ReflectorSummary,
     /// The measurement was interrupted.
     pub interrupted: bool,
 }
 
 /// Reflections so far.
 #[derive(Debug)]
-pub(super) struct Learned {
+pub(super) struct Reflections {
     meter: SequenceMeter,
     /// The times of each packet that came back, UNIX nanoseconds.
     exchanges: Vec<Exchange>,
@@ -87,7 +87,7 @@ pub(super) struct Learned {
     last: Option<Reflection>,
 }
 
-impl Learned {
+impl Reflections {
     pub(super) fn new() -> Self {
         Self {
             meter: SequenceMeter::exact(WINDOW, Some(0)),
@@ -149,11 +149,17 @@ impl Learned {
     }
 
     /// The report.
-    pub(super) fn report(mut self, to: SocketAddr, point: Point, sent: Sent, stopped: bool) -> StampReport {
+    pub(super) fn report(
+        mut self,
+        to: SocketAddr,
+        point: UdpPoint,
+        sent: SentReport,
+        stopped: bool,
+    ) -> StampReport {
         self.meter.finish(Some(sent.packets));
         let received = self.count();
         let (lost_there, lost_back) = self.sides(sent.packets);
-        let reflector = self.last.map_or_else(ReflectorNote::default, |last| note(&last, self.stateful));
+        let reflector = self.last.map_or_else(ReflectorSummary::default, |last| note(&last, self.stateful));
         let (clock, there_ns, back_ns) = self.clocks();
         let of = |f: fn(&Exchange) -> i64| -> Vec<i64> { self.exchanges.iter().map(f).collect() };
         StampReport {
@@ -182,7 +188,7 @@ impl Learned {
     }
 
     /// The clock of the reflector, and the delays of both ways by it.
-    fn clocks(&self) -> (Option<ClockReport>, Option<Delay>, Option<Delay>) {
+    fn clocks(&self) -> (Option<ClockReport>, Option<OneWayDelay>, Option<OneWayDelay>) {
         let step = self.exchanges.len().div_ceil(COMPARED).max(1);
         let compared: Vec<Exchange> = self.exchanges.iter().step_by(step).copied().collect();
         let Some(fit) = ClockFit::new(&compared) else { return (None, None, None) };
@@ -236,16 +242,16 @@ fn beyond_least(values: &[i64]) -> Distribution {
     distribution(values, values.iter().copied().min().unwrap_or(0))
 }
 
-fn delay(mut all: Vec<i64>, error: u64) -> Option<Delay> {
+fn delay(mut all: Vec<i64>, error: u64) -> Option<OneWayDelay> {
     all.sort_unstable();
     let last = all.len().checked_sub(1)?;
     let at = |part: f64| all[(last as f64 * part).round() as usize] as f64;
-    Some(Delay { least: at(0.0), median: at(0.5), p99: at(0.99), most: at(1.0), error: error as f64 })
+    Some(OneWayDelay { least: at(0.0), median: at(0.5), p99: at(0.99), most: at(1.0), error: error as f64 })
 }
 
-fn note(last: &Reflection, stateful: bool) -> ReflectorNote {
+fn note(last: &Reflection, stateful: bool) -> ReflectorSummary {
     let estimate = Estimate(last.error_estimate);
-    ReflectorNote {
+    ReflectorSummary {
         clock_error_ns: estimate.nanoseconds(),
         synchronised: estimate.synchronized(),
         hops: (last.sender_ttl != 0).then(|| 255 - last.sender_ttl),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What bounded a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Bound {
+pub enum TcpBottleneck {
     /// The sending application had nothing to send.
     Application,
     /// The sending thread used its CPU up.
@@ -38,9 +38,9 @@ pub enum Bound {
 
 /// What bounded a flow, and what would change it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct FlowVerdict {
     /// The cause.
-    pub bound: Bound,
+    pub bound: TcpBottleneck,
     /// Its part of the time, 0 to 1.
     pub share: f64,
     /// In a sentence.

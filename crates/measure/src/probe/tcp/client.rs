@@ -1,8 +1,8 @@
 //! The client's end of measurements with TCP: it says what is measured, and puts both ends' reports together.
 
-use super::expected::Expected;
-use super::flow::Direction;
-use super::point::{Order, Reply, Request, TcpPoint};
+use super::expected::TcpPrediction;
+use super::flow::FlowDirection;
+use super::point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
 use super::report::TcpReport;
 use super::service::{COOKIE, NAME};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// A point as both ends measured it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PointReport {
+pub struct TcpPointReport {
     /// What was measured.
     pub point: TcpPoint,
     /// This end.
@@ -32,7 +32,7 @@ pub struct PointReport {
     /// The other.
     pub there: TcpReport,
     /// What theory allows each flow, in the order of the flows, as the sending end saw it.
-    pub expected: Vec<Option<Expected>>,
+    pub expected: Vec<Option<TcpPrediction>>,
 }
 
 /// A client at work.
@@ -58,7 +58,7 @@ impl TcpClient {
         let seconds = points.iter().map(|point| point.takes() + 1.0).sum::<f64>() + more;
         let rates: Option<Vec<f64>> = points.iter().map(TcpPoint::rate).collect();
         let rate = rates.map(|rates| rates.into_iter().fold(0.0, f64::max));
-        connection.ask(NAME, &Request { seconds, rate }, wait)?;
+        connection.ask(NAME, &TcpRequest { seconds, rate }, wait)?;
         Ok(Self { connection })
     }
 
@@ -72,7 +72,7 @@ impl TcpClient {
     ///
     /// # Errors
     /// The server is gone, refuses it, or a socket failed.
-    pub fn point(&mut self, point: &TcpPoint, stop: &AtomicBool) -> Result<PointReport, PeerError> {
+    pub fn point(&mut self, point: &TcpPoint, stop: &AtomicBool) -> Result<TcpPointReport, PeerError> {
         self.point_live(point, stop, &mut |_, _| {})
     }
 
@@ -85,17 +85,17 @@ impl TcpClient {
         point: &TcpPoint,
         stop: &AtomicBool,
         live: &mut dyn FnMut(Duration, (u64, u64)),
-    ) -> Result<PointReport, PeerError> {
-        self.connection.send(&Order::Point(Box::new(point.clone())))?;
+    ) -> Result<TcpPointReport, PeerError> {
+        self.connection.send(&TcpCommand::Point(Box::new(point.clone())))?;
         let (port, cookie) = match self.connection.receive(SOON)? {
-            Reply::Open { port, cookie } if cookie.len() == COOKIE => (port, cookie),
+            TcpReply::Open { port, cookie } if cookie.len() == COOKIE => (port, cookie),
             other => return Err(self.refused(other)),
         };
         let to = SocketAddr::new(self.connection.peer().ip(), port);
         let streams = (0..point.connections()).map(|_| flow(point, to, &cookie));
         let streams = streams.collect::<Result<Vec<_>, _>>()?;
         match self.connection.receive(SOON)? {
-            Reply::Ready => {}
+            TcpReply::Ready => {}
             other => return Err(self.refused(other)),
         }
         let run = point.start(streams, true)?;
@@ -110,19 +110,19 @@ impl TcpClient {
             run.stop();
         }
         // Flows that only receive end with those of the server, which it tells to stop.
-        self.connection.send(&Order::Stop)?;
+        self.connection.send(&TcpCommand::Stop)?;
         let there = match self.connection.receive_slowly(SOON, REPORT)? {
-            Reply::Report(report) => *report,
+            TcpReply::Report(report) => *report,
             other => return Err(self.refused(other)),
         };
         run.stop();
         let here = run.finish();
         let senders = here.flows.iter().zip(&there.flows).map(|(here, there)| {
-            let sender = if here.direction == Direction::Send { here } else { there };
-            Expected::of(sender, None)
+            let sender = if here.direction == FlowDirection::Send { here } else { there };
+            TcpPrediction::of(sender, None)
         });
         let expected = senders.collect();
-        Ok(PointReport { point: point.clone(), here, there, expected })
+        Ok(TcpPointReport { point: point.clone(), here, there, expected })
     }
 
     /// Tell the server that nothing more is to be measured.
@@ -130,12 +130,12 @@ impl TcpClient {
     /// # Errors
     /// It is gone.
     pub fn end(mut self) -> Result<(), PeerError> {
-        self.connection.send(&Order::End)
+        self.connection.send(&TcpCommand::End)
     }
 
-    fn refused(&self, reply: Reply) -> PeerError {
+    fn refused(&self, reply: TcpReply) -> PeerError {
         match reply {
-            Reply::Failed { why } => PeerError::Refused { peer: self.connection.peer(), why },
+            TcpReply::Failed { why } => PeerError::Refused { peer: self.connection.peer(), why },
             _ => self.connection.unexpected("another reply"),
         }
     }

@@ -3,107 +3,149 @@
 //! Limits: whether the receiving application is slow is seen in the window that its kernel announces, and a disk is not seen at
 //! all. Losses are judged by their pattern behind the first ones: slow start ends in losses on any path.
 
-use super::bound::Bound;
-use super::client::PointReport;
-use super::flow::Direction;
+use super::bound::TcpBottleneck;
+use super::client::TcpPointReport;
+use super::flow::FlowDirection;
 use super::losses::lossy;
 use super::report::FlowReport;
-use crate::probe::udp::Named;
-use serde::{Deserialize, Serialize};
+use crate::probe::udp::CauseReport;
+use serde::{Serialize, Serializer};
 use skyhaul_core::diagnose::{Cause, tcp};
+use std::fmt;
+
+/// Why no cause is named.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum UnknownCause {
+    /// The sender's kernel does not account for the time of the flow.
+    NoAccount,
+    /// Segments were lost this many times, too few to see a pattern; measure for this many seconds.
+    FewLosses(usize, f64),
+    /// Segments are lost in no known pattern.
+    NoPattern,
+    /// This fraction of the segments overran the queue of the bottleneck, which hides other losses.
+    FullQueue(f64),
+}
+
+impl UnknownCause {
+    /// Whether segments were lost.
+    #[must_use]
+    pub fn is_loss(self) -> bool {
+        self != Self::NoAccount
+    }
+}
+
+impl fmt::Display for UnknownCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAccount => f.write_str("the sender's kernel does not report what the flow waited for"),
+            Self::FewLosses(count, seconds) => {
+                let times = match count {
+                    1 => "once".to_owned(),
+                    2 => "twice".to_owned(),
+                    count => format!("{count} times"),
+                };
+                write!(
+                    f,
+                    "segments were lost {times} after slow start, without a full queue: too few losses to find the cause; measure for longer: --time {seconds:.0}s"
+                )
+            }
+            Self::NoPattern => f.write_str(
+                "segments are lost in no pattern that shows a cause; for more detail: --udp --diagnose",
+            ),
+            Self::FullQueue(lost) => write!(
+                f,
+                "{:.0} % of the segments overran the queue of the bottleneck, which hides any other loss; for more detail: --udp --diagnose, or --cc cubic",
+                lost * 100.0
+            ),
+        }
+    }
+}
+
+impl Serialize for UnknownCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// What bounds a flow of a point.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TcpDiagnosed {
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TcpDiagnosis {
     /// Number of the flow, in the order of the report.
     pub flow: usize,
     /// Causes, the most important first; empty if nothing but the path bounds it.
-    pub causes: Vec<Named>,
+    pub causes: Vec<CauseReport>,
     /// Why nothing can be said, where that is so.
-    pub unknown: Option<String>,
+    pub unknown: Option<UnknownCause>,
 }
 
 /// Name what bounds each flow of a point; `probe` is the command of a probe to the server, without a test.
 #[must_use]
-pub fn diagnose(report: &PointReport, probe: &str) -> Vec<TcpDiagnosed> {
+pub fn diagnose(report: &TcpPointReport, probe: &str) -> Vec<TcpDiagnosis> {
     let pairs = report.here.flows.iter().zip(&report.there.flows);
     let of = |(n, (here, there)): (usize, (&FlowReport, &FlowReport))| {
         let (sender, receiver) =
-            if here.direction == Direction::Send { (here, there) } else { (there, here) };
+            if here.direction == FlowDirection::Send { (here, there) } else { (there, here) };
         let received = receiver.bytes + receiver.omitted_bytes;
-        TcpDiagnosed { flow: n, ..of_flow(sender, Some(received), probe) }
+        TcpDiagnosis { flow: n, ..of_flow(sender, Some(received), probe) }
     };
     pairs.enumerate().map(of).collect()
 }
 
-fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosed {
+fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosis {
     let Some((waited, verdict)) = flow.waited.zip(flow.verdict.as_ref()) else {
-        let unknown = Some("the sender's kernel does not say what the flow waited for".to_owned());
-        return TcpDiagnosed { unknown, ..TcpDiagnosed::default() };
+        return TcpDiagnosis { unknown: Some(UnknownCause::NoAccount), ..TcpDiagnosis::default() };
     };
     let known = lossy(flow);
     let seconds = known.seconds;
     // Data were under way, but the application had no more to send, or the send buffer took no more.
-    let most = |bound: Bound, part: f64| if verdict.bound == bound { verdict.share.max(part) } else { part };
-    let idle = most(Bound::Application, waited.application);
+    let most =
+        |bound: TcpBottleneck, part: f64| if verdict.bound == bound { verdict.share.max(part) } else { part };
+    let idle = most(TcpBottleneck::Application, waited.application);
     let seen = tcp::Flow {
         busy: (1.0 - idle) * seconds,
         rwnd_limited: waited.receive_window * seconds,
-        sndbuf_limited: most(Bound::SendBuffer, waited.send_buffer) * seconds,
-        reader_away: if verdict.bound == Bound::SlowReceiver { waited.receive_window } else { 0.0 },
+        sndbuf_limited: most(TcpBottleneck::SendBuffer, waited.send_buffer) * seconds,
+        reader_away: if verdict.bound == TcpBottleneck::SlowReceiver { waited.receive_window } else { 0.0 },
         received,
         ..known
     };
-    let mut causes: Vec<Named> = tcp::diagnose(&seen)
+    let mut causes: Vec<CauseReport> = tcp::diagnose(&seen)
         .into_iter()
         .map(|finding| {
             let cause = finding.cause;
-            Named { next: next(cause, flow, probe), ..Named::of(finding) }
+            CauseReport { next: next(cause, flow, probe), ..CauseReport::of(finding) }
         })
         .collect();
     // The verdict knows figures that the account has not.
-    let agree = |cause: &str| match verdict.bound {
-        Bound::ReceiveWindow => cause == "receiver-window",
-        Bound::SendBuffer => cause == "send-buffer",
-        Bound::SlowReceiver | Bound::Application => cause == "slow-application",
-        Bound::ShallowBuffer => cause == "shallow-buffer",
-        Bound::Loss => cause == "loss",
-        Bound::Policer => cause == "policer",
-        Bound::BurstLoss => cause == "burst-loss",
-        _ => false,
+    let of_verdict = match verdict.bound {
+        TcpBottleneck::ReceiveWindow => Some(Cause::ReceiverWindow),
+        TcpBottleneck::SendBuffer => Some(Cause::SendBuffer),
+        TcpBottleneck::SlowReceiver | TcpBottleneck::Application => Some(Cause::SlowApplication),
+        TcpBottleneck::ShallowBuffer => Some(Cause::ShallowBuffer),
+        TcpBottleneck::Loss => Some(Cause::Loss),
+        TcpBottleneck::Policer => Some(Cause::Policer),
+        TcpBottleneck::BurstLoss => Some(Cause::BurstLoss),
+        _ => None,
     };
-    if let Some(first) = causes.first_mut().filter(|first| agree(&first.cause)) {
+    if let Some(first) = causes.first_mut().filter(|first| Some(first.cause) == of_verdict) {
         first.evidence.push(verdict.text.clone());
     }
     let unknown = if causes.is_empty() { unknown(&seen, flow) } else { None };
-    TcpDiagnosed { causes, unknown, ..TcpDiagnosed::default() }
+    TcpDiagnosis { causes, unknown, ..TcpDiagnosis::default() }
 }
 
 /// Part of the segments from which on what a full queue drops hides anything else.
 const HIDES: f64 = 0.01;
 
 /// What there is to say of losses that no cause explains. From one to the next, CUBIC takes as long as its window is large (RFC 9438, 4.1).
-fn unknown(seen: &tcp::Flow, flow: &FlowReport) -> Option<String> {
-    let times = |n: usize| match n {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        n => format!("{n} times"),
-    };
+fn unknown(seen: &tcp::Flow, flow: &FlowReport) -> Option<UnknownCause> {
     match tcp::Pattern::of(seen) {
         tcp::Pattern::Few(n) => {
             let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
-            Some(format!(
-                "segments were lost {} after slow start, with no full queue: too few to tell why; measure for longer: --time {seconds:.0}s",
-                times(n)
-            ))
+            Some(UnknownCause::FewLosses(n, seconds))
         }
-        tcp::Pattern::Unknown => {
-            Some("segments are lost in no pattern that tells why; look closer: --udp --diagnose".to_owned())
-        }
-        tcp::Pattern::Full { lost } if lost > HIDES => Some(format!(
-            "{:.0} % of the segments overran the queue of the bottleneck, which hides any other loss; look closer: --udp --diagnose, or --cc cubic",
-            lost * 100.0
-        )),
+        tcp::Pattern::Unknown => Some(UnknownCause::NoPattern),
+        tcp::Pattern::Full { lost } if lost > HIDES => Some(UnknownCause::FullQueue(lost)),
         _ => None,
     }
 }
@@ -143,19 +185,19 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bound::Verdict;
+    use super::super::bound::FlowVerdict;
     use super::super::losses::tests::trace;
-    use super::super::report::{Counts, Waited};
+    use super::super::report::{SenderWaits, TcpCounts};
     use super::*;
     use std::net::SocketAddr;
 
     /// A flow with losses before these windows (segments), of so many segments each, on a path of 20 ms without a queue.
-    fn flow(waited: Waited, bound: Bound, windows: &[u32], each: u32) -> FlowReport {
+    fn flow(waited: SenderWaits, bound: TcpBottleneck, windows: &[u32], each: u32) -> FlowReport {
         let losses: Vec<(f64, f64, u32)> = windows.iter().map(|&w| (f64::from(w), 0.02, each)).collect();
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let verdict = Verdict { bound, share: 0.9, text: "said".into(), hint: None };
+        let verdict = FlowVerdict { bound, share: 0.9, text: "said".into(), hint: None };
         FlowReport {
-            direction: Direction::Send,
+            direction: FlowDirection::Send,
             local: address,
             remote: address,
             congestion: "cubic".into(),
@@ -173,12 +215,12 @@ mod tests {
             calls: 0,
             intervals: Vec::new(),
             trace: if losses.is_empty() { Vec::new() } else { trace(&losses, 0.02) },
-            counts: Counts {
+            counts: TcpCounts {
                 segments: 70_000,
                 retransmits: windows.len() as u32 * each,
                 rtt_least: 0.02,
                 rtt_mean: 0.021,
-                ..Counts::default()
+                ..TcpCounts::default()
             },
             waited: Some(waited),
             verdict: Some(verdict),
@@ -186,67 +228,71 @@ mod tests {
         }
     }
 
-    fn found(flow: &FlowReport, received: u64) -> Vec<String> {
+    fn found(flow: &FlowReport, received: u64) -> Vec<Cause> {
         of_flow(flow, Some(received), "probe").causes.into_iter().map(|cause| cause.cause).collect()
     }
 
     #[test]
     fn times_of_the_kernel_name_windows_buffers_and_applications() {
         let named = |waited, bound| found(&flow(waited, bound, &[], 0), 1);
-        let path = Waited { path: 1.0, ..Waited::default() };
-        let part = |receive_window, send_buffer, application| Waited {
+        let path = SenderWaits { path: 1.0, ..SenderWaits::default() };
+        let part = |receive_window, send_buffer, application| SenderWaits {
             receive_window,
             send_buffer,
             application,
             path: 0.1,
         };
-        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::ReceiveWindow), ["receiver-window"]);
-        assert_eq!(named(part(0.9, 0.0, 0.0), Bound::SlowReceiver), ["slow-application"]);
-        assert_eq!(named(part(0.0, 0.9, 0.0), Bound::SendBuffer), ["send-buffer"]);
-        assert_eq!(named(part(0.0, 0.0, 0.9), Bound::Application), ["slow-application"]);
-        assert_eq!(named(path, Bound::Application), ["slow-application"]);
-        assert_eq!(named(path, Bound::Path), [""; 0]);
+        assert_eq!(named(part(0.9, 0.0, 0.0), TcpBottleneck::ReceiveWindow), [Cause::ReceiverWindow]);
+        assert_eq!(named(part(0.9, 0.0, 0.0), TcpBottleneck::SlowReceiver), [Cause::SlowApplication]);
+        assert_eq!(named(part(0.0, 0.9, 0.0), TcpBottleneck::SendBuffer), [Cause::SendBuffer]);
+        assert_eq!(named(part(0.0, 0.0, 0.9), TcpBottleneck::Application), [Cause::SlowApplication]);
+        assert_eq!(named(path, TcpBottleneck::Application), [Cause::SlowApplication]);
+        assert_eq!(named(path, TcpBottleneck::Path), []);
     }
 
-    const PATH: Waited = Waited { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 };
+    const PATH: SenderWaits =
+        SenderWaits { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 };
 
     #[test]
     fn losses_are_named_by_their_pattern() {
-        let named = |windows: &[u32], each| found(&flow(PATH, Bound::Loss, windows, each), 1);
+        let named = |windows: &[u32], each| found(&flow(PATH, TcpBottleneck::Loss, windows, each), 1);
         let same = [900, 300, 301, 299, 300, 300, 301];
-        assert_eq!(named(&same, 8), ["shallow-buffer", "policer"], "one of both, and no more is known");
-        let any = [900, 20, 90, 300, 40];
         assert_eq!(
-            (named(&any, 1), named(&any, 60)),
-            (vec!["loss".to_owned()], vec!["burst-loss".to_owned()])
+            named(&same, 8),
+            [Cause::ShallowBuffer, Cause::Policer],
+            "one of both, and no more is known"
         );
-        assert_eq!(named(&any[..3], 1), [""; 0], "two times are no pattern");
+        let any = [900, 20, 90, 300, 40];
+        assert_eq!((named(&any, 1), named(&any, 60)), (vec![Cause::Loss], vec![Cause::BurstLoss]));
+        assert_eq!(named(&any[..3], 1), [], "two times are no pattern");
     }
 
     #[test]
     fn losses_that_are_too_few_or_of_no_pattern_are_told() {
-        let told = |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown;
-        let few = flow(PATH, Bound::Loss, &[900, 20, 90], 2);
+        let told =
+            |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown.map(|unknown| unknown.to_string());
+        let few = flow(PATH, TcpBottleneck::Loss, &[900, 20, 90], 2);
         assert!(told(&few).unwrap().contains("lost twice after slow start"));
         assert!(told(&few).unwrap().ends_with("--time 40s"));
-        assert!(told(&flow(PATH, Bound::Loss, &[900, 20], 2)).unwrap().contains("lost once"));
-        assert_eq!(told(&flow(PATH, Bound::Path, &[900], 2)), None, "slow start ends in a loss");
+        assert!(told(&flow(PATH, TcpBottleneck::Loss, &[900, 20], 2)).unwrap().contains("lost once"));
+        assert_eq!(told(&flow(PATH, TcpBottleneck::Path, &[900], 2)), None, "slow start ends in a loss");
         // Three at a time, at windows that are neither the same nor unlike.
-        let between = flow(PATH, Bound::Loss, &[900, 300, 360, 250, 300, 380], 3);
+        let between = flow(PATH, TcpBottleneck::Loss, &[900, 300, 360, 250, 300, 380], 3);
         assert!(told(&between).unwrap().contains("no pattern"), "{:?}", told(&between));
     }
 
     #[test]
     fn what_arrives_out_of_order_is_no_loss_and_what_never_arrives_is_a_hole() {
-        let mut sprayed = flow(PATH, Bound::Loss, &[900, 300, 301, 299, 300], 1);
+        let mut sprayed = flow(PATH, TcpBottleneck::Loss, &[900, 300, 301, 299, 300], 1);
         sprayed.counts.reordered = 900;
-        assert_eq!(found(&sprayed, 1)[0], "spraying");
-        assert_eq!(found(&flow(PATH, Bound::Loss, &[900], 4), 0), ["mtu"]);
+        assert_eq!(found(&sprayed, 1)[0], Cause::Spraying);
+        assert_eq!(found(&flow(PATH, TcpBottleneck::Loss, &[900], 4), 0), [Cause::Mtu]);
     }
 
     #[test]
     fn a_kernel_that_says_nothing_is_unknown() {
-        let silent = FlowReport { waited: None, ..flow(Waited::default(), Bound::Unknown, &[], 0) };
-        assert!(of_flow(&silent, None, "probe").unknown.unwrap().contains("does not say"));
+        let silent =
+            FlowReport { waited: None, ..flow(SenderWaits::default(), TcpBottleneck::Unknown, &[], 0) };
+        assert!(of_flow(&silent, None, "probe").unknown == Some(UnknownCause::NoAccount));
     }
 }

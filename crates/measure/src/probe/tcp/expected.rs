@@ -2,14 +2,14 @@
 //!
 //! They are models, bounds within a factor of 2 to 4: see [`skyhaul_core::predict`].
 
-use super::flow::Direction;
+use super::flow::FlowDirection;
 use super::report::FlowReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::predict::{MAX_WINDOW, Path, cubic_rate, mathis_rate, window_rate};
 
 /// Predictions for a path with the round trip, the segments and the losses of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Expected {
+pub struct TcpPrediction {
     /// The rate that is asked about: the wanted one, or the measured one. Bits per second.
     pub bits_per_second: f64,
     /// Bytes under way at that rate.
@@ -38,14 +38,14 @@ pub struct Expected {
     pub cubic_loss_budget: f64,
 }
 
-impl Expected {
+impl TcpPrediction {
     /// For a flow that sent; `wanted` is the rate that it is to reach, or the one that was measured is taken. `None` if no round
     /// trip was measured.
     #[must_use]
     pub fn of(flow: &FlowReport, wanted: Option<f64>) -> Option<Self> {
         let rtt = flow.counts.rtt_least;
         let rate = wanted.unwrap_or(flow.bits_per_second);
-        if flow.direction != Direction::Send || rtt <= 0.0 || rate <= 0.0 || flow.segment_bytes == 0 {
+        if flow.direction != FlowDirection::Send || rtt <= 0.0 || rate <= 0.0 || flow.segment_bytes == 0 {
             return None;
         }
         let mss = f64::from(flow.segment_bytes);

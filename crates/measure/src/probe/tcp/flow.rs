@@ -1,6 +1,7 @@
 //! One flow: its socket, its counters, and the loop of its thread.
 
-use super::options::{Amount, RunOptions};
+use super::options::{TcpRunOptions, TestAmount};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
 use skyhaul_io::quantity::Rate;
@@ -25,7 +26,7 @@ const GATHER: Duration = Duration::from_micros(20);
 /// Which way a flow's data go, as this end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum FlowDirection {
     /// From here to the peer.
     Send,
     /// From the peer to here.
@@ -34,15 +35,15 @@ pub enum Direction {
 
 /// A connected socket and what it is used for.
 #[derive(Debug)]
-pub struct Flow {
+pub struct TcpFlow {
     pub(super) stream: TcpStream,
-    pub(super) direction: Direction,
+    pub(super) direction: FlowDirection,
 }
 
-impl Flow {
+impl TcpFlow {
     /// A flow over `stream`, which is made blocking.
     #[must_use]
-    pub fn new(stream: TcpStream, direction: Direction) -> Self {
+    pub fn new(stream: TcpStream, direction: FlowDirection) -> Self {
         Self { stream, direction }
     }
 }
@@ -55,13 +56,13 @@ pub(super) struct Shared {
     pub(super) stopped_at: AtomicU64,
     /// Bytes that senders have not yet taken on.
     left: Option<AtomicU64>,
-    pub(super) options: RunOptions,
+    pub(super) options: TcpRunOptions,
     pub(super) flows: Vec<State>,
 }
 
 /// One flow while it runs, seen by its thread, the sampler and the owner.
 pub(super) struct State {
-    pub(super) flow: Flow,
+    pub(super) flow: TcpFlow,
     pub(super) bytes: AtomicU64,
     /// Bytes moved when the omitted time ended.
     pub(super) omitted: AtomicU64,
@@ -84,7 +85,7 @@ pub(super) struct Ended {
 }
 
 impl Shared {
-    pub(super) fn new(flows: Vec<Flow>, options: RunOptions) -> Self {
+    pub(super) fn new(flows: Vec<TcpFlow>, options: TcpRunOptions) -> Self {
         let state = |flow| State {
             flow,
             bytes: AtomicU64::new(0),
@@ -103,7 +104,7 @@ impl Shared {
     }
 
     pub(super) fn stop(&self) {
-        let now = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now = Nanos::from(self.begin.elapsed()).0;
         let _ = self.stopped_at.compare_exchange(0, now.max(1), Relaxed, Relaxed);
         self.stop.store(true, Relaxed);
     }
@@ -120,7 +121,7 @@ impl Shared {
     /// When it shall end, from the beginning on.
     pub(super) fn limit(&self) -> Option<Duration> {
         match self.options.amount {
-            Amount::Time(time) => Some(time.saturating_add(self.options.omit)),
+            TestAmount::Time(time) => Some(time.saturating_add(self.options.omit)),
             _ => None,
         }
     }
@@ -145,8 +146,8 @@ impl Shared {
         let result = self.prepare(n).and_then(|()| {
             ended.first = self.begin.elapsed();
             match state.flow.direction {
-                Direction::Send => self.send(state, ended.first, &mut ended.calls),
-                Direction::Receive => self.receive(state, &mut ended),
+                FlowDirection::Send => self.send(state, ended.first, &mut ended.calls),
+                FlowDirection::Receive => self.receive(state, &mut ended),
             }
         });
         match result {
@@ -155,8 +156,8 @@ impl Shared {
             Err(error) => ended.error = Some(error.to_string()),
         }
         ended.last = match state.flow.direction {
-            Direction::Send => self.begin.elapsed(),
-            Direction::Receive => self.last_of_receiver(&ended),
+            FlowDirection::Send => self.begin.elapsed(),
+            FlowDirection::Receive => self.last_of_receiver(&ended),
         };
         ended.usage = difference(thread::own_usage(), before);
         state.ended.store(true, Relaxed);
@@ -273,7 +274,7 @@ impl Shared {
 }
 
 /// Bytes of a block.
-pub(super) fn block(options: &RunOptions) -> usize {
+pub(super) fn block(options: &TcpRunOptions) -> usize {
     usize::try_from(options.block.bytes()).unwrap_or(usize::MAX).clamp(1, 1 << 30)
 }
 

@@ -1,10 +1,11 @@
 //! Segments that never arrive: whether it is their length, by flows of short ones, in either direction.
 
-use super::client::{PointReport, TcpClient};
-use super::diagnose::TcpDiagnosed;
-use super::flow::Direction;
-use super::point::{TcpPoint, Way};
-use crate::probe::udp::Named;
+use super::client::{TcpClient, TcpPointReport};
+use super::diagnose::TcpDiagnosis;
+use super::flow::FlowDirection;
+use super::point::TcpPoint;
+use crate::probe::TestDirection;
+use crate::probe::udp::CauseReport;
 use skyhaul::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,12 +26,12 @@ impl TcpClient {
     /// The server is gone, or refuses to measure more.
     pub fn look_for_holes(
         &mut self,
-        points: &[PointReport],
-        found: &mut [Vec<TcpDiagnosed>],
+        points: &[TcpPointReport],
+        found: &mut [Vec<TcpDiagnosis>],
         stop: &AtomicBool,
     ) -> Result<(), PeerError> {
         let Some(way) = points.first().map(|report| report.point.way) else { return Ok(()) };
-        let is_hole = |named: &Named| named.cause == Cause::Mtu.name();
+        let is_hole = |named: &CauseReport| named.cause == Cause::Mtu;
         let suspect = found.iter().flatten().any(|flow| flow.causes.iter().any(is_hole));
         if suspect {
             let passes = self.passes(way, Some(SHORT), stop)?;
@@ -49,17 +50,20 @@ impl TcpClient {
             }
         }
         let back = match way {
-            Way::Forward => Way::Reverse,
-            Way::Reverse => Way::Forward,
-            Way::Both => return Ok(()),
+            TestDirection::Forward => TestDirection::Reverse,
+            TestDirection::Reverse => TestDirection::Forward,
+            TestDirection::Both => return Ok(()),
         };
         if !self.passes(back, None, stop)?
             && self.passes(back, Some(SHORT), stop)?
             && !self.passes(back, None, stop)?
             && !stop.load(Relaxed)
         {
-            let towards =
-                if back == Way::Reverse { "from the server to here" } else { "from here to the server" };
+            let towards = if back == TestDirection::Reverse {
+                "from the server to here"
+            } else {
+                "from here to the server"
+            };
             let text = format!(
                 "{towards}, no full segment of two flows arrived, and those of {SHORT} bytes of a flow between them did"
             );
@@ -68,7 +72,7 @@ impl TcpClient {
                 Some(named) => named.evidence.push(text),
                 None => {
                     let finding = Finding { cause: Cause::Mtu, confidence: SURE, evidence: vec![text] };
-                    flow.causes.insert(0, Named::of(finding));
+                    flow.causes.insert(0, CauseReport::of(finding));
                 }
             }
         }
@@ -76,10 +80,15 @@ impl TcpClient {
     }
 
     /// Whether anything of a flow arrives.
-    fn passes(&mut self, way: Way, segment: Option<u32>, stop: &AtomicBool) -> Result<bool, PeerError> {
+    fn passes(
+        &mut self,
+        way: TestDirection,
+        segment: Option<u32>,
+        stop: &AtomicBool,
+    ) -> Result<bool, PeerError> {
         let point = TcpPoint { way, segment, seconds: LENGTH, ..TcpPoint::default() };
         let report = self.point(&point, stop)?;
         let flows = report.here.flows.iter().chain(&report.there.flows);
-        Ok(flows.filter(|flow| flow.direction == Direction::Receive).any(|flow| flow.bytes > 0))
+        Ok(flows.filter(|flow| flow.direction == FlowDirection::Receive).any(|flow| flow.bytes > 0))
     }
 }

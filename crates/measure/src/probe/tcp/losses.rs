@@ -5,7 +5,7 @@
 //!   rounds     └─ 1 ─┴─ 2 ─┴─ 3 ─┴─ 4 ─┴─ 5
 //! ```
 
-use super::report::{FlowReport, Sample};
+use super::report::{FlowReport, TcpSample};
 use skyhaul_core::diagnose::tcp::{Flow, Pattern, Round};
 
 /// Shortest round, s: a few samples.
@@ -38,7 +38,7 @@ pub(super) fn rounds(flow: &FlowReport) -> Vec<Round> {
     all
 }
 
-fn add(round: &mut Round, before: &Sample, sample: &Sample) {
+fn add(round: &mut Round, before: &TcpSample, sample: &TcpSample) {
     let again = sample.retransmits.wrapping_sub(before.retransmits);
     if again == 0 && round.lost == 0 && sample.rttvar < DISTURBED * sample.rtt {
         round.rtt = sample.rtt;
@@ -74,9 +74,9 @@ pub(super) mod tests {
 
     /// A trace with losses at these windows (in segments), round trips (in s) and so many segments each, on a path of `least` seconds.
     /// Between two of them, the window grows, for as long as it is large: about two seconds.
-    pub(in crate::probe::tcp) fn trace(losses: &[(f64, f64, u32)], least: f64) -> Vec<Sample> {
+    pub(in crate::probe::tcp) fn trace(losses: &[(f64, f64, u32)], least: f64) -> Vec<TcpSample> {
         let mean = losses.iter().map(|loss| loss.0).sum::<f64>() / losses.len().max(1) as f64;
-        let (mut all, mut retransmits, mut begun) = (Vec::<Sample>::new(), 0, 0.0);
+        let (mut all, mut retransmits, mut begun) = (Vec::<TcpSample>::new(), 0, 0.0);
         for &(window, trip, lost) in losses {
             // The first is the end of slow start.
             let steps = (200.0 * window / mean).clamp(20.0, 800.0) as u32;
@@ -88,21 +88,21 @@ pub(super) mod tests {
                 let rtt = if part > 0.6 { trip } else { least };
                 let congestion_window = (window * (0.7 + 0.3 * part) * 1448.0) as u64;
                 let segments = (at * 10_000.0) as u32;
-                all.push(Sample {
+                all.push(TcpSample {
                     at,
                     congestion_window,
                     rtt,
                     retransmits,
                     segments,
                     delivery_bits_per_second: congestion_window as f64 * 8.0 / rtt,
-                    ..Sample::default()
+                    ..TcpSample::default()
                 });
             }
             begun += f64::from(steps) / 100.0;
             retransmits += lost;
         }
         let last = all.last().copied().unwrap_or_default();
-        all.extend((0..100).map(|n| Sample {
+        all.extend((0..100).map(|n| TcpSample {
             at: begun + f64::from(n) / 100.0,
             retransmits,
             rtt: least,

@@ -5,11 +5,11 @@ use skyhaul_io::tcp::bulk::{Put, Take};
 use std::time::Duration;
 
 /// Flows at once, as many as iperf3 permits.
-pub const FLOWS: usize = 128;
+pub const MAX_FLOWS: usize = 128;
 
 /// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
+pub enum TestAmount {
     /// When it is stopped, or the peers close.
     Open,
     /// After this time.
@@ -20,7 +20,7 @@ pub enum Amount {
     Blocks(u64),
 }
 
-impl Amount {
+impl TestAmount {
     /// Bytes, if it is a number of them, with blocks of `block`.
     #[must_use]
     pub fn bytes(self, block: usize) -> Option<u64> {
@@ -34,7 +34,7 @@ impl Amount {
 
 /// How the flows are run.
 #[derive(Clone, Debug)]
-pub struct RunOptions {
+pub struct TcpRunOptions {
     /// Bytes of one write, or read.
     pub block: Size,
     /// How senders send.
@@ -42,7 +42,7 @@ pub struct RunOptions {
     /// How receivers receive.
     pub take: Take,
     /// When it ends.
-    pub amount: Amount,
+    pub amount: TestAmount,
     /// Time at the beginning that is not counted: slow start.
     pub omit: Duration,
     /// Rate of each flow that senders keep on average by waiting between blocks; 0: as fast as possible. For spacing
@@ -61,13 +61,13 @@ pub struct RunOptions {
     pub drain: Duration,
 }
 
-impl Default for RunOptions {
+impl Default for TcpRunOptions {
     fn default() -> Self {
         Self {
             block: Size::from_bytes(1 << 20),
             put: Put::Copy,
             take: Take::Copy,
-            amount: Amount::Open,
+            amount: TestAmount::Open,
             omit: Duration::ZERO,
             rate: Rate::default(),
             stagger: Duration::ZERO,

@@ -1,8 +1,9 @@
 //! One measurement between two hosts, and what they say to each other about it.
 
-use super::options::{Amount, FLOWS, RunOptions};
+use super::options::{MAX_FLOWS, TcpRunOptions, TestAmount};
 use super::report::TcpReport;
-use super::{Direction, Flow, Run};
+use super::{FlowDirection, TcpFlow, TcpRun};
+use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::bulk::{Put, Take};
@@ -20,24 +21,11 @@ const CPUS: usize = 1024;
 /// After the end, receivers read on until nothing came for so long.
 const QUIET: Duration = Duration::from_millis(60);
 
-/// Which way data go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// From the client to the server.
-    #[default]
-    Forward,
-    /// From the server to the client.
-    Reverse,
-    /// Both at once, with as many flows each way.
-    Both,
-}
-
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TcpPoint {
     /// Which way.
-    pub way: Way,
+    pub way: TestDirection,
     /// Flows in each direction.
     pub flows: usize,
     /// Bytes of a write and of a read.
@@ -72,7 +60,7 @@ impl Default for TcpPoint {
     /// One flow to the server for ten seconds.
     fn default() -> Self {
         Self {
-            way: Way::Forward,
+            way: TestDirection::Forward,
             flows: 1,
             block: 1 << 20,
             window: None,
@@ -93,7 +81,7 @@ impl Default for TcpPoint {
 
 /// What a client asks for, before its turn.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct TcpRequest {
     /// Seconds that all points take, about.
     pub seconds: f64,
     /// Highest rate of all flows together, in bits per second; none: unlimited.
@@ -103,7 +91,7 @@ pub struct Request {
 /// What a client says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum TcpCommand {
     /// Measure this.
     Point(Box<TcpPoint>),
     /// The client has ended; send the report.
@@ -115,7 +103,7 @@ pub enum Order {
 /// What a server says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reply {
+pub enum TcpReply {
     /// Connect the flows here; each begins with the cookie.
     Open {
         /// TCP port.
@@ -141,8 +129,8 @@ impl TcpPoint {
     /// A value is outside its limits, in a sentence for the user.
     pub fn check(&self) -> Result<(), String> {
         let time = |seconds: f64| (0.0..=LONGEST).contains(&seconds);
-        if !(1..=FLOWS).contains(&self.flows) {
-            return Err(format!("{} flows: 1 to {FLOWS} are possible", self.flows));
+        if !(1..=MAX_FLOWS).contains(&self.flows) {
+            return Err(format!("{} flows: 1 to {MAX_FLOWS} are possible", self.flows));
         }
         if !(1..=LONGEST_BLOCK).contains(&self.block) {
             return Err(format!("writes of {} bytes: 1 byte to 64 MiB are possible", self.block));
@@ -171,7 +159,7 @@ impl TcpPoint {
     /// Connections, in both directions together.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.flows * if self.way == Way::Both { 2 } else { 1 }
+        self.flows * if self.way == TestDirection::Both { 2 } else { 1 }
     }
 
     /// What is set on its sockets.
@@ -189,33 +177,33 @@ impl TcpPoint {
     }
 
     /// Start one end of it.
-    pub(super) fn start(&self, streams: Vec<TcpStream>, client: bool) -> io::Result<Run> {
+    pub(super) fn start(&self, streams: Vec<TcpStream>, client: bool) -> io::Result<TcpRun> {
         let sends = |n: usize| match self.way {
-            Way::Forward => client,
-            Way::Reverse => !client,
+            TestDirection::Forward => client,
+            TestDirection::Reverse => !client,
             // The client's own come first.
-            Way::Both => (n < self.flows) == client,
+            TestDirection::Both => (n < self.flows) == client,
         };
-        let direction = |n| if sends(n) { Direction::Send } else { Direction::Receive };
-        let flows = streams.into_iter().enumerate().map(|(n, stream)| Flow::new(stream, direction(n)));
+        let direction = |n| if sends(n) { FlowDirection::Send } else { FlowDirection::Receive };
+        let flows = streams.into_iter().enumerate().map(|(n, stream)| TcpFlow::new(stream, direction(n)));
         let time = Duration::from_secs_f64(self.seconds);
         let any_sends = (0..self.connections()).any(sends);
-        let options = RunOptions {
+        let options = TcpRunOptions {
             block: Size::from_bytes(self.block),
             put: if self.zero_copy { Put::File } else { Put::Copy },
             take: if self.discard { Take::Drop } else { Take::Copy },
             amount: match self.bytes {
-                Some(bytes) => Amount::Bytes(bytes),
+                Some(bytes) => TestAmount::Bytes(bytes),
                 // A server that only receives is told when to end.
-                None if any_sends || client => Amount::Time(time),
-                None => Amount::Open,
+                None if any_sends || client => TestAmount::Time(time),
+                None => TestAmount::Open,
             },
             omit: Duration::from_secs_f64(self.omit),
             stagger: Duration::from_secs_f64(self.stagger),
             cpus: if client { self.cpus_here.clone() } else { self.cpus_there.clone() },
             drain: QUIET,
-            ..RunOptions::default()
+            ..TcpRunOptions::default()
         };
-        Run::start(flows.collect(), options)
+        TcpRun::start(flows.collect(), options)
     }
 }

@@ -1,7 +1,7 @@
 //! What flows did, as data.
 
-use super::bound::Verdict;
-use super::flow::Direction;
+use super::bound::FlowVerdict;
+use super::flow::FlowDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::host::stages::Stages;
 use skyhaul_io::tcp::info::TcpInfo;
@@ -46,7 +46,7 @@ impl TcpReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowReport {
     /// Which way.
-    pub direction: Direction,
+    pub direction: FlowDirection,
     /// This end's address.
     pub local: SocketAddr,
     /// The other's.
@@ -78,22 +78,22 @@ pub struct FlowReport {
     /// System calls that moved data, or waited.
     pub calls: u64,
     /// Intervals.
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<FlowInterval>,
     /// Every sample that was kept.
-    pub trace: Vec<Sample>,
+    pub trace: Vec<TcpSample>,
     /// What the kernel counted in the time that is counted.
-    pub counts: Counts,
+    pub counts: TcpCounts,
     /// What it waited for, if it was a sender.
-    pub waited: Option<Waited>,
+    pub waited: Option<SenderWaits>,
     /// What bounded it, if it was a sender.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<FlowVerdict>,
     /// The error that ended it.
     pub error: Option<String>,
 }
 
 /// A reading of the kernel's state of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct TcpSample {
     /// Seconds since the beginning.
     pub at: f64,
     /// Bytes moved so far, as the application counts.
@@ -126,7 +126,7 @@ pub struct Sample {
     pub send_buffer: f64,
 }
 
-impl Sample {
+impl TcpSample {
     pub(super) fn new(at: f64, bytes: u64, info: &TcpInfo) -> Self {
         Self {
             at,
@@ -150,7 +150,7 @@ impl Sample {
 
 /// One interval of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct FlowInterval {
     /// Seconds since the beginning.
     pub begin: f64,
     /// Seconds since the beginning.
@@ -173,7 +173,7 @@ pub struct Interval {
 
 /// What the kernel counted, and the range of what it estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct TcpCounts {
     /// Segments sent with data.
     pub segments: u32,
     /// Segments retransmitted.
@@ -200,7 +200,7 @@ pub struct Counts {
 
 /// Parts of the counted time of a sender, 0 to 1 each, together 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Waited {
+pub struct SenderWaits {
     /// Nothing was there to be sent: the application was slow.
     pub application: f64,
     /// The peer's window was full: its buffer is small, or its application slow.

@@ -1,8 +1,10 @@
 //! Flows that are running, and what they did when they have ended.
 
-use super::flow::{Direction, Ended, Flow, Shared, State};
-use super::options::{FLOWS, RunOptions};
-use super::report::{Counts, FlowReport, Interval, Sample, TcpReport, Waited, bits_per_second, per_gb};
+use super::flow::{Ended, FlowDirection, Shared, State, TcpFlow};
+use super::options::{MAX_FLOWS, TcpRunOptions};
+use super::report::{
+    FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample, bits_per_second, per_gb,
+};
 use super::sampler::{Sampled, Seen, sample};
 use super::verdict;
 use skyhaul::panics::reason;
@@ -22,13 +24,13 @@ const TICK: Duration = Duration::from_millis(5);
 /// Run `flows` until they end by themselves.
 ///
 /// # Errors
-/// As [`Run::start`].
-pub fn run(flows: Vec<Flow>, options: RunOptions) -> io::Result<TcpReport> {
-    Ok(Run::start(flows, options)?.finish())
+/// As [`TcpRun::start`].
+pub fn run(flows: Vec<TcpFlow>, options: TcpRunOptions) -> io::Result<TcpReport> {
+    Ok(TcpRun::start(flows, options)?.finish())
 }
 
 /// Flows on threads of their own.
-pub struct Run {
+pub struct TcpRun {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Ended>>,
     sampler: Option<JoinHandle<Sampled>>,
@@ -37,14 +39,14 @@ pub struct Run {
     before: Stages,
 }
 
-impl Run {
+impl TcpRun {
     /// Start a thread for each flow, and one that samples.
     ///
     /// # Errors
-    /// There are no flows or more than [`FLOWS`], or the system has no thread left.
-    pub fn start(flows: Vec<Flow>, options: RunOptions) -> io::Result<Self> {
-        if flows.is_empty() || flows.len() > 2 * FLOWS {
-            let text = format!("run {} flows: only 1 to {} are possible", flows.len(), 2 * FLOWS);
+    /// There are no flows or more than [`MAX_FLOWS`], or the system has no thread left.
+    pub fn start(flows: Vec<TcpFlow>, options: TcpRunOptions) -> io::Result<Self> {
+        if flows.is_empty() || flows.len() > 2 * MAX_FLOWS {
+            let text = format!("run {} flows: only 1 to {} are possible", flows.len(), 2 * MAX_FLOWS);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let count = flows.len();
@@ -71,7 +73,7 @@ impl Run {
             let of = self.shared.flows.iter().filter(|state| state.flow.direction == direction);
             of.map(|state| state.bytes.load(Relaxed)).sum()
         };
-        (sum(Direction::Send), sum(Direction::Receive))
+        (sum(FlowDirection::Send), sum(FlowDirection::Receive))
     }
 
     /// How long it has been running.
@@ -87,15 +89,17 @@ impl Run {
         if self.shared.limit().is_some_and(|limit| self.elapsed() >= limit) {
             return true;
         }
-        let ended = |direction: Direction| {
+        let ended = |direction: FlowDirection| {
             let mut of = self.shared.flows.iter().filter(|state| state.flow.direction == direction);
             of.all(|state| state.ended.load(Relaxed))
         };
         let amount = self.shared.options.amount.bytes(super::flow::block(&self.shared.options));
         // Both ways: the first direction that is through ends it, as it does for iperf3.
         let received = amount.is_some_and(|amount| self.moved().1 >= amount);
-        let sends = self.shared.flows.iter().any(|state| state.flow.direction == Direction::Send);
-        received || ended(Direction::Receive) && ended(Direction::Send) || sends && ended(Direction::Send)
+        let sends = self.shared.flows.iter().any(|state| state.flow.direction == FlowDirection::Send);
+        received
+            || ended(FlowDirection::Receive) && ended(FlowDirection::Send)
+            || sends && ended(FlowDirection::Send)
     }
 
     /// Have all flows end soon.
@@ -106,7 +110,7 @@ impl Run {
     /// Wait until the peers have acknowledged everything that was sent, at most for `patience`.
     pub fn wait_acknowledged(&self, patience: Duration) {
         let until = Instant::now() + patience;
-        let sent = |state: &&State| state.flow.direction == Direction::Send;
+        let sent = |state: &&State| state.flow.direction == FlowDirection::Send;
         let done = |state: &State| {
             TcpInfo::of(&state.flow.stream).is_ok_and(|info| info.all_acknowledged() || info.bytes_acked == 0)
         };
@@ -138,7 +142,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for TcpRun {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
@@ -219,7 +223,7 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, omit: f64) -> FlowReport {
     };
     flow.intervals = intervals(&seen.boundaries.into_values(), omit);
     flow.trace = seen.trace.into_values();
-    if flow.direction == Direction::Send {
+    if flow.direction == FlowDirection::Send {
         let waited = waited(&seen.from.0, &seen.to.0);
         let samples = seen.samples.max(1) as f64;
         let means =
@@ -230,10 +234,10 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, omit: f64) -> FlowReport {
     flow
 }
 
-fn counts(seen: &Seen) -> Counts {
+fn counts(seen: &Seen) -> TcpCounts {
     let (from, to) = (&seen.from.1, &seen.to.1);
     let samples = seen.samples.max(1) as f64;
-    Counts {
+    TcpCounts {
         segments: to.data_segs_out.wrapping_sub(from.data_segs_out),
         retransmits: to.total_retrans.wrapping_sub(from.total_retrans),
         doubled: to.dsack_dups.wrapping_sub(from.dsack_dups),
@@ -249,22 +253,27 @@ fn counts(seen: &Seen) -> Counts {
 }
 
 /// Parts of the time between two samples.
-fn waited(from: &Sample, to: &Sample) -> Waited {
+fn waited(from: &TcpSample, to: &TcpSample) -> SenderWaits {
     let seconds = to.at - from.at;
     if seconds <= 0.0 {
-        return Waited::default();
+        return SenderWaits::default();
     }
     let part = |from: f64, to: f64| ((to - from) / seconds).clamp(0.0, 1.0);
     let busy = part(from.busy, to.busy);
     let receive_window = part(from.receive_window, to.receive_window).min(busy);
     let send_buffer = part(from.send_buffer, to.send_buffer).min(busy - receive_window);
-    Waited { application: 1.0 - busy, receive_window, send_buffer, path: busy - receive_window - send_buffer }
+    SenderWaits {
+        application: 1.0 - busy,
+        receive_window,
+        send_buffer,
+        path: busy - receive_window - send_buffer,
+    }
 }
 
-fn intervals(boundaries: &[Sample], omit: f64) -> Vec<Interval> {
-    let interval = |pair: &[Sample]| {
+fn intervals(boundaries: &[TcpSample], omit: f64) -> Vec<FlowInterval> {
+    let interval = |pair: &[TcpSample]| {
         let (from, to) = (&pair[0], &pair[1]);
-        Interval {
+        FlowInterval {
             begin: from.at,
             end: to.at,
             bytes: to.bytes - from.bytes,

@@ -1,7 +1,7 @@
 //! The thread that asks the kernel about every flow, and ends the omitted time.
 
 use super::flow::{Shared, State};
-use super::report::Sample;
+use super::report::TcpSample;
 use crate::probe::series::Series;
 use skyhaul_io::host::thread;
 use skyhaul_io::tcp::info::TcpInfo;
@@ -19,12 +19,12 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// What was seen of one flow.
 pub(super) struct Seen {
-    pub(super) trace: Series<Sample>,
+    pub(super) trace: Series<TcpSample>,
     /// At the boundaries of intervals.
-    pub(super) boundaries: Series<Sample>,
+    pub(super) boundaries: Series<TcpSample>,
     /// At the beginning, or the end of the omitted time, and at the end.
-    pub(super) from: (Sample, TcpInfo),
-    pub(super) to: (Sample, TcpInfo),
+    pub(super) from: (TcpSample, TcpInfo),
+    pub(super) to: (TcpSample, TcpInfo),
     /// Sums over the samples that are counted: round trips, windows, number.
     pub(super) rtt: (f64, f64),
     pub(super) window: (f64, u64),
@@ -69,7 +69,7 @@ impl Seen {
     /// Read the flow's state; what cannot be read (the socket is gone) is as it was.
     fn look(&mut self, state: &State, at: f64) {
         if let Ok(info) = TcpInfo::of(&state.flow.stream) {
-            self.to = (Sample::new(at, state.bytes.load(Relaxed), &info), info);
+            self.to = (TcpSample::new(at, state.bytes.load(Relaxed), &info), info);
             if !self.read {
                 self.from = self.to;
                 self.read = true;
@@ -144,7 +144,7 @@ pub(super) fn sample(shared: &Shared) -> Sampled {
             // The first interval begins with nothing moved, however late its first sample is.
             let bytes = |seen: &Seen| if boundary.is_zero() { 0 } else { seen.to.0.bytes };
             flows.iter_mut().for_each(|seen| {
-                let sample = Sample { bytes: bytes(seen), ..seen.to.0 };
+                let sample = TcpSample { bytes: bytes(seen), ..seen.to.0 };
                 seen.boundaries.push(sample);
             });
             boundary += interval;

@@ -1,8 +1,9 @@
 //! The server's end of measurements with TCP.
 
-use super::point::{Order, Reply, Request, TcpPoint};
+use super::point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
 use serde_json::Value;
 use skyhaul::peer::{Admission, Connection, Limits, PeerError, Service, Session};
+use skyhaul_core::units::display_rate;
 use skyhaul_io::tcp::wait::readable;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +28,7 @@ const SAMPLES: usize = 4000;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpService;
 
-fn request(body: &Value) -> Result<Request, String> {
+fn request(body: &Value) -> Result<TcpRequest, String> {
     serde_json::from_value(body.clone()).map_err(|error| format!("no request of this service: {error}"))
 }
 
@@ -48,13 +49,13 @@ impl Service for TcpService {
         let mut heard = Instant::now();
         while !session.is_over() && heard.elapsed() < SILENT {
             match session.connection.receive(LOOK) {
-                Ok(Order::Point(point)) => {
+                Ok(TcpCommand::Point(point)) => {
                     measure(session, &point)?;
                     heard = Instant::now();
                 }
-                Ok(Order::End) => return Ok(()),
+                Ok(TcpCommand::End) => return Ok(()),
                 // Of a point that failed.
-                Ok(Order::Stop) => {}
+                Ok(TcpCommand::Stop) => {}
                 Err(error) if error.is_late() => {}
                 Err(error) => return Err(error),
             }
@@ -69,14 +70,14 @@ fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
     match rate {
         Some(rate) if rate <= most as f64 => Ok(()),
         _ => Err(format!(
-            "it allows at most {:.0} Mb/s; hint: set a lower --pacing for each flow",
-            most as f64 / 1e6
+            "the server allows at most {}; hint: set a lower --pacing for each flow",
+            display_rate(most as f64)
         )),
     }
 }
 
 fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError> {
-    let failed = |connection: &mut Connection, why: String| connection.send(&Reply::Failed { why });
+    let failed = |connection: &mut Connection, why: String| connection.send(&TcpReply::Failed { why });
     let permitted = point.check().and_then(|()| allowed(point.rate(), &session.limits));
     if let Err(why) = permitted {
         return failed(session.connection, why);
@@ -93,15 +94,15 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
         Ok(run) => run,
         Err(error) => return failed(session.connection, error.to_string()),
     };
-    session.connection.send(&Reply::Ready)?;
+    session.connection.send(&TcpReply::Ready)?;
     // The client says when it has ended.
     while !session.is_over() {
         match session.connection.receive(LOOK) {
-            Ok(Order::Stop) => {
+            Ok(TcpCommand::Stop) => {
                 run.stop();
                 let mut report = run.finish();
                 report.thin(SAMPLES);
-                return session.connection.send(&Reply::Report(Box::new(report)));
+                return session.connection.send(&TcpReply::Report(Box::new(report)));
             }
             Ok(_) => return Err(session.connection.unexpected("another order while it measures")),
             Err(error) if error.is_late() => {}
@@ -122,7 +123,7 @@ fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<
     };
     let port = listener.local_addr()?.port();
     listener.set_nonblocking(true)?;
-    session.connection.send(&Reply::Open { port, cookie: cookie.clone() })?;
+    session.connection.send(&TcpReply::Open { port, cookie: cookie.clone() })?;
     let until = Instant::now() + CONNECT;
     let mut streams = Vec::new();
     while streams.len() < point.connections() {

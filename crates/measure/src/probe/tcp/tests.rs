@@ -1,6 +1,7 @@
 //! Flows over loopback: what one end says it sent, the other received.
 
 use super::*;
+use crate::probe::TestDirection;
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::bulk::{Put, Take};
 use skyhaul_io::tcp::setup::Setup;
@@ -20,16 +21,16 @@ fn pairs(n: usize, setup: &Setup) -> (Vec<TcpStream>, Vec<TcpStream>) {
         .unzip()
 }
 
-fn flows(streams: Vec<TcpStream>, direction: Direction) -> Vec<Flow> {
-    streams.into_iter().map(|stream| Flow::new(stream, direction)).collect()
+fn flows(streams: Vec<TcpStream>, direction: FlowDirection) -> Vec<TcpFlow> {
+    streams.into_iter().map(|stream| TcpFlow::new(stream, direction)).collect()
 }
 
 /// Run both ends; the sender's and the receiver's report.
-fn both(n: usize, send: RunOptions, receive: RunOptions) -> (TcpReport, TcpReport) {
+fn both(n: usize, send: TcpRunOptions, receive: TcpRunOptions) -> (TcpReport, TcpReport) {
     // Small writes that wait for acknowledgements (Nagle) would be the path's, not the application's.
     let (out, into) = pairs(n, &Setup { no_delay: true, ..Setup::default() });
-    let receiver = std::thread::spawn(move || run(flows(into, Direction::Receive), receive).unwrap());
-    let sent = run(flows(out, Direction::Send), send).unwrap();
+    let receiver = std::thread::spawn(move || run(flows(into, FlowDirection::Receive), receive).unwrap());
+    let sent = run(flows(out, FlowDirection::Send), send).unwrap();
     (sent, receiver.join().unwrap())
 }
 
@@ -39,13 +40,13 @@ fn every_way_of_moving_bytes_moves_the_amount_and_no_more() {
         [(Put::Copy, Take::Copy, 1), (Put::File, Take::Drop, 2), (Put::Copy, Take::Drop, 3)]
     {
         let bytes = 10_000_001;
-        let send = RunOptions {
-            amount: Amount::Bytes(bytes),
+        let send = TcpRunOptions {
+            amount: TestAmount::Bytes(bytes),
             block: Size::from_bytes(64 << 10),
             put,
-            ..RunOptions::default()
+            ..TcpRunOptions::default()
         };
-        let (sent, received) = both(flows, send, RunOptions { take, ..RunOptions::default() });
+        let (sent, received) = both(flows, send, TcpRunOptions { take, ..TcpRunOptions::default() });
         assert_eq!((sent.bytes, received.bytes), (bytes, bytes), "{put:?} {take:?}");
         assert_eq!((sent.flows.len(), received.flows.len()), (flows, flows));
         assert!(sent.flows.iter().chain(&received.flows).all(|flow| flow.error.is_none()));
@@ -55,23 +56,26 @@ fn every_way_of_moving_bytes_moves_the_amount_and_no_more() {
 
 #[test]
 fn blocks_are_whole_and_counted_over_all_flows() {
-    let send =
-        RunOptions { amount: Amount::Blocks(100), block: Size::from_bytes(3000), ..RunOptions::default() };
-    let (sent, received) = both(4, send, RunOptions::default());
+    let send = TcpRunOptions {
+        amount: TestAmount::Blocks(100),
+        block: Size::from_bytes(3000),
+        ..TcpRunOptions::default()
+    };
+    let (sent, received) = both(4, send, TcpRunOptions::default());
     assert_eq!((sent.bytes, received.bytes), (300_000, 300_000));
 }
 
 #[test]
 fn time_rate_and_omission_are_kept() {
-    let send = RunOptions {
-        amount: Amount::Time(Duration::from_millis(400)),
+    let send = TcpRunOptions {
+        amount: TestAmount::Time(Duration::from_millis(400)),
         omit: Duration::from_millis(200),
         rate: Rate::from_bits_per_second(80_000_000),
         block: Size::from_bytes(10_000),
         interval: Duration::from_millis(100),
-        ..RunOptions::default()
+        ..TcpRunOptions::default()
     };
-    let (sent, received) = both(1, send, RunOptions::default());
+    let (sent, received) = both(1, send, TcpRunOptions::default());
     let flow = &sent.flows[0];
     // 600 ms at 10 MB/s; how late a busy machine ends it is not tested, only that the rate is not exceeded.
     let total = flow.bytes + flow.omitted_bytes;
@@ -80,7 +84,7 @@ fn time_rate_and_omission_are_kept() {
     assert_eq!(total, received.bytes, "the other end omits nothing");
     assert!(flow.intervals.iter().any(|i| i.omitted) && flow.intervals.iter().any(|i| !i.omitted));
     assert_eq!(flow.intervals.iter().map(|i| i.bytes).sum::<u64>(), total);
-    assert_eq!(flow.verdict.as_ref().unwrap().bound, Bound::Application, "{:?}", flow.verdict);
+    assert_eq!(flow.verdict.as_ref().unwrap().bound, TcpBottleneck::Application, "{:?}", flow.verdict);
 }
 
 #[test]
@@ -97,8 +101,11 @@ fn a_small_window_of_the_receiver_is_named() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        let send = RunOptions { amount: Amount::Time(Duration::from_millis(500)), ..RunOptions::default() };
-        let sent = run(flows(vec![out], Direction::Send), send).unwrap();
+        let send = TcpRunOptions {
+            amount: TestAmount::Time(Duration::from_millis(500)),
+            ..TcpRunOptions::default()
+        };
+        let sent = run(flows(vec![out], FlowDirection::Send), send).unwrap();
         done.store(true, Ordering::Relaxed);
         sent.flows.into_iter().next().unwrap()
     });
@@ -106,16 +113,19 @@ fn a_small_window_of_the_receiver_is_named() {
     let sum = parts.application + parts.receive_window + parts.send_buffer + parts.path;
     assert!((sum - 1.0).abs() < 1e-9, "{parts:?}");
     let verdict = flow.verdict.unwrap();
-    assert!(matches!(verdict.bound, Bound::ReceiveWindow | Bound::SlowReceiver), "{verdict:?}");
+    assert!(
+        matches!(verdict.bound, TcpBottleneck::ReceiveWindow | TcpBottleneck::SlowReceiver),
+        "{verdict:?}"
+    );
     assert!(verdict.text.contains("receiver's window") && verdict.hint.is_some(), "{verdict:?}");
 }
 
 #[test]
 fn flows_end_when_stopped_and_the_drain_takes_what_is_under_way() {
     let (out, into) = pairs(1, &Setup::default());
-    let options = RunOptions { drain: Duration::from_millis(100), ..RunOptions::default() };
-    let receiving = Run::start(flows(into, Direction::Receive), options).unwrap();
-    let sending = Run::start(flows(out, Direction::Send), RunOptions::default()).unwrap();
+    let options = TcpRunOptions { drain: Duration::from_millis(100), ..TcpRunOptions::default() };
+    let receiving = TcpRun::start(flows(into, FlowDirection::Receive), options).unwrap();
+    let sending = TcpRun::start(flows(out, FlowDirection::Send), TcpRunOptions::default()).unwrap();
     while receiving.moved().1 < 1 << 20 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -134,23 +144,23 @@ fn flows_end_when_stopped_and_the_drain_takes_what_is_under_way() {
 
 #[test]
 fn staggered_flows_begin_one_after_the_other() {
-    let send = RunOptions {
-        amount: Amount::Time(Duration::from_millis(300)),
+    let send = TcpRunOptions {
+        amount: TestAmount::Time(Duration::from_millis(300)),
         stagger: Duration::from_millis(50),
-        ..RunOptions::default()
+        ..TcpRunOptions::default()
     };
-    let (sent, _) = both(3, send, RunOptions::default());
+    let (sent, _) = both(3, send, TcpRunOptions::default());
     let begins: Vec<f64> = sent.flows.iter().map(|flow| flow.begin).collect();
     assert!(begins[1] >= 0.05 && begins[2] >= 0.1, "{begins:?}");
 }
 
 #[test]
 fn no_flows_and_too_many_are_errors() {
-    assert!(Run::start(Vec::new(), RunOptions::default()).is_err());
+    assert!(TcpRun::start(Vec::new(), TcpRunOptions::default()).is_err());
     let (out, into) = pairs(1, &Setup::default());
     drop(into);
-    let options = RunOptions { cpus: vec![100_000], ..RunOptions::default() };
-    let report = run(flows(out, Direction::Send), options).unwrap();
+    let options = TcpRunOptions { cpus: vec![100_000], ..TcpRunOptions::default() };
+    let report = run(flows(out, FlowDirection::Send), options).unwrap();
     assert!(report.flows[0].error.as_ref().is_some_and(|error| error.contains("CPU 100000")));
 }
 
@@ -166,10 +176,10 @@ fn two_hosts_measure_points_in_every_direction() {
         TcpPoint { bytes: None, seconds: 0.3, pacing: 40_000_000, window: Some(200_000), ..point.clone() };
     let points = [
         point.clone(),
-        TcpPoint { way: Way::Reverse, zero_copy: true, discard: true, ..point.clone() },
+        TcpPoint { way: TestDirection::Reverse, zero_copy: true, discard: true, ..point.clone() },
         timed.clone(),
-        TcpPoint { way: Way::Reverse, congestion: Some("reno".into()), ..timed.clone() },
-        TcpPoint { way: Way::Both, flows: 1, ..timed },
+        TcpPoint { way: TestDirection::Reverse, congestion: Some("reno".into()), ..timed.clone() },
+        TcpPoint { way: TestDirection::Both, flows: 1, ..timed },
     ];
     let mut client = TcpClient::open(&[server.local()], &token, &points, &mut |_| true).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);

@@ -11,11 +11,12 @@
 //!
 //! Limits: one end's view. That the receiving application is slow shows only in its window.
 
-use super::bound::{Bound, Verdict};
+use super::bound::{FlowVerdict, TcpBottleneck};
 use super::losses::{lossy, pattern};
-use super::report::{Counts, FlowReport, Waited};
+use super::report::{FlowReport, SenderWaits, TcpCounts};
 use skyhaul_core::diagnose::tcp::Pattern;
 use skyhaul_core::predict::cubic_rate;
+use skyhaul_core::units::display_rate;
 use skyhaul_io::quantity::Size;
 use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
 
@@ -34,13 +35,13 @@ pub(super) struct Means {
 }
 
 /// Judge a flow by where its time went.
-pub(super) fn judge(flow: &FlowReport, waited: &Waited, means: Means, last: &TcpInfo) -> Verdict {
+pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last: &TcpInfo) -> FlowVerdict {
     let seconds = flow.end - flow.begin;
     let cpu = (flow.cpu_user_seconds + flow.cpu_system_seconds) / seconds.max(1e-9);
     let parts = [waited.application, waited.receive_window, waited.send_buffer, waited.path];
     let most = parts.into_iter().fold(0.0, f64::max);
     if most <= 0.0 || flow.bytes == 0 {
-        return verdict(Bound::Unknown, 0.0, "nothing was sent".into(), None);
+        return verdict(TcpBottleneck::Unknown, 0.0, "nothing was sent".into(), None);
     }
     if most == waited.path {
         return of_path(flow, waited, cpu, means.idle, last);
@@ -55,25 +56,25 @@ pub(super) fn judge(flow: &FlowReport, waited: &Waited, means: Means, last: &Tcp
         return of_cpu(cpu);
     }
     let text = format!("{} nothing to send: the application is slow", percent(most));
-    verdict(Bound::Application, most, text, None)
+    verdict(TcpBottleneck::Application, most, text, None)
 }
 
-fn of_buffer(flow: &FlowReport, share: f64) -> Verdict {
+fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
     let (has, wants) = wanted(flow.send_buffer);
     let text = format!("{} send buffer: {has} hold less than the path", percent(share));
     let hint =
         format!("--windows {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here", wants.bytes());
-    verdict(Bound::SendBuffer, share, text, Some(hint))
+    verdict(TcpBottleneck::SendBuffer, share, text, Some(hint))
 }
 
-fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
+fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> FlowVerdict {
     let most = flow.counts.peer_window_most;
     // A window that only fills is announced as it is; one whose reader is slow shrinks.
     if mean_peer_window < 0.6 * most as f64 {
         let text =
             format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
         let hint = "look at the receiver's CPU and disks, or receive without copying".to_owned();
-        return verdict(Bound::SlowReceiver, share, text, Some(hint));
+        return verdict(TcpBottleneck::SlowReceiver, share, text, Some(hint));
     }
     let (has, wants) = wanted(most);
     let text = format!("{} receiver's window: {has} are all it announces", percent(share));
@@ -85,12 +86,12 @@ fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
             wants.bytes() * 2
         )
     };
-    verdict(Bound::ReceiveWindow, share, text, Some(hint))
+    verdict(TcpBottleneck::ReceiveWindow, share, text, Some(hint))
 }
 
-fn of_path(flow: &FlowReport, waited: &Waited, cpu: f64, idle: f64, last: &TcpInfo) -> Verdict {
+fn of_path(flow: &FlowReport, waited: &SenderWaits, cpu: f64, idle: f64, last: &TcpInfo) -> FlowVerdict {
     let share = waited.path;
-    let Counts { retransmits, segments, .. } = flow.counts;
+    let TcpCounts { retransmits, segments, .. } = flow.counts;
     if retransmits > 0 && matters(flow) {
         return of_losses(flow, share);
     }
@@ -101,8 +102,8 @@ fn of_path(flow: &FlowReport, waited: &Waited, cpu: f64, idle: f64, last: &TcpIn
         && last.max_pacing_rate > 0
         && !at_most(flow, last.max_pacing_rate * 8)
     {
-        let text = format!("the rate was set to {}", rate(last.max_pacing_rate as f64 * 8.0));
-        return verdict(Bound::Pacing, share, text, None);
+        let text = format!("the rate was set to {}", display_rate(last.max_pacing_rate as f64 * 8.0));
+        return verdict(TcpBottleneck::Pacing, share, text, None);
     }
     // Data were under way, but only because acknowledgements take their time. A writer that was held again and again had more.
     if idle > 0.5 && waited.send_buffer > HELD {
@@ -113,28 +114,28 @@ fn of_path(flow: &FlowReport, waited: &Waited, cpu: f64, idle: f64, last: &TcpIn
             "{} of the time less to send than the window allows: the application is slow",
             percent(idle)
         );
-        return verdict(Bound::Application, idle, text, None);
+        return verdict(TcpBottleneck::Application, idle, text, None);
     }
     // A threshold that was never set: slow start was not left.
     let growing = last.snd_ssthresh > 1 << 30 && flow.end - flow.begin < 20.0 * flow.counts.rtt_mean;
     if growing {
         let text = format!("slow start: {segments} segments were too few to open the window");
-        return verdict(Bound::SlowStart, share, text, Some("send more, or for longer".into()));
+        return verdict(TcpBottleneck::SlowStart, share, text, Some("send more, or for longer".into()));
     }
-    let Counts { rtt_least, rtt_mean, .. } = flow.counts;
+    let TcpCounts { rtt_least, rtt_mean, .. } = flow.counts;
     let queue = if rtt_mean > 1.5 * rtt_least { "with a queue" } else { "without a queue" };
     let text = format!(
         "the path: {} {queue}, round trip {:.3} ms, at least {:.3} ms",
-        rate(flow.bits_per_second),
+        display_rate(flow.bits_per_second),
         rtt_mean * 1e3,
         rtt_least * 1e3
     );
-    verdict(Bound::Path, share, text, None)
+    verdict(TcpBottleneck::Path, share, text, None)
 }
 
 /// Whether losses as rare as these can bound such a rate: the models are right within a factor of 4.
 fn matters(flow: &FlowReport) -> bool {
-    let Counts { retransmits, segments, rtt_mean, .. } = flow.counts;
+    let TcpCounts { retransmits, segments, rtt_mean, .. } = flow.counts;
     let loss = f64::from(retransmits) / f64::from(segments.max(1));
     rtt_mean <= 0.0 || cubic_rate(f64::from(flow.segment_bytes), rtt_mean, loss) < 4.0 * flow.bits_per_second
 }
@@ -144,23 +145,23 @@ fn at_most(flow: &FlowReport, limit: u64) -> bool {
     flow.bits_per_second < 0.8 * limit as f64
 }
 
-fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
-    let Counts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
+fn of_losses(flow: &FlowReport, share: f64) -> FlowVerdict {
+    let TcpCounts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
     let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
     let of = format!("{retransmits} of {segments} segments sent again");
     if lossy(flow).is_sprayed() {
         let text = format!("{} path: segments arrive out of order ({of})", percent(share));
         let hint = "find what sends packets of one flow over several paths".to_owned();
-        return verdict(Bound::Spraying, share, text, Some(hint));
+        return verdict(TcpBottleneck::Spraying, share, text, Some(hint));
     }
     let (bound, what, hint) = match pattern(flow) {
         Pattern::Full { .. } => (
-            Bound::Path,
+            TcpBottleneck::Path,
             format!("the queue of the bottleneck is full when segments are lost ({of})"),
             Some("the bottleneck is full: more is not to be had"),
         ),
         Pattern::Shallow { queue, each } => (
-            Bound::ShallowBuffer,
+            TcpBottleneck::ShallowBuffer,
             format!(
                 "{each:.0} segments are lost each time the queue reaches {:.1} ms ({of})",
                 queue * rtt_least * 1e3
@@ -168,7 +169,7 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
             Some("a shallow buffer: set a rate below the line with --pacing, or --cc bbr"),
         ),
         Pattern::Policer { each, bucket, .. } => (
-            Bound::Policer,
+            TcpBottleneck::Policer,
             format!("{each:.0} segments are lost at the same rate each time, without a queue ({of})"),
             Some(match bucket {
                 true => "a policer: set a rate below it with --pacing",
@@ -176,33 +177,33 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
             }),
         ),
         Pattern::Bursts { each, .. } => (
-            Bound::BurstLoss,
+            TcpBottleneck::BurstLoss,
             format!("some {each:.0} segments are lost together, whatever the rate ({of})"),
             Some("look for outages, and for a link that fails for moments"),
         ),
         Pattern::Random { .. } => (
-            Bound::Loss,
+            TcpBottleneck::Loss,
             format!("{of}, {lost:.1e} lost"),
             Some("find the lossy link, use larger segments, or --cc bbr"),
         ),
-        Pattern::None => (Bound::Path, format!("{of} at the end of slow start"), None),
+        Pattern::None => (TcpBottleneck::Path, format!("{of} at the end of slow start"), None),
         Pattern::Few(times) => {
-            (Bound::Path, format!("{of}, {times} times after slow start: too few to tell why"), None)
+            (TcpBottleneck::Path, format!("{of}, {times} times after slow start: too few to tell why"), None)
         }
-        Pattern::Unknown => (Bound::Path, format!("{of}, in no pattern that tells why"), None),
+        Pattern::Unknown => (TcpBottleneck::Path, format!("{of}, in no pattern that tells why"), None),
     };
     verdict(bound, share, format!("{} path: {what}", percent(share)), hint.map(str::to_owned))
 }
 
-fn of_cpu(cpu: f64) -> Verdict {
+fn of_cpu(cpu: f64) -> FlowVerdict {
     let text = format!("the CPU: the sending thread used {} of one", percent(cpu.min(1.0)));
     let hint =
         "send without copying (--zerocopy), use larger segments (MTU 9000), or more flows on more CPUs";
-    verdict(Bound::Cpu, cpu.min(1.0), text, Some(hint.into()))
+    verdict(TcpBottleneck::Cpu, cpu.min(1.0), text, Some(hint.into()))
 }
 
-fn verdict(bound: Bound, share: f64, text: String, hint: Option<String>) -> Verdict {
-    Verdict { bound, share, text, hint }
+fn verdict(bound: TcpBottleneck, share: f64, text: String, hint: Option<String>) -> FlowVerdict {
+    FlowVerdict { bound, share, text, hint }
 }
 
 /// What there is, and the next power of two that is at least twice as much.
@@ -215,20 +216,11 @@ fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-fn rate(bits: f64) -> String {
-    let (unit, by) = match bits {
-        b if b >= 1e9 => ("Gb/s", 1e9),
-        b if b >= 1e6 => ("Mb/s", 1e6),
-        _ => ("kb/s", 1e3),
-    };
-    format!("{:.3} {unit}", bits / by)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::losses::tests::trace;
     use super::*;
-    use crate::probe::tcp::Direction;
+    use crate::probe::tcp::FlowDirection;
 
     /// A flow with losses at these windows (in segments) and round trips (in ms), of so many segments each, on a path of 50 ms.
     fn flow(losses: &[(u64, f64)], each: u32) -> FlowReport {
@@ -236,7 +228,7 @@ mod tests {
         let losses: Vec<(f64, f64, u32)> =
             losses.iter().map(|&(window, trip)| (window as f64, trip / 1e3, each)).collect();
         FlowReport {
-            direction: Direction::Send,
+            direction: FlowDirection::Send,
             local: at,
             remote: at,
             congestion: "cubic".into(),
@@ -253,11 +245,11 @@ mod tests {
             cpu_seconds_per_gb: 0.1,
             calls: 1,
             intervals: Vec::new(),
-            counts: Counts {
+            counts: TcpCounts {
                 retransmits: each * losses.len() as u32,
                 segments: 90_000,
                 rtt_least: 0.05,
-                ..Counts::default()
+                ..TcpCounts::default()
             },
             trace: if losses.is_empty() { Vec::new() } else { trace(&losses, 0.05) },
             waited: None,
@@ -271,10 +263,10 @@ mod tests {
     fn less_than_the_window_allows_is_a_send_buffer_that_held_its_writer_or_an_application() {
         let flow = FlowReport { send_buffer: 1 << 15, ..flow(&[], 2) };
         let bound = |send_buffer: f64| {
-            let waited = Waited { send_buffer, path: 1.0 - send_buffer, ..Waited::default() };
+            let waited = SenderWaits { send_buffer, path: 1.0 - send_buffer, ..SenderWaits::default() };
             judge(&flow, &waited, Means { peer_window: 1e6, idle: 0.94 }, &TcpInfo::default()).bound
         };
-        assert_eq!((bound(0.3), bound(0.02)), (Bound::SendBuffer, Bound::Application));
+        assert_eq!((bound(0.3), bound(0.02)), (TcpBottleneck::SendBuffer, TcpBottleneck::Application));
     }
 
     /// What the lab made: a full bottleneck, a buffer of a tenth of it, a policer, bursts, and random loss.
@@ -282,22 +274,22 @@ mod tests {
     fn losses_are_told_apart_by_the_window_the_queue_and_how_many_there_are() {
         let bound = |losses: &[(u64, f64)], each| of_losses(&flow(losses, each), 1.0).bound;
         let full = [(1700, 98.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)];
-        assert_eq!(bound(&full, 2), Bound::Path);
+        assert_eq!(bound(&full, 2), TcpBottleneck::Path);
         let start = [(3200, 99.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)];
-        assert_eq!(bound(&start, 2), Bound::Path, "slow start");
+        assert_eq!(bound(&start, 2), TcpBottleneck::Path, "slow start");
         let shallow = [(1400, 55.0), (910, 55.0), (880, 55.0), (905, 55.0), (900, 55.0), (910, 55.0)];
-        assert_eq!(bound(&shallow, 2), Bound::ShallowBuffer);
-        assert_eq!(bound(&shallow, 30), Bound::ShallowBuffer, "however many");
+        assert_eq!(bound(&shallow, 2), TcpBottleneck::ShallowBuffer);
+        assert_eq!(bound(&shallow, 30), TcpBottleneck::ShallowBuffer, "however many");
         // The same windows, and no queue.
         let policed = [(1400, 50.0), (910, 50.0), (905, 50.0), (905, 50.0), (900, 50.0), (910, 50.0)];
-        assert_eq!(bound(&policed, 12), Bound::Policer);
-        assert_eq!(bound(&policed[..3], 12), Bound::Path, "two times may be alike by chance");
+        assert_eq!(bound(&policed, 12), TcpBottleneck::Policer);
+        assert_eq!(bound(&policed[..3], 12), TcpBottleneck::Path, "two times may be alike by chance");
         let any = [(1400, 50.0), (950, 50.0), (410, 50.0), (1500, 50.0), (250, 50.0)];
-        assert_eq!(bound(&any, 1), Bound::Loss);
-        assert_eq!(bound(&any, 40), Bound::BurstLoss);
+        assert_eq!(bound(&any, 1), TcpBottleneck::Loss);
+        assert_eq!(bound(&any, 40), TcpBottleneck::BurstLoss);
         // Some of them while a queue was there, which was not full.
         let queued = [(1400, 90.0), (1700, 98.0), (400, 50.0), (1200, 60.0), (300, 50.0), (800, 52.0)];
-        assert_eq!(bound(&queued, 40), Bound::BurstLoss);
-        assert_eq!(bound(&queued, 1), Bound::Loss);
+        assert_eq!(bound(&queued, 40), TcpBottleneck::BurstLoss);
+        assert_eq!(bound(&queued, 1), TcpBottleneck::Loss);
     }
 }

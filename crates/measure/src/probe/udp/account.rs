@@ -8,53 +8,60 @@
 //! Counters of drops are those of the whole host: they may be others' packets. So they explain at most what was lost, in
 //! the order of the way; what they do not explain is the network's, or unknown.
 
-use super::plan::{Point, overhead};
-use super::report::{EndReport, Stage, Way};
+use super::plan::{UdpPoint, overhead};
+use super::report::{EndReport, Layer, LayerAccount, UdpDirectionReport};
 use skyhaul_io::host::stages::Stages;
 
 /// Counters of one layer that say that packets were lost there.
-struct Layer {
-    between: &'static str,
+struct LayerCounters {
+    layer: Layer,
     /// Counters before and behind it, where there are any.
     passed: (Option<&'static str>, Option<&'static str>),
     lost: &'static [&'static str],
 }
 
-const SENDER: [Layer; 2] = [
-    Layer {
-        between: "sender: socket to IP",
+const SENDER: [LayerCounters; 2] = [
+    LayerCounters {
+        layer: Layer::SenderSocket,
         passed: (Some("udp.sent"), Some("ip.sent")),
         lost: &["udp.no_room", "ip.send_discarded", "ip.no_route", "ip.fragment_failures"],
     },
-    Layer {
-        between: "sender: queue and interface",
+    LayerCounters {
+        layer: Layer::SenderInterface,
         passed: (Some("ip.sent"), Some("interface.sent")),
         lost: &["interface.send_dropped", "interface.send_errors"],
     },
 ];
 
-const RECEIVER: [Layer; 3] = [
-    Layer {
-        between: "receiver: interface and backlog",
+const RECEIVER: [LayerCounters; 3] = [
+    LayerCounters {
+        layer: Layer::ReceiverInterface,
         passed: (Some("interface.received"), Some("ip.received")),
         lost: &["interface.receive_dropped", "interface.receive_errors", "backlog.dropped"],
     },
-    Layer {
-        between: "receiver: IP",
+    LayerCounters {
+        layer: Layer::ReceiverIp,
         passed: (Some("ip.received"), Some("ip.delivered")),
         lost: &["ip.bad_headers", "ip.discarded", "ip.not_ours", "ip.reassembly_failures"],
     },
-    Layer {
-        between: "receiver: socket",
+    LayerCounters {
+        layer: Layer::ReceiverSocket,
         passed: (Some("ip.delivered"), Some("udp.received")),
         lost: &["udp.buffer_full", "udp.no_memory", "udp.bad_checksums"],
     },
 ];
 
 /// One way of a point. `same` says that both ends are one host, with one set of counters.
-pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, receiver: &EndReport) -> Way {
+pub(super) fn way(
+    point: &UdpPoint,
+    ipv6: bool,
+    same: bool,
+    sender: &EndReport,
+    receiver: &EndReport,
+) -> UdpDirectionReport {
     let sent: u64 = sender.sent.iter().map(|flow| flow.packets).sum();
-    let got = |what: fn(&super::report::Received) -> u64| receiver.received.iter().map(what).sum::<u64>();
+    let got =
+        |what: fn(&super::report::ReceivedReport) -> u64| receiver.received.iter().map(what).sum::<u64>();
     let (lost, duplicates) = (got(|flow| flow.lost), got(|flow| flow.duplicates));
     let arrived = got(|flow| flow.packets - flow.duplicates - flow.too_late);
     let seconds = sender.sent.iter().map(|flow| flow.seconds).fold(0.0, f64::max);
@@ -68,7 +75,7 @@ pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, rec
     let rate = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     let bytes: u64 = sender.sent.iter().map(|flow| flow.bytes).sum();
     let (per, size) = (rate(got(|flow| flow.packets) as f64, span), u64::from(point.size));
-    Way {
+    UdpDirectionReport {
         sent,
         arrived,
         lost,
@@ -86,13 +93,13 @@ pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, rec
     }
 }
 
-pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndReport) -> Vec<Stage> {
+pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndReport) -> Vec<LayerAccount> {
     let mut left = lost;
     let mut stages = Vec::new();
     let refused: u64 = sender.sent.iter().map(|flow| flow.refused).sum();
     let sent: u64 = sender.sent.iter().map(|flow| flow.packets).sum();
-    stages.push(Stage {
-        between: "sender: application to socket".into(),
+    stages.push(LayerAccount {
+        layer: Layer::SenderApplication,
         before: Some(sent),
         behind: Some(sent - refused.min(sent)),
         lost: take(&mut left, refused),
@@ -111,8 +118,8 @@ pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndR
         socket.evidence = said(drops, "dropped at the socket (SO_RXQ_OVFL)");
     }
     let passed = (sender.counters.get("interface.sent"), receiver.counters.get("interface.received"));
-    let network = Stage {
-        between: if same { "this host (no network between)".into() } else { "network".into() },
+    let network = LayerAccount {
+        layer: if same { Layer::OneHost } else { Layer::Network },
         before: passed.0.copied(),
         behind: passed.1.copied(),
         lost: left,
@@ -132,14 +139,14 @@ fn said(count: u64, what: &str) -> String {
     if count > 0 { format!("{count} {what}") } else { String::new() }
 }
 
-fn judged(layer: &Layer, counters: &Stages, left: &mut u64) -> Stage {
+fn judged(layer: &LayerCounters, counters: &Stages, left: &mut u64) -> LayerAccount {
     let read = |name: &str| counters.get(name).copied();
     let rose: Vec<(&str, u64)> =
         layer.lost.iter().filter_map(|name| read(name).filter(|&n| n > 0).map(|n| (*name, n))).collect();
     // Counters of one layer may count one packet twice (an error, and its reason): the greatest is taken.
     let lost = rose.iter().map(|(_, n)| *n).max().unwrap_or(0);
-    Stage {
-        between: layer.between.to_owned(),
+    LayerAccount {
+        layer: layer.layer,
         before: layer.passed.0.and_then(read),
         behind: layer.passed.1.and_then(read),
         lost: take(left, lost),
@@ -149,15 +156,16 @@ fn judged(layer: &Layer, counters: &Stages, left: &mut u64) -> Stage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Received, Sent, Stamped};
+    use super::super::report::{ArrivalTimes, ReceivedReport, SentReport};
     use super::*;
     use std::time::Duration;
 
     fn ends(lost: u64, theirs: &[(&str, u64)]) -> (EndReport, EndReport) {
-        let sent = Sent { packets: 1000, bytes: 1_000_000, seconds: 0.01, ..Sent::default() };
-        let user = Stamped { seconds: 0.00999, ..Stamped::default() };
+        let sent = SentReport { packets: 1000, bytes: 1_000_000, seconds: 0.01, ..SentReport::default() };
+        let user = ArrivalTimes { seconds: 0.00999, ..ArrivalTimes::default() };
         let packets = 1000 - lost;
-        let received = Received { packets, lost, bytes: packets * 1000, user, ..Received::default() };
+        let received =
+            ReceivedReport { packets, lost, bytes: packets * 1000, user, ..ReceivedReport::default() };
         let counters = theirs.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
         (
             EndReport { sent: vec![sent], ..EndReport::default() },
@@ -165,20 +173,20 @@ mod tests {
         )
     }
 
-    fn lost_at(way: &Way) -> Vec<(&str, u64)> {
-        way.account.iter().filter(|stage| stage.lost > 0).map(|s| (s.between.as_str(), s.lost)).collect()
+    fn lost_at(way: &UdpDirectionReport) -> Vec<(Layer, u64)> {
+        way.account.iter().filter(|stage| stage.lost > 0).map(|s| (s.layer, s.lost)).collect()
     }
 
     #[test]
     fn what_counters_explain_is_theirs_and_the_rest_is_the_networks() {
-        let point = Point::even(1000, 10_000_000, Duration::from_millis(10));
+        let point = UdpPoint::even(1000, 10_000_000, Duration::from_millis(10));
         let (sender, receiver) =
             ends(100, &[("udp.buffer_full", 60), ("udp.errors", 60), ("backlog.dropped", 10)]);
         let way = way(&point, false, false, &sender, &receiver);
         assert_eq!((way.sent, way.arrived, way.lost), (1000, 900, 100));
         assert_eq!(
             lost_at(&way),
-            [("network", 30), ("receiver: interface and backlog", 10), ("receiver: socket", 60)]
+            [(Layer::Network, 30), (Layer::ReceiverInterface, 10), (Layer::ReceiverSocket, 60)]
         );
         assert!((way.sent_bits_per_second - 8e8).abs() < 1.0);
         assert!((way.user_bits_per_second / (900.0 * 8000.0 / (0.00999 * 900.0 / 899.0)) - 1.0).abs() < 1e-9);
@@ -187,13 +195,13 @@ mod tests {
 
     #[test]
     fn drops_of_others_explain_no_more_than_was_lost() {
-        let point = Point::even(1000, 10_000_000, Duration::from_millis(10));
+        let point = UdpPoint::even(1000, 10_000_000, Duration::from_millis(10));
         let (sender, receiver) = ends(5, &[("udp.buffer_full", 500)]);
-        assert_eq!(lost_at(&way(&point, true, true, &sender, &receiver)), [("receiver: socket", 5)]);
+        assert_eq!(lost_at(&way(&point, true, true, &sender, &receiver)), [(Layer::ReceiverSocket, 5)]);
         let (mut sender, receiver) = ends(7, &[]);
         sender.sent[0].refused = 4;
         let found = way(&point, false, false, &sender, &receiver);
-        assert_eq!(lost_at(&found), [("sender: application to socket", 4), ("network", 3)]);
+        assert_eq!(lost_at(&found), [(Layer::SenderApplication, 4), (Layer::Network, 3)]);
         let (sender, receiver) = ends(0, &[("udp.buffer_full", 500)]);
         assert_eq!(lost_at(&way(&point, false, false, &sender, &receiver)), []);
     }

@@ -15,14 +15,14 @@
 //! Limits: one of them, at one constant rate; the bucket is full or the queue empty at the beginning. Rates and bytes are those
 //! of frames as `tc` counts them: with the Ethernet header of 14 bytes, without checksum, preamble and gap.
 
-use super::plan::Point;
-use super::report::{Received, Sent};
+use super::plan::UdpPoint;
+use super::report::{ReceivedReport, SentReport};
 use serde::{Deserialize, Serialize};
 
 /// What limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub enum LimitKind {
     /// Drops what exceeds a rate and a bucket.
     Policer,
     /// Queues what exceeds a rate, and drops what exceeds the queue.
@@ -35,7 +35,7 @@ pub enum Limit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// Which.
-    pub limit: Limit,
+    pub limit: LimitKind,
     /// Its rate, in bits per second of frames.
     pub bits_per_second: f64,
     /// Its bucket or queue, in bytes of frames; for a queue that did not fill, what it held at the most.
@@ -58,7 +58,12 @@ pub(super) fn headers(ipv6: bool) -> f64 {
 
 /// What limited a flow, if anything did. How evenly it was sent does not matter much: times are those of its packets.
 #[must_use]
-pub fn bottleneck(point: &Point, ipv6: bool, sent: &Sent, received: &Received) -> Option<Bottleneck> {
+pub fn bottleneck(
+    point: &UdpPoint,
+    ipv6: bool,
+    sent: &SentReport,
+    received: &ReceivedReport,
+) -> Option<Bottleneck> {
     let length = f64::from(point.size) + headers(ipv6);
     let last = received.samples.last()?;
     let offered = (last.0 as f64) / (sent_at(received, last.0)? / 1e9);
@@ -93,11 +98,11 @@ pub fn bottleneck(point: &Point, ipv6: bool, sent: &Sent, received: &Received) -
     let expected = held / rate * 1e3;
     let grew = growth(received, passed)?;
     let limit = match grew / expected {
-        part if part > 0.6 => Limit::Queue,
-        part if part < 0.25 => Limit::Policer,
-        _ => Limit::Unclear,
+        part if part > 0.6 => LimitKind::Queue,
+        part if part < 0.25 => LimitKind::Policer,
+        _ => LimitKind::Unclear,
     };
-    if held <= 0.0 || (!filled && limit != Limit::Queue) {
+    if held <= 0.0 || (!filled && limit != LimitKind::Queue) {
         return None;
     }
     Some(Bottleneck {
@@ -111,7 +116,7 @@ pub fn bottleneck(point: &Point, ipv6: bool, sent: &Sent, received: &Received) -
 }
 
 /// When a packet was sent, in nanoseconds after the first sampled one: between two samples, in proportion.
-fn sent_at(received: &Received, number: u64) -> Option<f64> {
+fn sent_at(received: &ReceivedReport, number: u64) -> Option<f64> {
     let samples = &received.samples;
     let at =
         samples.partition_point(|sample| sample.0 < number).clamp(1, samples.len().checked_sub(1)?.max(1));
@@ -122,7 +127,7 @@ fn sent_at(received: &Received, number: u64) -> Option<f64> {
 }
 
 /// How much later packets before `passed` are than the fastest, in milliseconds: the median of the last tenth.
-fn growth(received: &Received, passed: u64) -> Option<f64> {
+fn growth(received: &ReceivedReport, passed: u64) -> Option<f64> {
     let least = received.samples.iter().map(|sample| sample.2).min()?;
     let last = |part: u64| {
         let from = passed - passed / part;
@@ -141,11 +146,11 @@ mod tests {
     use std::time::Duration;
 
     /// Packets of 1000 octets each 10 µs (800 Mb/s and headers) through a limit of 400 Mb/s and `bytes`.
-    fn through(queue: bool, bytes: f64, packets: u64) -> (Point, Sent, Received) {
-        let point = Point { packets, ..Point::even(1000, 10_000_000, Duration::from_secs(9)) };
-        let sent = Sent { packets, seconds: packets as f64 * 1e-5, ..Sent::default() };
+    fn through(queue: bool, bytes: f64, packets: u64) -> (UdpPoint, SentReport, ReceivedReport) {
+        let point = UdpPoint { packets, ..UdpPoint::even(1000, 10_000_000, Duration::from_secs(9)) };
+        let sent = SentReport { packets, seconds: packets as f64 * 1e-5, ..SentReport::default() };
         let (length, rate) = (1042.0, 400e6 / 8.0);
-        let (mut level, mut received) = (0.0f64, Received::default());
+        let (mut level, mut received) = (0.0f64, ReceivedReport::default());
         let mut last = 0.0;
         for n in 0..packets {
             level = (level - rate * 1e-5).max(0.0);
@@ -176,7 +181,7 @@ mod tests {
         for packets in [8000, 60_000] {
             let (point, sent, received) = through(false, 1_048_576.0, packets);
             let found = bottleneck(&point, false, &sent, &received).unwrap();
-            assert_eq!(found.limit, Limit::Policer);
+            assert_eq!(found.limit, LimitKind::Policer);
             assert!((found.bits_per_second / 400e6 - 1.0).abs() < 0.02, "{found:?}");
             assert!((found.bytes / 1_048_576.0 - 1.0).abs() < 0.05, "{found:?}");
         }
@@ -186,12 +191,12 @@ mod tests {
     fn rate_and_depth_of_a_queue_are_found_and_a_queue_that_is_not_full_is_one() {
         let (point, sent, received) = through(true, 500_000.0, 20_000);
         let found = bottleneck(&point, false, &sent, &received).unwrap();
-        assert_eq!((found.limit, found.filled), (Limit::Queue, true));
+        assert_eq!((found.limit, found.filled), (LimitKind::Queue, true));
         assert!((found.bits_per_second / 400e6 - 1.0).abs() < 0.02, "{found:?}");
         assert!((found.bytes / 500_000.0 - 1.0).abs() < 0.05, "{found:?}");
         let (point, sent, received) = through(true, 1e12, 2000);
         let found = bottleneck(&point, false, &sent, &received).unwrap();
-        assert_eq!((found.limit, found.filled), (Limit::Queue, false));
+        assert_eq!((found.limit, found.filled), (LimitKind::Queue, false));
         assert!((found.bits_per_second / 400e6 - 1.0).abs() < 0.02, "{found:?}");
     }
 
@@ -216,6 +221,6 @@ mod tests {
         received.losses = (0..20).map(|n| (n * 97, n * 97 + 1)).collect();
         received.lost = 20;
         assert_eq!(bottleneck(&point, false, &sent, &received), None);
-        assert_eq!(bottleneck(&point, false, &Sent::default(), &received), None);
+        assert_eq!(bottleneck(&point, false, &SentReport::default(), &received), None);
     }
 }

@@ -1,13 +1,14 @@
 //! The client's end of UDP tests: it says what is measured, and puts both ends' reports together.
 
 use super::account::way;
-use super::end::{End, Pings};
-use super::message::{HostNote, Opened, Order, Reply, Request};
+use super::end::{Pinger, TestSockets};
+use super::message::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession};
 use super::packed;
-use super::plan::{Direction, Point};
+use super::plan::UdpPoint;
 use super::receiving::{Exchange, keep};
-use super::report::{EndReport, PointReport, Way};
+use super::report::{EndReport, UdpDirectionReport, UdpPointReport};
 use super::service::NAME;
+use crate::probe::TestDirection;
 use skyhaul::peer::{Connection, PeerError, Token, Waiting, connect_any, unhex};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ const BETWEEN: Duration = Duration::from_millis(2);
 
 /// What a test takes.
 #[derive(Clone, Copy, Debug)]
-pub struct ClientOptions {
+pub struct UdpClientOptions {
     /// Flows: pairs of ports.
     pub flows: u16,
     /// Seconds that it takes, about; the server tells others so.
@@ -39,7 +40,7 @@ pub struct ClientOptions {
     pub settle: Duration,
 }
 
-impl Default for ClientOptions {
+impl Default for UdpClientOptions {
     /// One flow, every packet by itself, 256 samples, 20 ms.
     fn default() -> Self {
         let settle = Duration::from_millis(20);
@@ -51,15 +52,15 @@ impl Default for ClientOptions {
 #[derive(Debug)]
 pub struct UdpClient {
     connection: Connection,
-    end: End,
-    options: ClientOptions,
+    end: TestSockets,
+    options: UdpClientOptions,
     begun: Instant,
     runs: u32,
     exchanges: Vec<Exchange>,
     /// This host.
-    pub here: HostNote,
+    pub here: HostSummary,
     /// The server.
-    pub there: HostNote,
+    pub there: HostSummary,
 }
 
 impl UdpClient {
@@ -71,16 +72,16 @@ impl UdpClient {
     pub fn open(
         to: &[SocketAddr],
         token: &Token,
-        options: ClientOptions,
+        options: UdpClientOptions,
         wait: &mut dyn FnMut(Waiting) -> bool,
     ) -> Result<Self, PeerError> {
         let mut connection = connect_any(to, token, SOON)?;
-        let ClientOptions { flows, seconds, rate, join, .. } = options;
-        connection.ask(NAME, &Request { flows, seconds, rate, join }, wait)?;
-        let opened: Opened = connection.receive(SOON)?;
+        let UdpClientOptions { flows, seconds, rate, join, .. } = options;
+        connection.ask(NAME, &UdpRequest { flows, seconds, rate, join }, wait)?;
+        let opened: UdpSession = connection.receive(SOON)?;
         let cookie = unhex(&opened.cookie).ok_or_else(|| connection.unexpected("a cookie that is none"))?;
         let (from, server) = (connection.local().ip(), connection.peer().ip());
-        let (end, here) = End::reach(from, server, &opened.ports, opened.test, cookie, join)?;
+        let (end, here) = TestSockets::reach(from, server, &opened.ports, opened.test, cookie, join)?;
         let mut client = Self {
             connection,
             end,
@@ -128,10 +129,10 @@ impl UdpClient {
     /// The server is gone, refuses it, or a socket failed.
     pub fn point(
         &mut self,
-        point: &Point,
-        direction: Direction,
+        point: &UdpPoint,
+        direction: TestDirection,
         stop: &AtomicBool,
-    ) -> Result<PointReport, PeerError> {
+    ) -> Result<UdpPointReport, PeerError> {
         self.point_live(point, direction, stop, &mut |_, _| {})
     }
 
@@ -142,11 +143,11 @@ impl UdpClient {
     /// As [`point`](Self::point).
     pub fn point_live(
         &mut self,
-        point: &Point,
-        direction: Direction,
+        point: &UdpPoint,
+        direction: TestDirection,
         stop: &AtomicBool,
         live: &mut dyn FnMut(Duration, u64),
-    ) -> Result<PointReport, PeerError> {
+    ) -> Result<UdpPointReport, PeerError> {
         point
             .check()
             .map_err(|why| PeerError::Io(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)))?;
@@ -156,7 +157,7 @@ impl UdpClient {
         let receives = direction.reverse() || point.ask;
         let before = self.end.begin(run, point, receives, samples as usize);
         let settle_ms = u32::try_from(settle.as_millis()).unwrap_or(u32::MAX);
-        self.connection.send(&Order::Point {
+        self.connection.send(&UdpCommand::Point {
             run,
             point: *point,
             direction,
@@ -164,22 +165,22 @@ impl UdpClient {
             settle_ms,
             packed: true,
         })?;
-        self.answer(SOON, |reply| matches!(reply, Reply::Ready { run: theirs } if *theirs == run))?;
+        self.answer(SOON, |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run))?;
         let mut sent = Vec::new();
         let begun = Instant::now();
         if direction.forward() {
-            let going = |pings: &mut Pings<'_>, count: u64| {
+            let going = |pings: &mut Pinger<'_>, count: u64| {
                 pings.ping();
                 live(begun.elapsed(), count);
                 !stop.load(Ordering::Relaxed)
             };
             sent = self.end.send(run, point, &mut { going })?;
             let packets = sent.iter().map(|sent| sent.packets).collect();
-            self.connection.send(&Order::Sent { run, packets })?;
+            self.connection.send(&UdpCommand::Sent { run, packets })?;
         }
         let mut received = Vec::new();
         let mut trips = None;
-        if point.ask && direction == Direction::Forward {
+        if point.ask && direction == TestDirection::Forward {
             let packets: Vec<u64> = sent.iter().map(|sent| sent.packets).collect();
             trips = self.end.finish(&packets, settle).into_iter().next();
         }
@@ -197,13 +198,13 @@ impl UdpClient {
         let forward = direction.forward().then(|| way(point, ipv6, self.is_one_host(), &client, &server));
         let round_trip_ns = trips.map(|trips| trips.transit_ns);
         let reverse = direction.reverse().then(|| way(point, ipv6, self.is_one_host(), &server, &client));
-        Ok(PointReport {
+        Ok(UdpPointReport {
             point: *point,
             direction,
             mode: point.mode,
             flows: point.flows(self.end.flows()),
             at_seconds,
-            forward: forward.map(|way| Way { round_trip_ns, ..way }),
+            forward: forward.map(|way| UdpDirectionReport { round_trip_ns, ..way }),
             reverse,
             client,
             server,
@@ -215,7 +216,7 @@ impl UdpClient {
     /// # Errors
     /// The server is gone.
     pub fn end(mut self) -> Result<(), PeerError> {
-        self.connection.send(&Order::End)
+        self.connection.send(&UdpCommand::End)
     }
 
     /// Flows of the test.
@@ -242,9 +243,9 @@ impl UdpClient {
     fn await_report(&mut self, run: u32, settle: Duration) -> Result<EndReport, PeerError> {
         let reply = self.connection.receive_slowly(SOON + settle * 2, REPORT)?;
         match self
-            .wanted(reply, |reply| matches!(reply, Reply::Report { run: theirs, .. } if *theirs == run))?
+            .wanted(reply, |reply| matches!(reply, UdpReply::Report { run: theirs, .. } if *theirs == run))?
         {
-            Reply::Report { mut report, packed, .. } => {
+            UdpReply::Report { mut report, packed, .. } => {
                 for (received, text) in report.received.iter_mut().zip(&packed) {
                     let samples = packed::unpack(text);
                     received.samples =
@@ -257,14 +258,18 @@ impl UdpClient {
     }
 
     /// The server's next answer, which must be as `wanted`.
-    fn answer(&mut self, within: Duration, wanted: impl Fn(&Reply) -> bool) -> Result<Reply, PeerError> {
+    fn answer(
+        &mut self,
+        within: Duration,
+        wanted: impl Fn(&UdpReply) -> bool,
+    ) -> Result<UdpReply, PeerError> {
         let reply = self.connection.receive(within)?;
         self.wanted(reply, wanted)
     }
 
-    fn wanted(&self, reply: Reply, wanted: impl Fn(&Reply) -> bool) -> Result<Reply, PeerError> {
+    fn wanted(&self, reply: UdpReply, wanted: impl Fn(&UdpReply) -> bool) -> Result<UdpReply, PeerError> {
         match reply {
-            Reply::Failed { why } => Err(PeerError::Refused { peer: self.connection.peer(), why }),
+            UdpReply::Failed { why } => Err(PeerError::Refused { peer: self.connection.peer(), why }),
             reply if wanted(&reply) => Ok(reply),
             other => {
                 Err(self.connection.unexpected(&format!("{other:?}").chars().take(100).collect::<String>()))
@@ -276,7 +281,7 @@ impl UdpClient {
     fn await_sent(
         &mut self,
         run: u32,
-        point: &Point,
+        point: &UdpPoint,
         stop: &AtomicBool,
         live: &mut dyn FnMut(u64),
     ) -> Result<Vec<u64>, PeerError> {
@@ -284,8 +289,8 @@ impl UdpClient {
         let mut stopped = false;
         while Instant::now() < end {
             match self.connection.receive(super::end::TICK) {
-                Ok(Reply::Sent { run: theirs, packets }) if theirs == run => return Ok(packets),
-                Ok(Reply::Failed { why }) => {
+                Ok(UdpReply::Sent { run: theirs, packets }) if theirs == run => return Ok(packets),
+                Ok(UdpReply::Failed { why }) => {
                     return Err(PeerError::Refused { peer: self.connection.peer(), why });
                 }
                 Ok(_) => return Err(self.connection.unexpected("an answer to another point")),
@@ -296,7 +301,7 @@ impl UdpClient {
                 Err(error) => return Err(error),
             }
             if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut stopped, true) {
-                self.connection.send(&Order::Stop)?;
+                self.connection.send(&UdpCommand::Stop)?;
             }
         }
         Err(PeerError::Stopped)

@@ -1,5 +1,6 @@
 //! Times of this host: a clock for waiting, and nanoseconds of UNIX time for what the other end compares.
 
+use skyhaul_core::placement::Nanos;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// UNIX time at one moment of the steady clock: later ones follow from it, so that a step of the wall clock during a run
@@ -13,7 +14,7 @@ pub(super) struct Wall {
 /// UNIX time now, in nanoseconds.
 pub(in crate::probe) fn unix_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    Nanos::from(since).0
 }
 
 impl Wall {
@@ -28,6 +29,6 @@ impl Wall {
 
     /// UNIX nanoseconds so long after it.
     pub(super) fn unix(&self, after: Duration) -> u64 {
-        self.unix.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+        self.unix.saturating_add(Nanos::from(after).0)
     }
 }

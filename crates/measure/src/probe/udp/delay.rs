@@ -2,7 +2,7 @@
 
 use super::client::UdpClient;
 use super::receiving::Exchange;
-use super::report::{ClockReport, Delay, PointReport, Received};
+use super::report::{ClockReport, OneWayDelay, ReceivedReport, UdpPointReport};
 use skyhaul_core::measure::clock::{self, ClockFit};
 use skyhaul_core::placement::Nanos;
 
@@ -17,7 +17,7 @@ pub(super) fn fit(exchanges: &[Exchange]) -> Option<ClockFit> {
 }
 
 /// Delays of the sampled packets, in order of size. `forward`: the other clock is the receiver's.
-fn delays(fit: &ClockFit, received: &Received, forward: bool) -> Option<Delay> {
+fn delays(fit: &ClockFit, received: &ReceivedReport, forward: bool) -> Option<OneWayDelay> {
     let mut error = 0;
     let mut all: Vec<i64> = Vec::with_capacity(received.samples.len());
     for &(_, sent, under_way) in &received.samples {
@@ -34,17 +34,24 @@ fn delays(fit: &ClockFit, received: &Received, forward: bool) -> Option<Delay> {
     }
     all.sort_unstable();
     let at = |q: f64| all.get(((all.len().checked_sub(1)?) as f64 * q).round() as usize).map(|&ns| ns as f64);
-    Some(Delay { least: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, most: at(1.0)?, error: error as f64 })
+    Some(OneWayDelay {
+        least: at(0.0)?,
+        median: at(0.5)?,
+        p99: at(0.99)?,
+        most: at(1.0)?,
+        error: error as f64,
+    })
 }
 
 impl UdpClient {
     /// Complete points that were measured with their one-way delays, by all exchanges of times so far: call it behind the last.
-    pub fn compare_clocks(&self, points: &mut [PointReport]) -> Option<ClockReport> {
+    pub fn compare_clocks(&self, points: &mut [UdpPointReport]) -> Option<ClockReport> {
         let exchanges = self.exchanges();
         let fit = fit(exchanges)?;
         for report in points {
-            let first =
-                |received: &[Received], forward| received.first().and_then(|one| delays(&fit, one, forward));
+            let first = |received: &[ReceivedReport], forward| {
+                received.first().and_then(|one| delays(&fit, one, forward))
+            };
             if let Some(way) = &mut report.forward {
                 way.delay_ns = first(&report.server.received, true);
             }
@@ -81,7 +88,7 @@ mod tests {
             })
             .collect();
         let fit = fit(&exchanges).unwrap();
-        let mut received = Received { base_ns: base, ..Received::default() };
+        let mut received = ReceivedReport { base_ns: base, ..ReceivedReport::default() };
         received.samples = (0..100).map(|n| (n, n as i64 * 1_000_000, 0)).collect();
         for sample in &mut received.samples {
             let sent = base + sample.1 as u64;
@@ -97,6 +104,6 @@ mod tests {
         }
         let delay = delays(&fit, &received, false).unwrap();
         assert!((delay.median - 3.3e6).abs() <= delay.error, "{delay:?}");
-        assert_eq!(delays(&fit, &Received::default(), true), None);
+        assert_eq!(delays(&fit, &ReceivedReport::default(), true), None);
     }
 }

@@ -24,8 +24,8 @@ mod named;
 #[cfg(test)]
 mod simulated;
 
-pub(super) use ends::{Ends, limited};
+pub(super) use ends::{TestPath, limited};
 pub(super) use holes::longest;
 
-pub use campaign::{Asked, FLOWS as PORTS};
-pub use named::{Diagnosed, Hosts, Named};
+pub use campaign::{DIAGNOSIS_PORTS, DiagnosisOptions};
+pub use named::{CauseReport, DiagnosisHosts, UdpDiagnosis};

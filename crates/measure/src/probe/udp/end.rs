@@ -1,12 +1,12 @@
 //! One end of a test: the sockets of its flows, and what it does in a point.
 
 use super::clock::unix_now;
-use super::meeting::{LEN, Meeting, Small};
-use super::message::HostNote;
+use super::meeting::{ControlDatagram, Handshake, LEN};
+use super::message::HostSummary;
 use super::meter::Meter;
-use super::plan::Point;
+use super::plan::UdpPoint;
 use super::receiving::{Exchange, Receiver};
-use super::report::{EndReport, Received, Sent};
+use super::report::{EndReport, ReceivedReport, SentReport};
 use super::sending;
 use skyhaul::peer::{Cookies, PeerError};
 use skyhaul_io::address::Endpoint;
@@ -36,16 +36,16 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// Socket and receiver of a flow.
 #[derive(Debug)]
-struct Lane {
+struct FlowSocket {
     both: Both,
     receiver: Receiver,
 }
 
 /// The end.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct TestSockets {
     test: u64,
-    lanes: Vec<Lane>,
+    lanes: Vec<FlowSocket>,
     interface: Option<String>,
     pings: u64,
     /// Flows of the point at hand.
@@ -62,14 +62,14 @@ fn options(join: bool) -> UdpOptions {
 }
 
 /// Sockets of a server that nobody met yet.
-pub(super) struct Waiting {
+pub(super) struct PendingTest {
     test: u64,
     cookie: [u8; 16],
     join: bool,
     sockets: Vec<Both>,
 }
 
-impl Waiting {
+impl PendingTest {
     /// One socket for each flow, on the address at which the client found this host.
     pub(super) fn bind(at: IpAddr, flows: u16, test: u64, cookie: [u8; 16], join: bool) -> io::Result<Self> {
         let sockets = (0..flows).map(|_| Both::bind(SocketAddr::new(at, 0), &options(join)));
@@ -82,12 +82,12 @@ impl Waiting {
     }
 
     /// What is said of this host.
-    pub(super) fn host(&self, peer: SocketAddr) -> HostNote {
+    pub(super) fn host(&self, peer: SocketAddr) -> HostSummary {
         self.sockets.first().map(|both| note(both, peer)).unwrap_or_default()
     }
 
     /// Await that the client shows in every flow that it receives: nothing but answers as long as what came is sent before.
-    pub(super) fn meet(self, cookies: &Cookies, over: &dyn Fn() -> bool) -> Result<End, PeerError> {
+    pub(super) fn meet(self, cookies: &Cookies, over: &dyn Fn() -> bool) -> Result<TestSockets, PeerError> {
         let mut end = Instant::now() + MEETING;
         let mut met = vec![false; self.sockets.len()];
         while !met.iter().all(|&met| met) {
@@ -113,7 +113,7 @@ impl Waiting {
         }
         let lanes = self.sockets.into_iter().enumerate();
         let lanes = lanes.map(|(flow, both)| lane(both, self.test, flow as u16, self.join));
-        End::new(self.test, lanes.collect::<io::Result<_>>()?).map_err(PeerError::from)
+        TestSockets::new(self.test, lanes.collect::<io::Result<_>>()?).map_err(PeerError::from)
     }
 
     /// Answer a datagram; whether its sender showed that it receives.
@@ -128,16 +128,18 @@ impl Waiting {
         let number = self.test ^ u64::from(flow) << 48;
         let say = |meeting| {
             // What is not sent is asked for again.
-            let _ = both.send_to(&Small { test: self.test, flow, meeting }.octets(), from);
+            let _ = both.send_to(&ControlDatagram { test: self.test, flow, meeting }.octets(), from);
         };
-        match Small::read(datagram) {
+        match ControlDatagram::read(datagram) {
             Ok(small) if (small.test, small.flow) != (self.test, flow) => {}
-            Ok(Small { meeting: Meeting::Knock(cookie), .. }) if cookie == self.cookie => {
-                say(Meeting::Cookie(cookies.of(from, number)));
+            Ok(ControlDatagram { meeting: Handshake::Knock(cookie), .. }) if cookie == self.cookie => {
+                say(Handshake::Cookie(cookies.of(from, number)));
             }
-            Ok(Small { meeting: Meeting::Echo(cookie), .. }) if cookies.is_of(from, number, cookie) => {
+            Ok(ControlDatagram { meeting: Handshake::Echo(cookie), .. })
+                if cookies.is_of(from, number, cookie) =>
+            {
                 both.connect(from)?;
-                say(Meeting::Ready);
+                say(Handshake::Ready);
                 return Ok(true);
             }
             _ => {}
@@ -146,13 +148,13 @@ impl Waiting {
     }
 }
 
-fn lane(both: Both, test: u64, flow: u16, join: bool) -> io::Result<Lane> {
+fn lane(both: Both, test: u64, flow: u16, join: bool) -> io::Result<FlowSocket> {
     let receiver = Receiver::start(&both, test, flow, &options(join))?;
-    Ok(Lane { both, receiver })
+    Ok(FlowSocket { both, receiver })
 }
 
-fn note(both: &Both, peer: SocketAddr) -> HostNote {
-    HostNote {
+fn note(both: &Both, peer: SocketAddr) -> HostSummary {
+    HostSummary {
         machine: Machine::this().to_string(),
         interface: interface_of(both.local().ip()).unwrap_or_default(),
         buffers: both.buffers(),
@@ -160,8 +162,8 @@ fn note(both: &Both, peer: SocketAddr) -> HostNote {
     }
 }
 
-impl End {
-    fn new(test: u64, lanes: Vec<Lane>) -> io::Result<Self> {
+impl TestSockets {
+    fn new(test: u64, lanes: Vec<FlowSocket>) -> io::Result<Self> {
         let interface = lanes.first().and_then(|lane| interface_of(lane.both.local().ip()));
         let chosen = 0..lanes.len();
         Ok(Self { test, lanes, interface, pings: 0, chosen })
@@ -175,7 +177,7 @@ impl End {
         test: u64,
         cookie: [u8; 16],
         join: bool,
-    ) -> Result<(Self, HostNote), PeerError> {
+    ) -> Result<(Self, HostSummary), PeerError> {
         let bind = |&port: &u16| {
             let both = Both::bind(SocketAddr::new(from, 0), &options(join))?;
             both.connect(SocketAddr::new(server, port))?;
@@ -200,7 +202,7 @@ impl End {
     }
 
     /// Begin a point: counters as they are before, and meters if data are to come.
-    pub(super) fn begin(&mut self, run: u32, point: &Point, receives: bool, samples: usize) -> Stages {
+    pub(super) fn begin(&mut self, run: u32, point: &UdpPoint, receives: bool, samples: usize) -> Stages {
         let all = 0..self.lanes.len();
         self.chosen = point.only.map(usize::from).filter(|only| all.contains(only)).map_or(all, |n| n..n + 1);
         if receives {
@@ -216,12 +218,12 @@ impl End {
     pub(super) fn send(
         &mut self,
         run: u32,
-        point: &Point,
-        tick: &mut dyn FnMut(&mut Pings<'_>, u64) -> bool,
-    ) -> Result<Vec<Sent>, PeerError> {
+        point: &UdpPoint,
+        tick: &mut dyn FnMut(&mut Pinger<'_>, u64) -> bool,
+    ) -> Result<Vec<SentReport>, PeerError> {
         let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
         let lanes = &self.lanes;
-        let mut pings = Pings { test: self.test, lanes, sent: &mut self.pings };
+        let mut pings = Pinger { test: self.test, lanes, sent: &mut self.pings };
         let chosen = self.chosen.clone();
         std::thread::scope(|scope| {
             let senders: Vec<_> = chosen
@@ -241,13 +243,13 @@ impl End {
                 let failed = || io::Error::other("a sending thread failed");
                 sender.join().map_err(|_| failed())?
             });
-            joined.collect::<io::Result<Vec<Sent>>>().map_err(PeerError::from)
+            joined.collect::<io::Result<Vec<SentReport>>>().map_err(PeerError::from)
         })
     }
 
     /// Wait until everything that was sent came, or nothing came for `settle`; what came. A receiver that had no time to look is
     /// waited for: what its socket holds is not lost.
-    pub(super) fn finish(&mut self, sent: &[u64], settle: Duration) -> Vec<Received> {
+    pub(super) fn finish(&mut self, sent: &[u64], settle: Duration) -> Vec<ReceivedReport> {
         let told = Instant::now();
         let chosen = &mut self.lanes[self.chosen.clone()];
         let looked: Vec<u64> = chosen.iter().map(|lane| lane.receiver.empty()).collect();
@@ -272,15 +274,20 @@ impl End {
     }
 
     /// What this end did in a point that began with the counters `before`.
-    pub(super) fn report(&self, before: &Stages, sent: Vec<Sent>, received: Vec<Received>) -> EndReport {
+    pub(super) fn report(
+        &self,
+        before: &Stages,
+        sent: Vec<SentReport>,
+        received: Vec<ReceivedReport>,
+    ) -> EndReport {
         let counters = stages::since(&stages::read(self.interface.as_deref()), before);
         let strays = self.lanes.iter().map(|lane| lane.receiver.strays()).sum();
         EndReport { sent, received, counters, interface: self.interface.clone().unwrap_or_default(), strays }
     }
 
     /// What sends pings, while nothing else does.
-    pub(super) fn pings(&mut self) -> Pings<'_> {
-        Pings { test: self.test, lanes: &self.lanes, sent: &mut self.pings }
+    pub(super) fn pings(&mut self) -> Pinger<'_> {
+        Pinger { test: self.test, lanes: &self.lanes, sent: &mut self.pings }
     }
 
     /// Exchanges of times since the last call.
@@ -295,20 +302,20 @@ impl End {
 }
 
 /// Asks the other end for its time, over the path of the data.
-pub(super) struct Pings<'a> {
+pub(super) struct Pinger<'a> {
     test: u64,
-    lanes: &'a [Lane],
+    lanes: &'a [FlowSocket],
     sent: &'a mut u64,
 }
 
-impl Pings<'_> {
+impl Pinger<'_> {
     /// Ask once, in the first flow.
     pub(super) fn ping(&mut self) {
         if let Some(lane) = self.lanes.first() {
-            let meeting = Meeting::Ping { number: *self.sent, sent: unix_now() };
+            let meeting = Handshake::Ping { number: *self.sent, sent: unix_now() };
             *self.sent += 1;
             // One that is not sent is one exchange less.
-            let _ = lane.both.send(&Small { test: self.test, flow: 0, meeting }.octets());
+            let _ = lane.both.send(&ControlDatagram { test: self.test, flow: 0, meeting }.octets());
         }
     }
 }
@@ -323,7 +330,7 @@ fn knock(
 ) -> Result<(), PeerError> {
     let mut end = Instant::now() + MEETING;
     // What is still to be said in each flow; nothing, once it was met.
-    let mut says = vec![Some(Meeting::Knock(cookie)); sockets.len()];
+    let mut says = vec![Some(Handshake::Knock(cookie)); sockets.len()];
     while says.iter().any(Option::is_some) {
         if Instant::now() > end {
             let flow = says.iter().position(Option::is_some).unwrap_or(0);
@@ -332,7 +339,7 @@ fn knock(
         // What is lost is said again.
         for (flow, say) in says.iter().enumerate() {
             if let &Some(meeting) = say {
-                let _ = sockets[flow].send(&Small { test, flow: flow as u16, meeting }.octets());
+                let _ = sockets[flow].send(&ControlDatagram { test, flow: flow as u16, meeting }.octets());
             }
         }
         let until = Instant::now() + AGAIN;
@@ -345,16 +352,17 @@ fn knock(
                 let mut bytes = [0; LEN + 1];
                 let Some((length, _)) = both.receive_from(&mut bytes, Duration::ZERO)? else { continue };
                 heard = true;
-                match Small::read(&bytes[..length]) {
+                match ControlDatagram::read(&bytes[..length]) {
                     Ok(small) if (small.test, usize::from(small.flow)) != (test, flow) => {}
-                    Ok(Small { meeting: Meeting::Cookie(cookie), .. })
-                        if matches!(say, Some(Meeting::Knock(_))) =>
+                    Ok(ControlDatagram { meeting: Handshake::Cookie(cookie), .. })
+                        if matches!(say, Some(Handshake::Knock(_))) =>
                     {
-                        let echo = Meeting::Echo(cookie);
-                        let _ = both.send(&Small { test, flow: flow as u16, meeting: echo }.octets());
+                        let echo = Handshake::Echo(cookie);
+                        let _ =
+                            both.send(&ControlDatagram { test, flow: flow as u16, meeting: echo }.octets());
                         *say = Some(echo);
                     }
-                    Ok(Small { meeting: Meeting::Ready, .. }) => {
+                    Ok(ControlDatagram { meeting: Handshake::Ready, .. }) => {
                         *say = None;
                         end = Instant::now() + MEETING;
                     }

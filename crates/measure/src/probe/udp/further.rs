@@ -3,9 +3,10 @@
 
 use super::bottleneck::{Bottleneck, headers};
 use super::client::UdpClient;
-use super::diagnose::{Ends, limited, longest};
-use super::plan::{Burst, Direction, LONGEST, Point, SHORTEST};
-use super::report::PointReport;
+use super::diagnose::{TestPath, limited, longest};
+use super::plan::{Burst, MAX_DATAGRAM, MIN_DATAGRAM, UdpPoint};
+use super::report::UdpPointReport;
+use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::PeerError;
 use skyhaul_core::control::{Search, SearchConfig, Step};
@@ -45,10 +46,15 @@ impl UdpClient {
     pub fn mtu(&mut self, stop: &AtomicBool) -> Result<MtuReport, PeerError> {
         let expected = self.here.largest_datagram;
         let mut report = MtuReport { expected, ..MtuReport::default() };
-        let guess = u32::try_from(expected).unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+        let guess = u32::try_from(expected).unwrap_or(MAX_DATAGRAM).clamp(MIN_DATAGRAM, MAX_DATAGRAM);
         let mut tries = Vec::new();
-        report.payload =
-            longest(self, Direction::Forward, guess, &mut |size, passed| tries.push((size, passed)), stop)?;
+        report.payload = longest(
+            self,
+            TestDirection::Forward,
+            guess,
+            &mut |size, passed| tries.push((size, passed)),
+            stop,
+        )?;
         report.tries = tries;
         report.mtu = report.payload + if self.is_ipv6() { 48 } else { 28 };
         Ok(report)
@@ -64,9 +70,9 @@ impl UdpClient {
         spacing_ps: u64,
         packets: u64,
         stop: &AtomicBool,
-    ) -> Result<PointReport, PeerError> {
-        let even = Point::even(size, spacing_ps, Duration::from_secs(3600));
-        self.point(&Point { packets, ask: true, ..even }, Direction::Forward, stop)
+    ) -> Result<UdpPointReport, PeerError> {
+        let even = UdpPoint::even(size, spacing_ps, Duration::from_secs(3600));
+        self.point(&UdpPoint { packets, ask: true, ..even }, TestDirection::Forward, stop)
     }
 
     /// Bursts of so many packets back to back, `each` time three of them with `pause` between, each length alone.
@@ -78,13 +84,13 @@ impl UdpClient {
         size: u32,
         packets: u32,
         pause: Duration,
-        direction: Direction,
+        direction: TestDirection,
         stop: &AtomicBool,
-    ) -> Result<PointReport, PeerError> {
+    ) -> Result<UdpPointReport, PeerError> {
         let period_ps = u64::try_from(pause.as_nanos() * 1000).unwrap_or(u64::MAX / 2);
         let burst = Some(Burst { packets, period_ps });
-        let even = Point::even(size, 0, Duration::from_secs(60));
-        self.point(&Point { packets: u64::from(packets) * 3, burst, ..even }, direction, stop)
+        let even = UdpPoint::even(size, 0, Duration::from_secs(60));
+        self.point(&UdpPoint { packets: u64::from(packets) * 3, burst, ..even }, direction, stop)
     }
 
     /// Search for the highest rate at which nothing is lost, by trials of `time`.
@@ -96,9 +102,9 @@ impl UdpClient {
         size: u32,
         config: SearchConfig,
         time: Duration,
-        direction: Direction,
+        direction: TestDirection,
         stop: &AtomicBool,
-        each: &mut dyn FnMut(u64, &PointReport),
+        each: &mut dyn FnMut(u64, &UdpPointReport),
     ) -> Result<SearchReport, PeerError> {
         let mut search = Search::new(config);
         let mut report = SearchReport::default();
@@ -108,7 +114,7 @@ impl UdpClient {
             match search.step() {
                 Step::Try(rate) => {
                     let spacing = u128::from(size) * 8 * 1_000_000_000_000 / u128::from(rate);
-                    let point = Point::even(size, spacing.clamp(1, 1 << 62) as u64, time);
+                    let point = UdpPoint::even(size, spacing.clamp(1, 1 << 62) as u64, time);
                     let mut carries = false;
                     for _ in 0..TRIALS {
                         let got = self.point(&point, direction, stop)?;
@@ -160,10 +166,10 @@ impl UdpClient {
         &mut self,
         size: u32,
         spacing_ps: u64,
-        direction: Direction,
+        direction: TestDirection,
         stop: &AtomicBool,
-    ) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
-        limit_with(self, &Point::even(size, spacing_ps, LOOK), direction, stop)
+    ) -> Result<(Option<Bottleneck>, Vec<UdpPointReport>), PeerError> {
+        limit_with(self, &UdpPoint::even(size, spacing_ps, LOOK), direction, stop)
     }
 }
 
@@ -185,9 +191,11 @@ struct Trial {
 }
 
 impl Trial {
-    fn of(report: &PointReport) -> Self {
+    fn of(report: &UdpPointReport) -> Self {
         let ways = || report.forward.iter().chain(&report.reverse);
-        let slow = |way: &super::report::Way| way.user_bits_per_second < ARRIVES * way.sent_bits_per_second;
+        let slow = |way: &super::report::UdpDirectionReport| {
+            way.user_bits_per_second < ARRIVES * way.sent_bits_per_second
+        };
         Self {
             sent: ways().map(|way| way.sent_bits_per_second).fold(f64::INFINITY, f64::min),
             lost: ways().map(|way| way.lost).sum(),
@@ -201,11 +209,11 @@ const SAME: f64 = 0.2;
 
 /// Send more than the path carries, and find what limits it; with flows as in `first`.
 pub(super) fn limit_with(
-    ends: &mut dyn Ends,
-    first: &Point,
-    direction: Direction,
+    ends: &mut dyn TestPath,
+    first: &UdpPoint,
+    direction: TestDirection,
     stop: &AtomicBool,
-) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
+) -> Result<(Option<Bottleneck>, Vec<UdpPointReport>), PeerError> {
     let (size, only) = (first.size, first.only);
     let first = ends.point(first, direction, stop)?;
     let Some(found) = limited(&first, ends.is_ipv6()) else { return Ok((None, vec![first])) };
@@ -217,7 +225,7 @@ pub(super) fn limit_with(
     // Four times as long as it takes to the first loss, which comes when the excess, as much as the rate, fills it.
     let fills = Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second).clamp(0.0, 10.0));
     let time = (fills * 4).max(LOOK);
-    let second = Point { only, ..Point::even(size, (spacing as u64).max(1), time) };
+    let second = UdpPoint { only, ..UdpPoint::even(size, (spacing as u64).max(1), time) };
     let second = ends.point(&second, direction, stop)?;
     let again = limited(&second, ends.is_ipv6());
     // What loses a part of any rate passes more of more, and is no limit.

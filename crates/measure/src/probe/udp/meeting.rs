@@ -41,7 +41,7 @@ const CHECKED: usize = LEN - 4;
 
 /// What it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum Handshake {
     /// A client is here: cookie of the test.
     Knock([u8; 16]),
     /// Send this back to show that you receive here.
@@ -72,23 +72,23 @@ pub enum Meeting {
 
 /// A datagram of this kind: of which test and flow, and what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Small {
+pub struct ControlDatagram {
     /// The test.
     pub test: u64,
     /// The flow.
     pub flow: u16,
     /// What it says.
-    pub meeting: Meeting,
+    pub meeting: Handshake,
 }
 
 /// Whether it is one; a comparison or two for data.
 #[inline]
 #[must_use]
-pub fn is_small(datagram: &[u8]) -> bool {
+pub fn is_control(datagram: &[u8]) -> bool {
     datagram.len() == LEN && datagram.starts_with(&MAGIC.to_be_bytes())
 }
 
-impl Small {
+impl ControlDatagram {
     /// The datagram.
     #[must_use]
     pub fn octets(&self) -> [u8; LEN] {
@@ -99,15 +99,15 @@ impl Small {
         let mut table =
             Table { magic: MAGIC, version: VERSION, test: self.test, flow: self.flow, ..Table::default() };
         (table.kind, table.first, table.second) = match self.meeting {
-            Meeting::Knock(bytes) => (1, cookie(bytes).0, cookie(bytes).1),
-            Meeting::Cookie(bytes) => (2, cookie(bytes).0, cookie(bytes).1),
-            Meeting::Echo(bytes) => (3, cookie(bytes).0, cookie(bytes).1),
-            Meeting::Ready => (4, 0, 0),
-            Meeting::Ping { number, sent } => {
+            Handshake::Knock(bytes) => (1, cookie(bytes).0, cookie(bytes).1),
+            Handshake::Cookie(bytes) => (2, cookie(bytes).0, cookie(bytes).1),
+            Handshake::Echo(bytes) => (3, cookie(bytes).0, cookie(bytes).1),
+            Handshake::Ready => (4, 0, 0),
+            Handshake::Ping { number, sent } => {
                 table.number = number;
                 (5, sent, 0)
             }
-            Meeting::Pong { number, sent, came, back } => {
+            Handshake::Pong { number, sent, came, back } => {
                 (table.number, table.third) = (number, back);
                 (6, sent, came)
             }
@@ -139,12 +139,12 @@ impl Small {
         let cookie = (u128::from(table.first) << 64 | u128::from(table.second)).to_be_bytes();
         let (number, sent) = (table.number, table.first);
         let meeting = match table.kind {
-            1 => Meeting::Knock(cookie),
-            2 => Meeting::Cookie(cookie),
-            3 => Meeting::Echo(cookie),
-            4 => Meeting::Ready,
-            5 => Meeting::Ping { number, sent },
-            6 => Meeting::Pong { number, sent, came: table.second, back: table.third },
+            1 => Handshake::Knock(cookie),
+            2 => Handshake::Cookie(cookie),
+            3 => Handshake::Echo(cookie),
+            4 => Handshake::Ready,
+            5 => Handshake::Ping { number, sent },
+            6 => Handshake::Pong { number, sent, came: table.second, back: table.third },
             _ => return Err(Reject::BadField),
         };
         Ok(Self { test: table.test, flow: table.flow, meeting })
@@ -153,9 +153,9 @@ impl Small {
 
 /// Any octets; for the fuzzer.
 pub fn fuzz(input: &[u8]) {
-    assert!(is_small(input) || Small::read(input).is_err());
-    if let Ok(small) = Small::read(input) {
-        assert_eq!(Small::read(&small.octets()), Ok(small));
+    assert!(is_control(input) || ControlDatagram::read(input).is_err());
+    if let Ok(small) = ControlDatagram::read(input) {
+        assert_eq!(ControlDatagram::read(&small.octets()), Ok(small));
     }
 }
 
@@ -166,33 +166,33 @@ mod tests {
     #[test]
     fn each_is_read_back_and_no_damaged_one_is_read() {
         for meeting in [
-            Meeting::Knock([7; 16]),
-            Meeting::Cookie([8; 16]),
-            Meeting::Echo([9; 16]),
-            Meeting::Ready,
-            Meeting::Ping { number: 3, sent: u64::MAX },
-            Meeting::Pong { number: 3, sent: 1, came: 2, back: 3 },
+            Handshake::Knock([7; 16]),
+            Handshake::Cookie([8; 16]),
+            Handshake::Echo([9; 16]),
+            Handshake::Ready,
+            Handshake::Ping { number: 3, sent: u64::MAX },
+            Handshake::Pong { number: 3, sent: 1, came: 2, back: 3 },
         ] {
-            let small = Small { test: 5, flow: 2, meeting };
+            let small = ControlDatagram { test: 5, flow: 2, meeting };
             let octets = small.octets();
-            assert_eq!(Small::read(&octets), Ok(small));
-            assert!(is_small(&octets));
+            assert_eq!(ControlDatagram::read(&octets), Ok(small));
+            assert!(is_control(&octets));
             for bit in 0..LEN * 8 {
                 let mut damaged = octets;
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(Small::read(&damaged).is_err(), "{meeting:?} {bit}");
+                assert!(ControlDatagram::read(&damaged).is_err(), "{meeting:?} {bit}");
                 fuzz(&damaged);
             }
             fuzz(&octets);
         }
-        assert_eq!(Small::read(&[0; 63]), Err(Reject::WrongSize));
-        assert_eq!(Small::read(&[0; 64]), Err(Reject::BadMagic));
-        let mut other = Small { test: 5, flow: 2, meeting: Meeting::Ready }.octets();
+        assert_eq!(ControlDatagram::read(&[0; 63]), Err(Reject::WrongSize));
+        assert_eq!(ControlDatagram::read(&[0; 64]), Err(Reject::BadMagic));
+        let mut other = ControlDatagram { test: 5, flow: 2, meeting: Handshake::Ready }.octets();
         for (at, reject) in [(4, Reject::BadVersion), (5, Reject::BadField)] {
             let before = std::mem::replace(&mut other[at], 99);
             let checksum = crc32c::crc32c(&other[..CHECKED]);
             other[CHECKED..].copy_from_slice(&checksum.to_be_bytes());
-            assert_eq!(Small::read(&other), Err(reject));
+            assert_eq!(ControlDatagram::read(&other), Err(reject));
             other[at] = before;
         }
     }

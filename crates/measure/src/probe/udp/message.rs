@@ -13,13 +13,14 @@
 //!     ── End ──────────────────────────────────────▶
 //! ```
 
-use super::plan::{Direction, LONGEST, Point};
+use super::plan::{MAX_DATAGRAM, UdpPoint};
 use super::report::EndReport;
+use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 
 /// What a client asks for before its turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Request {
+pub struct UdpRequest {
     /// Flows: pairs of ports.
     pub flows: u16,
     /// Seconds that it takes, about.
@@ -32,7 +33,7 @@ pub struct Request {
 
 /// What the server opened for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Opened {
+pub struct UdpSession {
     /// Number of the test in its datagrams.
     pub test: u64,
     /// With which the client shows in a datagram that it is the one on the control connection.
@@ -40,12 +41,12 @@ pub struct Opened {
     /// UDP ports of the flows.
     pub ports: Vec<u16>,
     /// The other end.
-    pub host: HostNote,
+    pub host: HostSummary,
 }
 
 /// A host in a few words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct HostNote {
+pub struct HostSummary {
     /// Its processors, memory and kernel.
     pub machine: String,
     /// The interface on which it is.
@@ -59,15 +60,15 @@ pub struct HostNote {
 /// From the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum UdpCommand {
     /// Measure a point.
     Point {
         /// Its number.
         run: u32,
         /// What to send.
-        point: Point,
+        point: UdpPoint,
         /// Which way.
-        direction: Direction,
+        direction: TestDirection,
         /// Packets to report one by one.
         samples: u32,
         /// Milliseconds without arrival after which nothing more is awaited.
@@ -92,7 +93,7 @@ pub enum Order {
 /// From the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
+pub enum UdpReply {
     /// It receives.
     Ready {
         /// This point.
@@ -124,13 +125,13 @@ pub enum Reply {
 
 /// Any bytes as messages of a test; for the fuzzer. A point that is taken can be planned, whatever its numbers are.
 pub fn fuzz(input: &[u8]) {
-    let _ = serde_json::from_slice::<Request>(input);
-    let _ = serde_json::from_slice::<Opened>(input);
-    let _ = serde_json::from_slice::<Reply>(input);
-    if let Ok(Order::Point { point, .. }) = serde_json::from_slice(input)
+    let _ = serde_json::from_slice::<UdpRequest>(input);
+    let _ = serde_json::from_slice::<UdpSession>(input);
+    let _ = serde_json::from_slice::<UdpReply>(input);
+    if let Ok(UdpCommand::Point { point, .. }) = serde_json::from_slice(input)
         && point.check().is_ok()
     {
-        assert!(point.size <= LONGEST && point.takes().as_nanos() <= u128::from(point.longest_ns));
+        assert!(point.size <= MAX_DATAGRAM && point.takes().as_nanos() <= u128::from(point.longest_ns));
         assert!(point.rate().is_none_or(|rate| rate > 0.0));
     }
 }

@@ -1,6 +1,6 @@
 //! What a receiver notes of one flow in one point: fixed memory, whatever arrives.
 
-use super::report::{Received, Stamped};
+use super::report::{ArrivalTimes, ReceivedReport};
 use skyhaul::report::Distribution;
 use skyhaul_core::measure::{Arrival, Histogram, SequenceMeter};
 use skyhaul_core::wire::probe::Probe;
@@ -41,8 +41,8 @@ impl Stamps {
         (self.last, self.sent) = (time, sent);
     }
 
-    fn report(&self) -> Stamped {
-        Stamped {
+    fn report(&self) -> ArrivalTimes {
+        ArrivalTimes {
             seconds: self.first.map_or(0.0, |first| self.last.saturating_sub(first) as f64 / 1e9),
             gaps_ns: Distribution::from(&self.gaps),
             variation_ns: Distribution::from(&self.variation),
@@ -196,13 +196,13 @@ impl Meter {
     }
 
     /// The end where nobody says how many were sent: as many as the highest number says.
-    pub(super) fn finish_at_highest(self) -> Received {
+    pub(super) fn finish_at_highest(self) -> ReceivedReport {
         let sent = self.sequence.next().unwrap_or(0);
         self.finish(sent)
     }
 
     /// The end: the sender says that it sent numbers up to `sent`.
-    pub(super) fn finish(mut self, sent: u64) -> Received {
+    pub(super) fn finish(mut self, sent: u64) -> ReceivedReport {
         self.sequence.finish(Some(sent));
         if sent > self.losses.next {
             self.losses.hole(self.losses.next, sent);
@@ -212,7 +212,7 @@ impl Meter {
             (number, sent.wrapping_sub(base) as i64, arrived.wrapping_sub(sent) as i64)
         };
         let s = &self.sequence;
-        Received {
+        ReceivedReport {
             packets: s.packets,
             bytes: self.bytes,
             arrivals: self.arrivals,
@@ -232,7 +232,7 @@ impl Meter {
             samples: self.samples.kept.iter().map(relative).collect(),
             losses: self.losses.holes,
             losses_left_out: self.losses.left_out,
-            ..Received::default()
+            ..ReceivedReport::default()
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn meter(numbers: &[u64], sent: u64) -> Received {
+    fn meter(numbers: &[u64], sent: u64) -> ReceivedReport {
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let mut meter = Meter::new(1, 100, 4);
         for (at, &number) in numbers.iter().enumerate() {

@@ -5,8 +5,8 @@
 
 use super::clock::unix_now;
 use super::meter::Meter;
-use super::plan::Point;
-use super::report::{Received, Sent};
+use super::plan::UdpPoint;
+use super::report::{ReceivedReport, SentReport};
 use super::sending;
 use skyhaul_core::wire::probe::Probe;
 use skyhaul_io::address::Endpoint;
@@ -27,10 +27,10 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A system call failed; the error names the address.
 pub fn send(
     to: SocketAddr,
-    point: &Point,
+    point: &UdpPoint,
     stop: &AtomicBool,
     each: &mut (dyn FnMut(u64) + Send),
-) -> io::Result<Sent> {
+) -> io::Result<SentReport> {
     let any = match to.ip() {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
@@ -69,7 +69,7 @@ pub fn receive(
     samples: usize,
     stop: &AtomicBool,
     each: &mut dyn FnMut(u64),
-) -> io::Result<Option<Received>> {
+) -> io::Result<Option<ReceivedReport>> {
     let options = match join {
         true => UdpOptions { tier: Tier::Stage, ..UdpOptions::default() },
         false => UdpOptions { tier: Tier::Plain, gather: Duration::ZERO, ..UdpOptions::default() },
@@ -126,7 +126,8 @@ mod tests {
             });
             // Its socket must be there before the first packet.
             std::thread::sleep(Duration::from_millis(500));
-            let point = Point { packets: 300, ..Point::even(400, 100_000_000, Duration::from_secs(20)) };
+            let point =
+                UdpPoint { packets: 300, ..UdpPoint::even(400, 100_000_000, Duration::from_secs(20)) };
             let sent = send(at, &point, &stop, &mut |_| {}).unwrap();
             let got = receiver.join().unwrap();
             assert_eq!((sent.packets, got.packets, got.lost), (300, 300, 0));

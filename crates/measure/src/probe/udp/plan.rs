@@ -1,6 +1,7 @@
 //! What is measured: one point is so many datagrams of one size, so far apart.
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::placement::Nanos;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -12,24 +13,24 @@ pub const fn overhead(ipv6: bool) -> u64 {
 }
 
 /// Shortest datagram: the header of a test packet.
-pub const SHORTEST: u32 = skyhaul_core::wire::probe::Probe::LEN as u32;
+pub const MIN_DATAGRAM: u32 = skyhaul_core::wire::probe::Probe::LEN as u32;
 /// Longest datagram.
-pub const LONGEST: u32 = 65_507;
+pub const MAX_DATAGRAM: u32 = 65_507;
 /// Most packets of one point and flow.
 pub(super) const MOST: u64 = 1 << 40;
 /// Longest train.
-pub const TRAIN: u32 = 64;
+pub const MAX_TRAIN: u32 = 64;
 /// Most flows of a test.
-pub const FLOWS: u16 = 128;
+pub const MAX_FLOWS: u16 = 128;
 
 /// How packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum SpacingMode {
     /// One by one, each in a system call of its own at its time, which the thread awaits without sleeping.
     #[default]
     Single,
-    /// In trains of [`Point::train`] packets, each train in one system call at its time.
+    /// In trains of [`UdpPoint::train`] packets, each train in one system call at its time.
     Trains,
     /// One after the other without waiting: the kernel spaces them, where the interface has the `fq` discipline.
     Kernel,
@@ -46,7 +47,7 @@ pub struct Burst {
 
 /// One point of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Point {
+pub struct UdpPoint {
     /// Octets of each datagram's payload.
     pub size: u32,
     /// From the beginning of one packet to that of the next, in picoseconds; 0: as fast as possible.
@@ -56,7 +57,7 @@ pub struct Point {
     /// The point ends after this time even if fewer were sent, in nanoseconds.
     pub longest_ns: u64,
     /// How they are sent.
-    pub mode: Mode,
+    pub mode: SpacingMode,
     /// Packets of a train.
     pub train: u32,
     /// Bursts instead of an even stream.
@@ -72,38 +73,11 @@ pub struct Point {
     pub only: Option<u16>,
 }
 
-/// Which way the data of a point go, as the client sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// To the server.
-    #[default]
-    Forward,
-    /// From the server.
-    Reverse,
-    /// Both at once.
-    Both,
-}
-
-impl Direction {
-    /// Whether the client sends.
-    #[must_use]
-    pub fn forward(self) -> bool {
-        self != Self::Reverse
-    }
-
-    /// Whether the server sends.
-    #[must_use]
-    pub fn reverse(self) -> bool {
-        self != Self::Forward
-    }
-}
-
-impl Point {
+impl UdpPoint {
     /// Packets of this size and spacing for about `time`.
     #[must_use]
     pub fn even(size: u32, spacing_ps: u64, time: Duration) -> Self {
-        let longest_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let longest_ns = Nanos::from(time).0;
         let packets = match spacing_ps {
             0 => MOST,
             spacing => (time.as_nanos() * 1000 / u128::from(spacing)).clamp(2, u128::from(MOST)) as u64,
@@ -113,7 +87,7 @@ impl Point {
             spacing_ps,
             packets,
             longest_ns,
-            mode: Mode::Single,
+            mode: SpacingMode::Single,
             train: 1,
             burst: None,
             whole: false,
@@ -199,9 +173,9 @@ impl Point {
                 Err(format!("{what} {value}: {least} to {most} are possible"))
             }
         }
-        within("a datagram of", self.size, SHORTEST..=LONGEST)?;
+        within("a datagram of", self.size, MIN_DATAGRAM..=MAX_DATAGRAM)?;
         within("packets", self.packets, 1..=MOST)?;
-        within("a train of", self.train, 1..=TRAIN)?;
+        within("a train of", self.train, 1..=MAX_TRAIN)?;
         within("a time of nanoseconds", self.longest_ns, 1..=u64::from(u32::MAX) * 1_000_000)?;
         if let Some(burst) = self.burst {
             within("a burst of", burst.packets, 1..=1 << 24)?;
@@ -217,22 +191,22 @@ mod tests {
 
     #[test]
     fn a_point_knows_its_rate_its_time_and_its_packets() {
-        let point = Point::even(1472, 11_776_000, Duration::from_secs(1));
+        let point = UdpPoint::even(1472, 11_776_000, Duration::from_secs(1));
         assert!((point.rate().unwrap() - 1e9).abs() < 1.0);
         assert_eq!(point.packets, 84_918);
         assert!(point.takes() <= Duration::from_secs(1) && point.takes() > Duration::from_millis(999));
         assert_eq!(
-            Point { spacing_ps: 723_200, ..point }.due_ps(1_000_000),
+            UdpPoint { spacing_ps: 723_200, ..point }.due_ps(1_000_000),
             723_200_000_000,
             "no rounding per packet"
         );
-        let fast = Point::even(1472, 0, Duration::from_millis(50));
+        let fast = UdpPoint::even(1472, 0, Duration::from_millis(50));
         assert_eq!((fast.rate(), fast.takes()), (None, Duration::from_millis(50)));
     }
 
     #[test]
     fn another_size_keeps_rate_and_time() {
-        let point = Point::even(1472, 11_776_000, Duration::from_secs(1));
+        let point = UdpPoint::even(1472, 11_776_000, Duration::from_secs(1));
         let short = point.resized(1452);
         assert!((short.rate().unwrap() / point.rate().unwrap() - 1.0).abs() < 1e-6, "{short:?}");
         assert!(short.takes().abs_diff(point.takes()) < Duration::from_millis(1), "{short:?}");
@@ -242,22 +216,22 @@ mod tests {
     #[test]
     fn bursts_are_close_together_and_far_apart() {
         let burst = Some(Burst { packets: 10, period_ps: 1_000_000_000 });
-        let point = Point { burst, ..Point::even(1000, 1000, Duration::from_secs(1)) };
+        let point = UdpPoint { burst, ..UdpPoint::even(1000, 1000, Duration::from_secs(1)) };
         assert_eq!([0, 9, 10, 25].map(|n| point.due_ps(n)), [0, 9_000, 1_000_000_000, 2_000_005_000]);
         assert!((point.rate().unwrap() - 80e6).abs() < 1.0);
     }
 
     #[test]
     fn what_cannot_be_measured_is_refused_with_its_range() {
-        let point = Point::even(1472, 1000, Duration::from_secs(1));
+        let point = UdpPoint::even(1472, 1000, Duration::from_secs(1));
         point.check().unwrap();
         for (wrong, said) in [
-            (Point { size: 3, ..point }, "a datagram of 3"),
-            (Point { size: 65_508, ..point }, "65507 are possible"),
-            (Point { packets: 0, ..point }, "packets 0"),
-            (Point { train: 65, ..point }, "a train of 65"),
-            (Point { longest_ns: u64::MAX, ..point }, "a time of nanoseconds"),
-            (Point { burst: Some(Burst { packets: 0, period_ps: 1 }), ..point }, "a burst of 0"),
+            (UdpPoint { size: 3, ..point }, "a datagram of 3"),
+            (UdpPoint { size: 65_508, ..point }, "65507 are possible"),
+            (UdpPoint { packets: 0, ..point }, "packets 0"),
+            (UdpPoint { train: 65, ..point }, "a train of 65"),
+            (UdpPoint { longest_ns: u64::MAX, ..point }, "a time of nanoseconds"),
+            (UdpPoint { burst: Some(Burst { packets: 0, period_ps: 1 }), ..point }, "a burst of 0"),
         ] {
             assert!(wrong.check().unwrap_err().contains(said), "{said}");
         }

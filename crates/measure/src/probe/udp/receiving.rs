@@ -1,17 +1,18 @@
 //! The receiver of one flow: a thread that meters test packets, answers pings and takes pongs.
 
 use super::clock::unix_now;
-use super::meeting::{Meeting, Small, is_small};
+use super::meeting::{ControlDatagram, Handshake, is_control};
 use super::meter::Meter;
-use super::report::Received;
+use super::report::ReceivedReport;
 use skyhaul_core::wire::probe::Probe;
 use skyhaul_io::host::thread::cpu_time;
+use skyhaul_io::lock::lock;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -114,12 +115,12 @@ impl Receiver {
     }
 
     /// The end of the point, in which `sent` packets were sent.
-    pub(super) fn finish(&mut self, sent: u64) -> Option<Received> {
+    pub(super) fn finish(&mut self, sent: u64) -> Option<ReceivedReport> {
         let mut state = self.shared.state();
         let cpu = state.cpu.saturating_sub(self.cpu_before);
         let meter = state.meter.take()?;
         drop(state);
-        Some(Received { cpu_seconds: cpu.as_secs_f64(), ..meter.finish(sent) })
+        Some(ReceivedReport { cpu_seconds: cpu.as_secs_f64(), ..meter.finish(sent) })
     }
 
     /// The exchanges of times since the last call.
@@ -182,7 +183,7 @@ fn take(train: &Train<'_>, replies: &Both, shared: &Shared) {
     let state = &mut *state;
     let mut first = true;
     for packet in train.packets() {
-        if is_small(packet) {
+        if is_control(packet) {
             state.small(packet, arrived, replies, shared);
             continue;
         }
@@ -215,20 +216,21 @@ fn take(train: &Train<'_>, replies: &Both, shared: &Shared) {
 impl State {
     #[cold]
     fn small(&mut self, packet: &[u8], arrived: u64, replies: &Both, shared: &Shared) {
-        match Small::read(packet) {
-            Ok(Small { test, flow, meeting }) if test == shared.test && flow == shared.flow => {
+        match ControlDatagram::read(packet) {
+            Ok(ControlDatagram { test, flow, meeting }) if test == shared.test && flow == shared.flow => {
                 match meeting {
-                    Meeting::Ping { number, sent } => {
-                        let meeting = Meeting::Pong { number, sent, came: arrived, back: unix_now() };
+                    Handshake::Ping { number, sent } => {
+                        let meeting = Handshake::Pong { number, sent, came: arrived, back: unix_now() };
                         // One that is not answered is one exchange less.
-                        let _ = replies.send(&Small { test, flow, meeting }.octets());
+                        let _ = replies.send(&ControlDatagram { test, flow, meeting }.octets());
                     }
-                    Meeting::Pong { sent, came, back, .. } if self.exchanges.len() < EXCHANGES => {
+                    Handshake::Pong { sent, came, back, .. } if self.exchanges.len() < EXCHANGES => {
                         self.exchanges.push(Exchange { sent, came, back, here: arrived });
                     }
                     // The client did not hear that it may begin.
-                    Meeting::Echo(_) => {
-                        let _ = replies.send(&Small { test, flow, meeting: Meeting::Ready }.octets());
+                    Handshake::Echo(_) => {
+                        let _ =
+                            replies.send(&ControlDatagram { test, flow, meeting: Handshake::Ready }.octets());
                     }
                     // Repeated ones of the meeting.
                     _ => {}

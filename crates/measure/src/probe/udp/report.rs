@@ -1,13 +1,14 @@
 //! What one point gave, as data: the same for text, `--json`, pages and what the server sends to the client.
 
-use super::plan::{Direction, Mode, Point};
+use super::plan::{SpacingMode, UdpPoint};
+use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul::report::Distribution;
 use skyhaul_io::host::stages::Stages;
 
 /// What one flow sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sent {
+pub struct SentReport {
     /// Numbers given out: packets that were to be sent.
     pub packets: u64,
     /// Packets that the kernel did not take: its queue was full.
@@ -34,7 +35,7 @@ pub struct Sent {
 
 /// Arrivals by one kind of stamp.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stamped {
+pub struct ArrivalTimes {
     /// Seconds from the first arrival to the last.
     pub seconds: f64,
     /// Nanoseconds between arrivals (of packets, or of trains that the kernel joined).
@@ -47,7 +48,7 @@ pub struct Stamped {
 
 /// What one flow received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Received {
+pub struct ReceivedReport {
     /// Packets that arrived, duplicates included.
     pub packets: u64,
     /// Octets of payload in them.
@@ -73,9 +74,9 @@ pub struct Received {
     /// Arrivals that the kernel dropped at the socket, because its buffer was full.
     pub socket_drops: u64,
     /// As this program saw them.
-    pub user: Stamped,
+    pub user: ArrivalTimes,
     /// As the kernel stamped them.
-    pub kernel: Option<Stamped>,
+    pub kernel: Option<ArrivalTimes>,
     /// CPU seconds of the receiving thread.
     pub cpu_seconds: f64,
     /// Nanoseconds from sending to arrival, by both unequal clocks: true for packets that were sent back.
@@ -94,9 +95,9 @@ pub struct Received {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndReport {
     /// Each flow that it sent.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentReport>,
     /// Each flow that it received.
-    pub received: Vec<Received>,
+    pub received: Vec<ReceivedReport>,
     /// What its kernel counted meanwhile, by layer.
     pub counters: Stages,
     /// Name of its interface.
@@ -107,7 +108,7 @@ pub struct EndReport {
 
 /// One way of one point: what was sent, what arrived, and where the difference is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Way {
+pub struct UdpDirectionReport {
     /// Packets that were to be sent.
     pub sent: u64,
     /// Packets that arrived, each once.
@@ -134,9 +135,9 @@ pub struct Way {
     pub round_trip_ns: Option<Distribution>,
     /// Nanoseconds under way, where clocks were compared: least, median, 99 %, greatest; half the shortest round trip is the
     /// error.
-    pub delay_ns: Option<Delay>,
+    pub delay_ns: Option<OneWayDelay>,
     /// Where packets were lost, by the counters of both ends.
-    pub account: Vec<Stage>,
+    pub account: Vec<LayerAccount>,
 }
 
 /// The other end's clock.
@@ -154,7 +155,7 @@ pub struct ClockReport {
 
 /// One-way delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Delay {
+pub struct OneWayDelay {
     /// Shortest.
     pub least: f64,
     /// Half are at most this.
@@ -167,38 +168,104 @@ pub struct Delay {
     pub error: f64,
 }
 
-/// One step of the way.
+/// A layer of the path at which packets are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layer {
+    /// From the sending application to its socket.
+    #[serde(rename = "sender: application to socket")]
+    SenderApplication,
+    /// From the sender's socket to IP.
+    #[serde(rename = "sender: socket to IP")]
+    SenderSocket,
+    /// The sender's queueing discipline and interface.
+    #[serde(rename = "sender: queue and interface")]
+    SenderInterface,
+    /// Between the two interfaces.
+    #[default]
+    #[serde(rename = "network")]
+    Network,
+    /// Both ends are one host.
+    #[serde(rename = "this host (no network between)")]
+    OneHost,
+    /// The receiver's interface and backlog.
+    #[serde(rename = "receiver: interface and backlog")]
+    ReceiverInterface,
+    /// The receiver's IP.
+    #[serde(rename = "receiver: IP")]
+    ReceiverIp,
+    /// The receiver's socket.
+    #[serde(rename = "receiver: socket")]
+    ReceiverSocket,
+}
+
+impl Layer {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SenderApplication => "sender: application to socket",
+            Self::SenderSocket => "sender: socket to IP",
+            Self::SenderInterface => "sender: queue and interface",
+            Self::Network => "network",
+            Self::OneHost => "this host (no network between)",
+            Self::ReceiverInterface => "receiver: interface and backlog",
+            Self::ReceiverIp => "receiver: IP",
+            Self::ReceiverSocket => "receiver: socket",
+        }
+    }
+
+    /// Whether it belongs to the sending host.
+    #[must_use]
+    pub fn is_sender(self) -> bool {
+        matches!(self, Self::SenderApplication | Self::SenderSocket | Self::SenderInterface)
+    }
+
+    /// Whether it belongs to the receiving host.
+    #[must_use]
+    pub fn is_receiver(self) -> bool {
+        matches!(self, Self::ReceiverInterface | Self::ReceiverIp | Self::ReceiverSocket)
+    }
+}
+
+impl std::fmt::Display for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The packets that entered and left one layer of the path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stage {
-    /// From where to where.
-    pub between: String,
-    /// Packets that came in, if counted.
+pub struct LayerAccount {
+    /// The layer.
+    #[serde(rename = "between")]
+    pub layer: Layer,
+    /// Packets that entered it, if counted.
     pub before: Option<u64>,
-    /// Packets that came out, if counted.
+    /// Packets that left it, if counted.
     pub behind: Option<u64>,
-    /// Packets lost there by counters that say so.
+    /// Packets lost in it, by counters that show that.
     pub lost: u64,
-    /// How that is known.
+    /// The counters that show it.
     pub evidence: String,
 }
 
 /// One measured point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PointReport {
+pub struct UdpPointReport {
     /// What was asked for.
-    pub point: Point,
+    pub point: UdpPoint,
     /// Which way.
-    pub direction: Direction,
+    pub direction: TestDirection,
     /// How packets were sent.
-    pub mode: Mode,
+    pub mode: SpacingMode,
     /// Flows.
     pub flows: u16,
     /// Seconds since the beginning of the measurement.
     pub at_seconds: f64,
     /// To the server.
-    pub forward: Option<Way>,
+    pub forward: Option<UdpDirectionReport>,
     /// From the server.
-    pub reverse: Option<Way>,
+    pub reverse: Option<UdpDirectionReport>,
     /// This end.
     pub client: EndReport,
     /// The other end.

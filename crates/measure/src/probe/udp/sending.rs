@@ -1,8 +1,8 @@
 //! The sender of one flow: each packet at its time.
 
 use super::clock::Wall;
-use super::plan::{Mode, Point};
-use super::report::Sent;
+use super::plan::{SpacingMode, UdpPoint};
+use super::report::SentReport;
 use skyhaul::report::Distribution;
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::pace::GapPacer;
@@ -34,12 +34,12 @@ pub(super) fn send(
     both: &Both,
     run: u32,
     flow: u16,
-    point: &Point,
+    point: &UdpPoint,
     stop: &AtomicBool,
     count: &AtomicU64,
-) -> io::Result<Sent> {
+) -> io::Result<SentReport> {
     let before = cpu_time();
-    if point.mode == Mode::Kernel {
+    if point.mode == SpacingMode::Kernel {
         both.pace(point.rate().map(|bits| (bits / 8.0) as u64))?;
     }
     if point.whole {
@@ -52,7 +52,7 @@ pub(super) fn send(
     };
     let mut sending = Sending::new(both, (head, wall), put, point, (stop, count))?;
     let result = sending.run();
-    if point.mode == Mode::Kernel {
+    if point.mode == SpacingMode::Kernel {
         both.pace(None)?;
     }
     if point.whole {
@@ -70,10 +70,10 @@ pub(super) fn send(
 /// As [`send`].
 pub(in crate::probe) fn send_headed(
     both: &Both,
-    point: &Point,
+    point: &UdpPoint,
     stop: &AtomicBool,
     put: impl FnMut(&mut [u8], u64, Duration),
-) -> io::Result<Sent> {
+) -> io::Result<SentReport> {
     let before = cpu_time();
     let count = AtomicU64::new(0);
     let mut sending = Sending::new(both, (Probe::default(), Wall::now()), put, point, (stop, &count))?;
@@ -85,11 +85,13 @@ pub(in crate::probe) fn send_headed(
 }
 
 /// When packets are due, from the beginning on.
-fn pacer(point: &Point) -> GapPacer {
+fn pacer(point: &UdpPoint) -> GapPacer {
     let zero = Nanos(0);
     match (point.burst, point.mode) {
         (Some(burst), _) => GapPacer::bursts(burst.packets, point.spacing_ps, burst.period_ps, zero, SLACK),
-        (None, Mode::Trains) => GapPacer::trains(point.train, point.spacing_ps, zero, SMOOTH_SLACK).smooth(),
+        (None, SpacingMode::Trains) => {
+            GapPacer::trains(point.train, point.spacing_ps, zero, SMOOTH_SLACK).smooth()
+        }
         (None, _) => GapPacer::even(point.spacing_ps, zero, SMOOTH_SLACK).smooth(),
     }
 }
@@ -97,7 +99,7 @@ fn pacer(point: &Point) -> GapPacer {
 struct Sending<'a, P> {
     both: &'a Both,
     trains: Option<UdpSender>,
-    point: &'a Point,
+    point: &'a UdpPoint,
     /// The head of packets in trains.
     head: Probe,
     /// Writes the head of a single packet.
@@ -113,7 +115,7 @@ struct Sending<'a, P> {
     stop: &'a AtomicBool,
     count: &'a AtomicU64,
     number: u64,
-    sent: Sent,
+    sent: SentReport,
 }
 
 impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
@@ -121,12 +123,12 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
         both: &'a Both,
         (head, wall): (Probe, Wall),
         put: P,
-        point: &'a Point,
+        point: &'a UdpPoint,
         (stop, count): (&'a AtomicBool, &'a AtomicU64),
     ) -> io::Result<Self> {
         let trains = match point.mode {
-            Mode::Trains => Some(both.sender(&SendOptions::default())?),
-            Mode::Single | Mode::Kernel => None,
+            SpacingMode::Trains => Some(both.sender(&SendOptions::default())?),
+            SpacingMode::Single | SpacingMode::Kernel => None,
         };
         let size = point.size as usize;
         let packet = (0..size).map(|n| n as u8).collect();
@@ -146,15 +148,15 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
             stop,
             count,
             number: 0,
-            sent: Sent::default(),
+            sent: SentReport::default(),
         })
     }
 
     fn run(&mut self) -> io::Result<()> {
         let longest = Duration::from_nanos(self.point.longest_ns);
         let step = if self.trains.is_some() { u64::from(self.point.train) } else { 1 };
-        let paced =
-            self.point.mode != Mode::Kernel && (self.point.spacing_ps > 0 || self.point.burst.is_some());
+        let paced = self.point.mode != SpacingMode::Kernel
+            && (self.point.spacing_ps > 0 || self.point.burst.is_some());
         while self.number < self.point.packets {
             let now = if paced { self.wait() } else { self.wall.origin().elapsed() };
             if now > longest || self.stop.load(Ordering::Relaxed) {
@@ -167,7 +169,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
             } else {
                 self.single(now)?;
             }
-            self.pacer.sent(count, Nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)));
+            self.pacer.sent(count, Nanos::from(now));
             self.number += count;
             self.count.fetch_add(count, Ordering::Relaxed);
         }
@@ -198,7 +200,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
         if self.first.is_none() {
             self.first = Some(now);
         } else {
-            let gap = u64::try_from((now - self.last).as_nanos()).unwrap_or(u64::MAX);
+            let gap = Nanos::from(now - self.last).0;
             self.gaps.record(gap);
             let train = if self.trains.is_some() { u128::from(self.point.train) } else { 1 };
             let asked = u128::from(self.point.spacing_ps) * train / 1000;
@@ -251,14 +253,14 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
         Ok(())
     }
 
-    fn finish(mut self) -> Sent {
+    fn finish(mut self) -> SentReport {
         let spacing = Duration::from_nanos(self.gaps.mean() as u64);
         let seconds = self.first.map_or(0.0, |first| (self.last + spacing - first).as_secs_f64());
         let gaps = self.gaps.count().max(1);
         if let Some(sender) = &self.trains {
             self.sent.unreachable = sender.stats().unreachable;
         }
-        Sent {
+        SentReport {
             packets: self.number,
             seconds,
             gaps_ns: Distribution::from(&self.gaps),
@@ -275,7 +277,7 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
                 let stats = sender.stats();
                 format!("trains of {}, {} ({})", self.point.train, stats.mode.name(), stats.because)
             }
-            (None, Mode::Kernel) => "single packets, spaced by the kernel".to_owned(),
+            (None, SpacingMode::Kernel) => "single packets, spaced by the kernel".to_owned(),
             (None, _) => "single packets, spaced by this thread".to_owned(),
         }
     }

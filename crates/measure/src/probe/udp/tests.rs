@@ -1,6 +1,7 @@
 //! Both ends on loopback.
 
 use super::*;
+use crate::probe::TestDirection;
 use skyhaul::peer::{PeerError, Server, ServerOptions, Token};
 use skyhaul_io::udp::UdpOptions;
 use skyhaul_io::udp::both::Both;
@@ -16,14 +17,14 @@ fn serve(options: ServerOptions, at: &str) -> Server {
     Server::start(at.parse().unwrap(), token(), options, vec![service]).unwrap()
 }
 
-fn open(server: &Server, options: ClientOptions) -> Result<UdpClient, PeerError> {
+fn open(server: &Server, options: UdpClientOptions) -> Result<UdpClient, PeerError> {
     UdpClient::open(&[server.local()], &token(), options, &mut |_| true)
 }
 
 /// Ask for a test of so many flows, as a client does before it meets the server on UDP.
-fn ask(server: &Server, flows: u16) -> (skyhaul::peer::Connection, Opened) {
+fn ask(server: &Server, flows: u16) -> (skyhaul::peer::Connection, UdpSession) {
     let mut control = skyhaul::peer::connect(server.local(), &token(), Duration::from_secs(5)).unwrap();
-    let request = Request { flows, seconds: 1.0, rate: None, join: false };
+    let request = UdpRequest { flows, seconds: 1.0, rate: None, join: false };
     control.ask(NAME, &request, &mut |_| true).unwrap();
     let opened = control.receive(Duration::from_secs(5)).unwrap();
     (control, opened)
@@ -32,12 +33,12 @@ fn ask(server: &Server, flows: u16) -> (skyhaul::peer::Connection, Opened) {
 static GO: AtomicBool = AtomicBool::new(false);
 
 /// 200 packets of 500 octets, 100 µs apart.
-fn small() -> Point {
-    Point { packets: 200, ..Point::even(500, 100_000_000, Duration::from_secs(5)) }
+fn small() -> UdpPoint {
+    UdpPoint { packets: 200, ..UdpPoint::even(500, 100_000_000, Duration::from_secs(5)) }
 }
 
 /// Nothing is lost, and all counts agree.
-fn whole(way: &Way, packets: u64) {
+fn whole(way: &UdpDirectionReport, packets: u64) {
     assert_eq!((way.sent, way.arrived, way.lost, way.duplicates), (packets, packets, 0, 0), "{way:?}");
     assert!(way.account.iter().all(|stage| stage.lost == 0), "{:?}", way.account);
 }
@@ -46,10 +47,11 @@ fn whole(way: &Way, packets: u64) {
 fn a_point_is_measured_each_way_and_both_with_several_flows() {
     for at in ["127.0.0.1:0", "[::1]:0"] {
         let server = serve(ServerOptions::default(), at);
-        let options = ClientOptions { flows: 2, settle: Duration::from_secs(5), ..ClientOptions::default() };
+        let options =
+            UdpClientOptions { flows: 2, settle: Duration::from_secs(5), ..UdpClientOptions::default() };
         let mut client = open(&server, options).unwrap();
         assert!(client.round_trip().is_some(), "clocks were compared");
-        for direction in [Direction::Forward, Direction::Reverse, Direction::Both] {
+        for direction in [TestDirection::Forward, TestDirection::Reverse, TestDirection::Both] {
             let report = client.point(&small(), direction, &GO).unwrap();
             assert_eq!(
                 (report.forward.is_some(), report.reverse.is_some()),
@@ -81,30 +83,32 @@ fn a_point_is_measured_each_way_and_both_with_several_flows() {
 #[test]
 fn trains_bursts_and_the_longest_datagrams_arrive() {
     let server = serve(ServerOptions::default(), "127.0.0.1:0");
-    let options = ClientOptions { join: true, settle: Duration::from_secs(5), ..ClientOptions::default() };
+    let options =
+        UdpClientOptions { join: true, settle: Duration::from_secs(5), ..UdpClientOptions::default() };
     let mut client = open(&server, options).unwrap();
-    let trains = Point { mode: Mode::Trains, train: 8, ..small() };
-    let report = client.point(&trains, Direction::Forward, &GO).unwrap();
+    let trains = UdpPoint { mode: SpacingMode::Trains, train: 8, ..small() };
+    let report = client.point(&trains, TestDirection::Forward, &GO).unwrap();
     whole(&report.forward.unwrap(), 200);
     assert!(report.client.sent[0].how.starts_with("trains of 8, "), "{}", report.client.sent[0].how);
     let burst = Some(Burst { packets: 10, period_ps: 2_000_000_000 });
-    let bursts = Point { burst, spacing_ps: 0, packets: 100, ..small() };
-    whole(&client.point(&bursts, Direction::Forward, &GO).unwrap().forward.unwrap(), 100);
-    let long = Point { size: LONGEST, packets: 20, spacing_ps: 1_000_000_000, ..small() };
-    whole(&client.point(&long, Direction::Both, &GO).unwrap().reverse.unwrap(), 20);
-    let short = Point { size: SHORTEST, ..small() };
-    whole(&client.point(&short, Direction::Forward, &GO).unwrap().forward.unwrap(), 200);
-    let kernel = Point { mode: Mode::Kernel, packets: 50, ..small() };
-    whole(&client.point(&kernel, Direction::Forward, &GO).unwrap().forward.unwrap(), 50);
+    let bursts = UdpPoint { burst, spacing_ps: 0, packets: 100, ..small() };
+    whole(&client.point(&bursts, TestDirection::Forward, &GO).unwrap().forward.unwrap(), 100);
+    let long = UdpPoint { size: MAX_DATAGRAM, packets: 20, spacing_ps: 1_000_000_000, ..small() };
+    whole(&client.point(&long, TestDirection::Both, &GO).unwrap().reverse.unwrap(), 20);
+    let short = UdpPoint { size: MIN_DATAGRAM, ..small() };
+    whole(&client.point(&short, TestDirection::Forward, &GO).unwrap().forward.unwrap(), 200);
+    let kernel = UdpPoint { mode: SpacingMode::Kernel, packets: 50, ..small() };
+    whole(&client.point(&kernel, TestDirection::Forward, &GO).unwrap().forward.unwrap(), 50);
 }
 
 #[test]
 fn a_point_that_is_stopped_reports_what_was_measured() {
     let server = serve(ServerOptions::default(), "127.0.0.1:0");
-    let mut client = open(&server, ClientOptions { seconds: 300.0, ..ClientOptions::default() }).unwrap();
-    for direction in [Direction::Forward, Direction::Reverse] {
+    let mut client =
+        open(&server, UdpClientOptions { seconds: 300.0, ..UdpClientOptions::default() }).unwrap();
+    for direction in [TestDirection::Forward, TestDirection::Reverse] {
         let stop = AtomicBool::new(false);
-        let long = Point::even(500, 1_000_000_000, Duration::from_secs(100));
+        let long = UdpPoint::even(500, 1_000_000_000, Duration::from_secs(100));
         let begun = Instant::now();
         let report = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -126,18 +130,18 @@ fn limits_of_the_operator_hold() {
     options.limits.rate = Some(10_000_000);
     options.limits.duration = Duration::from_secs(60);
     let server = serve(options, "127.0.0.1:0");
-    let said = |options: ClientOptions| open(&server, options).unwrap_err().to_string();
-    assert!(said(ClientOptions::default()).contains("allows at most 10 Mb/s, so a test needs a rate"));
-    let fast = ClientOptions { rate: Some(1e9), ..ClientOptions::default() };
-    assert!(said(fast).contains("1000 Mb/s are more than the 10 Mb/s"));
-    let slow = ClientOptions { rate: Some(9e6), ..ClientOptions::default() };
-    assert!(said(ClientOptions { seconds: 61.0, ..slow }).contains("at most 60 s are allowed"));
-    assert!(said(ClientOptions { flows: 0, ..slow }).contains("1 to 128 are possible"));
+    let said = |options: UdpClientOptions| open(&server, options).unwrap_err().to_string();
+    assert!(said(UdpClientOptions::default()).contains("allows at most 10.0 Mb/s, so a rate is needed"));
+    let fast = UdpClientOptions { rate: Some(1e9), ..UdpClientOptions::default() };
+    assert!(said(fast).contains("1.00 Gb/s exceeds the server's limit of 10.0 Mb/s"));
+    let slow = UdpClientOptions { rate: Some(9e6), ..UdpClientOptions::default() };
+    assert!(said(UdpClientOptions { seconds: 61.0, ..slow }).contains("at most 60 s are allowed"));
+    assert!(said(UdpClientOptions { flows: 0, ..slow }).contains("1 to 128 are possible"));
     let mut client = open(&server, slow).unwrap();
-    let error = client.point(&small(), Direction::Forward, &GO).unwrap_err().to_string();
-    assert!(error.contains("40 Mb/s are more than"), "a promise of less does not help: {error}");
-    let slower = Point { spacing_ps: 1_000_000_000, packets: 50, ..small() };
-    whole(&client.point(&slower, Direction::Reverse, &GO).unwrap().reverse.unwrap(), 50);
+    let error = client.point(&small(), TestDirection::Forward, &GO).unwrap_err().to_string();
+    assert!(error.contains("40.0 Mb/s exceeds"), "a promise of less does not help: {error}");
+    let slower = UdpPoint { spacing_ps: 1_000_000_000, packets: 50, ..small() };
+    whole(&client.point(&slower, TestDirection::Reverse, &GO).unwrap().reverse.unwrap(), 50);
 }
 
 #[test]
@@ -146,13 +150,13 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
     let (_control, opened) = ask(&server, 1);
     let victim = Both::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
-    let small = |meeting| meeting::Small { test: opened.test, flow: 0, meeting }.octets();
+    let small = |meeting| meeting::ControlDatagram { test: opened.test, flow: 0, meeting }.octets();
     let mut answer = [0; 128];
     let hear = |answer: &mut [u8]| victim.receive_from(answer, Duration::from_millis(200)).unwrap();
     // Whoever is not on the control connection gets no answer at all.
     for wrong in [
-        small(meeting::Meeting::Knock([0; 16])).to_vec(),
-        small(meeting::Meeting::Echo([0; 16])).to_vec(),
+        small(meeting::Handshake::Knock([0; 16])).to_vec(),
+        small(meeting::Handshake::Echo([0; 16])).to_vec(),
         vec![7; 64],
         vec![],
     ] {
@@ -160,7 +164,7 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
         assert_eq!(hear(&mut answer), None);
     }
     let cookie = skyhaul::peer::unhex(&opened.cookie).unwrap();
-    let knock = small(meeting::Meeting::Knock(cookie));
+    let knock = small(meeting::Handshake::Knock(cookie));
     victim.send_to(&knock, at).unwrap();
     let (length, _) = hear(&mut answer).expect("a cookie");
     assert_eq!(length, knock.len(), "nothing is amplified");
@@ -169,7 +173,7 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
 
 #[test]
 fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
-    use meeting::Meeting::{Cookie, Echo, Knock, Ready};
+    use meeting::Handshake::{Cookie, Echo, Knock, Ready};
     let server = serve(ServerOptions::default(), "127.0.0.1:0");
     // A second flow, in which nobody knocks yet.
     let (_control, opened) = ask(&server, 2);
@@ -177,10 +181,12 @@ fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
     let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
     let mut answer = [0; 128];
     let mut say = |meeting| {
-        client.send_to(&meeting::Small { test: opened.test, flow: 0, meeting }.octets(), at).unwrap();
+        client
+            .send_to(&meeting::ControlDatagram { test: opened.test, flow: 0, meeting }.octets(), at)
+            .unwrap();
         let (length, _) =
             client.receive_from(&mut answer, Duration::from_secs(5)).unwrap().expect("an answer");
-        meeting::Small::read(&answer[..length]).unwrap().meeting
+        meeting::ControlDatagram::read(&answer[..length]).unwrap().meeting
     };
     let Cookie(cookie) = say(Knock(skyhaul::peer::unhex(&opened.cookie).unwrap())) else {
         panic!("no cookie")

@@ -3,10 +3,11 @@
 //! No answer is a question: two responders, or one and itself, cannot be made to answer each other. Structures in raw octets may
 //! look like one, so of each test only [`QUESTIONS`] are answered.
 
-use super::super::budget::{Budget, Shares};
-use super::test::Test;
-use super::texts::{Texts, load};
+use super::super::budget::{SourceBuckets, TokenBucket};
+use super::test::ResponderTest;
+use super::texts::{KernelCounters, load};
 use serde::{Deserialize, Serialize};
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::udpmon::structs::{self, CPU, HISTOGRAM, NIC};
 use skyhaul_core::wire::udpmon::{Command, LEN, Message, PIECE, VERSION};
 use std::collections::HashMap;
@@ -91,9 +92,9 @@ pub struct ResponderStats {
 /// One requester.
 #[derive(Debug)]
 struct Peer {
-    test: Test,
-    before: Arc<Texts>,
-    after: Arc<Texts>,
+    test: ResponderTest,
+    before: Arc<KernelCounters>,
+    after: Arc<KernelCounters>,
     /// Questions that were answered in raw octets.
     asked: u32,
     /// Octets that came from it, and were not spent on answers.
@@ -104,22 +105,23 @@ struct Peer {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Requesters {
     options: ResponderOptions,
     peers: HashMap<SocketAddr, Peer>,
     /// Octets of answers beyond what came from a requester.
-    beyond: Budget,
-    shares: Option<Shares>,
+    beyond: TokenBucket,
+    shares: Option<SourceBuckets>,
     /// What the kernel said last, and how often it may be asked.
-    texts: (Arc<Texts>, Budget),
+    texts: (Arc<KernelCounters>, TokenBucket),
     pub(super) stats: ResponderStats,
 }
 
-impl Desk {
+impl Requesters {
     pub(super) fn new(options: ResponderOptions) -> Self {
-        let beyond = Budget::new(options.beyond / 64, options.beyond);
-        let texts = (Arc::default(), Budget::new(READS.0, READS.1));
-        let shares = (options.per_source > 0).then(|| Shares::new(options.per_source, options.per_source));
+        let beyond = TokenBucket::new(options.beyond / 64, options.beyond);
+        let texts = (Arc::default(), TokenBucket::new(READS.0, READS.1));
+        let shares =
+            (options.per_source > 0).then(|| SourceBuckets::new(options.per_source, options.per_source));
         Self { options, peers: HashMap::new(), beyond, shares, texts, stats: ResponderStats::default() }
     }
 
@@ -197,7 +199,7 @@ impl Desk {
 
     /// The longest test, ns.
     fn longest(&self) -> u64 {
-        u64::try_from(self.options.longest.as_nanos()).unwrap_or(u64::MAX)
+        Nanos::from(self.options.longest).0
     }
 
     /// No address gets more than came from it, or than is left for all.
@@ -239,7 +241,7 @@ impl Desk {
         let credit = self.peers.get(&from).map_or(0, |peer| peer.credit);
         self.end(from);
         self.stats.tests += 1;
-        let test = Test::new(message, now, RECORDS / self.options.tests.max(1));
+        let test = ResponderTest::new(message, now, RECORDS / self.options.tests.max(1));
         let (before, after) = (fresh(&mut self.texts, now), Arc::default());
         self.peers.insert(from, Peer { test, before, after, credit, went_on: false, asked: 0 });
     }
@@ -274,9 +276,9 @@ impl Desk {
 }
 
 /// What the kernel says now, or said last if it was asked too often.
-fn fresh((texts, reads): &mut (Arc<Texts>, Budget), now: u64) -> Arc<Texts> {
+fn fresh((texts, reads): &mut (Arc<KernelCounters>, TokenBucket), now: u64) -> Arc<KernelCounters> {
     if reads.spend(1, now) {
-        *texts = Arc::new(Texts::read());
+        *texts = Arc::new(KernelCounters::read());
     }
     texts.clone()
 }

@@ -3,7 +3,7 @@
 //! A request is as long as its response: so the ways there and back are alike, and a responder that gives no more than came answers
 //! all of them. Times are those of this program, sending and waking up included.
 
-use super::super::udp::Point;
+use super::super::udp::UdpPoint;
 use super::error::UdpmonError;
 use super::requester::{Dialogue, RequestOptions};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct LatencyReport {
     /// Whether the responder was built for integers that begin with the most significant octet.
     pub big_endian: bool,
     /// What was asked for: octets of request and response, requests, least distance between them.
-    pub point: Point,
+    pub point: UdpPoint,
     /// Requests sent.
     pub asked: u64,
     /// Requests whose response came within a second.
@@ -50,13 +50,13 @@ pub struct LatencyReport {
 /// # Errors
 /// See [`UdpmonError`].
 pub fn latency(options: &RequestOptions, stop: &AtomicBool) -> Result<LatencyReport, UdpmonError> {
-    let point = Point { size: options.point.size.max(SHORTEST), ..options.point };
+    let point = UdpPoint { size: options.point.size.max(SHORTEST), ..options.point };
     let mut dialogue = Dialogue::open(options, stop)?;
     dialogue.begin()?;
     let (mut asked, mut trips) = (0, Histogram::default());
     let (begun, longest) = (Instant::now(), Duration::from_nanos(point.longest_ns));
     let mut pacer = GapPacer::even(point.spacing_ps, Nanos(0), Nanos(0));
-    let elapsed = || Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let elapsed = || Nanos::from(begun.elapsed());
     while asked < point.packets && begun.elapsed() < longest && !stop.load(Ordering::Relaxed) {
         let early = pacer.due().0.saturating_sub(elapsed().0);
         if early > 0 {
@@ -67,7 +67,7 @@ pub fn latency(options: &RequestOptions, stop: &AtomicBool) -> Result<LatencyRep
         let trip = dialogue.trip(asked, point.size)?;
         asked += 1;
         if let Some(trip) = trip {
-            trips.record(u64::try_from(trip.as_nanos()).unwrap_or(u64::MAX));
+            trips.record(Nanos::from(trip).0);
         }
     }
     let interrupted = stop.load(Ordering::Relaxed);

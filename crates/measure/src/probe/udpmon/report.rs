@@ -1,6 +1,6 @@
 //! What a test with a responder showed.
 
-use super::super::udp::{Point, Sent, overhead};
+use super::super::udp::{SentReport, UdpPoint, overhead};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};
 use skyhaul_core::measure::Histogram;
@@ -19,9 +19,9 @@ pub struct RequestReport {
     /// Whether the responder was built for integers that begin with the most significant octet.
     pub big_endian: bool,
     /// What was asked for.
-    pub point: Point,
+    pub point: UdpPoint,
     /// What was sent.
-    pub sent: Sent,
+    pub sent: SentReport,
     /// Packets that the responder received. udpmon's counts those that came twice.
     pub received: u64,
     /// Packets that did not arrive: sent less received.
@@ -52,7 +52,7 @@ pub struct RequestReport {
 
 /// What a responder told of a test.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ResponderResults {
     pub(super) stats: Message,
     pub(super) bins: Option<Bins>,
     /// UDP InErrors of its host, before and after.
@@ -60,7 +60,13 @@ pub(super) struct Told {
 }
 
 impl RequestReport {
-    pub(super) fn new(to: SocketAddr, point: Point, sent: Sent, told: &Told, interrupted: bool) -> Self {
+    pub(super) fn new(
+        to: SocketAddr,
+        point: UdpPoint,
+        sent: SentReport,
+        told: &ResponderResults,
+        interrupted: bool,
+    ) -> Self {
         let stats = &told.stats;
         let (went, received) =
             (sent.packets - sent.refused.min(sent.packets), u64::from(stats.head.received));
@@ -123,9 +129,9 @@ mod tests {
         let mut bins = Bins::new(0, 0, 10, 150);
         (0..90).for_each(|_| bins.record(1000));
         bins.record(-1);
-        let told = Told { stats, bins: Some(bins), errors: Some((3, 7)) };
-        let point = Point::even(1472, 100_000_000, Duration::from_millis(10));
-        let sent = Sent { packets: 101, refused: 1, seconds: 0.01, ..Sent::default() };
+        let told = ResponderResults { stats, bins: Some(bins), errors: Some((3, 7)) };
+        let point = UdpPoint::even(1472, 100_000_000, Duration::from_millis(10));
+        let sent = SentReport { packets: 101, refused: 1, seconds: 0.01, ..SentReport::default() };
         let report = RequestReport::new(([192, 0, 2, 9], 1).into(), point, sent, &told, false);
         assert_eq!((report.received, report.lost, report.lost_in_network), (91, 9, 5));
         assert!((report.user_bits_per_second - 1472.0 * 8.0 * 10_000.0).abs() < 1.0, "{report:?}");
@@ -142,9 +148,10 @@ mod tests {
         (stats.head.received, stats.tail.lost, stats.tail.first_to_last) = (u32::MAX, u32::MAX, u64::MAX);
         let mut bins = Bins::new(0, i32::MAX, i32::MAX, 998);
         bins.counts.fill(u64::MAX);
-        let told = Told { stats, bins: Some(bins), errors: Some((u64::MAX, 0)) };
-        let point = Point::even(64, 0, Duration::from_millis(1));
-        let report = RequestReport::new(([192, 0, 2, 9], 1).into(), point, Sent::default(), &told, true);
+        let told = ResponderResults { stats, bins: Some(bins), errors: Some((u64::MAX, 0)) };
+        let point = UdpPoint::even(64, 0, Duration::from_millis(1));
+        let report =
+            RequestReport::new(([192, 0, 2, 9], 1).into(), point, SentReport::default(), &told, true);
         assert_eq!((report.lost, report.lost_in_network, report.big_endian), (0, 0, true));
     }
 }

@@ -1,9 +1,9 @@
 //! The requester: a test with a responder of any build.
 
 use super::super::udp::sending::send_headed;
-use super::super::udp::{Point, Sent};
+use super::super::udp::{SentReport, UdpPoint};
 use super::error::UdpmonError;
-use super::report::{RequestReport, Told};
+use super::report::{RequestReport, ResponderResults};
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::udpmon::structs::{Bins, HISTOGRAM, SNMP, udp_in_errors};
 use skyhaul_core::wire::udpmon::{Command, LEN, Message, SHORT, VERSION};
@@ -31,7 +31,7 @@ pub struct RequestOptions {
     /// The responder.
     pub to: SocketAddr,
     /// Size, spacing and number of packets.
-    pub point: Point,
+    pub point: UdpPoint,
     /// Width of a bin of the histogram of times between packets, 0.1 µs.
     pub bin: u32,
     /// How long to wait for packets after the last.
@@ -45,7 +45,7 @@ pub struct RequestOptions {
 impl RequestOptions {
     /// Bins for times to three spacings; 200 ms to settle, 3 s for each answer, a minute for another test.
     #[must_use]
-    pub fn new(to: SocketAddr, point: Point) -> Self {
+    pub fn new(to: SocketAddr, point: UdpPoint) -> Self {
         let bin = point.spacing_ps.saturating_mul(3) / (100_000 * BINS);
         Self {
             to,
@@ -130,7 +130,7 @@ impl<'a> Dialogue<'a> {
     }
 
     /// The packets of the test, each at its time.
-    fn send(&self, point: &Point) -> Result<Sent, UdpmonError> {
+    fn send(&self, point: &UdpPoint) -> Result<SentReport, UdpmonError> {
         let order = self.order;
         Ok(send_headed(&self.socket, point, self.stop, |packet, number, now| {
             let mut message = Message::new(order, Command::Data, number);
@@ -142,7 +142,7 @@ impl<'a> Dialogue<'a> {
     }
 
     /// Counts, and what there is besides.
-    fn told(&mut self) -> Result<Told, UdpmonError> {
+    fn told(&mut self) -> Result<ResponderResults, UdpmonError> {
         let octets = self.ask(Command::GetStats, 0, 0, TRIES)?;
         let stats =
             Message::read_in(self.order, &octets).map_err(|_| UdpmonError::Broken(Command::GetStats))?;
@@ -150,7 +150,7 @@ impl<'a> Dialogue<'a> {
         let (histogram, order) = (self.structure(Command::GetHistogram, HISTOGRAM)?, self.order);
         let bins = histogram.and_then(|octets| Bins::read(&octets, order));
         let errors = self.structure(Command::GetSnmp, SNMP)?.and_then(|octets| udp_in_errors(&octets));
-        Ok(Told { stats, bins, errors })
+        Ok(ResponderResults { stats, bins, errors })
     }
 
     /// A structure of the responder, in pieces; `None` if it does not give it.

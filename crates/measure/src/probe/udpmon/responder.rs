@@ -1,8 +1,8 @@
 //! The responder: several requesters at once, each with a test of its own.
 
-use super::super::answering::{Answering, Answers};
+use super::super::answering::{DatagramHandler, DatagramService};
 use super::super::udp::clock::unix_now;
-use super::desk::{Desk, ResponderOptions, ResponderStats};
+use super::desk::{Requesters, ResponderOptions, ResponderStats};
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::Arrival;
 use std::io;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 /// A responder on a port. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Responder(Answering<ResponderStats>);
+pub struct Responder(DatagramService<ResponderStats>);
 
 impl Responder {
     /// Respond to what comes to `at`; `[::]` hears IPv4, too.
@@ -19,7 +19,7 @@ impl Responder {
     /// The port is taken, or the system has no thread left.
     pub fn start(at: SocketAddr, options: ResponderOptions) -> io::Result<Self> {
         let answer = Vec::with_capacity(1 << 16);
-        Answering::start("udpmon", at, Responding { desk: Desk::new(options), answer }).map(Self)
+        DatagramService::start("udpmon", at, Responding { desk: Requesters::new(options), answer }).map(Self)
     }
 
     /// Its address.
@@ -42,11 +42,11 @@ impl Responder {
 }
 
 struct Responding {
-    desk: Desk,
+    desk: Requesters,
     answer: Vec<u8>,
 }
 
-impl Answers for Responding {
+impl DatagramHandler for Responding {
     type Stats = ResponderStats;
 
     fn datagram(&mut self, socket: &Both, arrival: &Arrival<'_>) {

@@ -15,7 +15,7 @@ const COUNT_BINS: u32 = 10;
 
 /// A test.
 #[derive(Debug)]
-pub(super) struct Test {
+pub(super) struct ResponderTest {
     /// The time from which times are told: when the requester first began, ns.
     pub(super) zero: u64,
     /// When it began, and was last heard, ns.
@@ -35,7 +35,7 @@ pub(super) struct Test {
     highest: Option<u64>,
 }
 
-impl Test {
+impl ResponderTest {
     /// One that keeps at most so many records.
     pub(super) fn new(message: &Message, now: u64, most: usize) -> Self {
         let head = &message.head;
@@ -171,13 +171,13 @@ mod tests {
 
     const MOST: usize = 1000;
 
-    fn begin(octets: u32, lost_only: u32) -> Test {
+    fn begin(octets: u32, lost_only: u32) -> ResponderTest {
         let mut message = Message::new(Order::Little, Command::ZeroStats, 0);
         (message.head.width, message.head.response_length, message.head.lost_only) = (10, octets, lost_only);
-        Test::new(&message, 1_000, MOST)
+        ResponderTest::new(&message, 1_000, MOST)
     }
 
-    fn send(test: &mut Test, frames: &[u64]) {
+    fn send(test: &mut ResponderTest, frames: &[u64]) {
         for (n, frame) in frames.iter().enumerate() {
             let mut message = Message::new(Order::Little, Command::Data, *frame);
             message.head.send_time = frame.wrapping_mul(100);

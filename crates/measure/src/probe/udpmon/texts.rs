@@ -2,13 +2,13 @@
 
 /// The kernel's texts of interfaces and protocols, and of processors.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct KernelCounters {
     pub(super) dev: String,
     pub(super) snmp: String,
     stat: String,
 }
 
-impl Texts {
+impl KernelCounters {
     /// As they are now: three files.
     pub(super) fn read() -> Self {
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -34,7 +34,7 @@ impl Texts {
 }
 
 /// What processors did during a test, per cent.
-pub(super) fn load(before: &Texts, after: &Texts) -> Vec<[u64; 7]> {
+pub(super) fn load(before: &KernelCounters, after: &KernelCounters) -> Vec<[u64; 7]> {
     let part = |(before, after): (&[u64; 7], &[u64; 7])| {
         let each: Vec<u64> = before.iter().zip(after).map(|(a, b)| b.saturating_sub(*a)).collect();
         let all: u64 = each.iter().sum();

@@ -4,9 +4,9 @@ use super::told::Passed;
 use crate::interrupt::Interrupt;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use skyhaul::peer::{Server, ServerOptions, Service, Token};
-use skyhaul_measure::lab::{FAR, Lab, LabOptions, LabReport, Running};
+use skyhaul_measure::lab::{FAR, Lab, LabOptions, LabReport, RunningLab};
 use skyhaul_measure::probe::tcp::{self, TcpClient, TcpPoint, TcpService};
-use skyhaul_measure::probe::udp::{self, ClientOptions, Direction, Point, UdpClient, UdpService};
+use skyhaul_measure::probe::udp::{self, TestDirection, UdpClient, UdpClientOptions, UdpPoint, UdpService};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -84,7 +84,7 @@ pub(super) struct Bench<'a> {
     // Its threads end before the networks that they are in.
     server: Server,
     token: Token,
-    lab: Option<(Lab, Running)>,
+    lab: Option<(Lab, RunningLab)>,
     /// UNIX nanoseconds at which the path began.
     pub(super) begun: u64,
     interrupt: &'a Interrupt,
@@ -111,21 +111,21 @@ impl<'a> Bench<'a> {
     }
 
     /// Points of datagrams, one after the other.
-    pub(super) fn udp(&self, points: &[Point]) -> Result<Vec<udp::PointReport>> {
-        let work = || -> Result<Vec<udp::PointReport>> {
+    pub(super) fn udp(&self, points: &[UdpPoint]) -> Result<Vec<udp::UdpPointReport>> {
+        let work = || -> Result<Vec<udp::UdpPointReport>> {
             let seconds: f64 = points.iter().map(|point| point.takes().as_secs_f64() + 0.2).sum();
-            let options = ClientOptions {
+            let options = UdpClientOptions {
                 seconds: seconds + 1.0,
                 samples: SAMPLES,
                 settle: SETTLE,
-                ..ClientOptions::default()
+                ..UdpClientOptions::default()
             };
             let mut client = UdpClient::open(&[self.server.local()], &self.token, options, &mut |_| true)?;
             let mut reports = Vec::with_capacity(points.len());
             for (n, point) in points.iter().enumerate() {
                 self.go_on()?;
                 (self.say)(&format!("point {} of {}", n + 1, points.len()));
-                reports.push(client.point(point, Direction::Forward, &self.interrupt.flag())?);
+                reports.push(client.point(point, TestDirection::Forward, &self.interrupt.flag())?);
             }
             self.go_on()?;
             client.end()?;
@@ -135,8 +135,8 @@ impl<'a> Bench<'a> {
     }
 
     /// A measurement with TCP.
-    pub(super) fn tcp(&self, point: &TcpPoint) -> Result<tcp::PointReport> {
-        let work = || -> Result<tcp::PointReport> {
+    pub(super) fn tcp(&self, point: &TcpPoint) -> Result<tcp::TcpPointReport> {
+        let work = || -> Result<tcp::TcpPointReport> {
             self.go_on()?;
             (self.say)(&format!("{:.1} s", point.takes()));
             point.check().map_err(|why| anyhow!(why))?;

@@ -4,7 +4,7 @@ use super::bench::Context;
 use super::figure::{Figure, Lines, Look};
 use super::limits::{SIZE, map, received, way};
 use anyhow::{Context as _, Result};
-use skyhaul_measure::probe::udp::Point;
+use skyhaul_measure::probe::udp::UdpPoint;
 use std::time::Duration;
 
 /// Two links in turn, of which one takes longer: packets closer than the difference change their order.
@@ -13,8 +13,9 @@ pub(super) fn reordering(context: &mut Context<'_>) -> Result<Figure> {
     let packets = context.or(4000, 1000);
     let spacings =
         context.or(vec![50u64, 100, 150, 200, 300, 500, 600, 800, 1200], vec![100, 200, 800, 1200]);
-    let point = |&us: &u64| Point { packets, ..Point::even(SIZE, us * 1_000_000, Duration::from_secs(20)) };
-    let points: Vec<Point> = spacings.iter().map(point).collect();
+    let point =
+        |&us: &u64| UdpPoint { packets, ..UdpPoint::even(SIZE, us * 1_000_000, Duration::from_secs(20)) };
+    let points: Vec<UdpPoint> = spacings.iter().map(point).collect();
     let reports = context.lab(context.path, |bench| bench.udp(&points))?;
     let columns = [
         ("reordered_percent", "reordered, %", 1),
@@ -71,7 +72,7 @@ pub(super) fn steps(context: &mut Context<'_>) -> Result<Figure> {
     /// Time in which a packet is lost at each step, and from one packet to the next, in milliseconds.
     const BREAK: f64 = 40.0;
     const EVERY: f64 = 2.0;
-    let point = Point::even(500, (EVERY * 1e9) as u64, Duration::from_secs_f64(5.6));
+    let point = UdpPoint::even(500, (EVERY * 1e9) as u64, Duration::from_secs_f64(5.6));
     let (reports, begun) = context.lab(context.path, |bench| Ok((bench.udp(&[point])?, bench.begun)))?;
     let report = reports.first().context("no point")?;
     let received = received(report)?;
@@ -114,7 +115,8 @@ pub(super) fn jitter(context: &mut Context<'_>) -> Result<Figure> {
     const EVERY: f64 = 50e3;
     let time = Duration::from_secs_f64(context.or(4.0, 1.0));
     let spacings = context.or(vec![100u64, 200, 800], vec![200, 800]);
-    let points: Vec<Point> = spacings.iter().map(|us| Point::even(SIZE, us * 1_000_000, time)).collect();
+    let points: Vec<UdpPoint> =
+        spacings.iter().map(|us| UdpPoint::even(SIZE, us * 1_000_000, time)).collect();
     let reports = context.lab(context.path, |bench| bench.udp(&points))?;
     let columns = [
         ("median_us", "median gap, us", 1),
@@ -163,7 +165,7 @@ pub(super) fn loss_maps(context: &mut Context<'_>) -> Result<Figure> {
     const LEAVES: f64 = 0.1;
     const LOST: f64 = ENTERS / (ENTERS + LEAVES);
     let packets = context.or(20_000, 6000);
-    let point = Point { packets, ..Point::even(SIZE, 200_000_000, Duration::from_secs(30)) };
+    let point = UdpPoint { packets, ..UdpPoint::even(SIZE, 200_000_000, Duration::from_secs(30)) };
     let columns = [
         ("lost_percent", "lost, %", 2),
         ("predicted", "predicted, %", 2),

@@ -5,7 +5,9 @@ use super::figure::{Figure, Lines, Look, Map};
 use crate::verb::probe::told::spacing;
 use anyhow::{Context as _, Result};
 use skyhaul::core::predict::Policer;
-use skyhaul_measure::probe::udp::{Point, PointReport, Received, Sent, Way, bottleneck};
+use skyhaul_measure::probe::udp::{
+    ReceivedReport, SentReport, UdpDirectionReport, UdpPoint, UdpPointReport, bottleneck,
+};
 use std::time::Duration;
 
 /// Octets of Ethernet, IP and UDP that the lab counts with a payload.
@@ -15,15 +17,15 @@ pub(super) const SIZE: u32 = 1472;
 /// Packets that pass a limit of packets per second at once.
 const BURST: f64 = 64.0;
 
-pub(super) fn way(report: &PointReport) -> Result<&Way> {
+pub(super) fn way(report: &UdpPointReport) -> Result<&UdpDirectionReport> {
     report.forward.as_ref().context("nothing was sent")
 }
 
-pub(super) fn received(report: &PointReport) -> Result<&Received> {
+pub(super) fn received(report: &UdpPointReport) -> Result<&ReceivedReport> {
     report.server.received.first().context("nothing was received")
 }
 
-fn sent(report: &PointReport) -> Result<&Sent> {
+fn sent(report: &UdpPointReport) -> Result<&SentReport> {
     report.client.sent.first().context("nothing was sent")
 }
 
@@ -32,7 +34,7 @@ pub(super) fn mbps(bits_per_second: f64) -> f64 {
 }
 
 /// Where packets were lost.
-pub(super) fn map(title: &str, report: &PointReport) -> Result<Map> {
+pub(super) fn map(title: &str, report: &UdpPointReport) -> Result<Map> {
     let received = received(report)?;
     Ok(Map { title: title.to_owned(), packets: way(report)?.sent, lost: received.losses.clone() })
 }
@@ -42,8 +44,8 @@ pub(super) fn policing(context: &mut Context<'_>) -> Result<Figure> {
     const POLICER: Policer = Policer { rate: 50e6, burst: 65_536.0 };
     let time = Duration::from_secs_f64(context.or(1.0, 0.4));
     let rates: Vec<u64> = context.or(vec![20, 30, 40, 50, 60, 70, 80, 90], vec![20, 70, 80, 90]);
-    let points: Vec<Point> =
-        rates.iter().map(|&rate| Point::even(SIZE, spacing(SIZE, rate * 1_000_000), time)).collect();
+    let points: Vec<UdpPoint> =
+        rates.iter().map(|&rate| UdpPoint::even(SIZE, spacing(SIZE, rate * 1_000_000), time)).collect();
     let reports = context.lab(context.path, |bench| bench.udp(&points))?;
     let framed = (f64::from(SIZE) + HEADERS) / f64::from(SIZE);
     let columns = [
@@ -102,7 +104,7 @@ pub(super) fn policing(context: &mut Context<'_>) -> Result<Figure> {
 
 /// Rate and bucket of a policer by the losses of all points that had any: the median rate, and the largest bucket, because one
 /// that fills while the sender is held up is found too small, and never too large.
-fn found(reports: &[PointReport]) -> Result<(f64, f64)> {
+fn found(reports: &[UdpPointReport]) -> Result<(f64, f64)> {
     let mut all = Vec::with_capacity(reports.len());
     for report in reports {
         all.extend(bottleneck(&report.point, false, sent(report)?, received(report)?));
@@ -140,11 +142,11 @@ fn packets(bench: &Bench<'_>, sizes: &[u32], offered: &[u32], seconds: f64) -> R
     let pairs: Vec<(u32, u32)> =
         sizes.iter().flat_map(|&size| offered.iter().map(move |&pps| (size, pps))).collect();
     let time = Duration::from_secs_f64(seconds);
-    let points: Vec<Point> = pairs
+    let points: Vec<UdpPoint> = pairs
         .iter()
-        .map(|&(size, pps)| Point::even(size, 1_000_000_000_000 / u64::from(pps), time))
+        .map(|&(size, pps)| UdpPoint::even(size, 1_000_000_000_000 / u64::from(pps), time))
         .collect();
-    let passed = |(report, &(size, asked)): (&PointReport, &(u32, u32))| {
+    let passed = |(report, &(size, asked)): (&UdpPointReport, &(u32, u32))| {
         let (way, seconds) = (way(report)?, sent(report)?.seconds.max(1e-9));
         let (sent, received) = (way.sent as f64 / seconds, way.arrived as f64 / seconds);
         Ok(Passed { size, asked, sent, received, lost: way.loss_fraction, seconds })

@@ -3,7 +3,7 @@
 use super::bench::{Context, NotHere};
 use super::figure::{Figure, Lines, Look};
 use anyhow::{Result, bail, ensure};
-use skyhaul_measure::disk::{DiskReport, MeasureOptions, Operation, measure};
+use skyhaul_measure::disk::{DiskOperation, DiskReport, MeasureOptions, measure};
 use skyhaul_measure::probe::tcp::TcpPoint;
 use std::thread::available_parallelism;
 
@@ -68,7 +68,7 @@ pub(super) fn file_sizes(context: &mut Context<'_>) -> Result<Figure> {
     let options = MeasureOptions {
         sizes: sizes.into_iter().map(|mib| mib << 20).collect(),
         rounds: context.or(3, 1),
-        operations: vec![Operation::Write, Operation::Read],
+        operations: vec![DiskOperation::Write, DiskOperation::Read],
         stop: context.interrupt.flag().into(),
         ..MeasureOptions::new([context.directory])
     };
@@ -78,7 +78,7 @@ pub(super) fn file_sizes(context: &mut Context<'_>) -> Result<Figure> {
         [("seconds", "seconds", 4), ("rate_mbyte", "MB/s", 0), ("predicted", "by the line, MB/s", 0)];
     let mut figure = Figure::new("file", &columns, "size of a file, MiB").log();
     let mut rates = Lines::new("rate, MB/s");
-    for (operation, name) in [(Operation::Write, "write"), (Operation::Read, "read")] {
+    for (operation, name) in [(DiskOperation::Write, "write"), (DiskOperation::Read, "read")] {
         of_operation(&report, operation, name, &mut figure, &mut rates)?;
     }
     figure.panels = vec![rates];
@@ -88,7 +88,7 @@ pub(super) fn file_sizes(context: &mut Context<'_>) -> Result<Figure> {
 /// What one operation took, and the line through it.
 fn of_operation(
     report: &DiskReport,
-    operation: Operation,
+    operation: DiskOperation,
     name: &str,
     figure: &mut Figure,
     rates: &mut Lines,

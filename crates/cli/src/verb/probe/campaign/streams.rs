@@ -5,13 +5,13 @@ use super::figure::{Figure, Lines, Look};
 use super::limits::mbps;
 use anyhow::{Context as _, Result};
 use skyhaul::core::predict::window_rate;
-use skyhaul_measure::probe::tcp::{PointReport, TcpPoint};
+use skyhaul_measure::probe::tcp::{TcpPoint, TcpPointReport};
 
 /// What the path carries of a rate of 100 Mb/s, bits per second: less headers of Ethernet, IP and TCP.
 const CARRIES: f64 = 100e6 * 1448.0 / 1514.0;
 
 /// One flow with windows, each for a time; what is counted begins behind slow start.
-fn windows(bench: &Bench<'_>, windows: &[u64], seconds: f64) -> Result<Vec<PointReport>> {
+fn windows(bench: &Bench<'_>, windows: &[u64], seconds: f64) -> Result<Vec<TcpPointReport>> {
     let point = |&window: &u64| TcpPoint {
         window: Some(window),
         seconds,
@@ -23,7 +23,7 @@ fn windows(bench: &Bench<'_>, windows: &[u64], seconds: f64) -> Result<Vec<Point
 }
 
 /// Rate at the receiver, round trip in seconds, and bytes of the window that the kernels granted.
-fn figures(report: &PointReport) -> Result<(f64, f64, f64)> {
+fn figures(report: &TcpPointReport) -> Result<(f64, f64, f64)> {
     let flow = report.here.flows.first().context("no flow")?;
     let window = (flow.send_buffer as f64).min(flow.counts.peer_window_most as f64);
     Ok((report.there.bits_per_second, flow.counts.rtt_least, window))

@@ -14,9 +14,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use skyhaul::core::schedule::Period;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::Size;
-use skyhaul_measure::probe::monitor::{Kind, Test, What};
-use skyhaul_measure::probe::tcp::{TcpPoint, Way};
-use skyhaul_measure::probe::udp::{Direction, FLOWS, LONGEST, Point, SHORTEST};
+use skyhaul_measure::probe::monitor::{MonitorTest, TestKind, TestSpec};
+use skyhaul_measure::probe::tcp::{TcpPoint, TestDirection};
+use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM, UdpPoint};
 use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
@@ -28,12 +28,12 @@ const KEYS: &str =
     "every, jitter, time, reverse, both, flows, size, rate, window, cc; of a test also name, udp, tcp";
 
 /// The tests of a file; `how` is for what it does not say.
-pub(super) fn read(path: &Path, how: &HowArgs) -> Result<Vec<Test>> {
+pub(super) fn read(path: &Path, how: &HowArgs) -> Result<Vec<MonitorTest>> {
     let text = read_small_text(path, SETTINGS)?;
     tests(&text, how).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-fn tests(text: &str, how: &HowArgs) -> Result<Vec<Test>> {
+fn tests(text: &str, how: &HowArgs) -> Result<Vec<MonitorTest>> {
     let table = DeTable::parse(text).map_err(|error| {
         let line =
             error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
@@ -62,13 +62,13 @@ fn tests(text: &str, how: &HowArgs) -> Result<Vec<Test>> {
     list.iter().enumerate().map(one).collect()
 }
 
-fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<Test> {
+fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<MonitorTest> {
     let (mut how, mut name, mut target) = (all.clone(), None, None);
     for (key, value) in table.iter() {
         let text = || words(key.get_ref(), value.get_ref());
         let kind = match key.get_ref().as_ref() {
-            "udp" => Kind::Udp,
-            "tcp" => Kind::Tcp,
+            "udp" => TestKind::Udp,
+            "tcp" => TestKind::Tcp,
             "name" => {
                 name = Some(text()?);
                 continue;
@@ -88,28 +88,28 @@ fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<Test> {
 }
 
 /// A test, if it can be made.
-pub(super) fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Result<Test> {
+pub(super) fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Result<MonitorTest> {
     let (time, every) = (how.time.duration(), how.every.nanos());
     let jitter = how.jitter.map_or(every / 10, |span| span.nanos());
     ensure!(jitter <= every, "a jitter longer than the time between tests\nhint: choose less for --jitter");
     let what = match target.kind {
-        Kind::Udp => {
+        TestKind::Udp => {
             let direction = match (how.reverse, how.both) {
-                (true, _) => Direction::Reverse,
-                (false, true) => Direction::Both,
-                (false, false) => Direction::Forward,
+                (true, _) => TestDirection::Reverse,
+                (false, true) => TestDirection::Both,
+                (false, false) => TestDirection::Forward,
             };
             let size = how.size.unwrap_or(USUAL);
-            let point = Point::even(size, spacing(size, how.rate.bits_per_second()), time);
+            let point = UdpPoint::even(size, spacing(size, how.rate.bits_per_second()), time);
             point.check().map_err(|why| anyhow!(why))?;
-            What::Udp(point, direction, how.flows)
+            TestSpec::Udp(point, direction, how.flows)
         }
-        Kind::Tcp => {
+        TestKind::Tcp => {
             let point = TcpPoint {
                 way: match (how.reverse, how.both) {
-                    (true, _) => Way::Reverse,
-                    (false, true) => Way::Both,
-                    (false, false) => Way::Forward,
+                    (true, _) => TestDirection::Reverse,
+                    (false, true) => TestDirection::Both,
+                    (false, false) => TestDirection::Forward,
                 },
                 flows: usize::from(how.flows),
                 window: how.window.map(Size::bytes),
@@ -118,12 +118,12 @@ pub(super) fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Resu
                 ..TcpPoint::default()
             };
             point.check().map_err(|why| anyhow!(why))?;
-            What::Tcp(point)
+            TestSpec::Tcp(point)
         }
     };
     let name = name.unwrap_or_else(|| format!("{}:{}", target.kind.name(), target.host));
     let (server, period, fit) = (target.host.clone(), Period { every, jitter }, how.size.is_none());
-    Ok(Test { name, server, period, what, fit })
+    Ok(MonitorTest { name, server, period, what, fit })
 }
 
 /// A key that is an option.
@@ -134,8 +134,8 @@ fn set(how: &mut HowArgs, key: &str, value: &DeValue<'_>) -> Result<()> {
         "time" => how.time = some(key, value)?,
         "reverse" => how.reverse = flag(key, value)?,
         "both" => how.both = flag(key, value)?,
-        "flows" => how.flows = within(key, value, 1, u64::from(FLOWS))?,
-        "size" => how.size = Some(within(key, value, SHORTEST.into(), LONGEST.into())?),
+        "flows" => how.flows = within(key, value, 1, u64::from(MAX_FLOWS))?,
+        "size" => how.size = Some(within(key, value, MIN_DATAGRAM.into(), MAX_DATAGRAM.into())?),
         "rate" => how.rate = some(key, value)?,
         "window" => how.window = Some(some(key, value)?),
         "cc" => how.cc = Some(words(key, value)?),
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!((tests[0].name.as_str(), tests[1].name.as_str()), ("p", "tcp:dtn3:99"));
         assert_eq!((tests[0].period.every, tests[0].period.jitter), (600 * second, 60 * second));
         assert_eq!((tests[1].period.every, tests[1].period.jitter), (3600 * second, second));
-        assert!(matches!(&tests[1].what, What::Tcp(point) if point.flows == 4 && point.seconds == 2.0));
+        assert!(matches!(&tests[1].what, TestSpec::Tcp(point) if point.flows == 4 && point.seconds == 2.0));
         assert!((tests[0].takes() - 2.0).abs() < 0.1, "of the command line: {}", tests[0].takes());
     }
 

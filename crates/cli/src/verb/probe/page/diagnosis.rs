@@ -6,9 +6,9 @@ use crate::report::chart::{Chart, Panel};
 use crate::report::page::Page;
 use crate::report::series::Series;
 use crate::report::table::Table;
-use skyhaul_measure::probe::udp::Diagnosed;
+use skyhaul_measure::probe::udp::UdpDiagnosis;
 
-pub(super) fn show(page: &mut Page, found: &Diagnosed, plots: &[Plot]) {
+pub(super) fn show(page: &mut Page, found: &UdpDiagnosis, plots: &[Plot]) {
     let mut table = Table::new(&["cause", "what it is", "#confidence", "evidence", "type next"]);
     for named in &found.causes {
         table.add(&parts::cause(named), "", "");
@@ -32,11 +32,11 @@ pub(super) fn show(page: &mut Page, found: &Diagnosed, plots: &[Plot]) {
 }
 
 /// The evidence: loss by what was offered, and the delay of single packets under the highest load.
-pub(super) fn plots(found: &Diagnosed, all: &[One<'_>]) -> Vec<Plot> {
+pub(super) fn plots(found: &UdpDiagnosis, all: &[One<'_>]) -> Vec<Plot> {
     vec![loss(found, all), packets(all)]
 }
 
-fn loss(found: &Diagnosed, all: &[One<'_>]) -> Plot {
+fn loss(found: &UdpDiagnosis, all: &[One<'_>]) -> Plot {
     let kind = |one: &One<'_>| match one.report.point.burst {
         Some(burst) => format!("{} bytes, bursts of {}", one.report.point.size, burst.packets),
         None => format!("{} bytes", one.report.point.size),

@@ -4,7 +4,9 @@ use crate::report::chart::{Chart, WIDTH};
 use crate::report::page::Page;
 use crate::report::table::Table;
 use crate::report::words::number;
-use skyhaul_measure::probe::udp::{Direction, EndReport, Named, PointReport, Stage, Way};
+use skyhaul_measure::probe::udp::{
+    CauseReport, EndReport, LayerAccount, TestDirection, UdpDirectionReport, UdpPointReport,
+};
 
 /// A plot: the name of its file, its title, what is said of it, and itself.
 pub(super) struct Plot {
@@ -29,8 +31,8 @@ pub(super) fn show(page: &mut Page, plots: &[Plot]) {
 
 /// A way of a point, with the ends that sent and received it.
 pub(super) struct One<'a> {
-    pub(super) report: &'a PointReport,
-    pub(super) way: &'a Way,
+    pub(super) report: &'a UdpPointReport,
+    pub(super) way: &'a UdpDirectionReport,
     pub(super) reverse: bool,
     pub(super) sender: &'a EndReport,
     pub(super) receiver: &'a EndReport,
@@ -41,12 +43,12 @@ pub(super) const IDENTITY: &str = "What both hosts counted on the way, all point
                         counter explains is the network's, or unknown.";
 
 /// Steps of the way as a table.
-pub(super) fn identity(stages: &[Stage]) -> String {
+pub(super) fn identity(stages: &[LayerAccount]) -> String {
     let counted = |n: Option<u64>| n.map_or("not counted".to_owned(), number);
     let mut table = Table::new(&["from, to", "#came in", "#went out", "#lost", "counters"]);
     for stage in stages {
         let cells = [
-            stage.between.clone(),
+            stage.layer.to_string(),
             counted(stage.before),
             counted(stage.behind),
             number(stage.lost),
@@ -58,9 +60,9 @@ pub(super) fn identity(stages: &[Stage]) -> String {
 }
 
 /// A cause as cells of a table: its name, what it is, confidence, evidence, what to type next.
-pub(super) fn cause(named: &Named) -> [String; 5] {
+pub(super) fn cause(named: &CauseReport) -> [String; 5] {
     [
-        named.cause.clone(),
+        named.cause.to_string(),
         named.title.clone(),
         format!("{:.2}", named.confidence),
         named.evidence.join("; "),
@@ -76,5 +78,5 @@ pub(super) fn jitter(one: &One<'_>) -> Option<f64> {
 
 /// Whether the data of a point go to the server only.
 pub(super) fn one_way(all: &[One<'_>]) -> bool {
-    all.iter().all(|one| one.report.direction != Direction::Both)
+    all.iter().all(|one| one.report.direction != TestDirection::Both)
 }

@@ -11,25 +11,25 @@ use crate::report::table::Table;
 use crate::report::words::number;
 use serde::Serialize;
 use skyhaul_measure::probe::tcp::{
-    Direction, Expected, FlowReport, PointReport, TcpDiagnosed, TcpPoint, Waited,
+    FlowDirection, FlowReport, SenderWaits, TcpDiagnosis, TcpPoint, TcpPointReport, TcpPrediction,
 };
 
 /// Flows that are drawn over time.
 const MOST: usize = 8;
 
 /// The sending ends of the flows of a point.
-fn senders(report: &PointReport) -> impl Iterator<Item = &FlowReport> {
+fn senders(report: &TcpPointReport) -> impl Iterator<Item = &FlowReport> {
     let pairs = report.here.flows.iter().zip(&report.there.flows);
-    pairs.map(|(here, there)| if here.direction == Direction::Send { here } else { there })
+    pairs.map(|(here, there)| if here.direction == FlowDirection::Send { here } else { there })
 }
 
 /// Payload bits per second that arrived, both ways together.
-fn received(report: &PointReport) -> f64 {
+fn received(report: &TcpPointReport) -> f64 {
     let ends = [&report.here, &report.there];
     let of = |direction| {
         ends.into_iter().flat_map(|end| &end.flows).filter(move |flow| flow.direction == direction)
     };
-    let bytes: u64 = of(Direction::Receive).map(|flow| flow.bytes).sum();
+    let bytes: u64 = of(FlowDirection::Receive).map(|flow| flow.bytes).sum();
     bytes as f64 * 8.0 / report.here.seconds.max(report.there.seconds).max(1e-9)
 }
 
@@ -38,13 +38,13 @@ pub(super) fn plots(told: &TcpTold) -> Vec<Plot> {
 }
 
 /// The window of a point, or the largest that was open where the kernel tuned it.
-fn opened(report: &PointReport) -> f64 {
+fn opened(report: &TcpPointReport) -> f64 {
     let most = senders(report).map(|flow| flow.counts.congestion_window_most).max().unwrap_or(0);
     report.point.window.unwrap_or(most) as f64 / f64::from(1 << 20)
 }
 
 fn window(told: &TcpTold) -> Plot {
-    let kind = |report: &PointReport| {
+    let kind = |report: &TcpPointReport| {
         let control = senders(report).next().map_or("", |flow| flow.congestion.as_str());
         format!("{} flows, {control}", report.point.flows)
     };
@@ -55,8 +55,8 @@ fn window(told: &TcpTold) -> Plot {
         let of_it = told.points.iter().filter(|report| kind(report) == *name);
         Series::points(name.clone(), of_it.map(|report| (opened(report), received(report) / 1e6)))
     };
-    let theory = |name: &str, of: fn(&Expected) -> Option<f64>| {
-        let sum = |report: &PointReport| {
+    let theory = |name: &str, of: fn(&TcpPrediction) -> Option<f64>| {
+        let sum = |report: &TcpPointReport| {
             let rates: Option<Vec<f64>> =
                 report.expected.iter().map(|one| one.as_ref().and_then(of)).collect();
             Some((opened(report), rates.filter(|rates| !rates.is_empty())?.iter().sum::<f64>() / 1e6))
@@ -90,7 +90,7 @@ fn time(told: &TcpTold) -> Plot {
         })
         .take(MOST)
         .collect();
-    let line = |named: bool, value: fn(&skyhaul_measure::probe::tcp::Sample) -> f64| {
+    let line = |named: bool, value: fn(&skyhaul_measure::probe::tcp::TcpSample) -> f64| {
         flows.iter().map(move |(name, flow)| {
             let name = if named { name.clone() } else { String::new() };
             Series::line(name, flow.trace.iter().map(move |sample| (sample.at, value(sample))))
@@ -148,7 +148,7 @@ pub(super) fn page(told: &TcpTold, plots: &[Plot]) -> Page {
     page
 }
 
-fn causes(diagnosis: &[Vec<TcpDiagnosed>]) -> String {
+fn causes(diagnosis: &[Vec<TcpDiagnosis>]) -> String {
     let mut table =
         Table::new(&["#point", "#flow", "cause", "what it is", "#confidence", "evidence", "type next"]);
     for (n, flow) in
@@ -156,7 +156,8 @@ fn causes(diagnosis: &[Vec<TcpDiagnosed>]) -> String {
     {
         let place = [(n + 1).to_string(), (flow.flow + 1).to_string()];
         if flow.causes.is_empty() {
-            let why = flow.unknown.clone().unwrap_or_else(|| "nothing but the path".to_owned());
+            let why =
+                flow.unknown.map_or_else(|| "nothing but the path".to_owned(), |unknown| unknown.to_string());
             table.add(
                 &[&place[..], &[String::new(), why, String::new(), String::new(), String::new()]].concat(),
                 "",
@@ -187,8 +188,9 @@ fn table(told: &TcpTold) -> String {
         told.points.iter().enumerate().flat_map(|(n, report)| senders(report).map(move |flow| (n, flow)))
     {
         let asked = told.points.get(n).and_then(|report| report.point.window);
-        let parts =
-            flow.waited.map_or(String::new(), |Waited { application, receive_window, send_buffer, path }| {
+        let parts = flow.waited.map_or(
+            String::new(),
+            |SenderWaits { application, receive_window, send_buffer, path }| {
                 let percent = |part: f64| (part * 100.0).round();
                 format!(
                     "application {} %, receiver's window {} %, send buffer {} %, path {} %",
@@ -197,7 +199,8 @@ fn table(told: &TcpTold) -> String {
                     percent(send_buffer),
                     percent(path)
                 )
-            });
+            },
+        );
         let cells = [
             (n + 1).to_string(),
             asked.map_or("tuned".to_owned(), bytes),
@@ -237,8 +240,8 @@ fn counters(told: &TcpTold) -> String {
 pub(super) struct Short<'a> {
     version: u32,
     server: &'a str,
-    points: Vec<(&'a TcpPoint, f64, &'a [Option<Expected>])>,
-    diagnosis: &'a Option<Vec<Vec<TcpDiagnosed>>>,
+    points: Vec<(&'a TcpPoint, f64, &'a [Option<TcpPrediction>])>,
+    diagnosis: &'a Option<Vec<Vec<TcpDiagnosis>>>,
 }
 
 pub(super) fn short(told: &TcpTold) -> Short<'_> {

@@ -15,7 +15,7 @@ const NAMES: [(&str, &str); 5] = [
 
 /// A receiver that is started as a separate program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct ReceiverCommand {
     /// In tables.
     pub name: String,
     words: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Candidate {
     pub(super) reports: bool,
 }
 
-impl Candidate {
+impl ReceiverCommand {
     /// A program by its command line: words separated by blanks, without a shell, with placeholders like `{port}`.
     ///
     /// # Errors
@@ -94,13 +94,16 @@ mod tests {
     #[test]
     fn names_stand_for_what_differs() {
         let candidate =
-            Candidate::parse("/opt/bin/other  --packet {packet} --buffer={buffer} {address}:{port}").unwrap();
+            ReceiverCommand::parse("/opt/bin/other  --packet {packet} --buffer={buffer} {address}:{port}")
+                .unwrap();
         assert_eq!(candidate.name, "other");
         assert_eq!(candidate.line(), "other --packet {packet} --buffer={buffer} {address}:{port}");
         let words = candidate.expand(&|name| format!("<{name}>")).unwrap();
         let right = ["/opt/bin/other", "--packet", "<packet>", "--buffer=<buffer>", "<address>:<port>"];
         assert_eq!(words, right);
-        assert!(Candidate::own(Path::new("/x/skyhaul"), "receive udp://{address}:{port}").unwrap().reports);
+        assert!(
+            ReceiverCommand::own(Path::new("/x/skyhaul"), "receive udp://{address}:{port}").unwrap().reports
+        );
     }
 
     #[test]
@@ -111,10 +114,10 @@ mod tests {
             ("{port}", "{address}:{port}"),
             ("receiver {host}:{port}", "{buffer} (bytes of the socket buffer)"),
         ] {
-            let said = Candidate::parse(line).unwrap_err().to_string();
+            let said = ReceiverCommand::parse(line).unwrap_err().to_string();
             assert!(said.contains("\nhint: ") && said.contains(told), "{line}: {said}");
         }
         // What is no name is left as it is.
-        assert!(Candidate::parse("receiver } { {port}").is_ok());
+        assert!(ReceiverCommand::parse("receiver } { {port}").is_ok());
     }
 }

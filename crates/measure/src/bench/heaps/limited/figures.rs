@@ -9,7 +9,7 @@ const REACHED: f64 = 0.97;
 
 /// One receiver at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct LimitedTrial {
     /// Requested bits per second of packets.
     pub rate: u64,
     /// Bits per second that were sent.
@@ -24,7 +24,7 @@ pub struct Trial {
     pub used: f64,
 }
 
-impl Trial {
+impl LimitedTrial {
     /// Its verdict on the rate.
     pub(super) fn verdict(&self) -> Verdict {
         if self.dropped > 0 || !self.all {
@@ -62,7 +62,7 @@ pub struct LimitedRow {
     /// The highest rate of each round.
     pub rounds: Vec<u64>,
     /// Every trial of every search.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<LimitedTrial>,
     /// Bits per second at which CPU time was measured.
     pub rate: u64,
     /// CPU seconds of the receiver for 10⁹ bytes of heaps at that rate.
@@ -81,11 +81,12 @@ mod tests {
 
     #[test]
     fn what_is_lost_comes_before_what_was_not_sent() {
-        let good = Trial { rate: 1_000_000_000, reached: 0.98e9, dropped: 0, all: true, cpu: 0.1, used: 0.1 };
-        let of = |trial: Trial| trial.verdict();
+        let good =
+            LimitedTrial { rate: 1_000_000_000, reached: 0.98e9, dropped: 0, all: true, cpu: 0.1, used: 0.1 };
+        let of = |trial: LimitedTrial| trial.verdict();
         assert_eq!(of(good), Verdict::Whole);
-        assert_eq!(of(Trial { reached: 0.9e9, ..good }), Verdict::Slow);
-        assert_eq!(of(Trial { reached: 0.9e9, dropped: 1, ..good }), Verdict::Lost);
-        assert_eq!(of(Trial { all: false, ..good }), Verdict::Lost);
+        assert_eq!(of(LimitedTrial { reached: 0.9e9, ..good }), Verdict::Slow);
+        assert_eq!(of(LimitedTrial { reached: 0.9e9, dropped: 1, ..good }), Verdict::Lost);
+        assert_eq!(of(LimitedTrial { all: false, ..good }), Verdict::Lost);
     }
 }

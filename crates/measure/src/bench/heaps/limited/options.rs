@@ -1,6 +1,6 @@
 //! Options for limited receivers.
 
-use super::candidate::Candidate;
+use super::candidate::ReceiverCommand;
 use skyhaul::stop::StopFlag;
 use skyhaul_io::namespace::Network;
 use skyhaul_io::quantity::Share;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct LimitedOptions {
     /// Receivers to compare.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<ReceiverCommand>,
     /// Share of the processor for each.
     pub share: Share,
     /// Processors of the sender and the receiver.

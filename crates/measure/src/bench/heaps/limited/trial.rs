@@ -1,8 +1,8 @@
 //! One receiver, limited, at one rate.
 
-use super::candidate::Candidate;
+use super::candidate::ReceiverCommand;
 use super::feed::{Feed, Sent};
-use super::figures::Trial;
+use super::figures::LimitedTrial;
 use super::options::LimitedOptions;
 use skyhaul::report::ReceiveReport;
 use skyhaul::spead::send::Stream;
@@ -29,10 +29,10 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// Start the candidate, limit it, send at `rate`, and see what was lost.
 pub(super) fn trial(
     options: &LimitedOptions,
-    candidate: &Candidate,
+    candidate: &ReceiverCommand,
     packet: usize,
     rate: u64,
-) -> io::Result<Trial> {
+) -> io::Result<LimitedTrial> {
     let networks = options.networks.as_ref();
     let at = SocketAddr::new(options.address, free_port(options)?);
     let mut receiver = start(options, candidate, packet, at)?;
@@ -70,7 +70,7 @@ fn complete(report: &ReceiveReport) -> u64 {
 
 fn start(
     options: &LimitedOptions,
-    candidate: &Candidate,
+    candidate: &ReceiverCommand,
     packet: usize,
     at: SocketAddr,
 ) -> io::Result<Program> {
@@ -109,7 +109,7 @@ fn free_port(options: &LimitedOptions) -> io::Result<u16> {
 
 fn wait_until_open(
     options: &LimitedOptions,
-    candidate: &Candidate,
+    candidate: &ReceiverCommand,
     receiver: &mut Program,
     port: u16,
 ) -> io::Result<()> {
@@ -131,7 +131,7 @@ fn wait_until_open(
     Ok(())
 }
 
-fn failed(candidate: &Candidate, why: &str) -> io::Error {
+fn failed(candidate: &ReceiverCommand, why: &str) -> io::Error {
     let line = candidate.line();
     io::Error::other(format!("{} {why}\nhint: start it by hand to see its messages: {line}", candidate.name))
 }
@@ -139,12 +139,12 @@ fn failed(candidate: &Candidate, why: &str) -> io::Error {
 /// Send and measure; returns also the number of heaps that the receiver should have.
 fn measure(
     options: &LimitedOptions,
-    candidate: &Candidate,
+    candidate: &ReceiverCommand,
     receiver: &mut Program,
     port: u16,
     feed: &Feed,
     rate: u64,
-) -> io::Result<(Trial, u64)> {
+) -> io::Result<(LimitedTrial, u64)> {
     let warm = feed.send(options, rate.min(WARM.0), WARM.1)?;
     drain(options, candidate, receiver, port)?;
     receiver.begin_limit()?;
@@ -152,7 +152,7 @@ fn measure(
     let sent: Sent = feed.send(options, rate, options.time)?;
     let (drained, port) = drain(options, candidate, receiver, port)?;
     let cpu = receiver.cpu_time()?.saturating_sub(cpu).as_secs_f64();
-    let trial = Trial {
+    let trial = LimitedTrial {
         rate,
         reached: sent.reached,
         dropped: port.drops,
@@ -166,7 +166,7 @@ fn measure(
 /// Wait until the receiver has emptied its socket; returns whether it did.
 fn drain(
     options: &LimitedOptions,
-    candidate: &Candidate,
+    candidate: &ReceiverCommand,
     receiver: &mut Program,
     port: u16,
 ) -> io::Result<(bool, UdpPort)> {

@@ -45,5 +45,5 @@ impl Shared {
 
 fn now() -> Nanos {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+    Nanos::from(now)
 }

@@ -112,7 +112,7 @@ impl Source for Datagrams<'_> {
         extents: &mut Vec<Extent>,
     ) -> Result<(), usize> {
         // Here, not when the batch was made: it has waited for its time.
-        let time = Nanos(u64::try_from(self.shared.begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let time = Nanos::from(self.shared.begin.elapsed());
         let (first, wide) = (self.number + 1, self.wide);
         self.heads.clear();
         self.heads.extend((0..self.packets as u64).map(|n| Head { time, number: first + n }.write(wide)));

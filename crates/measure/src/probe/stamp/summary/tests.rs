@@ -13,7 +13,7 @@ fn t1(n: u32) -> u64 {
 
 /// 10 packets, one each ms; the reflector's clock is 5 ms ahead, each way takes 1 ms, and 2 ms pass in it.
 fn learn(lost_there: &[u32], lost_back: &[u32], stateful: bool) -> StampReport {
-    let mut learned = Learned::new();
+    let mut learned = Reflections::new();
     for (count, n) in (0u32..).zip((0..10u32).filter(|n| !lost_there.contains(n))) {
         let at = BEGIN + u64::from(n) * MS;
         let mut packet = TestPacket { sequence: n, timestamp: t1(n), ..TestPacket::default() }.write();
@@ -31,9 +31,14 @@ fn learn(lost_there: &[u32], lost_back: &[u32], stateful: bool) -> StampReport {
     finish(learned, 10)
 }
 
-fn finish(learned: Learned, packets: u64) -> StampReport {
-    let point = Point::even(44, 1_000_000_000, Duration::from_millis(packets));
-    learned.report(([192, 0, 2, 9], 862).into(), point, Sent { packets, ..Sent::default() }, false)
+fn finish(learned: Reflections, packets: u64) -> StampReport {
+    let point = UdpPoint::even(44, 1_000_000_000, Duration::from_millis(packets));
+    learned.report(
+        ([192, 0, 2, 9], 862).into(),
+        point,
+        SentReport { packets, ..SentReport::default() },
+        false,
+    )
 }
 
 #[test]
@@ -66,7 +71,7 @@ fn who_does_not_count_does_not_say_where_packets_were_lost() {
         (3, None, None),
         "nothing shows that it counts"
     );
-    let nothing = finish(Learned::new(), 5);
+    let nothing = finish(Reflections::new(), 5);
     assert_eq!((nothing.lost, nothing.clock, nothing.round_trip_ns.count), (5, None, 0));
 }
 
@@ -80,7 +85,7 @@ fn a_reflector_with_times_of_ptp_is_understood() {
         error_estimate: 0x4001,
         ..Reflection::default()
     };
-    let mut learned = Learned::new();
+    let mut learned = Reflections::new();
     learned.received(&reflection.write(), BEGIN + 5 * MS, |_| Some(t1(0)));
     let report = finish(learned, 1);
     assert!(report.round_trip_ns.max.abs_diff(4 * MS) < MS / 100, "{report:?}");
@@ -93,7 +98,7 @@ proptest! {
     fn any_reflections_are_counted(
         all in proptest::collection::vec((any::<[u8; 44]>(), 0u32..20, any::<bool>(), any::<u64>()), 0..100)
     ) {
-        let mut learned = Learned::new();
+        let mut learned = Reflections::new();
         let mut right = std::collections::BTreeSet::new();
         for (mut octets, number, known, at) in all {
             if known {

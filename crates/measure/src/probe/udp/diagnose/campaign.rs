@@ -1,17 +1,20 @@
 //! The points that a diagnosis is made of.
 
-use super::super::bottleneck::{Bottleneck, Limit, headers};
+use super::super::bottleneck::{Bottleneck, LimitKind, headers};
 use super::super::client::UdpClient;
 use super::super::delay::fit;
 use super::super::further::limit_with;
-use super::super::plan::{Burst, Direction, Point};
-use super::super::report::PointReport;
+use super::super::plan::{Burst, UdpPoint};
+use super::super::report::UdpPointReport;
 use super::case::evidence;
-use super::ends::{Ends, limited};
-use super::holes::{Hole, finding, hole};
-use super::named::Diagnosed;
+use super::ends::{TestPath, limited};
+use super::holes::{MtuHole, finding, hole};
+use super::named::UdpDiagnosis;
+use crate::probe::TestDirection;
 use skyhaul::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding, diagnose};
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::units::display_rate;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -20,7 +23,7 @@ const MOST: u64 = 60_000;
 /// Length of each point but the first, of that of the first.
 const EACH: f64 = 0.4;
 /// Flows of a test: one of most points, and others from more ports, to find links that only some of them use.
-pub const FLOWS: u16 = 13;
+pub const DIAGNOSIS_PORTS: u16 = 13;
 /// Length of a point of one of the others, of that of the first, and the time between two of them, in which no bucket gets full.
 const PORT: (f64, Duration) = (0.06, Duration::from_millis(50));
 /// Packets of a burst, and how many bursts.
@@ -40,18 +43,18 @@ const NEAR: f64 = 0.35;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct DiagnosisOptions {
     /// Octets of each datagram's payload.
     pub size: u32,
     /// From one packet to the next, in picoseconds; 0: as fast as possible.
     pub spacing_ps: u64,
     /// Which way; not both.
-    pub direction: Direction,
+    pub direction: TestDirection,
     /// Length of the first point; others are parts of it. With fewer packets, less is seen.
     pub time: Duration,
 }
 
-impl Asked {
+impl DiagnosisOptions {
     fn part(&self, part: f64) -> Duration {
         self.time.mul_f64(part)
     }
@@ -59,24 +62,24 @@ impl Asked {
 
 impl UdpClient {
     /// Measure a campaign and name what is wrong; `each` is told of every point. Once `stop` is set, or when the server is gone,
-    /// what was measured until then is judged, and [`Diagnosed::cut_short`] says why it was no more.
+    /// what was measured until then is judged, and [`UdpDiagnosis::cut_short`] says why it was no more.
     pub fn diagnose(
         &mut self,
-        asked: &Asked,
+        asked: &DiagnosisOptions,
         stop: &AtomicBool,
-        each: &mut dyn FnMut(&PointReport),
-    ) -> (Diagnosed, Vec<PointReport>) {
+        each: &mut dyn FnMut(&UdpPointReport),
+    ) -> (UdpDiagnosis, Vec<UdpPointReport>) {
         run(self, asked, stop, each)
     }
 }
 
 /// A campaign between two ends, and what it shows.
 pub(super) fn run(
-    ends: &mut dyn Ends,
-    asked: &Asked,
+    ends: &mut dyn TestPath,
+    asked: &DiagnosisOptions,
     stop: &AtomicBool,
-    each: &mut dyn FnMut(&PointReport),
-) -> (Diagnosed, Vec<PointReport>) {
+    each: &mut dyn FnMut(&UdpPointReport),
+) -> (UdpDiagnosis, Vec<UdpPointReport>) {
     let mut campaign = Campaign { ends, asked: *asked, stop, each, points: Vec::new(), holes: Vec::new() };
     let mut ended = campaign.measure_all();
     let mut found = campaign.judge(&mut ended);
@@ -90,12 +93,12 @@ pub(super) fn run(
 
 /// A campaign at work.
 struct Campaign<'a> {
-    ends: &'a mut dyn Ends,
-    asked: Asked,
+    ends: &'a mut dyn TestPath,
+    asked: DiagnosisOptions,
     stop: &'a AtomicBool,
-    each: &'a mut dyn FnMut(&PointReport),
-    points: Vec<PointReport>,
-    holes: Vec<Hole>,
+    each: &'a mut dyn FnMut(&UdpPointReport),
+    points: Vec<UdpPointReport>,
+    holes: Vec<MtuHole>,
 }
 
 impl Campaign<'_> {
@@ -121,7 +124,7 @@ impl Campaign<'_> {
         let first = self.points.len();
         self.ports(&port, offered, false)?;
         // Ports whose link is full lose again; what comes and goes takes others.
-        let loses = |report: &PointReport| {
+        let loses = |report: &UdpPointReport| {
             let mut ways = report.forward.iter().chain(&report.reverse);
             ways.any(|way| way.loss_fraction > 0.005)
         };
@@ -158,7 +161,7 @@ impl Campaign<'_> {
     }
 
     /// The same from every other port.
-    fn ports(&mut self, point: &Point, offered: f64, backwards: bool) -> Result<(), PeerError> {
+    fn ports(&mut self, point: &UdpPoint, offered: f64, backwards: bool) -> Result<(), PeerError> {
         let flows = 1..self.ends.flows();
         let flows: Vec<u16> = if backwards { flows.rev().collect() } else { flows.collect() };
         for flow in flows {
@@ -166,13 +169,13 @@ impl Campaign<'_> {
                 break;
             }
             self.ends.rest(PORT.1);
-            self.measure(&Point { only: Some(flow), ..*point })?;
+            self.measure(&UdpPoint { only: Some(flow), ..*point })?;
         }
         Ok(())
     }
 
     /// What the points say, and the test that confirms it, unless the points `ended` early.
-    fn judge(&mut self, ended: &mut Result<(), PeerError>) -> Diagnosed {
+    fn judge(&mut self, ended: &mut Result<(), PeerError>) -> UdpDiagnosis {
         let pause = self.refill();
         let fit = fit(self.ends.exchanges());
         let found = evidence(&self.points, fit.as_ref(), self.ends.is_one_host());
@@ -205,7 +208,7 @@ impl Campaign<'_> {
         }
         judged.findings.extend(finding(&self.holes));
         judged.findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        Diagnosed::new(found.identity, judged, limit)
+        UdpDiagnosis::new(found.identity, judged, limit)
     }
 
     /// Whether a limit is of the rate that the campaign let pass.
@@ -215,7 +218,7 @@ impl Campaign<'_> {
         (limit.bits_per_second / passed.max(1.0) - 1.0).abs() < NEAR
     }
 
-    fn measure(&mut self, point: &Point) -> Result<(), PeerError> {
+    fn measure(&mut self, point: &UdpPoint) -> Result<(), PeerError> {
         let report = self.ends.point(point, self.asked.direction, self.stop)?;
         (self.each)(&report);
         self.points.push(report);
@@ -230,16 +233,16 @@ impl Campaign<'_> {
     }
 }
 
-fn opposite(direction: Direction) -> Direction {
+fn opposite(direction: TestDirection) -> TestDirection {
     match direction {
-        Direction::Reverse => Direction::Forward,
-        Direction::Forward | Direction::Both => Direction::Reverse,
+        TestDirection::Reverse => TestDirection::Forward,
+        TestDirection::Forward | TestDirection::Both => TestDirection::Reverse,
     }
 }
 
-fn even(size: u32, spacing_ps: u64, time: Duration) -> Point {
-    let even = Point::even(size, spacing_ps, time);
-    Point { packets: even.packets.min(MOST), only: Some(0), ..even }
+fn even(size: u32, spacing_ps: u64, time: Duration) -> UdpPoint {
+    let even = UdpPoint::even(size, spacing_ps, time);
+    UdpPoint { packets: even.packets.min(MOST), only: Some(0), ..even }
 }
 
 /// Picoseconds between packets.
@@ -249,7 +252,7 @@ fn spacing(pps: f64) -> u64 {
 
 /// Packets per second that were sent in the first point, and that passed in the half that lost the most. Where nothing passes, a
 /// lower rate changes nothing.
-fn rates(points: &[PointReport]) -> (f64, f64) {
+fn rates(points: &[UdpPointReport]) -> (f64, f64) {
     let found = evidence(points, None, false);
     let Some(first) = found.case.points.first() else { return (0.0, 0.0) };
     let mean = first.pps() * (1.0 - first.loss());
@@ -257,19 +260,20 @@ fn rates(points: &[PointReport]) -> (f64, f64) {
 }
 
 /// Fractions of a rate, small packets and bursts.
-fn campaign(asked: &Asked, pps: f64) -> Vec<Point> {
+fn campaign(asked: &DiagnosisOptions, pps: f64) -> Vec<UdpPoint> {
     let size = asked.size;
     let at = |size: u32, pps: f64| even(size, spacing(pps), asked.part(EACH));
     let small = SMALL.min(size);
     // The same bits in smaller packets.
     let more = f64::from(size + 66) / f64::from(small + 66);
     let period_ps = (f64::from(BURST) * 4e12 / pps.max(0.1)) as u64;
-    let bursts = (asked.part(BURSTS_TAKE).as_nanos() as u64 * 1000 / period_ps.max(1)).clamp(3, BURSTS);
-    let bursts = Point {
+    let bursts =
+        (Nanos::from(asked.part(BURSTS_TAKE)).0.saturating_mul(1000) / period_ps.max(1)).clamp(3, BURSTS);
+    let bursts = UdpPoint {
         packets: u64::from(BURST) * bursts,
         burst: Some(Burst { packets: BURST, period_ps: period_ps.max(1) }),
         only: Some(0),
-        ..Point::even(size, 0, Duration::from_secs(10))
+        ..UdpPoint::even(size, 0, Duration::from_secs(10))
     };
     vec![
         at(size, pps),
@@ -288,23 +292,23 @@ fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
         finding.evidence.push("a second test at a higher rate did not show the limit again".to_owned());
         return;
     };
-    let megabits = limit.bits_per_second / 1e6;
+    let rate = display_rate(limit.bits_per_second);
     let (grew, queue) = limit.delay_ms;
     let text = match limit.limit {
-        Limit::Policer => format!("{megabits:.1} Mb/s of frames, with a bucket of {:.0} bytes", limit.bytes),
-        Limit::Queue => format!("{megabits:.1} Mb/s of frames, with a queue of {:.0} bytes", limit.bytes),
-        Limit::Unclear => format!("{megabits:.1} Mb/s of frames"),
+        LimitKind::Policer => format!("{rate} of frames, with a bucket of {:.0} bytes", limit.bytes),
+        LimitKind::Queue => format!("{rate} of frames, with a queue of {:.0} bytes", limit.bytes),
+        LimitKind::Unclear => format!("{rate} of frames"),
     };
     let text = format!(
         "a test beyond the limit: {text}; before the first loss the delay grew by {grew:.2} ms, a queue's would by {queue:.2} ms"
     );
     let cause = match limit.limit {
-        Limit::Policer => Cause::Policer,
-        Limit::Queue => Cause::FullQueue,
-        Limit::Unclear => finding.cause,
+        LimitKind::Policer => Cause::Policer,
+        LimitKind::Queue => Cause::FullQueue,
+        LimitKind::Unclear => finding.cause,
     };
     finding.confidence = match limit.limit {
-        Limit::Unclear => finding.confidence * 0.8,
+        LimitKind::Unclear => finding.confidence * 0.8,
         _ if cause == finding.cause => finding.confidence.max(0.97),
         _ => 0.7,
     };
@@ -319,14 +323,18 @@ mod tests {
 
     #[test]
     fn a_campaign_has_fractions_small_packets_and_bursts_that_can_be_measured() {
-        let asked =
-            |size| Asked { size, spacing_ps: 0, direction: Direction::Forward, time: Duration::from_secs(1) };
+        let asked = |size| DiagnosisOptions {
+            size,
+            spacing_ps: 0,
+            direction: TestDirection::Forward,
+            time: Duration::from_secs(1),
+        };
         for (size, pps) in [(1472, 100_000.0), (64, 1e6), (8972, 0.1)] {
             let points = campaign(&asked(size), pps);
             assert!(points.iter().all(|point| point.check().is_ok() && point.packets <= MOST), "{points:?}");
             assert!(points.iter().any(|point| point.burst.is_some()));
         }
-        let rates: Vec<f64> = campaign(&asked(1472), 10_000.0).iter().filter_map(Point::rate).collect();
+        let rates: Vec<f64> = campaign(&asked(1472), 10_000.0).iter().filter_map(UdpPoint::rate).collect();
         assert!((rates[0] / rates[1] - 2.0).abs() < 1e-3 && (rates[0] / rates[5] - 8.0).abs() < 1e-3);
     }
 
@@ -334,7 +342,7 @@ mod tests {
     fn the_test_of_the_limit_confirms_or_corrects() {
         let finding = |cause| Finding { cause, confidence: 0.92, evidence: vec!["pattern".into()] };
         let limit = Bottleneck {
-            limit: Limit::Policer,
+            limit: LimitKind::Policer,
             bits_per_second: 4e8,
             bytes: 1e6,
             filled: true,

@@ -1,8 +1,8 @@
 //! From reports of points to the case that the core judges.
 
 use super::super::account::account;
-use super::super::plan::Direction;
-use super::super::report::{EndReport, PointReport, Received, Stage};
+use super::super::report::{EndReport, Layer, LayerAccount, ReceivedReport, UdpPointReport};
+use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::diagnose::{Account, Arrived, Case, Counters, Point, Setting};
 use skyhaul_core::measure::clock::ClockFit;
@@ -11,7 +11,7 @@ use skyhaul_io::host::stages::Stages;
 
 /// Where packets of all points went, by the counters of both ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct PacketAccount {
     /// Packets that the application was to send.
     pub sent: u64,
     /// Packets that the reader got, each once.
@@ -19,7 +19,7 @@ pub struct Identity {
     /// Packets lost.
     pub lost: u64,
     /// Each step of the way.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<LayerAccount>,
     /// Packets that came to the receiver's interface, and that neither a drop nor a reader (of UDP, TCP or ICMP) explains: a loss
     /// in the host that no counter names. None if it does not count. Below zero, where a reader counts what another interface
     /// or a train brought.
@@ -36,12 +36,12 @@ pub(super) struct Evidence {
     /// For the core.
     pub case: Case,
     /// For the reader.
-    pub identity: Identity,
+    pub identity: PacketAccount,
 }
 
 /// Make a case of points that were measured in one direction; `same` says that both ends are one host.
 #[must_use]
-pub(super) fn evidence(points: &[PointReport], fit: Option<&ClockFit>, same: bool) -> Evidence {
+pub(super) fn evidence(points: &[UdpPointReport], fit: Option<&ClockFit>, same: bool) -> Evidence {
     let mut sender = EndReport::default();
     let mut receiver = EndReport::default();
     let mut case = Case { wakes: WAKES, ..Case::default() };
@@ -59,17 +59,20 @@ pub(super) fn evidence(points: &[PointReport], fit: Option<&ClockFit>, same: boo
 }
 
 /// Sender and receiver of a point.
-fn ends(report: &PointReport) -> (&EndReport, &EndReport) {
+fn ends(report: &UdpPointReport) -> (&EndReport, &EndReport) {
     match report.direction {
-        Direction::Reverse => (&report.server, &report.client),
-        Direction::Forward | Direction::Both => (&report.client, &report.server),
+        TestDirection::Reverse => (&report.server, &report.client),
+        TestDirection::Forward | TestDirection::Both => (&report.client, &report.server),
     }
 }
 
 fn add(all: &mut EndReport, one: &EndReport) {
     all.sent.extend(one.sent.iter().cloned());
-    let counts =
-        |received: &Received| Received { samples: Vec::new(), losses: Vec::new(), ..received.clone() };
+    let counts = |received: &ReceivedReport| ReceivedReport {
+        samples: Vec::new(),
+        losses: Vec::new(),
+        ..received.clone()
+    };
     all.received.extend(one.received.iter().map(counts));
     all.interface.clone_from(&one.interface);
     for (name, count) in &one.counters {
@@ -79,7 +82,7 @@ fn add(all: &mut EndReport, one: &EndReport) {
 }
 
 /// A point in numbers; none if not every packet was kept.
-fn point(report: &PointReport, fit: Option<&ClockFit>) -> Option<Point> {
+fn point(report: &UdpPointReport, fit: Option<&ClockFit>) -> Option<Point> {
     let (from, to) = ends(report);
     let (sent, received) = from.sent.first().zip(to.received.first())?;
     if (received.samples.len() as u64) < received.packets || sent.packets == 0 {
@@ -99,7 +102,7 @@ fn point(report: &PointReport, fit: Option<&ClockFit>) -> Option<Point> {
         reader_busy: received.cpu_seconds / received.user.seconds.max(1e-3),
         ..Setting::default()
     };
-    let forward = report.direction != Direction::Reverse;
+    let forward = report.direction != TestDirection::Reverse;
     let arrived = |&(number, at, under_way): &(u64, i64, i64)| {
         let sent = received.base_ns.wrapping_add_signed(at);
         // The client's clock is the one that the offset is counted by.
@@ -111,8 +114,7 @@ fn point(report: &PointReport, fit: Option<&ClockFit>) -> Option<Point> {
     };
     let arrived: Vec<Arrived> = received.samples.iter().map(arrived).collect();
     let way = if forward { &report.forward } else { &report.reverse };
-    let in_hosts =
-        |stage: &&Stage| stage.between.starts_with("sender") || stage.between.starts_with("receiver");
+    let in_hosts = |stage: &&LayerAccount| stage.layer.is_sender() || stage.layer.is_receiver();
     let in_hosts = way.iter().flat_map(|way| &way.account).filter(in_hosts).map(|stage| stage.lost).sum();
     Some(Point { in_hosts, ..Point::of(&setting, &arrived) })
 }
@@ -148,16 +150,16 @@ const TAKEN: [&str; 4] = ["udp.received", "udp.no_port", "tcp.received", "icmp.r
 /// Part of the network's loss that counters must prove.
 const PROVEN: f64 = 0.8;
 
-fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> Identity {
+fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> PacketAccount {
     let sent: u64 = sender.sent.iter().map(|flow| flow.packets).sum();
-    let got = |what: fn(&Received) -> u64| receiver.received.iter().map(what).sum::<u64>();
+    let got = |what: fn(&ReceivedReport) -> u64| receiver.received.iter().map(what).sum::<u64>();
     let (packets, lost) = (got(|r| r.packets), got(|r| r.lost));
     let arrived = packets - got(|r| r.duplicates + r.too_late).min(packets);
     let stages = account(lost, same, sender, receiver);
-    let part = |side: &str| -> u64 {
-        stages.iter().filter(|stage| stage.between.starts_with(side)).map(|stage| stage.lost).sum()
+    let part = |is_part: fn(Layer) -> bool| -> u64 {
+        stages.iter().filter(|stage| is_part(stage.layer)).map(|stage| stage.lost).sum()
     };
-    let (before, behind) = (part("sender"), part("receiver"));
+    let (before, behind) = (part(Layer::is_sender), part(Layer::is_receiver));
     let network = lost - (before + behind).min(lost);
     let (out, came) = (sender.counters.get("interface.sent"), receiver.counters.get("interface.received"));
     let taken: u64 = TAKEN.iter().map(|name| count(&receiver.counters, name)).sum();
@@ -184,36 +186,38 @@ fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> Identity {
         }
         () => None,
     };
-    Identity { sent, arrived, lost, stages, residual, proven_network, unknown }
+    PacketAccount { sent, arrived, lost, stages, residual, proven_network, unknown }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::plan;
-    use super::super::super::report::Sent;
+    use super::super::super::report::SentReport;
     use super::*;
     use std::time::Duration;
 
     /// 1000 packets, of which every tenth is lost; the receiver's interface counted so many.
-    fn report(came: Option<u64>, more: &[(&str, u64)]) -> PointReport {
-        let point =
-            plan::Point { packets: 1000, ..plan::Point::even(1000, 10_000_000, Duration::from_secs(1)) };
+    fn report(came: Option<u64>, more: &[(&str, u64)]) -> UdpPointReport {
+        let point = plan::UdpPoint {
+            packets: 1000,
+            ..plan::UdpPoint::even(1000, 10_000_000, Duration::from_secs(1))
+        };
         let kept = (0..1000).filter(|n| n % 10 != 5);
-        let received = Received {
+        let received = ReceivedReport {
             packets: 900,
             lost: 100,
             samples: kept.map(|n| (n, n as i64 * 10_000, 5000)).collect(),
-            ..Received::default()
+            ..ReceivedReport::default()
         };
-        let sent = Sent { packets: 1000, seconds: 0.01, ..Sent::default() };
+        let sent = SentReport { packets: 1000, seconds: 0.01, ..SentReport::default() };
         let named =
             |pairs: &[(&str, u64)]| pairs.iter().map(|&(name, n)| (name.to_owned(), n)).collect::<Stages>();
         let mut counters = named(more);
         counters.extend(came.map(|came| ("interface.received".to_owned(), came)));
-        PointReport {
+        UdpPointReport {
             point,
-            direction: Direction::Forward,
-            mode: plan::Mode::Single,
+            direction: TestDirection::Forward,
+            mode: plan::SpacingMode::Single,
             flows: 1,
             at_seconds: 0.0,
             forward: None,

@@ -2,22 +2,23 @@
 
 use super::super::bottleneck::{Bottleneck, bottleneck};
 use super::super::client::UdpClient;
-use super::super::plan::{Direction, Point};
+use super::super::plan::UdpPoint;
 use super::super::receiving::Exchange;
-use super::super::report::PointReport;
+use super::super::report::UdpPointReport;
+use crate::probe::TestDirection;
 use skyhaul::peer::PeerError;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What a campaign needs of the two ends.
-pub(in crate::probe::udp) trait Ends {
+pub(in crate::probe::udp) trait TestPath {
     /// Measure a point; once `stop` is set, it ends early.
     fn point(
         &mut self,
-        point: &Point,
-        direction: Direction,
+        point: &UdpPoint,
+        direction: TestDirection,
         stop: &AtomicBool,
-    ) -> Result<PointReport, PeerError>;
+    ) -> Result<UdpPointReport, PeerError>;
     /// Send nothing for a time.
     fn rest(&mut self, time: Duration);
     /// Compare clocks while nothing else is sent.
@@ -34,13 +35,13 @@ pub(in crate::probe::udp) trait Ends {
     fn longest(&self) -> u32;
 }
 
-impl Ends for UdpClient {
+impl TestPath for UdpClient {
     fn point(
         &mut self,
-        point: &Point,
-        direction: Direction,
+        point: &UdpPoint,
+        direction: TestDirection,
         stop: &AtomicBool,
-    ) -> Result<PointReport, PeerError> {
+    ) -> Result<UdpPointReport, PeerError> {
         UdpClient::point(self, point, direction, stop)
     }
 
@@ -70,12 +71,12 @@ impl Ends for UdpClient {
 
     fn longest(&self) -> u32 {
         let longest = self.here.largest_datagram.min(self.there.largest_datagram);
-        u32::try_from(longest).unwrap_or(super::super::plan::LONGEST)
+        u32::try_from(longest).unwrap_or(super::super::plan::MAX_DATAGRAM)
     }
 }
 
 /// What limited the flow of a point, if anything did.
-pub(in crate::probe::udp) fn limited(report: &PointReport, ipv6: bool) -> Option<Bottleneck> {
+pub(in crate::probe::udp) fn limited(report: &UdpPointReport, ipv6: bool) -> Option<Bottleneck> {
     let (sender, receiver) = match report.direction.forward() {
         true => (&report.client, &report.server),
         false => (&report.server, &report.client),

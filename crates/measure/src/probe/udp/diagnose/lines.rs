@@ -8,10 +8,11 @@
 //! SKYHAUL_LINES=$RANDOM+20 cargo test --release -p skyhaul-measure --lib lines -- --nocapture
 //! ```
 
-use super::campaign::{Asked, run};
-use super::named::Diagnosed;
+use super::campaign::{DiagnosisOptions, run};
+use super::named::UdpDiagnosis;
 use super::simulated::{Draw, Simulated};
-use crate::probe::udp::plan::Direction;
+use crate::probe::TestDirection;
+use skyhaul_core::diagnose::Cause;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -22,33 +23,33 @@ const JUDGED: u64 = 1000;
 const ACCUSED: f64 = 0.5;
 
 /// A kind of line: its name, what makes one, and the causes that are right.
-type Kind = (&'static str, fn(&mut Draw) -> String, &'static [&'static str]);
+type Kind = (&'static str, fn(&mut Draw) -> String, &'static [Cause]);
 
 const KINDS: [Kind; 16] = [
     ("clean", |_| String::new(), &[]),
-    ("bursts of 5 to 500 packets", burst, &["burst-loss"]),
-    ("Gilbert-Elliott", gilbert, &["burst-loss"]),
-    ("outages of 10 to 500 ms", outages, &["burst-loss"]),
+    ("bursts of 5 to 500 packets", burst, &[Cause::BurstLoss]),
+    ("Gilbert-Elliott", gilbert, &[Cause::BurstLoss]),
+    ("outages of 10 to 500 ms", outages, &[Cause::BurstLoss]),
     // The bucket or the queue of some is less than the bursts of the campaign.
-    ("policer", policer, &["policer", "microburst"]),
-    ("queue", queue, &["full-queue", "microburst"]),
-    ("loss of single packets", loss, &["bit-errors"]),
-    ("spraying", spray, &["spraying"]),
-    ("MTU hole, both ways", |draw| hole(draw, ""), &["mtu"]),
-    ("MTU hole, one way", |draw| hole(draw, "fwd: "), &["mtu"]),
-    ("MTU hole, the other way", |draw| hole(draw, "rev: "), &["mtu"]),
+    ("policer", policer, &[Cause::Policer, Cause::Microburst]),
+    ("queue", queue, &[Cause::FullQueue, Cause::Microburst]),
+    ("loss of single packets", loss, &[Cause::BitErrors]),
+    ("spraying", spray, &[Cause::Spraying]),
+    ("MTU hole, both ways", |draw| hole(draw, ""), &[Cause::Mtu]),
+    ("MTU hole, one way", |draw| hole(draw, "fwd: "), &[Cause::Mtu]),
+    ("MTU hole, the other way", |draw| hole(draw, "rev: "), &[Cause::Mtu]),
     (
         "bursts and policer",
         |d| format!("{},{}", burst(d), policer(d)),
-        &["burst-loss", "policer", "microburst"],
+        &[Cause::BurstLoss, Cause::Policer, Cause::Microburst],
     ),
-    ("outages and loss", |d| format!("{}{}", loss(d), outages(d)), &["burst-loss", "bit-errors"]),
-    ("spraying and loss", |d| format!("{},{}", spray(d), loss(d)), &["spraying", "bit-errors"]),
-    ("MTU hole and bursts", |d| format!("{}{}", gilbert(d), hole(d, "")), &["mtu", "burst-loss"]),
+    ("outages and loss", |d| format!("{}{}", loss(d), outages(d)), &[Cause::BurstLoss, Cause::BitErrors]),
+    ("spraying and loss", |d| format!("{},{}", spray(d), loss(d)), &[Cause::Spraying, Cause::BitErrors]),
+    ("MTU hole and bursts", |d| format!("{}{}", gilbert(d), hole(d, "")), &[Cause::Mtu, Cause::BurstLoss]),
     (
         "policer and spraying",
         |d| format!("{},{}", policer(d), spray(d)),
-        &["policer", "spraying", "microburst"],
+        &[Cause::Policer, Cause::Spraying, Cause::Microburst],
     ),
 ];
 
@@ -120,9 +121,9 @@ enum Said {
     Wrong,
 }
 
-fn judge(kind: &Kind, found: &Diagnosed) -> Said {
-    let accused: Vec<&str> =
-        found.causes.iter().filter(|c| c.confidence > ACCUSED).map(|c| c.cause.as_str()).collect();
+fn judge(kind: &Kind, found: &UdpDiagnosis) -> Said {
+    let accused: Vec<Cause> =
+        found.causes.iter().filter(|c| c.confidence > ACCUSED).map(|c| c.cause).collect();
     match () {
         () if accused.iter().any(|cause| !kind.2.contains(cause)) => Said::Wrong,
         () if !accused.is_empty() => Said::Right,
@@ -140,7 +141,7 @@ fn play(first: u64, count: u64) -> (BTreeMap<usize, BTreeMap<Said, u64>>, Vec<St
             let (line, load) = line(kind, seed);
             let spacing_ps = (1472.0 * 8.0 / load * 1e12) as u64;
             let time = Duration::from_secs(1);
-            let asked = Asked { size: 1472, spacing_ps, direction: Direction::Forward, time };
+            let asked = DiagnosisOptions { size: 1472, spacing_ps, direction: TestDirection::Forward, time };
             let mut ends = Simulated::new(&line, seed);
             let (found, _) = run(&mut ends, &asked, &AtomicBool::new(false), &mut |_| {});
             let said = judge(kind, &found);

@@ -1,17 +1,17 @@
 //! What was found, as data and in words, and what to type next.
 
 use super::super::bottleneck::Bottleneck;
-use super::case::Identity;
+use super::case::PacketAccount;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::diagnose::{Cause, Diagnosis, Finding};
 
 /// The result of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Diagnosed {
+pub struct UdpDiagnosis {
     /// Where packets went.
-    pub identity: Identity,
+    pub identity: PacketAccount,
     /// Causes, the most certain first; empty if nothing is wrong, or nothing can be named.
-    pub causes: Vec<Named>,
+    pub causes: Vec<CauseReport>,
     /// Packets whose loss no cause explains.
     pub unexplained: u64,
     /// The limit that a test showed.
@@ -22,10 +22,11 @@ pub struct Diagnosed {
 }
 
 /// A cause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Named {
-    /// Its name, as in `docs/reference/diagnosis.md`.
-    pub cause: String,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CauseReport {
+    /// The cause, with its name as in `docs/reference/diagnosis.md`.
+    #[serde(with = "cause_name")]
+    pub cause: Cause,
     /// In a sentence.
     pub title: String,
     /// 0 to 1: a weight that orders causes, no measured probability.
@@ -36,12 +37,27 @@ pub struct Named {
     pub next: Vec<String>,
 }
 
-impl Named {
+/// A cause is written as its name.
+mod cause_name {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use skyhaul_core::diagnose::Cause;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(cause.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl CauseReport {
     /// What the core found; what to type next is not known yet.
     #[must_use]
     pub fn of(finding: Finding) -> Self {
         Self {
-            cause: finding.cause.name().to_owned(),
+            cause: finding.cause,
             title: title(finding.cause).to_owned(),
             confidence: finding.confidence,
             evidence: finding.evidence,
@@ -50,10 +66,10 @@ impl Named {
     }
 }
 
-impl Diagnosed {
-    pub(super) fn new(identity: Identity, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
+impl UdpDiagnosis {
+    pub(super) fn new(identity: PacketAccount, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
         let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
-        let named = judged.findings.into_iter().map(Named::of);
+        let named = judged.findings.into_iter().map(CauseReport::of);
         Self { causes: named.collect(), identity, unexplained, limit, cut_short: None }
     }
 
@@ -77,16 +93,16 @@ impl Diagnosed {
     }
 
     /// Say what to type next for each cause.
-    pub fn advise(&mut self, hosts: &Hosts) {
+    pub fn advise(&mut self, hosts: &DiagnosisHosts) {
         for named in &mut self.causes {
-            named.next = next(&named.cause, hosts, self.limit.as_ref());
+            named.next = next(named.cause, hosts, self.limit.as_ref());
         }
     }
 }
 
 /// Names that commands need.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub struct DiagnosisHosts {
     /// The command of a probe to this server, without a test.
     pub probe: String,
     /// The sender's interface.
@@ -136,12 +152,11 @@ fn title(cause: Cause) -> &'static str {
     }
 }
 
-/// What to type next for a cause, by its name.
-#[must_use]
-fn next(cause: &str, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
-    let Hosts { probe, sender, receiver, size, buffer } = hosts;
+/// What to type next for a cause.
+fn next(cause: Cause, hosts: &DiagnosisHosts, limit: Option<&Bottleneck>) -> Vec<String> {
+    let DiagnosisHosts { probe, sender, receiver, size, buffer } = hosts;
     let line = match cause {
-        "policer" | "full-queue" => match limit {
+        Cause::Policer | Cause::FullQueue => match limit {
             Some(limit) => {
                 // Payload of what is 5 % below it.
                 let part = f64::from(*size) / f64::from(size + 42);
@@ -150,38 +165,47 @@ fn next(cause: &str, hosts: &Hosts, limit: Option<&Bottleneck>) -> Vec<String> {
             }
             None => format!("{probe} --udp --limit --sizes {size}"),
         },
-        "microburst" => format!("{probe} --udp --bursts --sizes {size}"),
-        "socket-buffer" => {
+        Cause::Microburst => format!("{probe} --udp --bursts --sizes {size}"),
+        Cause::SocketBuffer => {
             let wanted = buffer.saturating_mul(4).clamp(1 << 22, 1 << 30).next_power_of_two();
             format!("sysctl -w net.core.rmem_max={wanted}   # on the receiver, then start its program again")
         }
-        "udp-memory" => "sysctl net.ipv4.udp_mem   # on the receiver: double the last two numbers".to_owned(),
-        "nic-ring" => {
+        Cause::UdpMemory => {
+            "sysctl net.ipv4.udp_mem   # on the receiver: double the last two numbers".to_owned()
+        }
+        Cause::NicRing => {
             format!("ethtool -g {receiver}   # on the receiver; then ethtool -G {receiver} rx MAXIMUM")
         }
-        "backlog" => "sysctl -w net.core.netdev_max_backlog=30000   # on the receiver".to_owned(),
-        "sender" => format!("tc -s qdisc show dev {sender}   # on the sender: which queue drops"),
-        "bit-errors" => format!(
+        Cause::Backlog => "sysctl -w net.core.netdev_max_backlog=30000   # on the receiver".to_owned(),
+        Cause::Sender => format!("tc -s qdisc show dev {sender}   # on the sender: which queue drops"),
+        Cause::BitErrors => format!(
             "ethtool -S {receiver}   # on the receiver, and of each switch on the way: CRC and symbol errors"
         ),
-        "burst-loss" => {
+        Cause::BurstLoss => {
             format!("{probe} --udp --trace trace.csv --sizes {size} --time 10s   # when, and for how long")
         }
-        "mtu" => format!("{probe} --udp --mtu"),
-        "firewall" => "conntrack -S   # on each firewall on the way".to_owned(),
-        "packet-rate" => format!("{probe} --udp --search --sizes 8972   # larger packets, if the MTU allows"),
-        "spraying" | "duplication" | "route-change" => {
+        Cause::Mtu => format!("{probe} --udp --mtu"),
+        Cause::Firewall => "conntrack -S   # on each firewall on the way".to_owned(),
+        Cause::PacketRate => {
+            format!("{probe} --udp --search --sizes 8972   # larger packets, if the MTU allows")
+        }
+        Cause::Spraying | Cause::Duplication | Cause::RouteChange => {
             format!("{probe} --udp --trace trace.csv --sizes {size}")
         }
-        "polarisation" => format!("{probe} --udp --flows 8 --sizes {size}"),
-        "idle-states" => "skyhaul host   # at both ends: C-states and governor".to_owned(),
-        "moderation" => {
+        Cause::Polarisation => format!("{probe} --udp --flows 8 --sizes {size}"),
+        Cause::IdleStates => "skyhaul host   # at both ends: C-states and governor".to_owned(),
+        Cause::Moderation => {
             format!("ethtool -c {receiver}   # on the receiver; then ethtool -C {receiver} rx-usecs 8")
         }
-        "pause" => format!("ethtool -a {receiver}   # at both ends"),
-        "clock-step" => "chronyc tracking   # at both ends".to_owned(),
-        "reader" => "skyhaul host --role receive   # on the receiver".to_owned(),
-        _ => return Vec::new(),
+        Cause::Pause => format!("ethtool -a {receiver}   # at both ends"),
+        Cause::ClockStep => "chronyc tracking   # at both ends".to_owned(),
+        Cause::Reader => "skyhaul host --role receive   # on the receiver".to_owned(),
+        Cause::ReceiverWindow
+        | Cause::SendBuffer
+        | Cause::SlowApplication
+        | Cause::SlowDisk
+        | Cause::Loss
+        | Cause::ShallowBuffer => return Vec::new(),
     };
     vec![line]
 }
@@ -203,7 +227,7 @@ mod tests {
         for cause in Cause::ALL {
             assert!(!title(cause).is_empty());
             assert_eq!(
-                next(cause.name(), &Hosts::default(), None).is_empty(),
+                next(cause, &DiagnosisHosts::default(), None).is_empty(),
                 of_tcp.contains(&cause),
                 "{cause:?}"
             );

@@ -5,12 +5,16 @@
 //! thousand by up to a millisecond. No host loses anything, so nothing but the path is there to be named.
 
 use super::super::account::way;
-use super::super::message::HostNote;
-use super::super::plan::{Direction, Point, SHORTEST};
+use super::super::message::HostSummary;
+use super::super::plan::{MIN_DATAGRAM, UdpPoint};
 use super::super::receiving::Exchange;
-use super::super::report::{EndReport, PointReport, Received, Sent, Stamped, Way};
-use super::ends::Ends;
+use super::super::report::{
+    ArrivalTimes, EndReport, ReceivedReport, SentReport, UdpDirectionReport, UdpPointReport,
+};
+use super::ends::TestPath;
+use crate::probe::TestDirection;
 use skyhaul::peer::PeerError;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::fault::path::{self, Fate, Flow, Judge, Outcome, Packet, Path};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::AtomicBool;
@@ -73,13 +77,13 @@ pub(super) struct Simulated {
     draw: Draw,
     exchanges: Vec<Exchange>,
     runs: u32,
-    notes: HostNote,
+    notes: HostSummary,
 }
 
 impl Simulated {
     pub(super) fn new(line: &str, seed: u64) -> Self {
         let path: Path = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
-        let notes = HostNote { interface: "sim".into(), largest_datagram: 1472, ..HostNote::default() };
+        let notes = HostSummary { interface: "sim".into(), largest_datagram: 1472, ..HostSummary::default() };
         let mut ends = Self {
             judge: Judge::new(&path),
             now: 1_000_000_000,
@@ -108,7 +112,7 @@ impl Simulated {
     }
 
     /// When packets leave: at their times, but for turns of others on the processor.
-    fn times(&mut self, point: &Point) -> Vec<u64> {
+    fn times(&mut self, point: &UdpPoint) -> Vec<u64> {
         let (mut last, mut held) = (0.0f64, 0.0f64);
         let mut all = Vec::new();
         for n in 0..point.packets {
@@ -128,17 +132,17 @@ impl Simulated {
     }
 }
 
-impl Ends for Simulated {
+impl TestPath for Simulated {
     fn point(
         &mut self,
-        point: &Point,
-        direction: Direction,
+        point: &UdpPoint,
+        direction: TestDirection,
         _stop: &AtomicBool,
-    ) -> Result<PointReport, PeerError> {
+    ) -> Result<UdpPointReport, PeerError> {
         self.runs += 1;
         self.now += PAUSE;
         let way_there = match direction {
-            Direction::Reverse => path::Direction::Reverse,
+            TestDirection::Reverse => path::Direction::Reverse,
             _ => path::Direction::Forward,
         };
         let flow = point.only.unwrap_or(0);
@@ -165,13 +169,13 @@ impl Ends for Simulated {
             received: vec![received],
             ..EndReport::default()
         };
-        let there: Way = way(point, false, false, &sender, &receiver);
+        let there: UdpDirectionReport = way(point, false, false, &sender, &receiver);
         let (client, server, forward, reverse) = match direction {
-            Direction::Reverse => (receiver, sender, None, Some(there)),
+            TestDirection::Reverse => (receiver, sender, None, Some(there)),
             _ => (sender, receiver, Some(there), None),
         };
         let (mode, at_seconds) = (point.mode, self.now as f64 / 1e9);
-        Ok(PointReport {
+        Ok(UdpPointReport {
             point: *point,
             direction,
             mode,
@@ -185,7 +189,7 @@ impl Ends for Simulated {
     }
 
     fn rest(&mut self, time: Duration) {
-        self.now += time.as_nanos() as u64;
+        self.now += Nanos::from(time).0;
     }
 
     fn exchange_times(&mut self) {
@@ -215,7 +219,7 @@ impl Ends for Simulated {
     }
 
     fn flows(&self) -> u16 {
-        super::PORTS
+        super::DIAGNOSIS_PORTS
     }
 
     fn is_ipv6(&self) -> bool {
@@ -227,12 +231,17 @@ impl Ends for Simulated {
     }
 
     fn longest(&self) -> u32 {
-        (self.notes.largest_datagram as u32).max(SHORTEST)
+        (self.notes.largest_datagram as u32).max(MIN_DATAGRAM)
     }
 }
 
 /// What the two ends say of a point.
-fn reports(point: &Point, times: &[u64], outcomes: &[Outcome<Under>], draw: &mut Draw) -> (Sent, Received) {
+fn reports(
+    point: &UdpPoint,
+    times: &[u64],
+    outcomes: &[Outcome<Under>],
+    draw: &mut Draw,
+) -> (SentReport, ReceivedReport) {
     let mut arrivals: Vec<(u64, Under)> = outcomes
         .iter()
         .filter_map(|outcome| match outcome.fate {
@@ -242,7 +251,7 @@ fn reports(point: &Point, times: &[u64], outcomes: &[Outcome<Under>], draw: &mut
         .collect();
     arrivals.sort_by_key(|(due, _)| *due);
     let base = times.first().copied().unwrap_or(0);
-    let mut received = Received { base_ns: EPOCH + base, ..Received::default() };
+    let mut received = ReceivedReport { base_ns: EPOCH + base, ..ReceivedReport::default() };
     let mut seen = vec![false; times.len()];
     let (mut highest, mut before) = (None, 0u64);
     for (due, under) in &arrivals {
@@ -272,9 +281,12 @@ fn reports(point: &Point, times: &[u64], outcomes: &[Outcome<Under>], draw: &mut
     }
     let first = arrivals.first().map_or(0, |(due, _)| *due);
     let seconds = before.saturating_sub(first) as f64 / 1e9;
-    received.user = Stamped { seconds, ..Stamped::default() };
+    received.user = ArrivalTimes { seconds, ..ArrivalTimes::default() };
     let packets = times.len() as u64;
     let span = times.last().copied().unwrap_or(base) - base;
     let seconds = span as f64 / 1e9 * packets as f64 / packets.saturating_sub(1).max(1) as f64;
-    (Sent { packets, bytes: packets * u64::from(point.size), seconds, ..Sent::default() }, received)
+    (
+        SentReport { packets, bytes: packets * u64::from(point.size), seconds, ..SentReport::default() },
+        received,
+    )
 }

@@ -9,17 +9,17 @@ fn peer(n: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], n))
 }
 
-fn desk(tests: usize) -> Desk {
-    Desk::new(ResponderOptions { tests, ..ResponderOptions::default() })
+fn desk(tests: usize) -> Requesters {
+    Requesters::new(ResponderOptions { tests, ..ResponderOptions::default() })
 }
 
-fn ask(desk: &mut Desk, from: SocketAddr, message: Message, now: u64) -> Vec<u8> {
+fn ask(desk: &mut Requesters, from: SocketAddr, message: Message, now: u64) -> Vec<u8> {
     let mut answer = Vec::new();
     desk.handle(from, &message.octets(), now, &mut answer);
     answer
 }
 
-fn begin(desk: &mut Desk, from: SocketAddr, order: Order, now: u64) -> Option<Command> {
+fn begin(desk: &mut Requesters, from: SocketAddr, order: Order, now: u64) -> Option<Command> {
     let mut zero = Message::new(order, Command::ZeroStats, 0);
     (zero.head.version, zero.head.width) = (0, 10);
     Message::read(&ask(desk, from, zero, now)).unwrap().command()
@@ -89,7 +89,7 @@ fn times_of_responses_run_on_when_counts_begin_again() {
     begin(&mut desk, peer(1), Order::Big, 5 * S);
     let mut request = Message::new(Order::Big, Command::Request, 3);
     request.head.response_length = 64;
-    let response = |desk: &mut Desk, now| {
+    let response = |desk: &mut Requesters, now| {
         let octets = ask(desk, peer(1), request, now);
         assert_eq!(octets.len(), 64);
         Message::read(&octets).unwrap().head
@@ -149,7 +149,7 @@ fn ten_thousand_that_only_begin_take_no_place_from_one_that_goes_on() {
 fn a_host_has_its_share_and_a_test_its_time() {
     let options =
         ResponderOptions { per_peer: 1, longest: std::time::Duration::from_secs(5), ..<_>::default() };
-    let mut desk = Desk::new(options);
+    let mut desk = Requesters::new(options);
     assert_eq!(begin(&mut desk, peer(1), Order::Little, 0), Some(Command::Ok));
     assert_eq!(begin(&mut desk, peer(2), Order::Little, S), Some(Command::InUse));
     ask(&mut desk, peer(1), Message::new(Order::Little, Command::Data, 0), 4 * S);
@@ -159,7 +159,7 @@ fn a_host_has_its_share_and_a_test_its_time() {
 }
 
 /// One desk's answers are the other's questions, until one is silent; how many there were.
-fn played(desks: &mut [Desk; 2], first: &[u8]) -> usize {
+fn played(desks: &mut [Requesters; 2], first: &[u8]) -> usize {
     let mut datagram = first.to_vec();
     for n in 0.. {
         let mut answer = Vec::new();
@@ -177,7 +177,8 @@ fn played(desks: &mut [Desk; 2], first: &[u8]) -> usize {
 #[test]
 fn two_responders_do_not_answer_each_other() {
     for order in [Order::Little, Order::Big] {
-        let unbounded = || Desk::new(ResponderOptions { per_source: 0, beyond: 1 << 40, ..<_>::default() });
+        let unbounded =
+            || Requesters::new(ResponderOptions { per_source: 0, beyond: 1 << 40, ..<_>::default() });
         let mut desks = [unbounded(), unbounded()];
         for first in 1..=255 {
             desks.iter_mut().for_each(|desk| assert_eq!(begin(desk, peer(1), order, 0), Some(Command::Ok)));
@@ -194,7 +195,7 @@ fn two_responders_do_not_answer_each_other() {
 #[test]
 fn answers_in_raw_octets_that_are_questions_come_to_an_end() {
     // Records whose times of arrival, which a requester chooses, are the words of a question for these records.
-    let unbounded = || Desk::new(ResponderOptions { per_source: 0, beyond: 1 << 40, ..<_>::default() });
+    let unbounded = || Requesters::new(ResponderOptions { per_source: 0, beyond: 1 << 40, ..<_>::default() });
     let mut desks = [unbounded(), unbounded()];
     for desk in &mut desks {
         let mut zero = Message::new(Order::Little, Command::ZeroStats, 0);
@@ -214,7 +215,7 @@ fn answers_in_raw_octets_that_are_questions_come_to_an_end() {
 
 #[test]
 fn a_flood_of_questions_is_cut_to_the_share_of_its_source_and_the_kernel_is_seldom_asked() {
-    let mut desk = Desk::new(ResponderOptions { per_source: 1000, ..<_>::default() });
+    let mut desk = Requesters::new(ResponderOptions { per_source: 1000, ..<_>::default() });
     let (honest, flood) = (peer(9), SocketAddr::from(([10, 0, 0, 1], 9)));
     assert_eq!(begin(&mut desk, honest, Order::Little, 0), Some(Command::Ok));
     let before = desk.texts.0.clone();
@@ -239,7 +240,7 @@ proptest! {
     fn any_datagrams_are_counted_or_answered_within_bounds(
         all in proptest::collection::vec((0u16..4, 0u8..0x84, proptest::collection::vec(any::<u8>(), 0..220)), 1..60),
     ) {
-        let mut desk = Desk::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
+        let mut desk = Requesters::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
         let (mut came, mut went) = (0, 0);
         for (from, command, mut datagram) in all {
             if let Some(first) = datagram.first_chunk_mut::<4>() {

@@ -2,7 +2,7 @@ use super::*;
 
 fn quick(to: SocketAddr) -> RequestOptions {
     let short = Duration::from_millis(30);
-    let point = Point { packets: 5, ..Point::even(64, 100_000_000, Duration::from_secs(20)) };
+    let point = UdpPoint { packets: 5, ..UdpPoint::even(64, 100_000_000, Duration::from_secs(20)) };
     RequestOptions { timeout: short, patience: short, settle: short, ..RequestOptions::new(to, point) }
 }
 
