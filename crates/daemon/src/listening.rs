@@ -1,12 +1,12 @@
 //! HTTP services: one TCP port, a separate thread, and the asynchronous part of serving.
 //!
 //! Connections that have not shown a valid token are limited in number, size and time before any work is done for them.
-//! Limits: [`CONNECTIONS`] of [`seats`](self::seats); a connection has [`HEAD_TIME`] until its first request, and
-//! [`PATIENCE`] between requests, or [`IDLE`] once it has shown a valid token; heads of [`HEAD`] bytes.
+//! Limits: [`MAX_CONNECTIONS`] of [`seats`](self::seats); a connection has [`HEAD_TIMEOUT`] until its first request, and
+//! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes.
 
 mod seats;
 
-pub use seats::{CONNECTIONS, PER_ADDRESS};
+pub use seats::{MAX_CONNECTIONS, MAX_PER_ADDRESS};
 pub(crate) use seats::{Seats, Ticket};
 
 use axum::extract::Request;
@@ -30,22 +30,22 @@ use tokio_rustls::TlsAcceptor;
 use tower_layer::Layer;
 
 /// Maximum time for the TLS handshake, and then for the head of the first request.
-pub const HEAD_TIME: Duration = Duration::from_secs(10);
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time without a request for a connection that has shown no valid token.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const UNPROVEN_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for a connection that has shown one.
-pub const IDLE: Duration = Duration::from_secs(120);
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of the head of a request, bytes.
-pub const HEAD: usize = 16 << 10;
+pub const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Maximum number of unread bytes of requests on a stream, and on a connection.
-const WINDOW: u32 = 64 << 10;
+const WINDOW_BYTES: u32 = 64 << 10;
 /// Time for running calls to end when the server stops.
-const GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of threads for blocking calls: one for each concurrent call (`ejfat::server::CALLS`), so that a call
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+/// Maximum number of threads for blocking calls: one for each concurrent call (`ejfat::server::MAX_CALLS`), so that a call
 /// that waits for a disk does not take the thread of one that does not.
-const THREADS: usize = 160;
+const MAX_BLOCKING_THREADS: usize = 160;
 /// Maximum number of concurrent requests on one connection.
-pub const STREAMS: u32 = 32;
+pub const MAX_STREAMS: u32 = 32;
 
 /// The service and its options.
 pub(crate) struct Site {
@@ -77,7 +77,7 @@ impl Listening {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(THREADS)
+            .max_blocking_threads(MAX_BLOCKING_THREADS)
             .thread_name(site.name)
             .enable_all()
             .build()?;
@@ -155,9 +155,9 @@ impl Connection {
     fn deadline(&self) -> Instant {
         let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {
-            Asked { last: None, .. } => self.begun + HEAD_TIME,
-            Asked { last: Some(last), proved: false } => last + PATIENCE,
-            Asked { last: Some(last), proved: true } => last + IDLE,
+            Asked { last: None, .. } => self.begun + HEAD_TIMEOUT,
+            Asked { last: Some(last), proved: false } => last + UNPROVEN_IDLE_TIMEOUT,
+            Asked { last: Some(last), proved: true } => last + IDLE_TIMEOUT,
         }
     }
 
@@ -222,7 +222,7 @@ async fn accept(listener: &TcpListener, site: &Site, mut stopped: watch::Receive
         }
     }
     let all_end = async { while connections.join_next().await.is_some() {} };
-    let _ = timeout(GRACE, all_end).await;
+    let _ = timeout(SHUTDOWN_GRACE, all_end).await;
 }
 
 /// Serves a connection, with or without TLS.
@@ -237,7 +237,7 @@ async fn enter(
         None => serve(stream, service, stopped).await,
         Some(tls) => {
             // A client whose handshake fails knows the reason; it is not logged here, because there may be many.
-            if let Ok(Ok(stream)) = timeout(HEAD_TIME, tls.accept(stream)).await {
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
                 serve(stream, service, stopped).await;
             }
         }
@@ -250,23 +250,26 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD);
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(UNPROVEN_IDLE_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES);
     http.http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD as u32)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_send_buf_size(WINDOW as usize)
-        .keep_alive_interval(PATIENCE)
-        .keep_alive_timeout(PATIENCE);
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(WINDOW_BYTES as usize)
+        .keep_alive_interval(UNPROVEN_IDLE_TIMEOUT)
+        .keep_alive_timeout(UNPROVEN_IDLE_TIMEOUT);
     let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         _ = serving.as_mut() => {}
         _ = stopped.changed() => {
             serving.as_mut().graceful_shutdown();
-            let _ = timeout(GRACE, serving).await;
+            let _ = timeout(SHUTDOWN_GRACE, serving).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use skyhaul_daemon::metrics::Server;
-//! let server = Server::start("127.0.0.1:0".parse().unwrap(), || "# HELP up 1 while it runs.\n# TYPE up gauge\nup 1\n".into())?;
+//! let server = Server::start("127.0.0.1:0".parse().unwrap(), || "# HELP up 1 while it runs.\n# CONTENT_TYPE_TEXT up gauge\nup 1\n".into())?;
 //! assert_ne!(server.address().port(), 0);
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -18,7 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 
 /// Content type of the text format.
-pub const TYPE: &str = "text/plain; version=0.0.4";
+pub const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4";
 
 /// A running server of one page. It stops when dropped.
 pub struct Server(Listening);
@@ -34,7 +34,7 @@ impl Server {
     ) -> io::Result<Self> {
         let page = move || {
             let text = text();
-            async move { ([(CONTENT_TYPE, TYPE)], text) }
+            async move { ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text) }
         };
         let nothing = || async { (StatusCode::NOT_FOUND, "there is nothing here\nhint: /metrics\n") };
         let router = Router::new().route("/metrics", get(page)).fallback(nothing);

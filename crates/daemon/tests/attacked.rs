@@ -16,8 +16,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Connections in all, of one address, and those that are closing.
-const CONNECTIONS: u64 = 4096;
-const PER_ADDRESS: u64 = 1024;
+const MAX_CONNECTIONS: u64 = 4096;
+const MAX_PER_ADDRESS: u64 = 1024;
 const CLOSING: u64 = 64 + 8;
 /// What a program may need beside what is documented: buffers of the clients, which run in this process, too.
 const BESIDE: usize = 64 << 20;
@@ -48,20 +48,20 @@ fn thousands_of_heads_that_never_end_lock_nobody_out() {
     // One address, which is the honest client's, too.
     let mut held = half_heads(&site, "127.0.0.1", 1500);
     site.serves_the_honest("beside 1500 of its own address");
-    assert!(site.metric("connections") <= PER_ADDRESS + CLOSING);
+    assert!(site.metric("connections") <= MAX_PER_ADDRESS + CLOSING);
     // Several, which together want more than there are.
     for address in 2..8 {
         held.extend(half_heads(&site, &format!("127.0.0.{address}"), 700));
     }
     site.serves_the_honest("beside 5700 of seven addresses");
     let open = site.metric("connections");
-    assert!((CONNECTIONS / 2..=CONNECTIONS + CLOSING).contains(&open), "{open} are open");
+    assert!((MAX_CONNECTIONS / 2..=MAX_CONNECTIONS + CLOSING).contains(&open), "{open} are open");
     assert!(site.metric("connections_displaced_total") > 0);
     // What it needs for itself it has: a load balancer opens its sockets.
     let (status, said) = site.ask("POST", "/lb", &site.operator(), &json!({"name": "another"}));
     assert_eq!(status, 200, "{said}");
     let grown = resident().saturating_sub(before);
-    assert!(grown < CONNECTIONS as usize * (16 << 10) + BESIDE, "{grown} bytes for {open} connections");
+    assert!(grown < MAX_CONNECTIONS as usize * (16 << 10) + BESIDE, "{grown} bytes for {open} connections");
     // They have ten seconds for a head.
     wait_for("half heads to be closed", || (site.metric("connections") < 100).then_some(()));
     drop(held);

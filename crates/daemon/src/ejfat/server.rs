@@ -10,8 +10,8 @@
 //! This is the only asynchronous part: its threads wait for sockets. The work of a call is done on a thread for
 //! blocking calls, and no lock is held while waiting.
 //!
-//! Limits: those of connections ([`CONNECTIONS`], [`PER_ADDRESS`], [`STREAMS`], [`HEAD_TIME`], [`PATIENCE`], [`IDLE`]), of calls
-//! ([`CALLS`], [`OF_TENANT`], [`OF_TOKEN`]), of heads ([`HEAD`]) and bodies ([`LARGEST`], [`BODY_TIME`]). A body is read only
+//! Limits: those of connections ([`MAX_CONNECTIONS`], [`MAX_PER_ADDRESS`], [`MAX_STREAMS`], [`HEAD_TIMEOUT`], [`UNPROVEN_IDLE_TIMEOUT`], [`IDLE_TIMEOUT`]), of calls
+//! ([`MAX_CALLS`], [`MAX_CALLS_PER_TENANT`], [`MAX_CALLS_PER_TOKEN`]), of heads ([`MAX_HEAD_BYTES`]) and bodies ([`MAX_BODY_BYTES`], [`BODY_TIMEOUT`]). A body is read only
 //! if the head shows a valid token.
 
 mod calls;
@@ -23,11 +23,17 @@ mod rest;
 mod rights;
 mod tls;
 
-pub use calls::{ALL_WAITING, CALLS, OF_TENANT, OF_TOKEN, WAIT, WAITING};
-pub use door::{BODY_TIME, LARGEST};
+pub use calls::{
+    MAX_CALLS, MAX_CALLS_PER_TENANT, MAX_CALLS_PER_TOKEN, MAX_QUEUED_CALLS, MAX_QUEUED_CALLS_PER_TENANT,
+    QUEUE_TIMEOUT,
+};
+pub use door::{BODY_TIMEOUT, MAX_BODY_BYTES};
 pub use tls::TlsFiles;
 
-pub use crate::listening::{CONNECTIONS, HEAD, HEAD_TIME, IDLE, PATIENCE, PER_ADDRESS, STREAMS};
+pub use crate::listening::{
+    HEAD_TIMEOUT, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_PER_ADDRESS, MAX_STREAMS,
+    UNPROVEN_IDLE_TIMEOUT,
+};
 
 use super::desk::Desk;
 use crate::listening::{Listening, Site};

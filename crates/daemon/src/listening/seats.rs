@@ -9,8 +9,8 @@
 //! place of the oldest of them. An address is one host; for IPv6, a network of 64 bits, because a host may have a whole
 //! one.
 //!
-//! Limits: [`CONNECTIONS`] in total, or half of the files that this process may open, so that there is room for its own
-//! files; [`PER_ADDRESS`] for one address.
+//! Limits: [`MAX_CONNECTIONS`] in total, or half of the files that this process may open, so that there is room for its own
+//! files; [`MAX_PER_ADDRESS`] for one address.
 
 use skyhaul::io::host::descriptors;
 use std::collections::{BTreeSet, HashMap};
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Maximum number of connections.
-pub const CONNECTIONS: usize = 4096;
+pub const MAX_CONNECTIONS: usize = 4096;
 /// Maximum number of connections of one address.
-pub const PER_ADDRESS: usize = 1024;
+pub const MAX_PER_ADDRESS: usize = 1024;
 /// Maximum number of connections that have been told to close and are still open.
 const CLOSING: usize = 64;
 
@@ -71,7 +71,7 @@ pub(crate) struct Ticket {
 
 impl Seats {
     pub(crate) fn new() -> Arc<Seats> {
-        Seats::with(CONNECTIONS.min(descriptors::limit() / 2).max(1), PER_ADDRESS)
+        Seats::with(MAX_CONNECTIONS.min(descriptors::limit() / 2).max(1), MAX_PER_ADDRESS)
     }
 
     fn with(total: usize, per_address: usize) -> Arc<Seats> {

@@ -4,7 +4,7 @@
 //! takes it for something to be copied.
 
 use super::destination::Into;
-use super::names::ASIDE;
+use super::names::TEMPORARY_PREFIX;
 use skyhaul::peer::{hex, random};
 use std::fs::File;
 use std::io;
@@ -32,7 +32,7 @@ impl Aside {
     pub(super) fn of(into: &[Into]) -> io::Result<Self> {
         let mut all = Self { all: Vec::new() };
         for one in into {
-            let path = one.path.join(format!("{ASIDE}{}", hex(&random::<8>()?)));
+            let path = one.path.join(format!("{TEMPORARY_PREFIX}{}", hex(&random::<8>()?)));
             one.tree.make_dirs(&path).map_err(|error| one.failed(&error))?;
             let held = one.tree.hold(&path).map_err(|error| one.failed(&error))?;
             let into = Into { tree: one.tree.clone(), path };
@@ -62,7 +62,7 @@ impl Drop for Aside {
 /// Remove what a kill left.
 fn clear(into: &Into) {
     let names = into.tree.list(&into.path).unwrap_or_default();
-    for name in names.iter().filter(|name| name.as_encoded_bytes().starts_with(ASIDE.as_bytes())) {
+    for name in names.iter().filter(|name| name.as_encoded_bytes().starts_with(TEMPORARY_PREFIX.as_bytes())) {
         let path: PathBuf = into.path.join(name);
         if let Ok(held) = into.tree.hold(&path) {
             let _ = into.tree.remove_all(&path);

@@ -5,7 +5,7 @@ use super::talk::Talk;
 use std::io;
 
 /// Most runs of ranges in one message.
-const RUNS: usize = 4096;
+const MAX_RUNS_PER_MESSAGE: usize = 4096;
 
 /// What the sender is asked for.
 #[derive(Default)]
@@ -19,7 +19,9 @@ impl Asks {
         for batch in batches(self.wants) {
             talk.say(&Message::Wanted(batch))?;
         }
-        self.compares.chunks(RUNS).try_for_each(|files| talk.say(&Message::Compare(files.to_vec())))
+        self.compares
+            .chunks(MAX_RUNS_PER_MESSAGE)
+            .try_for_each(|files| talk.say(&Message::Compare(files.to_vec())))
     }
 }
 
@@ -28,9 +30,9 @@ fn batches(wants: Vec<Want>) -> Vec<Vec<Want>> {
     let mut batches = vec![Vec::new()];
     let mut runs = 0;
     for want in wants {
-        for ranges in want.ranges.chunks(RUNS) {
+        for ranges in want.ranges.chunks(MAX_RUNS_PER_MESSAGE) {
             runs += ranges.len();
-            if runs > RUNS {
+            if runs > MAX_RUNS_PER_MESSAGE {
                 batches.push(Vec::new());
                 runs = ranges.len();
             }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of blocks, names and lists of ranges, of all sessions.
-pub(super) const MEMORY: u64 = 2 << 30;
+pub(super) const MAX_MEMORY_BYTES: u64 = 2 << 30;
 /// Bytes of blocks of one session.
-pub(super) const SESSION_BLOCKS: u64 = 256 << 20;
+pub(super) const MAX_SESSION_BLOCK_BYTES: u64 = 256 << 20;
 /// Sessions at a time.
-pub(super) const SESSIONS: u64 = 32;
+pub(super) const MAX_SESSIONS: u64 = 32;
 /// Flows of all sessions.
-pub(super) const FLOWS: u64 = 1024;
+pub(super) const MAX_FLOWS: u64 = 1024;
 
 /// What is left.
 #[derive(Debug, Default)]
@@ -55,13 +55,13 @@ impl Account {
     /// There are too many.
     pub(super) fn open(budget: &Arc<Budget>, flows: usize) -> io::Result<Self> {
         let flows = flows as u64;
-        if !take(&budget.sessions, 1, SESSIONS) {
-            let text = format!("{SESSIONS} copies are running, the most that are served at a time");
+        if !take(&budget.sessions, 1, MAX_SESSIONS) {
+            let text = format!("{MAX_SESSIONS} copies are running, the most that are served at a time");
             return Err(refused(&text, "try again later"));
         }
         let mut account = Self { budget: budget.clone(), memory: AtomicU64::new(0), flows: 0 };
-        if !take(&budget.flows, flows, FLOWS) {
-            let text = format!("all copies together may have {FLOWS} flows");
+        if !take(&budget.flows, flows, MAX_FLOWS) {
+            let text = format!("all copies together may have {MAX_FLOWS} flows");
             return Err(refused(&text, "use fewer --flows, or try again later"));
         }
         account.flows = flows;
@@ -71,7 +71,7 @@ impl Account {
     /// One of a program that only asks.
     pub(super) fn alone() -> Self {
         let budget = Arc::<Budget>::default();
-        take(&budget.sessions, 1, SESSIONS);
+        take(&budget.sessions, 1, MAX_SESSIONS);
         Self { budget, memory: AtomicU64::new(0), flows: 0 }
     }
 
@@ -80,9 +80,11 @@ impl Account {
     /// # Errors
     /// There is not so much left.
     pub(super) fn charge(&self, bytes: u64) -> io::Result<()> {
-        if !take(&self.budget.memory, bytes, MEMORY) {
-            let text =
-                format!("copies may take {} MiB of memory together, and this one needs more", MEMORY >> 20);
+        if !take(&self.budget.memory, bytes, MAX_MEMORY_BYTES) {
+            let text = format!(
+                "copies may take {} MiB of memory together, and this one needs more",
+                MAX_MEMORY_BYTES >> 20
+            );
             return Err(refused(
                 &text,
                 "copy fewer files at a time, use a larger --range, or try again later",
@@ -110,12 +112,12 @@ mod tests {
         let budget = Arc::<Budget>::default();
         let first = Account::open(&budget, 1000).unwrap();
         assert!(Account::open(&budget, 25).unwrap_err().to_string().contains("--flows"));
-        first.charge(MEMORY).unwrap();
+        first.charge(MAX_MEMORY_BYTES).unwrap();
         let second = Account::open(&budget, 24).unwrap();
         assert!(second.charge(1).unwrap_err().to_string().contains("hint: "));
         drop(first);
-        second.charge(MEMORY).unwrap();
-        let more: Vec<_> = (1..SESSIONS).map(|_| Account::open(&budget, 1).unwrap()).collect();
+        second.charge(MAX_MEMORY_BYTES).unwrap();
+        let more: Vec<_> = (1..MAX_SESSIONS).map(|_| Account::open(&budget, 1).unwrap()).collect();
         assert!(Account::open(&budget, 1).unwrap_err().to_string().contains("at a time"));
         drop((second, more));
         assert_eq!(budget.memory.load(Ordering::Relaxed), 0);

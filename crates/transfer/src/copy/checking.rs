@@ -9,7 +9,7 @@
 //! So a part that was damaged, or that belongs to another file, loses its ranges; and a range that is a hole in the source is
 //! zeros here, whatever an older attempt wrote there.
 //!
-//! Limits: at most [`HELD`] parts are resumed in one session, since each is kept open and locked until it is written. The
+//! Limits: at most [`MAX_RESUMED_FILES`] parts are resumed in one session, since each is kept open and locked until it is written. The
 //! others are sent anew.
 
 use super::digest::{Contents, Reads};
@@ -19,7 +19,7 @@ use super::manifest::{Manifest, Root};
 use super::reading::{self, Reading};
 use super::receiving::{Check, Receiving, Told};
 use super::runs::Runs;
-use super::watch::LOOK;
+use super::watch::POLL_INTERVAL;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::Tree;
 use skyhaul_io::disk::tree::Status;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Most parts of one session that are resumed.
-pub(super) const HELD: usize = 256;
+pub(super) const MAX_RESUMED_FILES: usize = 256;
 
 fn contents<'a>(
     known: &'a mut Option<Contents>,
@@ -47,7 +47,7 @@ impl Receiving {
     pub(super) fn check(&self) {
         let mut known = None;
         while !self.watch.is_over() {
-            let Some(check) = self.checks.pop(LOOK) else { continue };
+            let Some(check) = self.checks.pop(POLL_INTERVAL) else { continue };
             let contents = contents(&mut known, &self.tuning);
             self.told.push(match (check, contents) {
                 (Check::Part { file, target }, contents) => {
@@ -83,7 +83,7 @@ impl Receiving {
         let listed: Vec<(u64, u32)> =
             listed.into_iter().filter(|(range, _)| bytes(*range).end <= size).collect();
         let mut kept = BTreeMap::new();
-        if !listed.is_empty() && self.held.fetch_add(1, Ordering::Relaxed) < HELD {
+        if !listed.is_empty() && self.held.fetch_add(1, Ordering::Relaxed) < MAX_RESUMED_FILES {
             self.account.charge(listed.len() as u64 * 64)?;
             let reads = Reads { file: &file, direct, size, sparse: true };
             let runs = listed.iter().map(|(range, _)| bytes(*range));
@@ -128,7 +128,7 @@ impl Reading {
     pub(super) fn compare(&self, roots: &[Root], manifest: &Manifest) {
         let mut known = None;
         while !self.watch.is_over() {
-            let Some(file) = self.compares.pop(LOOK) else { continue };
+            let Some(file) = self.compares.pop(POLL_INTERVAL) else { continue };
             let (source, path) = &manifest.places[file];
             let found = contents(&mut known, &self.tuning).and_then(|contents| {
                 self.found(contents, &roots[*source].tree, path, &manifest.entries[file])

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a server may take to answer.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Copy. `progress` is told a few times a second.
 ///
@@ -37,7 +37,7 @@ pub fn copy(
     options.tuning = options.tuning.bounded();
     // Found once, whatever else begins sessions.
     if options.server.len() > 1 {
-        options.server = vec![connect_any(&options.server, token, CONNECT).map_err(of_peer)?.peer()];
+        options.server = vec![connect_any(&options.server, token, CONNECT_TIMEOUT).map_err(of_peer)?.peer()];
     }
     let roots = if options.pull { Vec::new() } else { local_roots(&options)? };
     let manifest = Manifest::of(&roots, &Account::alone())?;

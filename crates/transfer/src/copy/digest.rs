@@ -6,7 +6,7 @@
 //! ```
 
 use super::options::Tuning;
-use super::watch::{LOOK, Watch};
+use super::watch::{POLL_INTERVAL, Watch};
 use skyhaul_io::disk::{Ended, Queue, next_data};
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of one read.
-const PIECE: u64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 /// Reads in flight.
-const DEPTH: usize = 4;
+const READ_DEPTH: usize = 4;
 
 /// CRC-32C of numbered pieces that come in any order. Memory is that of the pieces that came too early.
 #[derive(Clone, Debug, Default)]
@@ -87,11 +87,14 @@ struct Piece {
 
 impl Contents {
     pub(super) fn new(tuning: &Tuning) -> io::Result<Self> {
-        let block_bytes = PIECE as usize;
-        let total_bytes = PIECE * DEPTH as u64;
+        let block_bytes = READ_BYTES as usize;
+        let total_bytes = READ_BYTES * READ_DEPTH as u64;
         let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
         pool.wait_until_touched()?;
-        Ok(Self { queue: Queue::new(&Tuning { depth: DEPTH, ..tuning.clone() }.reads(), Some(&pool))?, pool })
+        Ok(Self {
+            queue: Queue::new(&Tuning { depth: READ_DEPTH, ..tuning.clone() }.reads(), Some(&pool))?,
+            pool,
+        })
     }
 
     /// CRC-32C of a whole file.
@@ -119,7 +122,7 @@ impl Contents {
         // Of a file that could not be read to its end.
         let mut ended = Vec::new();
         while self.queue.in_flight() > 0 {
-            self.queue.wait(LOOK, &mut ended)?;
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             ended.clear();
         }
         let mut runs = runs.enumerate();
@@ -127,7 +130,7 @@ impl Contents {
         let (mut pieces, mut first): (VecDeque<Piece>, u64) = (VecDeque::new(), 0);
         let (mut crc, mut at_run) = (0, None::<usize>);
         loop {
-            while self.queue.has_room() && pieces.len() < DEPTH * 16 {
+            while self.queue.has_room() && pieces.len() < READ_DEPTH * 16 {
                 if open.as_ref().is_none_or(|(_, left)| left.is_empty()) {
                     open = runs.next();
                 }
@@ -158,7 +161,7 @@ impl Contents {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
             }
             if self.queue.in_flight() > 0 {
-                self.queue.wait(LOOK, &mut ended)?;
+                self.queue.wait(POLL_INTERVAL, &mut ended)?;
             }
             ended.drain(..).try_for_each(|end| settle(end, &mut pieces, first))?;
         }
@@ -170,7 +173,7 @@ impl Contents {
 
     /// Read the next bytes of a run, or find that they are a hole.
     fn ask(&mut self, of: &Reads<'_>, left: &Range<u64>, tag: u64) -> io::Result<Asked> {
-        let mut bytes = (left.end - left.start).min(PIECE);
+        let mut bytes = (left.end - left.start).min(READ_BYTES);
         if of.sparse {
             let data = next_data(of.file, left.start, of.size)?;
             let start = data.map_or(left.end, |data| data.start.min(left.end));

@@ -12,7 +12,7 @@
 
 use super::files::Target;
 use super::message::{Entry, Exists, What};
-use super::names::{JOURNAL, beside};
+use super::names::{JOURNAL_SUFFIX, beside};
 use skyhaul_io::disk::Tree;
 use skyhaul_io::disk::tree::{Kind, Status};
 use std::io;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// A source that changed its status so long before the copy was made, or longer, did not change since.
-const SETTLED: i128 = Duration::from_secs(60).as_nanos() as i128;
+const MIN_STATUS_AGE_NANOS: i128 = Duration::from_secs(60).as_nanos() as i128;
 
 /// What to do about a name.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ fn file(
     }
     settled(tree, &path)?;
     let source = nanoseconds(entry.origin.changed) + rules.skew;
-    if source + SETTLED < nanoseconds(there.changed) {
+    if source + MIN_STATUS_AGE_NANOS < nanoseconds(there.changed) {
         return Ok(Verdict::Kept);
     }
     Ok(Verdict::Compare(target(entry, tree, path, rules, true)?))
@@ -151,7 +151,7 @@ fn file(
 
 /// A kill may have left the journal of a file that is whole: then its name may not be durable yet.
 fn settled(tree: &Tree, path: &Path) -> io::Result<()> {
-    let journal = beside(path, JOURNAL);
+    let journal = beside(path, JOURNAL_SUFFIX);
     if tree.status(&journal)?.is_none() {
         return Ok(());
     }

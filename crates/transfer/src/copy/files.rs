@@ -4,7 +4,7 @@ use super::budget::Account;
 use super::head::{NotARange, RangeHead};
 use super::journal::Identity;
 use super::message::{Entry, What};
-use super::names::{JOURNAL, PART, beside};
+use super::names::{JOURNAL_SUFFIX, PART_SUFFIX, beside};
 use super::runs::Runs;
 use skyhaul_io::disk::Tree;
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Most ranges of a file.
-const MOST_RANGES: u64 = 1 << 24;
+const MAX_RANGES: u64 = 1 << 24;
 /// Bytes of memory that a range takes which came before those in front of it, at most.
-const EARLY: u64 = 128;
+const RUN_BYTES: u64 = 128;
 /// So many of them are charged at a time.
-const STEP: usize = 1024;
+const RUNS_PER_CHARGE: usize = 1024;
 
 /// Why a range is refused. The peer proved the token, so it is at fault, and the copy ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl Target {
     ) -> io::Result<Self> {
         let (size, modified, origin) = (entry.size(), entry.modified, entry.origin);
         let identity = Identity { size, range, modified, origin };
-        if identity.ranges() > MOST_RANGES {
-            let text = format!("it has more than {MOST_RANGES} ranges; hint: use a larger --range");
+        if identity.ranges() > MAX_RANGES {
+            let text = format!("it has more than {MAX_RANGES} ranges; hint: use a larger --range");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let ranges = Mutex::new(Ranges { left: identity.ranges(), ..Ranges::default() });
@@ -158,11 +158,11 @@ impl Target {
     }
 
     pub(super) fn part(&self) -> PathBuf {
-        beside(&self.path, PART)
+        beside(&self.path, PART_SUFFIX)
     }
 
     pub(super) fn journal(&self) -> PathBuf {
-        beside(&self.path, JOURNAL)
+        beside(&self.path, JOURNAL_SUFFIX)
     }
 
     /// Bytes of a range.
@@ -184,9 +184,9 @@ impl Target {
         if !ranges.wanted || range >= of.ranges() || !ranges.taken.insert(range) {
             return Err(Refusal::NotOpen);
         }
-        if ranges.taken.len() > ranges.charged + STEP {
-            account.charge(STEP as u64 * EARLY).map_err(|_| Refusal::Memory)?;
-            ranges.charged += STEP;
+        if ranges.taken.len() > ranges.charged + RUNS_PER_CHARGE {
+            account.charge(RUNS_PER_CHARGE as u64 * RUN_BYTES).map_err(|_| Refusal::Memory)?;
+            ranges.charged += RUNS_PER_CHARGE;
         }
         Ok(range)
     }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!((claim(&good), target.written()), (Ok(1), 2));
         assert_eq!((claim(&good), target.want()), (Err(Refusal::NotOpen), vec![(0, 1), (2, 1)]));
         let full = Account::alone();
-        full.charge(super::super::budget::MEMORY).unwrap();
+        full.charge(super::super::budget::MAX_MEMORY_BYTES).unwrap();
         let (_directory, many) = self::target(1_000_000);
         many.want();
         let every_other =

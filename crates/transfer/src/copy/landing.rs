@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often ranges become durable: what a kill costs at most. Tests copy less than takes as long.
-const EVERY: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 500 });
+const SYNC_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 500 });
 /// What is left out of a file with holes where it is zero.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 /// Most pieces of a range; of one that has more, only longer holes are left out.
-const PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
 pub(super) struct Landing {
     pub(super) target: Arc<Target>,
@@ -84,12 +84,12 @@ impl Landing {
 
     /// Have its ranges become durable now.
     pub(super) fn hurry(&mut self) {
-        self.synced = Instant::now().checked_sub(EVERY).unwrap_or(self.synced);
+        self.synced = Instant::now().checked_sub(SYNC_INTERVAL).unwrap_or(self.synced);
     }
 
     /// Whether ranges are to become durable.
     pub(super) fn is_due(&self) -> bool {
-        let now = self.failed || self.synced.elapsed() >= EVERY;
+        let now = self.failed || self.synced.elapsed() >= SYNC_INTERVAL;
         let may = !self.spoiled && !self.syncing && (self.failed || !self.finishing);
         now && may && self.journal.is_some() && !self.fresh.is_empty()
     }
@@ -145,20 +145,20 @@ impl Landing {
 
 /// The parts of a range that are not zero, in whole pages but for the last.
 pub(super) fn pieces(bytes: &[u8]) -> Vec<Range<usize>> {
-    const ZEROS: [u8; PAGE] = [0; PAGE];
-    let mut step = PAGE;
+    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+    let mut step = PAGE_BYTES;
     loop {
         let mut pieces: Vec<Range<usize>> = Vec::new();
         for start in (0..bytes.len()).step_by(step) {
             let end = (start + step).min(bytes.len());
-            let is_zero = bytes[start..end].chunks(PAGE).all(|page| *page == ZEROS[..page.len()]);
+            let is_zero = bytes[start..end].chunks(PAGE_BYTES).all(|page| *page == ZEROS[..page.len()]);
             match pieces.last_mut() {
                 _ if is_zero => {}
                 Some(last) if last.end == start => last.end = end,
                 _ => pieces.push(start..end),
             }
         }
-        if pieces.len() <= PIECES || step >= bytes.len() {
+        if pieces.len() <= MAX_PIECES || step >= bytes.len() {
             return pieces;
         }
         step *= 4;
@@ -181,12 +181,12 @@ mod tests {
     #[test]
     fn a_range_has_few_pieces_and_none_of_its_bytes_is_left_out() {
         let mut bytes = vec![0u8; 4 << 20];
-        bytes.iter_mut().step_by(2 * PAGE).for_each(|byte| *byte = 7);
+        bytes.iter_mut().step_by(2 * PAGE_BYTES).for_each(|byte| *byte = 7);
         let pieces = pieces(&bytes);
-        assert!(pieces.len() <= PIECES, "{}", pieces.len());
+        assert!(pieces.len() <= MAX_PIECES, "{}", pieces.len());
         let written: usize =
             pieces.iter().map(|piece| bytes[piece.clone()].iter().filter(|b| **b > 0).count()).sum();
         assert_eq!(written, bytes.iter().filter(|b| **b > 0).count());
-        assert!(pieces.iter().all(|piece| piece.start.is_multiple_of(PAGE)));
+        assert!(pieces.iter().all(|piece| piece.start.is_multiple_of(PAGE_BYTES)));
     }
 }

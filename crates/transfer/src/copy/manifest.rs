@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// A change within one tick of the kernel's clock leaves the same time: a file that changed so recently is looked at again.
-const TICK: Duration = Duration::from_millis(25);
+const CLOCK_TICK: Duration = Duration::from_millis(25);
 /// Most names of one copy: both ends keep them in memory.
-pub(super) const MOST: usize = 1 << 20;
+pub(super) const MAX_ENTRIES: usize = 1 << 20;
 /// Deepest directory.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// A file or directory to be copied.
 #[derive(Clone, Debug)]
@@ -66,12 +66,12 @@ impl Manifest {
             SystemTime::now().duration_since(at).unwrap_or_default()
         };
         let fresh: Vec<usize> = (0..self.entries.len())
-            .filter(|&at| is_file(&self.entries[at]) && since(self.entries[at].origin.changed) < TICK)
+            .filter(|&at| is_file(&self.entries[at]) && since(self.entries[at].origin.changed) < CLOCK_TICK)
             .collect();
         if fresh.is_empty() {
             return Ok(());
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(CLOCK_TICK);
         for at in fresh {
             let (source, path) = &self.places[at];
             let Some(status) = roots[*source].tree.status(path)?.filter(|now| now.kind == Kind::File) else {
@@ -115,16 +115,16 @@ impl Manifest {
             self.entries.push(entry);
             self.places.push((at, from.to_owned()));
         }
-        if self.entries.len() > MOST {
+        if self.entries.len() > MAX_ENTRIES {
             return Err(refused(format!(
-                "more than {MOST} names; hint: copy one directory after the other, or an archive of small files"
+                "more than {MAX_ENTRIES} names; hint: copy one directory after the other, or an archive of small files"
             )));
         }
         if !is_directory {
             return Ok(());
         }
-        if depth >= DEEPEST {
-            return Err(refused(format!("{}: more than {DEEPEST} directories deep", from.display())));
+        if depth >= MAX_DEPTH {
+            return Err(refused(format!("{}: more than {MAX_DEPTH} directories deep", from.display())));
         }
         for name in root.tree.list(from).map_err(|error| told(&error))? {
             // What an earlier copy left unfinished here is not a file of its own.

@@ -17,17 +17,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Longest path in bytes, and longest name in it (`PATH_MAX`, `NAME_MAX`).
-const LONGEST: usize = 4095;
-const LONGEST_NAME: usize = 255;
+const MAX_PATH_BYTES: usize = 4095;
+const MAX_NAME_BYTES: usize = 255;
 /// Longest text of a peer that is kept.
-const TEXT: usize = 512;
+const MAX_TEXT_CHARS: usize = 512;
 
 /// How the names of unfinished files end.
-pub(super) const PART: &str = ".skyhaul-part";
+pub(super) const PART_SUFFIX: &str = ".skyhaul-part";
 /// How the names of their journals end.
-pub(super) const JOURNAL: &str = ".skyhaul-journal";
+pub(super) const JOURNAL_SUFFIX: &str = ".skyhaul-journal";
 /// How the names of directories begin that a copy in small is made in.
-pub(super) const ASIDE: &str = ".skyhaul-trial-";
+pub(super) const TEMPORARY_PREFIX: &str = ".skyhaul-trial-";
 
 /// `.NAME.skyhaul-part` beside `NAME`. Of a name that would be too long, its beginning and a digest of it.
 pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
@@ -35,7 +35,7 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     const KEPT: usize = 200;
     let of = path.file_name().unwrap_or_default();
     let mut name = OsString::from(".");
-    if of.len() + 1 + JOURNAL.len().max(end.len()) <= LONGEST_NAME {
+    if of.len() + 1 + JOURNAL_SUFFIX.len().max(end.len()) <= MAX_NAME_BYTES {
         name.push(of);
     } else {
         let whole = digest(&SHA256, of.as_bytes());
@@ -49,10 +49,11 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
 /// Whether a name is one of an unfinished copy.
 pub(super) fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    if name.starts_with(ASIDE.as_bytes()) {
+    if name.starts_with(TEMPORARY_PREFIX.as_bytes()) {
         return true;
     }
-    name.starts_with(b".") && (name.ends_with(PART.as_bytes()) || name.ends_with(JOURNAL.as_bytes()))
+    name.starts_with(b".")
+        && (name.ends_with(PART_SUFFIX.as_bytes()) || name.ends_with(JOURNAL_SUFFIX.as_bytes()))
 }
 
 /// What a peer may name.
@@ -79,11 +80,11 @@ impl Allowed {
         let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
         let bytes = path.as_os_str().as_bytes();
         let plain = |part: Component<'_>| match part {
-            Component::Normal(name) => name.len() <= LONGEST_NAME && !name.as_bytes().contains(&0),
+            Component::Normal(name) => name.len() <= MAX_NAME_BYTES && !name.as_bytes().contains(&0),
             _ => false,
         };
         let same = path.components().collect::<PathBuf>().into_os_string().into_vec() == bytes;
-        if bytes.is_empty() || bytes.len() > LONGEST || !same || !path.components().all(plain) {
+        if bytes.is_empty() || bytes.len() > MAX_PATH_BYTES || !same || !path.components().all(plain) {
             return wrong("the other end sent a name that is no path below the directory; it is refused");
         }
         if path.iter().any(is_temporary) {
@@ -114,8 +115,8 @@ pub(super) fn asked_name(path: &Path) -> Option<OsString> {
 /// Text of a peer, as it is kept and shown: of bounded length, and without control characters.
 pub(super) fn shown(text: &str) -> String {
     let plain = |c: char| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c };
-    let mut shown: String = text.chars().take(TEXT).map(plain).collect();
-    if text.chars().nth(TEXT).is_some() {
+    let mut shown: String = text.chars().take(MAX_TEXT_CHARS).map(plain).collect();
+    if text.chars().nth(MAX_TEXT_CHARS).is_some() {
         shown.push('…');
     }
     shown
@@ -173,11 +174,11 @@ mod tests {
 
     #[test]
     fn names_of_unfinished_files_fit_however_long_the_name_is() {
-        assert_eq!(beside(Path::new("d/f"), PART), Path::new("d/.f.skyhaul-part"));
+        assert_eq!(beside(Path::new("d/f"), PART_SUFFIX), Path::new("d/.f.skyhaul-part"));
         let names = [240, 241, 242, 254, 255].map(|n| "n".repeat(n));
         let mut seen = HashSet::new();
         for name in &names {
-            for end in [PART, JOURNAL] {
+            for end in [PART_SUFFIX, JOURNAL_SUFFIX] {
                 let path = beside(&Path::new("d").join(name), end);
                 let name = path.file_name().unwrap();
                 assert!(name.len() <= 255 && is_temporary(name), "{}", name.len());
@@ -185,12 +186,12 @@ mod tests {
             }
         }
         // A name of characters that take more than a byte each is cut anywhere.
-        assert!(beside(Path::new(&"ö".repeat(127)), PART).as_os_str().len() <= 255);
+        assert!(beside(Path::new(&"ö".repeat(127)), PART_SUFFIX).as_os_str().len() <= 255);
     }
 
     #[test]
     fn text_of_a_peer_is_short_and_plain() {
         assert_eq!(shown("a\x1b[2Jb\nc"), "a\u{FFFD}[2Jb\nc");
-        assert_eq!(shown(&"x".repeat(10_000)).chars().count(), TEXT + 1);
+        assert_eq!(shown(&"x".repeat(10_000)).chars().count(), MAX_TEXT_CHARS + 1);
     }
 }

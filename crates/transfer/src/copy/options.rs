@@ -1,6 +1,6 @@
 //! How to copy.
 
-use super::budget::SESSION_BLOCKS;
+use super::budget::MAX_SESSION_BLOCK_BYTES;
 use super::message::Exists;
 use skyhaul::stop::StopFlag;
 use skyhaul_io::disk::{DiskOptions, Engine, Faults};
@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Smallest and largest range.
-pub(super) const RANGES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
+pub(super) const RANGE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 /// Most flows of one copy.
-pub(super) const FLOWS: usize = 256;
+pub(super) const MAX_FLOWS_PER_COPY: usize = 256;
 
 /// What both ends use alike.
 #[derive(Clone, Debug)]
@@ -76,25 +76,25 @@ impl Default for Tuning {
 impl Tuning {
     /// Whether a peer may ask for it.
     pub(super) fn check(&self) -> Result<(), String> {
-        if !RANGES.contains(&self.range) || !self.range.is_multiple_of(4096) {
+        if !RANGE_BYTES.contains(&self.range) || !self.range.is_multiple_of(4096) {
             return Err(format!("a range has 64 KiB to 256 MiB, whole pages; {} bytes are not", self.range));
         }
-        if !(1..=FLOWS).contains(&self.flows) {
-            return Err(format!("1 to {FLOWS} flows are possible; {} are not", self.flows));
+        if !(1..=MAX_FLOWS_PER_COPY).contains(&self.flows) {
+            return Err(format!("1 to {MAX_FLOWS_PER_COPY} flows are possible; {} are not", self.flows));
         }
         Ok(())
     }
 
     /// Requests in flight: fewer of large ranges, so that memory stays bounded.
     pub(super) fn bounded(mut self) -> Self {
-        self.depth = self.depth.min((SESSION_BLOCKS / self.range.max(1)) as usize).max(1);
+        self.depth = self.depth.min((MAX_SESSION_BLOCK_BYTES / self.range.max(1)) as usize).max(1);
         self
     }
 
     /// Blocks of an end with so many flows: one for each request at the disk, and two for each flow, as far as its memory
     /// goes.
     pub(super) fn blocks(&self, flows: usize) -> usize {
-        (self.depth + flows * 2).min((SESSION_BLOCKS / self.range.max(1)) as usize).max(1)
+        (self.depth + flows * 2).min((MAX_SESSION_BLOCK_BYTES / self.range.max(1)) as usize).max(1)
     }
 }
 

@@ -43,7 +43,7 @@ const MOST: u64 = 4 << 30;
 /// and the least: as many as are copied, if that is between. A disk that has much to work off would delay the copy.
 const LEAST: u64 = 64 << 20;
 /// How long the other end may take.
-const ANSWER: Duration = Duration::from_secs(30);
+const PLAN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes in a time, at a cost.
 fn part(bytes: u64, time: Duration, cpu: Duration) -> Part {
@@ -256,7 +256,7 @@ pub(super) fn ask(options: &CopyOptions, token: &Token, here: &Here<'_>) -> io::
 }
 
 fn measured(connection: &mut Connection) -> io::Result<Measured> {
-    match connection.receive(ANSWER).map_err(of_peer)? {
+    match connection.receive(PLAN_ANSWER_TIMEOUT).map_err(of_peer)? {
         Message::Measured(measured) => Ok(*measured),
         other => Err(instead(connection, other)),
     }
@@ -287,7 +287,7 @@ fn attempt(
             trial::give(flows, here.roots, here.manifest, &options.tuning, how, Account::alone())?
         }
     };
-    let theirs = match connection.receive(ANSWER).map_err(of_peer)? {
+    let theirs = match connection.receive(PLAN_ANSWER_TIMEOUT).map_err(of_peer)? {
         Message::Tried(tried) => *tried,
         other => return Err(instead(&connection, other)),
     };

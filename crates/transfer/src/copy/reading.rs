@@ -13,7 +13,7 @@ use super::head::{HOLE, RangeHead};
 use super::manifest::{Manifest, Root};
 use super::options::Tuning;
 use super::tune::blocks;
-use super::watch::{LOOK, Watch};
+use super::watch::{POLL_INTERVAL, Watch};
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{Ended, Queue, next_data};
 use skyhaul_io::fifo::Fifo;
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes whose checksum is computed before they are sent: they stay in the cache between.
-const STEP: usize = 256 << 10;
+const CHECKSUM_STEP_BYTES: usize = 256 << 10;
 
 /// Ranges of a file to be read.
 pub(super) struct Job {
@@ -122,7 +122,7 @@ impl Reading {
     fn payload(&self, to: &mut TcpSender, head: &RangeHead, bytes: &[u8]) -> io::Result<u32> {
         let (octets, mut crc) = (head.octets(), 0);
         let mut first = Some(&octets);
-        for step in bytes.chunks(STEP) {
+        for step in bytes.chunks(CHECKSUM_STEP_BYTES) {
             self.pace(step.len());
             crc = crc32c::crc32c_append(crc, step);
             match first.take() {
@@ -148,7 +148,7 @@ impl Reading {
             && let Some(left) = due.checked_duration_since(Instant::now())
             && !left.is_zero()
         {
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
         self.watch.paced.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
@@ -217,12 +217,12 @@ impl Reader<'_> {
                 }
             }
             if self.queue.in_flight() == 0 {
-                if !asked && let Some(job) = self.shared.todo.pop(LOOK) {
+                if !asked && let Some(job) = self.shared.todo.pop(POLL_INTERVAL) {
                     self.jobs[self.manifest.places[job.file].0].push_back(Waiting::Closed(job));
                 }
                 continue;
             }
-            self.queue.wait(LOOK, &mut ended)?;
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             for end in ended.drain(..) {
                 self.settle(end);
             }

@@ -5,7 +5,7 @@ use super::budget::Account;
 use super::destination::Into;
 use super::entering::{self, Rules, Verdict, skew};
 use super::files::Target;
-use super::manifest::MOST;
+use super::manifest::MAX_ENTRIES;
 use super::message::{Done, Entry, Exists, Found, Message, Side, Want, What};
 use super::names::{self, Allowed, Seen};
 use super::options::Tuning;
@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-const PROGRESS: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What is received, and how.
 pub(super) struct Wishes<'a> {
@@ -125,7 +125,7 @@ impl Receiver<'_> {
                 self.take(talk, message, shared)?;
             }
             self.tell(talk, shared)?;
-            if shown.elapsed() >= PROGRESS {
+            if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
                 let moved =
                     shared.watch.bytes.load(Ordering::Relaxed) + shared.watch.holes.load(Ordering::Relaxed);
@@ -204,8 +204,8 @@ impl Receiver<'_> {
     /// A name: make it, or want its ranges.
     fn enter(&mut self, entry: Entry, shared: &Receiving, asks: &mut Asks) -> io::Result<()> {
         let file = self.entries.len();
-        if file >= MOST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {MOST} names")));
+        if file >= MAX_ENTRIES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {MAX_ENTRIES} names")));
         }
         shared.account.charge(entry.memory())?;
         let into = self.wishes.into.get(entry.to).ok_or_else(|| {

@@ -7,7 +7,7 @@ use super::head::{RangeHead, TRAILER};
 use super::message::Done;
 use super::options::Tuning;
 use super::tune::blocks;
-use super::watch::{LOOK, Watch};
+use super::watch::{POLL_INTERVAL, Watch};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool};
 use std::io::{self, Read};
@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Bytes read and checked at a time: they stay in the cache between.
-const STEP: usize = 256 << 10;
+const CHECKSUM_STEP_BYTES: usize = 256 << 10;
 /// A path that damages more ranges than this is not usable.
-pub(super) const MOST_AGAIN: u64 = 1000;
+pub(super) const MAX_RESENT_RANGES: u64 = 1000;
 
 /// For the writer.
 pub(super) enum Order {
@@ -100,7 +100,7 @@ impl Receiving {
 
     /// The thread of a flow.
     pub(super) fn receive(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
         let mut octets = [0; RangeHead::LEN];
         loop {
             match self.fill(&mut stream, &mut octets, true)? {
@@ -135,11 +135,11 @@ impl Receiving {
                     self.empty.push(block);
                     target.release(range);
                     self.told.push(Told::Again { file, range });
-                    if self.watch.again.fetch_add(1, Ordering::Relaxed) >= MOST_AGAIN {
+                    if self.watch.again.fetch_add(1, Ordering::Relaxed) >= MAX_RESENT_RANGES {
                         return Err(io::Error::new(
                             io::ErrorKind::InvalidData,
                             format!(
-                                "{MOST_AGAIN} ranges came damaged; hint: check the network cards of both hosts"
+                                "{MAX_RESENT_RANGES} ranges came damaged; hint: check the network cards of both hosts"
                             ),
                         ));
                     }
@@ -150,9 +150,9 @@ impl Receiving {
 
     fn drop_payload(&self, from: &mut TcpStream, length: usize) -> io::Result<()> {
         let mut left = if length == 0 { 0 } else { length + TRAILER };
-        let mut bytes = vec![0; left.min(STEP)];
+        let mut bytes = vec![0; left.min(CHECKSUM_STEP_BYTES)];
         while left > 0 {
-            let n = left.min(STEP);
+            let n = left.min(CHECKSUM_STEP_BYTES);
             if !matches!(self.fill(from, &mut bytes[..n], false)?, Filled::Whole) {
                 return Ok(());
             }
@@ -169,8 +169,8 @@ impl Receiving {
         length: usize,
     ) -> io::Result<Option<(u32, bool)>> {
         let mut crc = 0;
-        for at in (0..length).step_by(STEP) {
-            let step = block.part_mut(at..length.min(at + STEP));
+        for at in (0..length).step_by(CHECKSUM_STEP_BYTES) {
+            let step = block.part_mut(at..length.min(at + CHECKSUM_STEP_BYTES));
             if !matches!(self.fill(from, step, false)?, Filled::Whole) {
                 return Ok(None);
             }

@@ -26,22 +26,22 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How long the largest of them takes, where all take longer.
-const SPAN: Duration = Duration::from_secs(1);
+const SAMPLE_SPAN: Duration = Duration::from_secs(1);
 /// The same where nothing but such copies is measured.
-const LONG_SPAN: Duration = Duration::from_secs(3);
+const MAX_SAMPLE_SPAN: Duration = Duration::from_secs(3);
 /// A short one is repeated as often, within a time, and the middle one counts.
-const TIMES: usize = 3;
-const REPEATED: Duration = Duration::from_secs(1);
+const MAX_REPEATS: usize = 3;
+const REPEAT_TIME: Duration = Duration::from_secs(1);
 /// Fewer files than this say little of what a file costs.
-const ENOUGH: u64 = 8;
+const MIN_FILES: u64 = 8;
 /// What is copied of long files, and of how many.
-const CUT: u64 = 4096;
-const CUT_FILES: u64 = 64;
+const CUT_BYTES: u64 = 4096;
+const MAX_CUT_FILES: u64 = 64;
 /// Files of the smallest one.
-const FEW: u64 = 64;
+const FIRST_SAMPLE_FILES: u64 = 64;
 /// Fewest and most bytes of the largest one.
-const LEAST: u64 = 1 << 20;
-const MOST: u64 = 128 << 20;
+const MIN_SAMPLE_BYTES: u64 = 1 << 20;
+const MAX_SAMPLE_BYTES: u64 = 128 << 20;
 
 /// Which files are copied in small, and how much at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,30 +57,35 @@ struct Choice {
 impl Choice {
     /// For files of these sizes, where the path carries so many bits a second.
     fn of(sizes: &Sizes, rate: f64) -> Self {
-        let in_a_span = ((rate / 8.0 * SPAN.as_secs_f64()) as u64).clamp(LEAST, MOST);
+        let in_a_span =
+            ((rate / 8.0 * SAMPLE_SPAN.as_secs_f64()) as u64).clamp(MIN_SAMPLE_BYTES, MAX_SAMPLE_BYTES);
         let [every, _] = sizes.divided(u64::MAX);
         let whole = Sample { longest: u64::MAX, files: every.0 as usize, bytes: u64::MAX, cut: u64::MAX };
         if every.1 <= in_a_span {
-            return Self { all: whole, span: LONG_SPAN, longer: None };
+            return Self { all: whole, span: MAX_SAMPLE_SPAN, longer: None };
         }
-        let longest = whole_power(in_a_span / ENOUGH);
+        let longest = whole_power(in_a_span / MIN_FILES);
         let [short, long] = sizes.divided(longest);
         if long.0 == 0 {
-            let bytes = in_a_span * LONG_SPAN.as_secs() / SPAN.as_secs();
-            return Self { all: Sample { bytes, ..whole }, span: LONG_SPAN, longer: None };
+            let bytes = in_a_span * MAX_SAMPLE_SPAN.as_secs() / SAMPLE_SPAN.as_secs();
+            return Self { all: Sample { bytes, ..whole }, span: MAX_SAMPLE_SPAN, longer: None };
         }
-        if short.0 < ENOUGH {
-            let files = every.0.min(CUT_FILES) as usize;
-            return Self { all: Sample { files, cut: CUT, ..whole }, span: SPAN, longer: Some(0) };
+        if short.0 < MIN_FILES {
+            let files = every.0.min(MAX_CUT_FILES) as usize;
+            return Self {
+                all: Sample { files, cut: CUT_BYTES, ..whole },
+                span: SAMPLE_SPAN,
+                longer: Some(0),
+            };
         }
         let all = Sample { longest, files: short.0 as usize, bytes: in_a_span, cut: u64::MAX };
-        Self { all, span: SPAN, longer: Some(longest) }
+        Self { all, span: SAMPLE_SPAN, longer: Some(longest) }
     }
 
     /// The smallest sample.
     fn first(&self) -> Sample {
-        let files = (self.all.files as u64 / 4).clamp(1, FEW) as usize;
-        Sample { files, bytes: self.all.bytes / ENOUGH, ..self.all }
+        let files = (self.all.files as u64 / 4).clamp(1, FIRST_SAMPLE_FILES) as usize;
+        Sample { files, bytes: self.all.bytes / MIN_FILES, ..self.all }
     }
 
     /// One of more files, after one that took so long; None: it is enough.
@@ -138,7 +143,7 @@ type Once = (FilesCopied, Option<Bounds>);
 /// The middle one of some.
 fn middle(mut once: impl FnMut() -> io::Result<Once>) -> io::Result<Once> {
     let (begun, mut all) = (Instant::now(), Vec::new());
-    while all.len() < TIMES && (all.is_empty() || begun.elapsed() < REPEATED) {
+    while all.len() < MAX_REPEATS && (all.is_empty() || begun.elapsed() < REPEAT_TIME) {
         all.push(once()?);
     }
     all.sort_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds));
@@ -198,9 +203,9 @@ mod tests {
         assert_eq!((one.longer, one.all.cut, one.first().files), (None, u64::MAX, 1));
         // More than a second holds: as many as three hold.
         let many = Choice::of(&sizes(&[(1_000_000, 4096)]), RATE);
-        assert_eq!((many.longer, many.all.bytes, many.span), (None, 300_000_000, LONG_SPAN));
+        assert_eq!((many.longer, many.all.bytes, many.span), (None, 300_000_000, MAX_SAMPLE_SPAN));
         let long = Choice::of(&sizes(&[(3, 1 << 30), (2, 100)]), RATE);
-        assert_eq!((long.longer, long.all.cut, long.all.files), (Some(0), CUT, 5));
+        assert_eq!((long.longer, long.all.cut, long.all.files), (Some(0), CUT_BYTES, 5));
         let mixed = Choice::of(&sizes(&[(3, 1 << 30), (2000, 4096)]), RATE);
         assert_eq!((mixed.longer, mixed.all.files), (Some((8 << 20) - 1), 2000));
         // Nothing is known of the rate, and there is nothing to copy.

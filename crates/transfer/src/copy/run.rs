@@ -16,7 +16,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How long a server may take to remove a copy in small.
-const REMOVED: Duration = Duration::from_secs(60);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is here: files to send, or directories to receive into.
 pub(super) struct Here<'a> {
@@ -74,7 +74,7 @@ pub(super) fn run(
     drop(aside);
     if sample.is_some() && outcome.stopped.is_none() {
         // What the server removes would delay what is measured next.
-        connection.receive::<Message>(REMOVED).map_err(of_peer)?;
+        connection.receive::<Message>(REMOVE_TIMEOUT).map_err(of_peer)?;
     }
     Ok(Ran { outcome, took, rtt })
 }

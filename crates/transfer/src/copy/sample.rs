@@ -45,12 +45,12 @@ impl Manifest {
 }
 
 /// Runs of neighbours.
-const RUNS: usize = 8;
+const SAMPLE_RUNS: usize = 8;
 
 /// Some of `all`, in order.
 fn pick(all: &[usize], of: &Sample, size: impl Fn(usize) -> u64) -> Vec<usize> {
     let count = of.files.min(all.len());
-    let runs = RUNS.min(count);
+    let runs = SAMPLE_RUNS.min(count);
     let (mut picked, mut bytes): (Vec<usize>, u64) = (Vec::new(), 0);
     for run in 0..runs {
         let (from, to) = (run * all.len() / runs, (run + 1) * all.len() / runs);

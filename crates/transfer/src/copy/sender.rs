@@ -8,7 +8,7 @@ use super::message::{Done, Entry, Found, Message, Sent, Want};
 use super::names::shown;
 use super::options::Tuning;
 use super::reading::{CHANGED, Job, Reading, Told};
-use super::receiving::MOST_AGAIN;
+use super::receiving::MAX_RESENT_RANGES;
 use super::talk::{Outcome, Progress, Talk};
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
@@ -20,10 +20,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Most bytes of a message with names: a server takes no longer ones than 256 KiB.
-const BATCH: usize = 64 << 10;
-const PROGRESS: Duration = Duration::from_millis(200);
+const MAX_ENTRIES_BYTES: usize = 64 << 10;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Most files that are told of in one message.
-const TOLD: usize = 256;
+const MAX_FILES_PER_MESSAGE: usize = 256;
 
 /// A file of which ranges are wanted.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Sender<'_> {
                 }
             }
             self.tell(talk, shared)?;
-            if shown.elapsed() >= PROGRESS {
+            if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
                 let moved =
                     shared.watch.bytes.load(Ordering::Relaxed) + shared.watch.holes.load(Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Sender<'_> {
         while let Some(entry) = self.manifest.entries.get(self.named) {
             // Octets that are no text take up to four characters each.
             bytes += 160 + serde_json::to_string(entry).map_or(0, |text| text.len());
-            if bytes > BATCH && !batch.is_empty() {
+            if bytes > MAX_ENTRIES_BYTES && !batch.is_empty() {
                 break;
             }
             batch.push(entry.clone());
@@ -212,7 +212,7 @@ impl Sender<'_> {
         }
         let file = self.files.entry(want.file).or_default();
         // What is on its way is not wanted again, but for what came damaged.
-        if file.left + count > ranges + MOST_AGAIN {
+        if file.left + count > ranges + MAX_RESENT_RANGES {
             return Err(wrong());
         }
         file.left += count;
@@ -250,7 +250,7 @@ impl Sender<'_> {
             } else if sending.left == 0 && sending.error.is_none() {
                 ended.push(self.whole(file));
             }
-            if ended.len() + found.len() >= TOLD {
+            if ended.len() + found.len() >= MAX_FILES_PER_MESSAGE {
                 break;
             }
         }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a client may take to attach its flows.
-const ATTACH: Duration = Duration::from_secs(15);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Copies below some directories, as a [`Service`] of a [`Server`](skyhaul::peer::Server).
 #[derive(Debug)]
@@ -244,7 +244,7 @@ fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
 fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStream>> {
     let room = session.room(request.flows)?;
     session.connection.send(&Message::Ready { cookie: room.cookie() }).map_err(of_peer)?;
-    let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH);
+    let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH_TIMEOUT);
     while flows.len() < request.flows {
         let left = end.saturating_duration_since(Instant::now());
         let stream = room.next(left).ok_or_else(|| {

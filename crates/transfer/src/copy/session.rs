@@ -12,9 +12,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long the server may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Flows that are attached at the same time: less than a server leaves half-open.
-const AT_ONCE: usize = 8;
+const MAX_PARALLEL_ATTACHES: usize = 8;
 
 /// What a session is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Session {
     /// Ask the server, and attach the flows.
     pub(super) fn begin(options: &CopyOptions, token: &Token, purpose: Purpose) -> io::Result<Self> {
         let tuning = &options.tuning;
-        let mut connection = connect_any(&options.server, token, ANSWER).map_err(of_peer)?;
+        let mut connection = connect_any(&options.server, token, ANSWER_TIMEOUT).map_err(of_peer)?;
         let server = connection.peer();
         let paths = if options.pull { &options.sources } else { &options.into };
         let request = Request {
@@ -71,14 +71,14 @@ impl Session {
             verify: purpose == Purpose::Verify,
         };
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
-        let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {
+        let cookie = match connection.receive::<Message>(ANSWER_TIMEOUT).map_err(of_peer)? {
             Message::Ready { cookie } => cookie,
             Message::Stop { why } => return Err(io::Error::other(super::names::shown(&why))),
             _ => return Err(of_peer(connection.unexpected("another message"))),
         };
         let (mut flows, mut rtt) = (Vec::new(), Duration::MAX);
         while flows.len() < tuning.flows {
-            let count = (tuning.flows - flows.len()).min(AT_ONCE);
+            let count = (tuning.flows - flows.len()).min(MAX_PARALLEL_ATTACHES);
             for (stream, trip) in together(options, server, token, &cookie, count)? {
                 rtt = rtt.min(trip);
                 flows.push(stream);
@@ -98,7 +98,7 @@ fn together(
 ) -> io::Result<Vec<(TcpStream, Duration)>> {
     let one = || {
         let begun = Instant::now();
-        let stream = attach(server, token, cookie, ANSWER).map_err(of_peer)?;
+        let stream = attach(server, token, cookie, ANSWER_TIMEOUT).map_err(of_peer)?;
         // Connecting, two messages and an answer each: three round trips, where the kernel does not know the shortest.
         let trip = begun.elapsed() / 3;
         let known = TcpInfo::of(&stream).ok().and_then(|info| info.min_rtt).filter(|trip| !trip.is_zero());

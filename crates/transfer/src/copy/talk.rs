@@ -7,11 +7,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// How long a look at the connection waits: how soon files begin and end.
-const WAIT: Duration = Duration::from_millis(5);
+const POLL_TIMEOUT: Duration = Duration::from_millis(5);
 /// How often an end that has nothing to tell says so.
-const SIGN: Duration = Duration::from_secs(2);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// How long an end that closed a flow may take to say why.
-const REASON: Duration = Duration::from_secs(1);
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Progress of a copy, for a line that is redrawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,7 +68,7 @@ impl<'a> Talk<'a> {
 
     /// Say that this end is there, if it has said nothing for a while.
     pub(super) fn live(&mut self) -> io::Result<()> {
-        if self.said.elapsed() > SIGN { self.say(&Message::Alive) } else { Ok(()) }
+        if self.said.elapsed() > KEEPALIVE_INTERVAL { self.say(&Message::Alive) } else { Ok(()) }
     }
 
     /// The next message, if one comes within a moment.
@@ -77,7 +77,7 @@ impl<'a> Talk<'a> {
     /// The peer is gone, or stops.
     pub(super) fn hear(&mut self) -> io::Result<Option<Message>> {
         self.live()?;
-        match self.connection.receive::<Message>(WAIT) {
+        match self.connection.receive::<Message>(POLL_TIMEOUT) {
             Ok(message) => {
                 self.heard = Instant::now();
                 Ok(match message {
@@ -107,7 +107,7 @@ impl<'a> Talk<'a> {
         if ended.kind() != io::ErrorKind::Other {
             return ended;
         }
-        let end = Instant::now() + REASON;
+        let end = Instant::now() + REASON_TIMEOUT;
         while Instant::now() < end {
             if let Err(why) = self.hear() {
                 return why;

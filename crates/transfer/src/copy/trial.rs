@@ -29,29 +29,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long it sends: flows reach their speed in some tens of round trips.
-const SPAN: Duration = Duration::from_secs(3);
-const LONGEST_SPAN: Duration = Duration::from_secs(10);
-const TRIPS: f64 = 60.0;
+const MIN_SPAN: Duration = Duration::from_secs(3);
+const MAX_SPAN: Duration = Duration::from_secs(10);
+const SPAN_ROUND_TRIPS: f64 = 60.0;
 /// A range that is still under way then is cut off after this.
-const GRACE: Duration = Duration::from_secs(1);
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// Time for a receiver beyond that of its sender.
-const MORE: Duration = Duration::from_secs(7);
+const RECEIVER_EXTRA_TIME: Duration = Duration::from_secs(7);
 /// As often as in a copy.
-const EVERY: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(20);
+const SYNC_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Most bytes of a file without a name; then it is written from its beginning again.
-const MOST: u64 = 4 << 30;
+const MAX_SCRATCH_BYTES: u64 = 4 << 30;
 /// No more files than this are read.
-const FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// How long to try on a path with this round trip.
 pub(super) fn span_of(rtt: f64) -> Duration {
-    Duration::from_secs_f64((rtt * TRIPS).clamp(SPAN.as_secs_f64(), LONGEST_SPAN.as_secs_f64()))
+    Duration::from_secs_f64((rtt * SPAN_ROUND_TRIPS).clamp(MIN_SPAN.as_secs_f64(), MAX_SPAN.as_secs_f64()))
 }
 
 /// What a peer asks for, in milliseconds.
 pub(super) fn span(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds).min(LONGEST_SPAN)
+    Duration::from_millis(milliseconds).min(MAX_SPAN)
 }
 
 /// Send files for a moment.
@@ -68,7 +68,7 @@ pub(super) fn give(
     let reading = Reading::new(tuning, count, account)?;
     let ask = || {
         let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > longer);
-        let jobs = files.take(FILES).map(|(file, entry)| {
+        let jobs = files.take(MAX_FILES).map(|(file, entry)| {
             let ranges = entry.size().div_ceil(tuning.range);
             reading.todo.push(Job { file, ranges: [(0, ranges)].into() });
             ranges
@@ -88,7 +88,7 @@ pub(super) fn give(
         }
         scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
         while left > 0 && begun.elapsed() < span && !shared.watch.is_over() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             while let Some(told) = shared.told.try_pop() {
                 match told {
                     Told::Range { .. } => left -= 1,
@@ -102,7 +102,7 @@ pub(super) fn give(
             }
         }
         shared.watch.end();
-        let end = Instant::now() + GRACE;
+        let end = Instant::now() + DRAIN_TIME;
         while running.load(Ordering::Relaxed) > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -138,7 +138,7 @@ pub(super) fn take(
                 running.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        let wrote = writer.run(begun, span + MORE, &running);
+        let wrote = writer.run(begun, span + RECEIVER_EXTRA_TIME, &running);
         shared.watch.end();
         wrote
     });
@@ -155,7 +155,7 @@ pub(super) fn take(
 
 /// The ranges of a flow into memory, and to the writer.
 fn land(shared: &Receiving, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_read_timeout(Some(POLL_INTERVAL))?;
     let mut octets = [0; RangeHead::LEN];
     while let Filled::Whole = shared.fill(&mut stream, &mut octets, true)? {
         let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;
@@ -202,14 +202,14 @@ struct Writer<'a> {
 }
 
 /// Tags from here on are syncs of the target with the rest as its number.
-const SYNC: u64 = 1 << 63;
+const SYNC_TAG: u64 = 1 << 63;
 
 impl<'a> Writer<'a> {
     fn new(shared: &'a Receiving, into: &[Into], flows: Vec<TcpStream>) -> io::Result<Self> {
         let tuning = &shared.tuning;
         let mut targets = Vec::new();
         for one in into {
-            let (file, size) = one.scratch(tuning, MOST)?;
+            let (file, size) = one.scratch(tuning, MAX_SCRATCH_BYTES)?;
             if size == 0 {
                 continue;
             }
@@ -230,7 +230,7 @@ impl<'a> Writer<'a> {
             let open = running.load(Ordering::Relaxed) > 0;
             self.note(begun, bytes);
             if self.queue.in_flight() == 0 {
-                match self.shared.orders.pop(LOOK) {
+                match self.shared.orders.pop(POLL_INTERVAL) {
                     Some(order) => self.write(order),
                     None if !open => break,
                     None => continue,
@@ -241,8 +241,8 @@ impl<'a> Writer<'a> {
             {
                 self.write(order);
             }
-            self.sync(EVERY);
-            self.queue.wait(LOOK, &mut ended)?;
+            self.sync(SYNC_INTERVAL);
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             for end in ended.drain(..) {
                 bytes += self.settle(end)?;
             }
@@ -250,7 +250,7 @@ impl<'a> Writer<'a> {
         }
         self.sync(Duration::ZERO);
         while self.queue.in_flight() > 0 && begun.elapsed() < longest {
-            self.queue.wait(LOOK, &mut ended)?;
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             ended.drain(..).try_for_each(|end| self.settle(end).map(drop))?;
         }
         self.note(begun, bytes);
@@ -262,7 +262,7 @@ impl<'a> Writer<'a> {
     fn note(&mut self, begun: Instant, written: u64) {
         let at = begun.elapsed().as_secs_f64();
         let last = self.points.last();
-        if last.is_some_and(|last| last.written == written && at - last.at < LOOK.as_secs_f64()) {
+        if last.is_some_and(|last| last.written == written && at - last.at < POLL_INTERVAL.as_secs_f64()) {
             return;
         }
         // A flow that ended has its last number.
@@ -290,7 +290,7 @@ impl<'a> Writer<'a> {
         for (at, target) in self.targets.iter_mut().enumerate() {
             if target.fresh && !target.syncing && target.synced.elapsed() >= since {
                 (target.fresh, target.syncing) = (false, true);
-                self.queue.sync(SYNC | at as u64, target.file.file());
+                self.queue.sync(SYNC_TAG | at as u64, target.file.file());
             }
         }
     }
@@ -298,8 +298,8 @@ impl<'a> Writer<'a> {
     /// Bytes that a request wrote.
     fn settle(&mut self, end: Ended) -> io::Result<u64> {
         let written = end.result? as u64;
-        if end.tag & SYNC != 0 {
-            let target = &mut self.targets[(end.tag & !SYNC) as usize];
+        if end.tag & SYNC_TAG != 0 {
+            let target = &mut self.targets[(end.tag & !SYNC_TAG) as usize];
             (target.syncing, target.synced) = (false, Instant::now());
             return Ok(0);
         }
@@ -315,8 +315,8 @@ mod tests {
     fn a_long_path_is_tried_for_longer() {
         assert_eq!(
             (span_of(0.001), span_of(0.1), span_of(1.0)),
-            (SPAN, Duration::from_secs(6), LONGEST_SPAN)
+            (MIN_SPAN, Duration::from_secs(6), MAX_SPAN)
         );
-        assert_eq!((span(u64::MAX), span(3000)), (LONGEST_SPAN, SPAN));
+        assert_eq!((span(u64::MAX), span(3000)), (MAX_SPAN, MIN_SPAN));
     }
 }

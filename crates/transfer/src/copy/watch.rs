@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long threads wait before they look whether it is over.
-pub(super) const LOOK: Duration = Duration::from_millis(5);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Counters of one end.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Watch {
         let begun = Instant::now();
         let mut got = None;
         while got.is_none() && !self.is_over() {
-            got = lane.pop(LOOK);
+            got = lane.pop(POLL_INTERVAL);
         }
         if got.is_some() {
             waited.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);

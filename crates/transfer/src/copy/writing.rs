@@ -15,7 +15,7 @@ use super::files::Target;
 use super::landing::{Landing, pieces};
 use super::message::Done;
 use super::receiving::{Order, Receiving, Told};
-use super::watch::LOOK;
+use super::watch::POLL_INTERVAL;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{Ended, Queue};
 use skyhaul_io::memory::Block;
@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often directories become durable.
-const SWEEP: Duration = Duration::from_millis(100);
+const DIRECTORY_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A file that has its name, and its digest.
 type Named = (usize, Arc<Target>, Option<u32>);
@@ -103,14 +103,14 @@ impl<'a> Writer<'a> {
             {
                 self.take(order);
             }
-            if self.swept.elapsed() >= SWEEP {
+            if self.swept.elapsed() >= DIRECTORY_SYNC_INTERVAL {
                 self.swept = Instant::now();
                 self.sweep();
             }
         }
         if self.queue.in_flight() > 0 {
             let mut ended = Vec::new();
-            self.queue.wait(LOOK.min(SWEEP), &mut ended)?;
+            self.queue.wait(POLL_INTERVAL.min(DIRECTORY_SYNC_INTERVAL), &mut ended)?;
             for end in ended {
                 self.settle(end);
             }
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
     /// The next order, waiting a moment for it.
     fn wait(&self) -> Option<Order> {
         let begun = Instant::now();
-        let order = self.shared.orders.pop(LOOK);
+        let order = self.shared.orders.pop(POLL_INTERVAL);
         let waited = begun.elapsed().as_nanos() as u64;
         self.shared.watch.for_flows.fetch_add(waited, std::sync::atomic::Ordering::Relaxed);
         order

@@ -8,7 +8,7 @@ use std::time::Duration;
 type Result<T> = std::result::Result<T, ControlError>;
 
 /// Maximum time that a working worker may wait for a call.
-const HURRY: Duration = Duration::from_secs(1);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A call without special handling.
 macro_rules! call {
@@ -110,7 +110,7 @@ impl ControlPlane {
     /// The same for a working worker, which must not wait long.
     pub(crate) fn register_at_once(&self, ask: proto::RegisterRequest) -> Result<proto::RegisterReply> {
         let message = proto::RegisterRequest { lb_id: self.balancer()?, ..ask };
-        let manner = Manner { hurry: Some(HURRY), ..Manner::default() };
+        let manner = Manner { hurry: Some(WORKER_TIMEOUT), ..Manner::default() };
         call!(self, "register a worker", register, manner, message)
     }
 
@@ -129,7 +129,7 @@ impl ControlPlane {
     /// See [`ControlError`].
     pub fn deregister(&self, session_id: &str, token: Option<&str>) -> Result<()> {
         let message = proto::DeregisterRequest { lb_id: self.balancer()?, session_id: session_id.to_owned() };
-        let manner = Manner { token, hurry: Some(HURRY) };
+        let manner = Manner { token, hurry: Some(WORKER_TIMEOUT) };
         call!(self, "deregister a worker", deregister, manner, message).map(|_| ())
     }
 
@@ -140,7 +140,7 @@ impl ControlPlane {
     /// See [`ControlError`].
     pub fn send_state(&self, state: proto::SendStateRequest, token: Option<&str>) -> Result<()> {
         let message = proto::SendStateRequest { lb_id: self.balancer()?, ..state };
-        let manner = Manner { token, hurry: Some(HURRY) };
+        let manner = Manner { token, hurry: Some(WORKER_TIMEOUT) };
         call!(self, "report a worker's state", send_state, manner, message).map(|_| ())
     }
 }

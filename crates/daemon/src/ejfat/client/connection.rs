@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
 /// Interval between attempts to connect: the first, then doubled up to the second value.
-const FIRST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(1);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Which certificates are accepted if the URI requires TLS (`ejfats://`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Connection {
             return Ok(channel);
         }
         let begun = Instant::now();
-        let mut pause = FIRST;
+        let mut pause = MIN_RETRY_DELAY;
         loop {
             let why = match tokio::time::timeout(deadline, self.endpoint.connect()).await {
                 Ok(Ok(channel)) => {
@@ -89,7 +89,7 @@ impl Connection {
                 return Err(why);
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST);
+            pause = (pause * 2).min(MAX_RETRY_DELAY);
         }
     }
 

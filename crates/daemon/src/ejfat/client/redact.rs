@@ -1,7 +1,7 @@
 //! Makes text from a peer safe to show.
 
 /// Maximum number of characters kept of a peer's text.
-const MOST: usize = 500;
+const MAX_PEER_TEXT_CHARS: usize = 500;
 
 /// Returns `text` on one line, limited in length, and without any of the `secrets`.
 pub(super) fn plain(text: &str, secrets: &[&str]) -> String {
@@ -10,7 +10,7 @@ pub(super) fn plain(text: &str, secrets: &[&str]) -> String {
         .filter(|secret| !secret.is_empty())
         .fold(text.to_owned(), |text, secret| text.replace(secret, "…"));
     let line = hidden.chars().map(|c| if c.is_control() { ' ' } else { c });
-    line.take(MOST).collect::<String>().trim().to_owned()
+    line.take(MAX_PEER_TEXT_CHARS).collect::<String>().trim().to_owned()
 }
 
 #[cfg(test)]

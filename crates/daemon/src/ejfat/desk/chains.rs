@@ -31,19 +31,19 @@ use std::time::Duration;
 use tonic::Code;
 
 /// Deadline for another control plane.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PEER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent calls that ask other control planes. Each of them holds a thread; other calls continue.
-const ASKING: usize = 8;
+const MAX_PEER_CALLS: usize = 8;
 /// Maximum number of load balancers in a row.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// Maximum length of a load balancer's name in a graph, bytes.
-const NODE: usize = 256;
-/// Maximum length of another load balancer's URI, bytes.
-const URI: usize = 4096;
+const MAX_NODE_BYTES: usize = 256;
+/// Maximum length of another load balancer's MAX_URI_BYTES, bytes.
+const MAX_URI_BYTES: usize = 4096;
 /// Maximum number of edges of a graph.
-const EDGES: usize = 1024;
+const MAX_EDGES: usize = 1024;
 /// Maximum number of notes kept until they are fetched.
-const NOTES: usize = 100;
+const MAX_NOTES: usize = 100;
 
 /// Counts a running call that asks other control planes.
 struct Asking<'a>(&'a AtomicUsize);
@@ -145,9 +145,10 @@ impl Desk {
             (state.edges(id)?, state.planes(id))
         };
         let mut visited = request.visited;
-        if visited.len() > DEEPEST + 1 || visited.iter().any(|node| node.len() > NODE) {
-            let text =
-                format!("a graph has at most {DEEPEST} load balancers in a row, with names of {NODE} bytes");
+        if visited.len() > MAX_DEPTH + 1 || visited.iter().any(|node| node.len() > MAX_NODE_BYTES) {
+            let text = format!(
+                "a graph has at most {MAX_DEPTH} load balancers in a row, with names of {MAX_NODE_BYTES} bytes"
+            );
             return Err(Refusal::invalid(text));
         }
         let own = self.node_of(id);
@@ -155,7 +156,7 @@ impl Desk {
             return Ok(GetChainGraphReply { edges: Vec::new(), cycle_detected: true });
         }
         visited.push(own);
-        if planes.is_empty() || visited.len() > DEEPEST {
+        if planes.is_empty() || visited.len() > MAX_DEPTH {
             return Ok(GetChainGraphReply { edges, cycle_detected: false });
         }
         let _asking = self.asking()?;
@@ -163,7 +164,7 @@ impl Desk {
             // Unreachable balancers are omitted.
             let Ok(more) = plane.chain_graph(visited.clone()) else { continue };
             edges.extend(more.edges);
-            edges.truncate(EDGES);
+            edges.truncate(MAX_EDGES);
             if more.cycle_detected {
                 return Ok(GetChainGraphReply { edges, cycle_detected: true });
             }
@@ -223,16 +224,16 @@ impl Desk {
 
     fn plane(&self, uri: &Uri) -> Result<ControlPlane, Refusal> {
         let options =
-            ClientOptions { trust: self.trust.clone(), deadline: PATIENCE, patience: Duration::ZERO };
+            ClientOptions { trust: self.trust.clone(), deadline: PEER_TIMEOUT, patience: Duration::ZERO };
         ControlPlane::new(uri, &options).map_err(|error| refused(&error))
     }
 
     fn asking(&self) -> Result<Asking<'_>, Refusal> {
         let asking = Asking(&self.asking);
-        if self.asking.fetch_add(1, Ordering::AcqRel) < ASKING {
+        if self.asking.fetch_add(1, Ordering::AcqRel) < MAX_PEER_CALLS {
             return Ok(asking);
         }
-        let text = format!("{ASKING} calls ask other control planes already; hint: ask again later");
+        let text = format!("{MAX_PEER_CALLS} calls ask other control planes already; hint: ask again later");
         Err(Refusal::new(Kind::Exhausted, text))
     }
 
@@ -278,15 +279,15 @@ impl Desk {
 
 fn say(notes: &Notes, text: &str) {
     let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
-    if notes.len() < NOTES {
+    if notes.len() < MAX_NOTES {
         notes.push(text.to_owned());
     }
 }
 
-/// Parses the URI of the other load balancer. Errors never contain its token.
+/// Parses the MAX_URI_BYTES of the other load balancer. Errors never contain its token.
 fn upstream(text: &str) -> Result<Uri, Refusal> {
-    if text.len() > URI {
-        return Err(Refusal::invalid(format!("ejfatUri is longer than {URI} bytes")));
+    if text.len() > MAX_URI_BYTES {
+        return Err(Refusal::invalid(format!("ejfatUri is longer than {MAX_URI_BYTES} bytes")));
     }
     let uri: Uri = text.parse().map_err(|error| Refusal::invalid(format!("ejfatUri: {error}")))?;
     let lacks = |what: &str| {

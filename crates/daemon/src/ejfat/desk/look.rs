@@ -11,18 +11,18 @@ use super::super::proto::{
 };
 use super::reservations::timestamp;
 use super::selectors::Selectors;
-use super::series::{RESERVATION, SESSION, Series, Totals, Value};
+use super::series::{RESERVATION_VALUES, SESSION_VALUES, Series, Totals, Value};
 use super::{Caller, Desk, Kind, Refusal, Running, number};
 use skyhaul::balance::BalanceStatus;
 use skyhaul_core::balance::{SLOTS, Standing};
 use std::time::Duration;
 
 /// A worker that has not reported for this time gets no share.
-const SILENT: Duration = Duration::from_secs(2);
+const SILENCE_MILLIS: Duration = Duration::from_secs(2);
 /// Default start of time series, milliseconds back.
-const RECENT: Millis = 60_000;
+const DEFAULT_SERIES_MILLIS: Millis = 60_000;
 /// Maximum number of samples in a reply.
-const SAMPLES: usize = 1 << 18;
+const MAX_SAMPLES: usize = 1 << 18;
 
 impl Desk {
     /// Returns the status of a reservation's balancer.
@@ -71,7 +71,9 @@ impl Desk {
     ) -> Result<TimeseriesResponse, Refusal> {
         self.known(caller.token.as_deref())?;
         let selectors = Selectors::of(&request.series_selector).map_err(Refusal::invalid)?;
-        let since = request.since.map_or(caller.now - RECENT, |since| since.seconds.saturating_mul(1000));
+        let since = request
+            .since
+            .map_or(caller.now - DEFAULT_SERIES_MILLIS, |since| since.seconds.saturating_mul(1000));
         let state = self.locked();
         let token = state.token(caller)?;
         let may = |resource| state.facility.may(token, resource, Level::ReadOnly);
@@ -83,14 +85,14 @@ impl Desk {
                 continue;
             }
             if may(Resource::Reservation(id)) {
-                found.collect(&here, &["lb", &of], &RESERVATION, &running.series)?;
+                found.collect(&here, &["lb", &of], &RESERVATION_VALUES, &running.series)?;
             }
             for (&session, worker) in &running.workers {
                 let worker_of = session.to_string();
                 let path = ["lb", &of, "session", &worker_of];
                 let here = here.below(&path);
                 if !here.is_empty() && may(Resource::Session(session)) {
-                    found.collect(&here, &path, &SESSION, &worker.series)?;
+                    found.collect(&here, &path, &SESSION_VALUES, &worker.series)?;
                 }
             }
         }
@@ -106,13 +108,13 @@ impl Desk {
         Ok(VersionReply {
             commit: String::new(),
             build: concat!("skyhaul ", env!("CARGO_PKG_VERSION")).to_owned(),
-            compat_tag: COMPATIBLE.to_owned(),
+            compat_tag: COMPATIBLE_WITH.to_owned(),
         })
     }
 }
 
 /// The version of the protocol, as udplbd's clients compare it.
-const COMPATIBLE: &str = "0.3.1";
+const COMPATIBLE_WITH: &str = "0.3.1";
 
 impl Desk {
     /// The present status. Other calls do not wait for it.
@@ -156,7 +158,8 @@ impl Desk {
 fn worker(session: &Session, totals: Totals, workers: &BySession<'_>, now: Millis) -> WorkerStatus {
     let known = workers.get(&seated(session.number));
     let heard = known.map(|worker| now - Millis::try_from(worker.heard.as_millis()).unwrap_or(0));
-    let silent = known.filter(|worker| worker.standing == Standing::Waiting && worker.heard >= SILENT);
+    let silent =
+        known.filter(|worker| worker.standing == Standing::Waiting && worker.heard >= SILENCE_MILLIS);
     let issue = silent.map(|worker| HealthIssue {
         r#type: "silent".to_owned(),
         severity: "error".to_owned(),
@@ -276,8 +279,8 @@ impl Found {
                     Value::Level(value) => levels.push(FloatSample { timestamp, value, meta: None }),
                 }
             }
-            if self.samples > SAMPLES {
-                let text = format!("more than {SAMPLES} samples; hint: fewer series, or a later `since`");
+            if self.samples > MAX_SAMPLES {
+                let text = format!("more than {MAX_SAMPLES} samples; hint: fewer series, or a later `since`");
                 return Err(Refusal::new(Kind::Exhausted, text));
             }
             let samples = match levels.is_empty() {

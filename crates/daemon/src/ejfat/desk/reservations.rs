@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 /// Default duration of a reservation, milliseconds.
-const LASTS: Millis = 365 * 24 * 3600 * 1000;
+const DEFAULT_DURATION_MILLIS: Millis = 365 * 24 * 3600 * 1000;
 
 impl Desk {
     /// Reserves a load balancer.
@@ -350,7 +350,7 @@ fn strategy(strategy: &str) -> Result<Strategy, Refusal> {
 /// The end of a reservation. The Unix epoch means never, as the protocol defines.
 fn until(until: Option<Timestamp>, now: Millis) -> Result<Option<Millis>, Refusal> {
     match until {
-        None => Ok(Some(now + LASTS)),
+        None => Ok(Some(now + DEFAULT_DURATION_MILLIS)),
         Some(Timestamp { seconds: 0, nanos: 0 }) => Ok(None),
         Some(Timestamp { seconds, nanos }) => {
             let millis =

@@ -5,14 +5,14 @@
 //!   /lb/1/*                   everything of reservation 1
 //! ```
 //!
-//! They are parsed once, before the search. Limits: [`COUNT`] selectors of [`BYTES`] bytes and [`PARTS`] parts each.
+//! They are parsed once, before the search. Limits: [`MAX_SELECTORS`] selectors of [`MAX_SELECTOR_BYTES`] bytes and [`MAX_SELECTOR_PARTS`] parts each.
 
 /// Maximum number of selectors of a request.
-pub const COUNT: usize = 32;
+pub const MAX_SELECTORS: usize = 32;
 /// Maximum length of a selector, bytes.
-pub const BYTES: usize = 256;
+pub const MAX_SELECTOR_BYTES: usize = 256;
 /// Maximum number of parts of a selector.
-pub const PARTS: usize = 8;
+pub const MAX_SELECTOR_PARTS: usize = 8;
 
 /// The selectors of a request, split into parts.
 #[derive(Clone, Debug)]
@@ -21,17 +21,19 @@ pub(super) struct Selectors<'a>(Vec<Vec<&'a str>>);
 impl<'a> Selectors<'a> {
     /// Parses them, or returns what is wrong.
     pub(super) fn of(texts: &'a [String]) -> Result<Self, String> {
-        if texts.len() > COUNT {
-            return Err(format!("more than {COUNT} selectors; hint: * stands for all"));
+        if texts.len() > MAX_SELECTORS {
+            return Err(format!("more than {MAX_SELECTORS} selectors; hint: * stands for all"));
         }
-        if texts.iter().any(|text| text.len() > BYTES) {
-            return Err(format!("a selector is longer than {BYTES} bytes; hint: like /lb/1/*"));
+        if texts.iter().any(|text| text.len() > MAX_SELECTOR_BYTES) {
+            return Err(format!("a selector is longer than {MAX_SELECTOR_BYTES} bytes; hint: like /lb/1/*"));
         }
         let parts = |text: &'a String| {
             let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
-            match parts.len() <= PARTS {
+            match parts.len() <= MAX_SELECTOR_PARTS {
                 true => Ok(parts),
-                false => Err(format!("a selector has more than {PARTS} parts; hint: like /lb/1/*")),
+                false => {
+                    Err(format!("a selector has more than {MAX_SELECTOR_PARTS} parts; hint: like /lb/1/*"))
+                }
             }
         };
         texts.iter().map(parts).collect::<Result<_, _>>().map(Selectors)

@@ -6,9 +6,9 @@ use super::super::facility::Millis;
 use std::collections::VecDeque;
 
 /// Number of samples kept for a reservation.
-const OF_RESERVATION: usize = 600;
+const MAX_RESERVATION_SAMPLES: usize = 600;
 /// Number of samples kept for a session.
-const OF_SESSION: usize = 60;
+const MAX_SESSION_SAMPLES: usize = 60;
 
 /// One value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub enum Value {
 }
 
 /// The values sampled for a reservation: name and unit.
-pub const RESERVATION: [(&str, &str); 7] = [
+pub const RESERVATION_VALUES: [(&str, &str); 7] = [
     ("packets", "packets"),
     ("refused", "packets"),
     ("forwardedPackets", "packets"),
@@ -31,7 +31,7 @@ pub const RESERVATION: [(&str, &str); 7] = [
 ];
 
 /// The values sampled for a session: name and unit.
-pub const SESSION: [(&str, &str); 12] = [
+pub const SESSION_VALUES: [(&str, &str); 12] = [
     ("fillPercent", "fraction"),
     ("controlSignal", "thousandths"),
     ("slotsAssigned", "slots"),
@@ -73,19 +73,19 @@ pub struct Series<const N: usize> {
 }
 
 /// The samples of a reservation.
-pub type ReservationSeries = Series<{ RESERVATION.len() }>;
+pub type ReservationSeries = Series<{ RESERVATION_VALUES.len() }>;
 /// The samples of a session.
-pub type SessionSeries = Series<{ SESSION.len() }>;
+pub type SessionSeries = Series<{ SESSION_VALUES.len() }>;
 
 impl Default for ReservationSeries {
     fn default() -> Self {
-        Series { samples: VecDeque::new(), most: OF_RESERVATION }
+        Series { samples: VecDeque::new(), most: MAX_RESERVATION_SAMPLES }
     }
 }
 
 impl Default for SessionSeries {
     fn default() -> Self {
-        Series { samples: VecDeque::new(), most: OF_SESSION }
+        Series { samples: VecDeque::new(), most: MAX_SESSION_SAMPLES }
     }
 }
 
@@ -113,9 +113,9 @@ mod tests {
     fn the_oldest_samples_go() {
         let mut series = SessionSeries::default();
         for at in 0..100 {
-            series.push(at, [Value::Count(at.unsigned_abs()); SESSION.len()]);
+            series.push(at, [Value::Count(at.unsigned_abs()); SESSION_VALUES.len()]);
         }
-        assert_eq!(series.since(3, 0).count(), OF_SESSION);
+        assert_eq!(series.since(3, 0).count(), MAX_SESSION_SAMPLES);
         assert_eq!(
             series.since(11, 98).collect::<Vec<_>>(),
             [(98, Value::Count(98)), (99, Value::Count(99))]

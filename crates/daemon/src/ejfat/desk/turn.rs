@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Number of ended reservations whose last state is kept.
-const REMEMBERED: usize = 64;
+const MAX_ENDED_RESERVATIONS: usize = 64;
 
 /// Marks a load balancer that is being opened or closed: until this is dropped, no other call does so.
 pub(super) struct Busy<'a> {
@@ -88,7 +88,7 @@ impl Desk {
             running.unchain(true);
             let status = stopped(running.balance);
             let mut ended = locked(&self.ended);
-            if ended.len() < REMEMBERED {
+            if ended.len() < MAX_ENDED_RESERVATIONS {
                 ended.push((reservation, status));
             }
         }

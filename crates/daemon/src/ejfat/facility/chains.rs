@@ -7,7 +7,7 @@ use super::entry::ChangeError;
 use rusqlite::Transaction;
 
 /// Maximum number of chains of a reservation.
-const MOST: usize = 16;
+const MAX_CHAINS: usize = 16;
 
 impl Facility {
     /// The chains of a reservation, by number.
@@ -20,8 +20,8 @@ impl Facility {
     /// # Errors
     /// [`ChangeError::Full`].
     pub fn room_for_chain(&self, reservation: i64) -> Result<(), ChangeError> {
-        let room = self.chains(reservation).count() < MOST;
-        if room { Ok(()) } else { Err(ChangeError::Full("chains of a reservation", MOST)) }
+        let room = self.chains(reservation).count() < MAX_CHAINS;
+        if room { Ok(()) } else { Err(ChangeError::Full("chains of a reservation", MAX_CHAINS)) }
     }
 
     /// Adds a chain; `wanted.id` is ignored. Returns its number.

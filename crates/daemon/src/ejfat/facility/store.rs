@@ -10,10 +10,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// `SKYB`, in the file's header.
-const APPLICATION: i64 = 0x534b_5942;
-const VERSION: i64 = 2;
+const APPLICATION_ID: i64 = 0x534b_5942;
+const SCHEMA_VERSION: i64 = 2;
 /// The version without chains.
-const FIRST: i64 = 1;
+const FIRST_SCHEMA_VERSION: i64 = 1;
 
 const SCHEMA: &str = "
 CREATE TABLE token (
@@ -40,7 +40,7 @@ CREATE INDEX demand_session ON demand (session);
 ";
 
 /// Additions of version 2.
-const CHAINS: &str = "
+const CHAIN_SCHEMA: &str = "
 CREATE TABLE chain (
     id INTEGER PRIMARY KEY AUTOINCREMENT, reservation INTEGER NOT NULL REFERENCES reservation ON DELETE CASCADE,
     uri TEXT NOT NULL, session TEXT NOT NULL, token TEXT NOT NULL, addresses TEXT NOT NULL, ip TEXT NOT NULL,
@@ -145,8 +145,8 @@ impl Store {
         );
         match (application, version) {
             (0, 0) if tables == 0 => {}
-            (APPLICATION, FIRST | VERSION) => {}
-            (APPLICATION, newer) => return Err(failed(Kind::Newer(newer))),
+            (APPLICATION_ID, FIRST_SCHEMA_VERSION | SCHEMA_VERSION) => {}
+            (APPLICATION_ID, newer) => return Err(failed(Kind::Newer(newer))),
             _ => return Err(failed(Kind::NotOurs)),
         }
         let sound = check(&connection).map_err(database)?;
@@ -160,11 +160,11 @@ impl Store {
             let writing = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             if tables == 0 {
                 writing.execute_batch(SCHEMA)?;
-                writing.pragma_update(None, "application_id", APPLICATION)?;
+                writing.pragma_update(None, "application_id", APPLICATION_ID)?;
             }
-            if version < VERSION {
-                writing.execute_batch(CHAINS)?;
-                writing.pragma_update(None, "user_version", VERSION)?;
+            if version < SCHEMA_VERSION {
+                writing.execute_batch(CHAIN_SCHEMA)?;
+                writing.pragma_update(None, "user_version", SCHEMA_VERSION)?;
             }
             writing.commit()
         };

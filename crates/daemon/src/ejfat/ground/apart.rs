@@ -26,9 +26,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Deadline for a data plane to start, or to notice the end of its previous controller.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of checks for it.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How data planes are started and found.
 #[derive(Clone, Debug)]
@@ -110,13 +110,13 @@ impl Apart {
             let (nobody, taken) = (is_nobody(&error), error.kind() == ErrorKind::UnexpectedEof);
             // A data plane notices the end of its previous controller within a moment.
             let may_change = if started.is_some() { nobody } else { taken };
-            if !may_change || begun.elapsed() > PATIENCE {
+            if !may_change || begun.elapsed() > START_TIMEOUT {
                 if let Some(mut child) = started {
                     let _ = child.kill().and_then(|()| child.wait());
                 }
                 return Err(error.into());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

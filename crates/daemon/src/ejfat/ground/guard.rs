@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often it checks whether to end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct Shared {
@@ -109,15 +109,15 @@ fn run(mut source: impl Source, ip: IpAddr, shared: &Shared) {
         let mut count = |train: Train<'_>| {
             shared.packets.fetch_add(train.count() as u64, Ordering::Relaxed);
         };
-        match source.poll(LOOK, &mut count) {
+        match source.poll(POLL_INTERVAL, &mut count) {
             Ok(_) => drop(shared.faults().remove(&ip)),
             // The interface may be back soon.
             Err(error) => {
                 shared.faults().insert(ip, error.to_string());
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
-        if counted.elapsed() >= LOOK {
+        if counted.elapsed() >= POLL_INTERVAL {
             // What found no room in the socket came, too.
             let now = source.stats().socket_drops;
             shared.packets.fetch_add(now.saturating_sub(dropped), Ordering::Relaxed);

@@ -9,7 +9,7 @@
 //! wait, and the number of places limits the memory for bodies. A tenant is a direct child of the operator's token,
 //! with all tokens derived from it.
 //!
-//! Limits: as above; at most [`WAITING`] calls of a tenant wait, [`ALL_WAITING`] in total, for [`WAIT`].
+//! Limits: as above; at most [`MAX_QUEUED_CALLS_PER_TENANT`] calls of a tenant wait, [`MAX_QUEUED_CALLS`] in total, for [`QUEUE_TIMEOUT`].
 
 use super::super::desk::{Kind, Refusal};
 use super::super::facility::token::Known;
@@ -21,17 +21,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// Maximum number of concurrent calls.
-pub const CALLS: usize = 128;
+pub const MAX_CALLS: usize = 128;
 /// Maximum number of concurrent calls of a tenant.
-pub const OF_TENANT: usize = 32;
+pub const MAX_CALLS_PER_TENANT: usize = 32;
 /// Maximum number of concurrent calls of a token.
-pub const OF_TOKEN: usize = 4;
+pub const MAX_CALLS_PER_TOKEN: usize = 4;
 /// Maximum number of calls of a tenant that are running or waiting.
-pub const WAITING: usize = 1024;
+pub const MAX_QUEUED_CALLS_PER_TENANT: usize = 1024;
 /// Maximum number of all calls that are running or waiting.
-pub const ALL_WAITING: usize = 4096;
+pub const MAX_QUEUED_CALLS: usize = 4096;
 /// Maximum time that a call waits.
-pub const WAIT: Duration = Duration::from_secs(30);
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(super) struct UnderWay<'a> {
 impl Calls {
     pub(super) fn new() -> Calls {
         let (under_way, lanes) = Default::default();
-        Calls { all: Arc::new(Semaphore::new(CALLS)), under_way, lanes }
+        Calls { all: Arc::new(Semaphore::new(MAX_CALLS)), under_way, lanes }
     }
 
     /// Wait for a place.
@@ -89,25 +89,28 @@ impl Calls {
             }
             <[OwnedSemaphorePermit; 3]>::try_from(places).ok()
         };
-        match timeout(WAIT, places).await {
+        match timeout(QUEUE_TIMEOUT, places).await {
             Ok(Some(places)) => Ok(UnderWay { _places: places, _counted: counted }),
-            Ok(None) | Err(_) => Err(full(&format!("the calls before this one took {} s", WAIT.as_secs()))),
+            Ok(None) | Err(_) => {
+                Err(full(&format!("the calls before this one took {} s", QUEUE_TIMEOUT.as_secs())))
+            }
         }
     }
 
     fn count(&self, known: Known) -> Result<Counted<'_>, Refusal> {
-        if self.under_way.load(Ordering::Relaxed) >= ALL_WAITING {
-            return Err(full(&format!("{ALL_WAITING} calls are under way or wait")));
+        if self.under_way.load(Ordering::Relaxed) >= MAX_QUEUED_CALLS {
+            return Err(full(&format!("{MAX_QUEUED_CALLS} calls are under way or wait")));
         }
         let whose = [Whose::Tenant(known.tenant), Whose::Token(known.id)];
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if lanes.get(&whose[0]).is_some_and(|places| places.calls >= WAITING) {
+        if lanes.get(&whose[0]).is_some_and(|places| places.calls >= MAX_QUEUED_CALLS_PER_TENANT) {
             return Err(full(&format!(
-                "{WAITING} calls with tokens of the same origin are under way or wait"
+                "{MAX_QUEUED_CALLS_PER_TENANT} calls with tokens of the same origin are under way or wait"
             )));
         }
         for one in whose {
-            let most = if matches!(one, Whose::Tenant(_)) { OF_TENANT } else { OF_TOKEN };
+            let most =
+                if matches!(one, Whose::Tenant(_)) { MAX_CALLS_PER_TENANT } else { MAX_CALLS_PER_TOKEN };
             let new = || Places { free: Arc::new(Semaphore::new(most)), calls: 0 };
             lanes.entry(one).or_insert_with(new).calls += 1;
         }
@@ -148,7 +151,7 @@ mod tests {
     async fn nobody_takes_the_places_of_others() {
         let calls = Calls::new();
         let mut held = Vec::new();
-        for _ in 0..OF_TOKEN {
+        for _ in 0..MAX_CALLS_PER_TOKEN {
             held.push(enters(&calls, 10, 1).await.unwrap());
         }
         assert!(enters(&calls, 10, 1).await.is_none(), "the fifth of a token waits");
@@ -158,7 +161,7 @@ mod tests {
                 None => break,
             }
         }
-        assert_eq!(held.len(), OF_TENANT);
+        assert_eq!(held.len(), MAX_CALLS_PER_TENANT);
         assert!(enters(&calls, 2, 2).await.is_some(), "another tenant does not wait");
         held.pop();
         assert!(enters(&calls, 99, 1).await.is_some(), "who waited is next");
@@ -169,8 +172,9 @@ mod tests {
     #[tokio::test]
     async fn those_that_wait_are_bounded() {
         let calls = Calls::new();
-        let counted: Vec<_> =
-            (0..WAITING).map(|_| calls.count(Known { id: 5, tenant: 5 }).unwrap()).collect();
+        let counted: Vec<_> = (0..MAX_QUEUED_CALLS_PER_TENANT)
+            .map(|_| calls.count(Known { id: 5, tenant: 5 }).unwrap())
+            .collect();
         let refused = calls.enter(Known { id: 6, tenant: 5 }).await.err().unwrap();
         assert!(refused.kind == Kind::Exhausted && refused.text.contains("; hint: "), "{refused}");
         assert!(calls.enter(Known { id: 7, tenant: 7 }).await.is_ok());

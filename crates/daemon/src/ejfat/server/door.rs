@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum size of a request, bytes; the largest sensible one, 512 demands of slots, has a tenth of that.
-pub const LARGEST: usize = 256 << 10;
+pub const MAX_BODY_BYTES: usize = 256 << 10;
 /// How long a body may take to arrive.
-pub const BODY_TIME: Duration = Duration::from_secs(10);
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of the desk's periodic work.
-const TURN: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Access to the desk.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Door {
 
     /// Runs the desk's periodic work once a second, for ever.
     pub(super) async fn turns(&self, wrong: &impl Fn(String)) {
-        let mut every = tokio::time::interval(TURN);
+        let mut every = tokio::time::interval(PERIOD);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;

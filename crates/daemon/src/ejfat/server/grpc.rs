@@ -3,12 +3,12 @@
 use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
 use super::super::proto::*;
-use super::door::{Door, LARGEST};
+use super::door::{Door, MAX_BODY_BYTES};
 use tonic::{Code, Request, Response, Status};
 
 /// The service at its path.
 pub(super) fn routes(door: &Door) -> axum::Router {
-    let service = LoadBalancerServer::new(door.clone()).max_decoding_message_size(LARGEST);
+    let service = LoadBalancerServer::new(door.clone()).max_decoding_message_size(MAX_BODY_BYTES);
     tonic::service::Routes::new(service).into_axum_router()
 }
 

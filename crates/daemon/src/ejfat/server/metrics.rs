@@ -2,7 +2,7 @@
 
 use super::super::desk::Names;
 use super::door::Door;
-use crate::metrics::TYPE;
+use crate::metrics::CONTENT_TYPE_TEXT;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -20,7 +20,7 @@ pub(super) fn routes(door: &Door) -> Router {
 }
 
 /// How long a page is reused. It requires no token, so a thousand clients must not cause more work than one.
-const FRESH: Duration = Duration::from_millis(100);
+const PAGE_LIFETIME: Duration = Duration::from_millis(100);
 
 /// The last page, and when it was generated.
 type Page = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
@@ -28,14 +28,14 @@ type Page = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 async fn metrics(State((door, page)): State<(Door, Page)>) -> Response {
     let mut page = page.lock().await;
     let text = match &*page {
-        Some((made, text)) if made.elapsed() < FRESH => text.clone(),
+        Some((made, text)) if made.elapsed() < PAGE_LIFETIME => text.clone(),
         _ => {
             let made = tokio::task::spawn_blocking(move || text(&door)).await.unwrap_or_default();
             page.insert((Instant::now(), made.into())).1.clone()
         }
     };
     drop(page);
-    ([(CONTENT_TYPE, TYPE)], text).into_response()
+    ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text).into_response()
 }
 
 /// One metric of the balancer.

@@ -14,7 +14,7 @@ use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::json::{JsonError, read};
 use super::super::proto::*;
 use super::dialect::{self, Dialect};
-use super::door::{Door, LARGEST};
+use super::door::{Door, MAX_BODY_BYTES};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
@@ -104,7 +104,7 @@ fn calls(door: &Door) -> Router {
         .route("/timeseries/{*path}", call!(get, timeseries: TimeseriesRequest => TimeseriesResponse))
         .route("/overview", call!(get, overview: OverviewRequest => OverviewReply))
         .route("/version", call!(get, version: VersionRequest => VersionReply))
-        .layer(DefaultBodyLimit::max(LARGEST))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(door.clone())
 }
 

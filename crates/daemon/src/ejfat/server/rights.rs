@@ -7,7 +7,7 @@
 
 use super::super::desk::{Caller, Kind, Refusal};
 use super::dialect::Dialect;
-use super::door::{BODY_TIME, Door, LARGEST};
+use super::door::{BODY_TIMEOUT, Door, MAX_BODY_BYTES};
 use super::{grpc, rest};
 use crate::listening::Connection;
 use axum::Extension;
@@ -37,13 +37,13 @@ impl Speech {
     /// Maximum size of a body, bytes; a gRPC message has a head of five bytes.
     fn largest(self) -> usize {
         match self {
-            Speech::Rest => LARGEST,
-            Speech::Grpc => LARGEST + 5,
+            Speech::Rest => MAX_BODY_BYTES,
+            Speech::Grpc => MAX_BODY_BYTES + 5,
         }
     }
 
     fn too_large(self) -> Response {
-        let text = format!("the request is larger than {LARGEST} bytes");
+        let text = format!("the request is larger than {MAX_BODY_BYTES} bytes");
         match self {
             Speech::Rest => (axum::http::StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
             Speech::Grpc => tonic::Status::out_of_range(text).into_http::<Body>(),
@@ -80,12 +80,12 @@ pub(super) async fn check(
     if said.is_some_and(|said| said > most as u64) {
         return speech.too_large();
     }
-    let body = match timeout(BODY_TIME, to_bytes(body, most)).await {
+    let body = match timeout(BODY_TIMEOUT, to_bytes(body, most)).await {
         Ok(Ok(body)) => body,
         // The body is too large; or the connection broke, and nobody reads this reply.
         Ok(Err(_)) => return speech.too_large(),
         Err(_) => {
-            let text = format!("the request did not arrive within {} s", BODY_TIME.as_secs());
+            let text = format!("the request did not arrive within {} s", BODY_TIMEOUT.as_secs());
             return speech.refused(Refusal::new(Kind::Unavailable, text + "; hint: send it again"));
         }
     };

@@ -109,7 +109,7 @@ async fn a_worker_joins_by_grpc() {
     assert_eq!(denied.code(), Code::Unauthenticated);
     let chain = client.get_chain_graph(with(OPERATOR, GetChainGraphRequest::default())).await.unwrap_err();
     assert_eq!(chain.code(), Code::InvalidArgument);
-    let huge = ReserveLoadBalancerRequest { name: "n".repeat(LARGEST + 1), ..Default::default() };
+    let huge = ReserveLoadBalancerRequest { name: "n".repeat(MAX_BODY_BYTES + 1), ..Default::default() };
     let huge = client.reserve_load_balancer(with(OPERATOR, huge)).await.unwrap_err();
     assert_eq!(huge.code(), Code::OutOfRange);
     let free = FreeLoadBalancerRequest { lb_id: "1".to_owned() };
@@ -263,7 +263,7 @@ fn what_rest_refuses() {
     }
     assert_eq!(http(&server, "PUT", "/lb", Some(OPERATOR), "{}").0, 405);
     assert_eq!(http(&server, "GET", "/no/such/page", None, "").0, 404);
-    assert_eq!(http(&server, "POST", "/lb", Some(OPERATOR), &" ".repeat(LARGEST + 1)).0, 413);
+    assert_eq!(http(&server, "POST", "/lb", Some(OPERATOR), &" ".repeat(MAX_BODY_BYTES + 1)).0, 413);
     let (status, text) = http(&server, "GET", "/metrics", None, "");
     assert_eq!(status, 200);
     for line in [

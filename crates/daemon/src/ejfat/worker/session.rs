@@ -20,13 +20,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Interval between attempts while the control plane is unavailable: the first, then doubled up to the second value.
-const SOON: Duration = Duration::from_millis(100);
-const LATE: Duration = Duration::from_secs(2);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// After a worker has reported that it is not ready, the balancer still sends the ticks of calendars that name it. The
 /// worker waits at least this long (udplbd: up to 1 s to the next calendar, which begins 0.8 s ahead) …
-const LEAST: Duration = Duration::from_millis(2500);
+const MIN_DRAIN_TIME: Duration = Duration::from_millis(2500);
 /// … and until nothing has arrived for this long.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET_TIME: Duration = Duration::from_millis(500);
 
 /// An order to a worker's thread.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Session {
             registered,
             is_ready,
             away: None,
-            pause: SOON,
+            pause: MIN_RETRY_DELAY,
             next: now,
             said: None,
             is_removed: false,
@@ -149,7 +149,7 @@ impl Session {
         match done {
             Ok(()) => {
                 self.answered();
-                (self.pause, self.said) = (SOON, None);
+                (self.pause, self.said) = (MIN_RETRY_DELAY, None);
                 // A slow reply neither delays the next report nor causes several at once.
                 self.next = (due + self.options.period).max(Instant::now());
             }
@@ -197,7 +197,7 @@ impl Session {
             }
         }
         self.next = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(LATE);
+        self.pause = (self.pause * 2).min(MAX_RETRY_DELAY);
     }
 
     /// The control plane has responded.
@@ -230,8 +230,8 @@ impl Session {
             if now != last {
                 (last, changed) = (now, Instant::now());
             }
-            let long_enough = told.is_some_and(|told| told.elapsed() >= LEAST);
-            if long_enough && changed.elapsed() >= QUIET {
+            let long_enough = told.is_some_and(|told| told.elapsed() >= MIN_DRAIN_TIME);
+            if long_enough && changed.elapsed() >= QUIET_TIME {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -233,7 +233,7 @@ fn a_peer_of_another_version_is_told_so() {
 fn sessions_are_bounded_and_free_again() {
     let site = Site::new();
     let peers: Vec<Hostile> =
-        (0..crate::copy::budget::SESSIONS).map(|_| Hostile::new(&site, Way::Push)).collect();
+        (0..crate::copy::budget::MAX_SESSIONS).map(|_| Hostile::new(&site, Way::Push)).collect();
     std::fs::write(site.at("src"), "x").unwrap();
     let once = || copy(&site.options(&["src"], &["in"], false), &token(), &mut |_| {});
     let said = once().unwrap_err().to_string();

@@ -30,7 +30,7 @@ struct Marks {
 }
 
 /// Number of tokens of removed workers that are remembered: each worker calls again within a second.
-const ENDED: usize = 4096;
+const MAX_ENDED_TOKENS: usize = 4096;
 
 impl Keys {
     /// The token with this text, compared in constant time.
@@ -67,7 +67,7 @@ impl Keys {
     /// Notes that someone else removed the worker with this token.
     pub(in super::super::super) fn end(&self, hash: Hash) {
         let ended = &mut self.write().ended;
-        if ended.len() == ENDED {
+        if ended.len() == MAX_ENDED_TOKENS {
             ended.pop_front();
         }
         ended.push_back(hash);
