@@ -5,8 +5,8 @@
 //!   file ─▶ Contents: pieces of 1 MiB past the page cache, several in flight ─▶ CRC-32C of each range, or of all
 //! ```
 
+use super::control::{POLL_INTERVAL, SessionState};
 use super::options::Tuning;
-use super::watch::{POLL_INTERVAL, Watch};
 use skyhaul_io::disk::{Ended, Queue, next_data};
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
 use std::collections::{BTreeMap, VecDeque};
@@ -78,6 +78,14 @@ pub(super) struct Contents {
     pool: Pool,
 }
 
+/// The memory for reading files, made when the first is read.
+pub(super) fn contents<'a>(known: &'a mut Option<Contents>, tuning: &Tuning) -> io::Result<&'a mut Contents> {
+    if known.is_none() {
+        *known = Some(Contents::new(tuning)?);
+    }
+    known.as_mut().ok_or_else(|| io::Error::other("no memory to read files into"))
+}
+
 /// What is read, in order.
 struct Piece {
     run: usize,
@@ -101,7 +109,7 @@ impl Contents {
     ///
     /// # Errors
     /// It cannot be read, is shorter than `size`, or it is over.
-    pub(super) fn whole(&mut self, of: &Reads<'_>, watch: &Watch) -> io::Result<u32> {
+    pub(super) fn whole(&mut self, of: &Reads<'_>, watch: &SessionState) -> io::Result<u32> {
         let mut digest = 0;
         let run = (of.size > 0).then_some(0..of.size);
         self.runs(of, run.into_iter(), watch, |_, crc| digest = crc)?;
@@ -116,7 +124,7 @@ impl Contents {
         &mut self,
         of: &Reads<'_>,
         runs: impl Iterator<Item = Range<u64>>,
-        watch: &Watch,
+        watch: &SessionState,
         mut each: impl FnMut(usize, u32),
     ) -> io::Result<()> {
         // Of a file that could not be read to its end.
@@ -245,7 +253,7 @@ mod tests {
         file.write_all_at(b"end", size - 3).unwrap();
         let mut bytes = vec![0; size as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
-        let (file, watch) = (Arc::new(file), Watch::default());
+        let (file, watch) = (Arc::new(file), SessionState::default());
         let mut contents = Contents::new(&Tuning::default()).unwrap();
         for sparse in [false, true] {
             let of = Reads { file: &file, direct: false, size, sparse };

@@ -1,15 +1,13 @@
 //! The sending end: names what there is, and sends what is wanted of it.
 
-use super::budget::Account;
+use super::control::{Control, Outcome, Progress};
+use super::destination::now;
 use super::digest::Digest;
-use super::entering::now;
-use super::manifest::{Manifest, Root};
+use super::flows::MAX_RESENT_RANGES;
+use super::manifest::{Manifest, Root, shown};
 use super::message::{Done, Entry, Found, Message, Sent, Want};
-use super::names::shown;
-use super::options::Tuning;
-use super::reading::{CHANGED, Job, Reading, Told};
-use super::receiving::MAX_RESENT_RANGES;
-use super::talk::{Outcome, Progress, Talk};
+use super::options::{Account, Tuning};
+use super::reader::{CHANGED, Job, SenderEvent, SenderShared};
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +50,7 @@ struct Sender<'a> {
 /// # Errors
 /// The peer is gone, or something cannot go on. What was sent so far may be resumed.
 pub(super) fn send(
-    mut talk: Talk<'_>,
+    mut talk: Control<'_>,
     flows: Vec<TcpStream>,
     roots: &[Root],
     manifest: &Manifest,
@@ -60,7 +58,7 @@ pub(super) fn send(
     account: Account,
 ) -> io::Result<Outcome> {
     let count = flows.len();
-    let reading = Reading::new(tuning, count, account)?;
+    let reading = SenderShared::new(tuning, count, account)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let mut sender = Sender {
         manifest,
@@ -104,7 +102,7 @@ pub(super) fn send(
 }
 
 impl Sender<'_> {
-    fn talk(&mut self, talk: &mut Talk<'_>, shared: &Reading, begun: Instant) -> io::Result<()> {
+    fn talk(&mut self, talk: &mut Control<'_>, shared: &SenderShared, begun: Instant) -> io::Result<()> {
         let mut shown = Instant::now();
         while self.theirs.is_none() {
             if (talk.stop)() {
@@ -138,7 +136,7 @@ impl Sender<'_> {
     }
 
     /// The next names.
-    fn name(&mut self, talk: &mut Talk<'_>) -> io::Result<()> {
+    fn name(&mut self, talk: &mut Control<'_>) -> io::Result<()> {
         if self.all_named {
             return Ok(());
         }
@@ -162,7 +160,7 @@ impl Sender<'_> {
         talk.say(&Message::Entries(batch))
     }
 
-    fn take(&mut self, talk: &Talk<'_>, message: Message, shared: &Reading) -> io::Result<()> {
+    fn take(&mut self, talk: &Control<'_>, message: Message, shared: &SenderShared) -> io::Result<()> {
         match message {
             Message::Wanted(wants) => wants.into_iter().try_for_each(|want| self.want(talk, want, shared)),
             Message::Again { file, range } => {
@@ -195,7 +193,7 @@ impl Sender<'_> {
         }
     }
 
-    fn want(&mut self, talk: &Talk<'_>, want: Want, shared: &Reading) -> io::Result<()> {
+    fn want(&mut self, talk: &Control<'_>, want: Want, shared: &SenderShared) -> io::Result<()> {
         let wrong = || talk.unexpected(&Message::Wanted(Vec::new()));
         let entry =
             self.manifest.entries.get(want.file).filter(|_| want.file < self.named).ok_or_else(wrong)?;
@@ -222,23 +220,23 @@ impl Sender<'_> {
     }
 
     /// Tell of files of which all wanted ranges are sent, and of what was found.
-    fn tell(&mut self, talk: &mut Talk<'_>, shared: &Reading) -> io::Result<()> {
+    fn tell(&mut self, talk: &mut Control<'_>, shared: &SenderShared) -> io::Result<()> {
         let (mut ended, mut found) = (Vec::new(), Vec::new());
-        while let Some(told) = shared.told.try_pop() {
+        while let Some(told) = shared.events.try_pop() {
             let (file, error) = match told {
-                Told::Range { file, range, crc } => {
+                SenderEvent::Range { file, range, crc } => {
                     let bytes = self.bytes(file, range);
                     let Some(sending) = self.files.get_mut(&file) else { continue };
                     sending.left = sending.left.saturating_sub(1);
                     sending.digest.add(range, crc, bytes);
                     (file, None)
                 }
-                Told::Lost { file, error } => (file, Some(error)),
-                Told::Found { file, found: Ok(digest) } => {
+                SenderEvent::Lost { file, error } => (file, Some(error)),
+                SenderEvent::Found { file, found: Ok(digest) } => {
                     found.push(Found { file, digest: Some(digest), error: None });
                     continue;
                 }
-                Told::Found { file, found: Err(error) } => {
+                SenderEvent::Found { file, found: Err(error) } => {
                     found.push(Found { file, digest: None, error: Some(error) });
                     continue;
                 }

@@ -1,15 +1,31 @@
 //! The receiving end's flows: a range is read into a block, checked, and handed to the writer.
+//!
+//! XXX copy::checkr
+//! Files that are read again before they are believed: parts of an earlier attempt, and files that may be the same.
+//!
+//! ```text
+//!   part, journal ─▶ each range read, its CRC-32C as the journal says? ─▶ kept       the rest of the part ─▶ zeros
+//!   file here ─▶ CRC-32C ─┐
+//!   file there ─▶ CRC-32C ┴▶ equal: it is there
+//! ```
+//!
+//! So a part that was damaged, or that belongs to another file, loses its ranges; and a range that is a hole in the source is
+//! zeros here, whatever an older attempt wrote there.
+//!
+//! Limits: at most [`MAX_RESUMED_FILES`] parts are resumed in one session, since each is kept open and locked until it is written. The
+//! others are sent anew.
 
-use super::budget::Account;
-use super::digest::zeros;
-use super::files::{Files, Refusal, Target};
-use super::head::{RangeHead, TRAILER};
+use super::control::{POLL_INTERVAL, SessionState};
+use super::digest::{Contents, Reads, contents, zeros};
+use super::journal;
 use super::message::Done;
-use super::options::Tuning;
-use super::tune::blocks;
-use super::watch::{POLL_INTERVAL, Watch};
+use super::options::{Account, Tuning, blocks};
+use super::range::{RangeHead, Runs, TRAILER};
+use super::target::{Files, Refusal, Resumed, Target};
+use skyhaul_io::address::system_text;
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +38,7 @@ const CHECKSUM_STEP_BYTES: usize = 256 << 10;
 pub(super) const MAX_RESENT_RANGES: u64 = 1000;
 
 /// For the writer.
-pub(super) enum Order {
+pub(super) enum WriteOrder {
     /// A range came.
     Range { file: usize, range: u64, block: Block, length: usize, crc: u32 },
     /// A range is a hole.
@@ -34,7 +50,7 @@ pub(super) enum Order {
 }
 
 /// For the control connection.
-pub(super) enum Told {
+pub(super) enum ReceiverEvent {
     /// A range must come again.
     Again { file: usize, range: u64 },
     /// What an earlier attempt left of a file is known, or why it cannot be.
@@ -54,11 +70,11 @@ pub(super) enum Check {
 }
 
 /// What the threads of a receiver share.
-pub(super) struct Receiving {
-    pub(super) watch: Watch,
+pub(super) struct ReceiverShared {
+    pub(super) watch: SessionState,
     pub(super) files: Files,
-    pub(super) orders: Fifo<Order>,
-    pub(super) told: Fifo<Told>,
+    pub(super) orders: Fifo<WriteOrder>,
+    pub(super) events: Fifo<ReceiverEvent>,
     /// Files to be read before they are believed.
     pub(super) checks: Fifo<Check>,
     /// Parts that are kept open.
@@ -80,14 +96,14 @@ pub(super) enum Filled {
     Over,
 }
 
-impl Receiving {
+impl ReceiverShared {
     pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
         let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
-            watch: Watch::default(),
+            watch: SessionState::default(),
             files: Files::default(),
             orders: Fifo::default(),
-            told: Fifo::default(),
+            events: Fifo::default(),
             checks: Fifo::default(),
             held: AtomicUsize::new(0),
             account,
@@ -121,7 +137,7 @@ impl Receiving {
             };
             if head.is_hole() {
                 self.watch.count(u64::from(head.length), true);
-                self.orders.push(Order::Hole { file, range, crc: zeros(u64::from(head.length)) });
+                self.orders.push(WriteOrder::Hole { file, range, crc: zeros(u64::from(head.length)) });
                 continue;
             }
             let Some(mut block) = self.watch.wait(&self.empty, &self.watch.for_disk) else { return Ok(()) };
@@ -129,12 +145,12 @@ impl Receiving {
                 None => return Ok(()),
                 Some((crc, true)) => {
                     self.watch.count(u64::from(head.length), false);
-                    self.orders.push(Order::Range { file, range, block, length: head.payload(), crc });
+                    self.orders.push(WriteOrder::Range { file, range, block, length: head.payload(), crc });
                 }
                 Some((_, false)) => {
                     self.empty.push(block);
                     target.release(range);
-                    self.told.push(Told::Again { file, range });
+                    self.events.push(ReceiverEvent::Again { file, range });
                     if self.watch.again.fetch_add(1, Ordering::Relaxed) >= MAX_RESENT_RANGES {
                         return Err(io::Error::new(
                             io::ErrorKind::InvalidData,
@@ -210,4 +226,88 @@ impl Receiving {
 
 fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Most parts of one session that are resumed.
+pub(super) const MAX_RESUMED_FILES: usize = 256;
+
+impl ReceiverShared {
+    /// The thread that checks.
+    pub(super) fn check(&self) {
+        let mut known = None;
+        while !self.watch.is_over() {
+            let Some(check) = self.checks.pop(POLL_INTERVAL) else { continue };
+            let contents = contents(&mut known, &self.tuning);
+            self.events.push(match (check, contents) {
+                (Check::Part { file, target }, contents) => {
+                    let checked = contents.and_then(|contents| self.part(contents, &target));
+                    ReceiverEvent::Checked { file, error: checked.err().map(|error| system_text(&error)) }
+                }
+                (Check::Whole { file, target }, contents) => {
+                    let found = contents.and_then(|contents| self.whole(contents, &target));
+                    ReceiverEvent::Found { file, found: found.map_err(|error| system_text(&error)) }
+                }
+            });
+        }
+    }
+
+    fn whole(&self, contents: &mut Contents, target: &Target) -> io::Result<u32> {
+        let (file, direct) = target.tree.read(&target.path, self.tuning.direct)?;
+        let size = target.identity.size;
+        if file.metadata()?.len() != size {
+            return Err(io::Error::other("its size changed meanwhile"));
+        }
+        contents.whole(&Reads { file: &Arc::new(file), direct, size, sparse: true }, &self.watch)
+    }
+
+    /// Find which ranges of an earlier attempt are what its journal says, and make zeros of everything else.
+    fn part(&self, contents: &mut Contents, target: &Target) -> io::Result<()> {
+        let (file, direct) = target.tree.write(&target.part(), self.tuning.direct)?;
+        let file = Arc::new(file);
+        let of = &target.identity;
+        let journal = target.tree.read(&target.journal(), false);
+        let listed = journal.map(|(file, _)| journal::read(&file, of)).unwrap_or_default();
+        let size = file.metadata()?.len();
+        let bytes = |range: u64| range * of.range..range * of.range + target.length(range);
+        let listed: Vec<(u64, u32)> =
+            listed.into_iter().filter(|(range, _)| bytes(*range).end <= size).collect();
+        let mut kept = BTreeMap::new();
+        if !listed.is_empty() && self.held.fetch_add(1, Ordering::Relaxed) < MAX_RESUMED_FILES {
+            self.account.charge(listed.len() as u64 * 64)?;
+            let reads = Reads { file: &file, direct, size, sparse: true };
+            let runs = listed.iter().map(|(range, _)| bytes(*range));
+            let read = contents.runs(&reads, runs, &self.watch, |at, crc| {
+                if listed[at].1 == crc {
+                    kept.insert(listed[at].0, crc);
+                }
+            });
+            // What cannot be read comes again.
+            if let Err(error) = read {
+                if self.watch.is_over() {
+                    return Err(error);
+                }
+                kept.clear();
+            }
+        }
+        let faults = target.tree.faults();
+        if !kept.is_empty() {
+            faults.set_len(&file, of.size)?;
+            let mut others = Runs::default();
+            for &range in kept.keys() {
+                others.insert(range);
+            }
+            for (first, count) in others.gaps(of.ranges()) {
+                let end = ((first + count) * of.range).min(of.size);
+                if !faults.punch(&file, first * of.range..end)? {
+                    kept.clear();
+                    break;
+                }
+            }
+        }
+        if kept.is_empty() {
+            return faults.set_len(&file, 0);
+        }
+        target.resume(Resumed { crcs: Arc::new(kept), file, direct });
+        Ok(())
+    }
 }

@@ -1,18 +1,23 @@
 //! The receiving end's files: which of their ranges are open.
+//!
+//! XXX copy::landing
+//! A file that is being written by the receiving end: what of it is there, durable, in its journal.
 
-use super::budget::Account;
-use super::head::{NotARange, RangeHead};
-use super::journal::Identity;
+use super::digest::Digest;
+use super::journal::{Identity, Journal};
+use super::manifest::{JOURNAL_SUFFIX, PART_SUFFIX, beside};
 use super::message::{Entry, What};
-use super::names::{JOURNAL_SUFFIX, PART_SUFFIX, beside};
-use super::runs::Runs;
-use skyhaul_io::disk::Tree;
-use std::collections::BTreeMap;
+use super::options::{Account, Tuning};
+use super::range::{NotARange, RangeHead, Runs};
+use skyhaul_io::disk::{Tree, set_size};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Most ranges of a file.
 const MAX_RANGES: u64 = 1 << 24;
@@ -239,10 +244,163 @@ impl Files {
     }
 }
 
+/// How often ranges become durable: what a kill costs at most. Tests copy less than takes as long.
+const SYNC_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 500 });
+/// What is left out of a file with holes where it is zero.
+const PAGE_BYTES: usize = 4096;
+/// Most pieces of a range; of one that has more, only longer holes are left out.
+const MAX_PIECES: usize = 64;
+
+pub(super) struct PartFile {
+    pub(super) target: Arc<Target>,
+    pub(super) file: Arc<File>,
+    pub(super) direct: bool,
+    journal: Option<Journal>,
+    /// Of the ranges so far.
+    pub(super) digest: Digest,
+    /// Ranges that are being written: checksum, and pieces that are not.
+    pub(super) coming: HashMap<u64, (u32, usize)>,
+    /// Ranges not yet durable.
+    pub(super) fresh: Vec<(u64, u32)>,
+    pub(super) flying: usize,
+    pub(super) syncing: bool,
+    pub(super) finishing: bool,
+    /// It will not be copied.
+    pub(super) failed: bool,
+    /// Nor is what was written of it to be believed.
+    pub(super) spoiled: bool,
+    synced: Instant,
+    /// All was sent; the sender's digest, if it has one.
+    pub(super) sent: Option<Option<u32>>,
+}
+
+impl PartFile {
+    /// Open its part: what an earlier attempt left of it and was checked, or a new one with zeros only.
+    pub(super) fn open(target: Arc<Target>, tuning: &Tuning) -> io::Result<Self> {
+        let (resumed, identity, faults) = (target.take_resumed(), target.identity, target.tree.faults());
+        let before =
+            resumed.as_ref().map_or_else(Arc::<BTreeMap<_, _>>::default, |resumed| resumed.crcs.clone());
+        let (file, direct) = match resumed {
+            Some(resumed) => (resumed.file, resumed.direct),
+            None => {
+                let (file, direct) = target.tree.write(&target.part(), tuning.direct)?;
+                faults.set_len(&file, 0)?;
+                (Arc::new(file), direct)
+            }
+        };
+        set_size(&file, identity.size, target.is_sparse())?;
+        let mut journal = None;
+        if identity.ranges() > 1 {
+            let (file, _) = target.tree.write(&target.journal(), false)?;
+            journal = Some(Journal::begin(file, &identity, &before, faults)?);
+        }
+        let mut digest = Digest::default();
+        before.iter().for_each(|(range, crc)| digest.add(*range, *crc, target.length(*range)));
+        Ok(Self {
+            target,
+            file,
+            direct,
+            journal,
+            digest,
+            coming: HashMap::new(),
+            fresh: Vec::new(),
+            flying: 0,
+            syncing: false,
+            finishing: false,
+            failed: false,
+            spoiled: false,
+            synced: Instant::now(),
+            sent: None,
+        })
+    }
+
+    /// Have its ranges become durable now.
+    pub(super) fn hurry(&mut self) {
+        self.synced = Instant::now().checked_sub(SYNC_INTERVAL).unwrap_or(self.synced);
+    }
+
+    /// Whether ranges are to become durable.
+    pub(super) fn is_due(&self) -> bool {
+        let now = self.failed || self.synced.elapsed() >= SYNC_INTERVAL;
+        let may = !self.spoiled && !self.syncing && (self.failed || !self.finishing);
+        now && may && self.journal.is_some() && !self.fresh.is_empty()
+    }
+
+    /// Whether it failed, and nothing of it is under way.
+    pub(super) fn is_over(&self) -> bool {
+        let more = self.journal.is_some() && !self.fresh.is_empty() && !self.spoiled;
+        self.failed && self.flying == 0 && !self.syncing && !more
+    }
+
+    /// Whether all of it is written, and it may become durable.
+    pub(super) fn is_whole(&self) -> bool {
+        let idle = self.flying == 0 && !self.syncing && !self.finishing;
+        idle && !self.failed && self.target.left() == 0
+    }
+
+    /// A piece of a range is written, or not. The range's checksum, if it was the last.
+    pub(super) fn landed(&mut self, range: u64) -> Option<u32> {
+        self.flying -= 1;
+        let (crc, left) = self.coming.get_mut(&range)?;
+        let crc = *crc;
+        *left -= 1;
+        if *left > 0 {
+            return None;
+        }
+        self.coming.remove(&range);
+        Some(crc)
+    }
+
+    pub(super) fn written(&mut self, range: u64, crc: u32) {
+        self.digest.add(range, crc, self.target.length(range));
+        self.fresh.push((range, crc));
+        self.target.written();
+    }
+
+    /// Ranges are durable: so the journal says.
+    pub(super) fn durable(&mut self, ranges: &[(u64, u32)]) -> io::Result<()> {
+        (self.syncing, self.synced) = (false, Instant::now());
+        // A sync of this file failed meanwhile, and may have been told instead of this one.
+        if self.spoiled {
+            return Ok(());
+        }
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.add(ranges))
+    }
+
+    /// Its length, permissions and time.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        let (tree, entry) = (&self.target.tree, &self.target.entry);
+        tree.faults().set_len(&self.file, self.target.identity.size)?;
+        tree.settle(&self.file, entry.mode, entry.modified)
+    }
+}
+
+/// The parts of a range that are not zero, in whole pages but for the last.
+pub(super) fn pieces(bytes: &[u8]) -> Vec<Range<usize>> {
+    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+    let mut step = PAGE_BYTES;
+    loop {
+        let mut pieces: Vec<Range<usize>> = Vec::new();
+        for start in (0..bytes.len()).step_by(step) {
+            let end = (start + step).min(bytes.len());
+            let is_zero = bytes[start..end].chunks(PAGE_BYTES).all(|page| *page == ZEROS[..page.len()]);
+            match pieces.last_mut() {
+                _ if is_zero => {}
+                Some(last) if last.end == start => last.end = end,
+                _ => pieces.push(start..end),
+            }
+        }
+        if pieces.len() <= MAX_PIECES || step >= bytes.len() {
+            return pieces;
+        }
+        step *= 4;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::message::{Name, Origin};
     use super::*;
-    use crate::copy::message::{Name, Origin};
 
     fn target(size: u64) -> (tempfile::TempDir, Target) {
         let directory = tempfile::tempdir().unwrap();
@@ -272,7 +430,7 @@ mod tests {
         assert_eq!((claim(&good), target.written()), (Ok(1), 2));
         assert_eq!((claim(&good), target.want()), (Err(Refusal::NotOpen), vec![(0, 1), (2, 1)]));
         let full = Account::alone();
-        full.charge(super::super::budget::MAX_MEMORY_BYTES).unwrap();
+        full.charge(super::super::options::MAX_MEMORY_BYTES).unwrap();
         let (_directory, many) = self::target(1_000_000);
         many.want();
         let every_other =
@@ -280,5 +438,26 @@ mod tests {
         assert_eq!(every_other.take(5000).find_map(Result::err), Some(Refusal::Memory));
         assert_eq!(Files::default().find(0).err(), Some(Refusal::UnknownFile));
         assert_eq!(Files::default().find(u64::MAX).err(), Some(Refusal::UnknownFile));
+    }
+
+    #[test]
+    fn only_what_is_not_zero_is_a_piece() {
+        let mut bytes = vec![0; 100_001];
+        assert!(pieces(&bytes).is_empty() && pieces(&[]).is_empty());
+        (bytes[5000], bytes[20_000], bytes[20_480], bytes[24_576], bytes[100_000]) = (1, 1, 1, 1, 1);
+        assert_eq!(pieces(&bytes), [4096..8192, 16_384..28_672, 98_304..100_001]);
+        assert_eq!(pieces(&[1; 4096]), vec![0..4096]);
+    }
+
+    #[test]
+    fn a_range_has_few_pieces_and_none_of_its_bytes_is_left_out() {
+        let mut bytes = vec![0u8; 4 << 20];
+        bytes.iter_mut().step_by(2 * PAGE_BYTES).for_each(|byte| *byte = 7);
+        let pieces = pieces(&bytes);
+        assert!(pieces.len() <= MAX_PIECES, "{}", pieces.len());
+        let written: usize =
+            pieces.iter().map(|piece| bytes[piece.clone()].iter().filter(|b| **b > 0).count()).sum();
+        assert_eq!(written, bytes.iter().filter(|b| **b > 0).count());
+        assert!(pieces.iter().all(|piece| piece.start.is_multiple_of(PAGE_BYTES)));
     }
 }

@@ -9,17 +9,28 @@
 //! read and written at once does less than half of either.
 //!
 //! Limits: three to ten seconds, 60 round trips. A disk that is faster for longer than that, and then slower, is not known as one.
+//!
+//! XXX copy::steady
+//! The rate of a copy in small, from what came and what was written.
+//!
+//! ```text
+//!   bytes │          ╱ ◀─ counted: the second half, when memory on the way is full and flows have their speed
+//!         │      ╱
+//!         │ _╱            what came before it is a delay that the copy will have, too
+//!         └────┴─────┴── s
+//! ```
+//!
+//! Both are counted, and the lesser rate is it: memory takes in what a slow disk does not, and whole ranges are written, of which
+//! few come in some seconds of a slow path.
 
-use super::budget::Account;
-use super::destination::Into;
-use super::files::Refusal;
-use super::head::RangeHead;
-use super::manifest::{Manifest, Root};
-use super::message::{Trial, Tried};
-use super::options::Tuning;
-use super::reading::{Job, Reading, Told};
-use super::receiving::{Filled, Order, Receiving};
-use super::steady::{Point, seen};
+use super::super::destination::Destination;
+use super::super::flows::{Filled, ReceiverShared, WriteOrder};
+use super::super::manifest::{Manifest, Root};
+use super::super::message::{Trial, Tried};
+use super::super::options::{Account, Tuning};
+use super::super::range::RangeHead;
+use super::super::reader::{Job, SenderEvent, SenderShared};
+use super::super::target::Refusal;
 use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::tcp::info::TcpInfo;
@@ -50,12 +61,12 @@ pub(super) fn span_of(rtt: f64) -> Duration {
 }
 
 /// What a peer asks for, in milliseconds.
-pub(super) fn span(milliseconds: u64) -> Duration {
+pub(in crate::copy) fn span(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds).min(MAX_SPAN)
 }
 
 /// Send files for a moment.
-pub(super) fn give(
+pub(in crate::copy) fn give(
     flows: Vec<TcpStream>,
     roots: &[Root],
     manifest: &Manifest,
@@ -65,7 +76,7 @@ pub(super) fn give(
 ) -> io::Result<Tried> {
     let count = flows.len();
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
-    let reading = Reading::new(tuning, count, account)?;
+    let reading = SenderShared::new(tuning, count, account)?;
     let ask = || {
         let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > longer);
         let jobs = files.take(MAX_FILES).map(|(file, entry)| {
@@ -89,11 +100,11 @@ pub(super) fn give(
         scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
         while left > 0 && begun.elapsed() < span && !shared.watch.is_over() {
             std::thread::sleep(POLL_INTERVAL);
-            while let Some(told) = shared.told.try_pop() {
+            while let Some(told) = shared.events.try_pop() {
                 match told {
-                    Told::Range { .. } => left -= 1,
-                    Told::Lost { error, .. } => shared.watch.fail(io::Error::other(error)),
-                    Told::Found { .. } => {}
+                    SenderEvent::Range { .. } => left -= 1,
+                    SenderEvent::Lost { error, .. } => shared.watch.fail(io::Error::other(error)),
+                    SenderEvent::Found { .. } => {}
                 }
             }
             // All of them again, until it has its speed.
@@ -115,9 +126,9 @@ pub(super) fn give(
 }
 
 /// Receive until the flows end.
-pub(super) fn take(
+pub(in crate::copy) fn take(
     flows: Vec<TcpStream>,
-    into: &[Into],
+    into: &[Destination],
     tuning: &Tuning,
     span: Duration,
     account: Account,
@@ -126,7 +137,7 @@ pub(super) fn take(
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
     // A copy must touch its memory, too.
     let (begun, cpu) = (Instant::now(), process_cpu_time());
-    let receiving = Receiving::new(tuning, count, account)?;
+    let receiving = ReceiverShared::new(tuning, count, account)?;
     let mut writer = Writer::new(&receiving, into, handles)?;
     let (shared, running) = (&receiving, AtomicUsize::new(count));
     let wrote = std::thread::scope(|scope| {
@@ -154,7 +165,7 @@ pub(super) fn take(
 }
 
 /// The ranges of a flow into memory, and to the writer.
-fn land(shared: &Receiving, mut stream: TcpStream) -> io::Result<()> {
+fn land(shared: &ReceiverShared, mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(POLL_INTERVAL))?;
     let mut octets = [0; RangeHead::LEN];
     while let Filled::Whole = shared.fill(&mut stream, &mut octets, true)? {
@@ -171,7 +182,7 @@ fn land(shared: &Receiving, mut stream: TcpStream) -> io::Result<()> {
         match shared.payload(&mut stream, &mut block, length)? {
             Some((crc, true)) => {
                 shared.watch.count(length as u64, false);
-                shared.orders.push(Order::Range { file: 0, range: 0, block, length, crc });
+                shared.orders.push(WriteOrder::Range { file: 0, range: 0, block, length, crc });
             }
             Some(_) => shared.empty.push(block),
             None => break,
@@ -191,7 +202,7 @@ struct Target {
 }
 
 struct Writer<'a> {
-    shared: &'a Receiving,
+    shared: &'a ReceiverShared,
     queue: Queue,
     targets: Vec<Target>,
     turn: usize,
@@ -205,7 +216,7 @@ struct Writer<'a> {
 const SYNC_TAG: u64 = 1 << 63;
 
 impl<'a> Writer<'a> {
-    fn new(shared: &'a Receiving, into: &[Into], flows: Vec<TcpStream>) -> io::Result<Self> {
+    fn new(shared: &'a ReceiverShared, into: &[Destination], flows: Vec<TcpStream>) -> io::Result<Self> {
         let tuning = &shared.tuning;
         let mut targets = Vec::new();
         for one in into {
@@ -271,8 +282,8 @@ impl<'a> Writer<'a> {
         self.points.push(Point { at, came: came.sum(), written });
     }
 
-    fn write(&mut self, order: Order) {
-        let Order::Range { block, length, .. } = order else { return };
+    fn write(&mut self, order: WriteOrder) {
+        let WriteOrder::Range { block, length, .. } = order else { return };
         let at = self.turn % self.targets.len();
         self.turn += 1;
         let target = &mut self.targets[at];
@@ -307,6 +318,56 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Seconds, and bytes that came and that were written by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    pub(super) at: f64,
+    pub(super) came: u64,
+    pub(super) written: u64,
+}
+
+/// The rate, from bytes at some times; at `durable` all of them were.
+pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> Trial {
+    let span = span.as_secs_f64();
+    let Some(first) = points.iter().find(|point| point.came > 0) else { return Trial::default() };
+    let Some(last) = points.last() else { return Trial::default() };
+    // When the last byte came, or was written.
+    let all = |point: &&Point| (point.came, point.written) == (last.came, last.written);
+    let moved = points.iter().find(all).map_or(last.at, |point| point.at);
+    let bytes = last.written;
+    let whole = Trial { bytes, bits_per_second: bytes as f64 * 8.0 / durable.max(1e-9), ..Trial::default() };
+    // All that there was came before the time was over: what it took is what it takes.
+    if moved < span * 0.9 {
+        return whole;
+    }
+    // What is written when nothing more is read is faster.
+    let end = points.iter().rev().find(|point| point.at <= span).unwrap_or(first);
+    let half = f64::midpoint(first.at, end.at);
+    let middle = points.iter().find(|point| point.at >= half).unwrap_or(first);
+    if end.at - middle.at < 0.1 {
+        return whole;
+    }
+    let counted = points.iter().filter(|point| point.at >= middle.at && point.at <= end.at);
+    let came = slope(counted.clone().map(|point| (point.at, point.came)));
+    let written = slope(counted.map(|point| (point.at, point.written)));
+    // From the first byte on: what it takes to connect and to agree is measured with copies of few files.
+    let before = |(rate, (at, bytes)): &(f64, (f64, u64))| (at - first.at - *bytes as f64 / rate).max(0.0);
+    // Of a path so slow that hardly a range is written, only what came tells.
+    let Some(least) = [came, written].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return whole;
+    };
+    let after = (durable - last.at).max(0.0);
+    Trial { bytes, bits_per_second: least.0 * 8.0, delay_seconds: before(&least) + after, ..Trial::default() }
+}
+
+/// Bytes a second from one step to another, since they come in steps; and the last step.
+fn slope(points: impl Iterator<Item = (f64, u64)> + Clone) -> Option<(f64, (f64, u64))> {
+    let mut steps = points.clone().zip(points.skip(1)).filter(|(from, to)| to.1 > from.1).map(|(_, to)| to);
+    let first = steps.next()?;
+    let last = steps.last()?;
+    Some(((last.1 - first.1) as f64 / (last.0 - first.0).max(1e-9), last))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,5 +379,47 @@ mod tests {
             (MIN_SPAN, Duration::from_secs(6), MAX_SPAN)
         );
         assert_eq!((span(u64::MAX), span(3000)), (MAX_SPAN, MIN_SPAN));
+    }
+
+    const SPAN: Duration = Duration::from_secs(3);
+
+    /// 30 points in 3 s.
+    fn seen_of(came: impl Fn(u64) -> u64, written: impl Fn(u64) -> u64) -> Trial {
+        let point = |n: u64| Point { at: n as f64 * 0.1, came: came(n), written: written(n) };
+        let points: Vec<Point> = (0..30).map(point).collect();
+        seen(&points, 3.0, SPAN)
+    }
+
+    fn is_about(trial: &Trial, bits_per_second: f64, delay: f64) -> bool {
+        (trial.bits_per_second / bits_per_second - 1.0).abs() < 0.001
+            && (trial.delay_seconds - delay).abs() < 0.001
+    }
+
+    #[test]
+    fn the_second_half_counts_and_what_was_late_is_a_delay() {
+        // A byte after 0.1 s, half a second later 100 MB/s; the last sync takes 0.1 s.
+        let bytes = |n: u64| n.min(1) + n.saturating_sub(6) * 10_000_000;
+        let trial = seen_of(bytes, bytes);
+        assert!(is_about(&trial, 8e8, 0.6), "{trial:?}");
+    }
+
+    #[test]
+    fn files_that_end_before_it_took_what_they_take() {
+        let bytes = |n: u64| n.min(2) * 1_000_000;
+        let points: Vec<Point> =
+            (0..5).map(|n| Point { at: n as f64 * 0.1, came: bytes(n), written: bytes(n) }).collect();
+        let trial = seen(&points, 0.5, SPAN);
+        assert_eq!((trial.bytes, trial.bits_per_second, trial.delay_seconds), (2_000_000, 32e6, 0.0));
+        assert_eq!(seen(&[], 1.0, SPAN), Trial::default());
+    }
+
+    #[test]
+    fn the_slower_of_what_comes_and_what_is_written_is_its_rate() {
+        // A full memory: 64 MB came at once, then 10 MB/s are written.
+        let trial = seen_of(|n| 64_000_000 + n * 1_000_000, |n| n * 1_000_000);
+        assert!(is_about(&trial, 8e7, 0.1), "{trial:?}");
+        // A slow path: 50 MB/s come, and whole ranges of all four flows are written together.
+        let trial = seen_of(|n| n * 5_000_000, |n| n * 5_000_000 / 16_777_216 * 16_777_216);
+        assert!((trial.bits_per_second / 4e8 - 1.0).abs() < 0.2, "{trial:?}");
     }
 }

@@ -11,11 +11,10 @@
 //! succeeds. So nothing that it was for is ever believed: the file fails, its ranges do not enter the journal, and whoever
 //! copies again sends them again.
 
-use super::files::Target;
-use super::landing::{Landing, pieces};
+use super::control::POLL_INTERVAL;
+use super::flows::{ReceiverEvent, ReceiverShared, WriteOrder};
 use super::message::Done;
-use super::receiving::{Order, Receiving, Told};
-use super::watch::POLL_INTERVAL;
+use super::target::{PartFile, Target, pieces};
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{Ended, Queue};
 use skyhaul_io::memory::Block;
@@ -41,9 +40,9 @@ enum Purpose {
 }
 
 pub(super) struct Writer<'a> {
-    shared: &'a Receiving,
+    shared: &'a ReceiverShared,
     queue: Queue,
-    open: HashMap<usize, Landing>,
+    open: HashMap<usize, PartFile>,
     purposes: HashMap<u64, Purpose>,
     next: u64,
     /// Directories with new names, and the files that have them.
@@ -54,7 +53,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(shared: &'a Receiving) -> io::Result<Self> {
+    pub(super) fn new(shared: &'a ReceiverShared) -> io::Result<Self> {
         let tuning = &shared.tuning;
         let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;
         *shared.means.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -78,7 +77,7 @@ impl<'a> Writer<'a> {
         }
         let end = Instant::now() + self.shared.tuning.patience;
         loop {
-            self.open.values_mut().for_each(Landing::hurry);
+            self.open.values_mut().for_each(PartFile::hurry);
             self.sweep();
             if self.queue.in_flight() == 0 || Instant::now() >= end {
                 return Ok(());
@@ -121,7 +120,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The next order, waiting a moment for it.
-    fn wait(&self) -> Option<Order> {
+    fn wait(&self) -> Option<WriteOrder> {
         let begun = Instant::now();
         let order = self.shared.orders.pop(POLL_INTERVAL);
         let waited = begun.elapsed().as_nanos() as u64;
@@ -129,10 +128,12 @@ impl<'a> Writer<'a> {
         order
     }
 
-    fn take(&mut self, order: Order) {
+    fn take(&mut self, order: WriteOrder) {
         let file = match &order {
-            Order::Range { file, .. } | Order::Hole { file, .. } | Order::Sent { file, .. } => *file,
-            Order::Lost { file, error } => return self.fail(*file, error.clone()),
+            WriteOrder::Range { file, .. }
+            | WriteOrder::Hole { file, .. }
+            | WriteOrder::Sent { file, .. } => *file,
+            WriteOrder::Lost { file, error } => return self.fail(*file, error.clone()),
         };
         // A file that ended, by an error, gets nothing more.
         let Ok(target) = self.shared.files.find(file as u64) else { return };
@@ -141,7 +142,7 @@ impl<'a> Writer<'a> {
             return;
         }
         if !self.open.contains_key(&file) {
-            match Landing::open(target, &self.shared.tuning) {
+            match PartFile::open(target, &self.shared.tuning) {
                 Ok(landing) => {
                     if !landing.direct
                         && let Ok(mut means) = self.shared.means.lock()
@@ -154,16 +155,18 @@ impl<'a> Writer<'a> {
             }
         }
         match order {
-            Order::Range { range, block, length, crc, .. } => self.write(file, range, block, length, crc),
+            WriteOrder::Range { range, block, length, crc, .. } => {
+                self.write(file, range, block, length, crc)
+            }
             // Where nothing was written, a file that is made has zeros.
-            Order::Hole { range, crc, .. } => self.written(file, range, crc),
-            Order::Sent { digest, .. } => {
+            WriteOrder::Hole { range, crc, .. } => self.written(file, range, crc),
+            WriteOrder::Sent { digest, .. } => {
                 if let Some(landing) = self.open.get_mut(&file) {
                     landing.sent = Some(digest);
                 }
                 self.finish(file);
             }
-            Order::Lost { .. } => {}
+            WriteOrder::Lost { .. } => {}
         }
     }
 
@@ -314,7 +317,7 @@ impl<'a> Writer<'a> {
         }
         self.closed.remove(&file);
         if self.shared.files.end(file) {
-            self.shared.told.push(Told::Done(Done { file, digest, kept: false, error: None }));
+            self.shared.events.push(ReceiverEvent::Done(Done { file, digest, kept: false, error: None }));
         }
     }
 
@@ -340,7 +343,12 @@ impl<'a> Writer<'a> {
             landing.failed = true;
         }
         if self.shared.files.end(file) {
-            self.shared.told.push(Told::Done(Done { file, digest: None, kept: false, error: Some(error) }));
+            self.shared.events.push(ReceiverEvent::Done(Done {
+                file,
+                digest: None,
+                kept: false,
+                error: Some(error),
+            }));
         }
     }
 }

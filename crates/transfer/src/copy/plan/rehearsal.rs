@@ -12,14 +12,11 @@
 //! Limits: some seconds, and more where a disk is much slower than the path, since the path alone says how much is copied. What the
 //! destination has already, the plan does not know.
 
-use super::bounds::Bounds;
-use super::message::What;
-use super::options::CopyOptions;
-use super::predicted::Rehearsed;
-use super::run::{Here, Ran, run};
-use super::session::Purpose;
-use super::sizes::{Sample, Sizes, whole_power};
-use super::writing::{NO_ROOM, is_full};
+use super::super::message::{Bounds, Sample, Sizes, What, whole_power};
+use super::super::options::CopyOptions;
+use super::super::session::{LocalEnd, Purpose, Ran, run};
+use super::super::writer::{NO_ROOM, is_full};
+use super::Rehearsed;
 use skyhaul::peer::Token;
 use skyhaul_core::predict::FilesCopied;
 use std::io;
@@ -107,7 +104,7 @@ impl Choice {
 pub(super) fn rehearse(
     options: &CopyOptions,
     token: &Token,
-    here: &Here<'_>,
+    here: &LocalEnd<'_>,
     sizes: &Sizes,
     rate: f64,
 ) -> io::Result<Rehearsed> {
@@ -150,7 +147,7 @@ fn middle(mut once: impl FnMut() -> io::Result<Once>) -> io::Result<Once> {
     Ok(all.swap_remove((all.len() - 1) / 2))
 }
 
-fn copied(options: &CopyOptions, token: &Token, here: &Here<'_>, sample: Sample) -> io::Result<Once> {
+fn copied(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, sample: Sample) -> io::Result<Once> {
     let Ran { outcome, took, .. } = run(options, token, Purpose::Sample(sample), here, &mut |_| {})?;
     if let Some(why) = outcome.stopped {
         return Err(io::Error::other(why));

@@ -7,15 +7,14 @@
 //!
 //! Sources lie on disks of their own, so the reader takes from them in turn.
 
-use super::budget::Account;
-use super::digest::zeros;
-use super::head::{HOLE, RangeHead};
+use super::control::{POLL_INTERVAL, SessionState};
+use super::digest::{Contents, Reads, contents, zeros};
 use super::manifest::{Manifest, Root};
-use super::options::Tuning;
-use super::tune::blocks;
-use super::watch::{POLL_INTERVAL, Watch};
+use super::options::{Account, Tuning, blocks};
+use super::range::{HOLE, RangeHead};
 use skyhaul_io::address::system_text;
-use skyhaul_io::disk::{Ended, Queue, next_data};
+use skyhaul_io::disk::tree::Status;
+use skyhaul_io::disk::{Ended, Queue, Tree, next_data};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{ALIGN, Block, Pool};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
@@ -24,7 +23,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,7 +44,7 @@ struct Ready {
 }
 
 /// What the control connection is to know.
-pub(super) enum Told {
+pub(super) enum SenderEvent {
     /// A range was sent.
     Range { file: usize, range: u64, crc: u32 },
     /// A file cannot be read.
@@ -58,10 +57,10 @@ pub(super) enum Told {
 pub(super) const CHANGED: &str = "it changed while it was copied; hint: copy it when nobody writes it";
 
 /// What the threads of a sender share.
-pub(super) struct Reading {
-    pub(super) watch: Watch,
+pub(super) struct SenderShared {
+    pub(super) watch: SessionState,
     pub(super) todo: Fifo<Job>,
-    pub(super) told: Fifo<Told>,
+    pub(super) events: Fifo<SenderEvent>,
     /// Files to be read for a comparison.
     pub(super) compares: Fifo<usize>,
     pub(super) account: Account,
@@ -76,13 +75,13 @@ pub(super) struct Reading {
     pub(super) congestion: Mutex<String>,
 }
 
-impl Reading {
+impl SenderShared {
     pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
         let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
-            watch: Watch::default(),
+            watch: SessionState::default(),
             todo: Fifo::default(),
-            told: Fifo::default(),
+            events: Fifo::default(),
             compares: Fifo::default(),
             account,
             ready: Fifo::default(),
@@ -111,7 +110,7 @@ impl Reading {
             };
             self.watch.count(u64::from(head.length), head.is_hole());
             let range = head.offset / self.tuning.range;
-            self.told.push(Told::Range { file: head.file as usize, range, crc });
+            self.events.push(SenderEvent::Range { file: head.file as usize, range, crc });
             if let Some(block) = block {
                 self.empty.push(block);
             }
@@ -190,7 +189,7 @@ enum Waiting {
 }
 
 struct Reader<'a> {
-    shared: &'a Reading,
+    shared: &'a SenderShared,
     roots: &'a [Root],
     manifest: &'a Manifest,
     queue: Queue,
@@ -268,7 +267,7 @@ impl Reader<'_> {
     }
 
     fn lost(&self, file: usize, error: &io::Error) {
-        self.shared.told.push(Told::Lost { file, error: system_text(error) });
+        self.shared.events.push(SenderEvent::Lost { file, error: system_text(error) });
     }
 
     fn open(&self, job: Job) -> Result<Open, (usize, io::Error)> {
@@ -346,4 +345,38 @@ fn is_hole(open: &mut Open, range: Range<u64>) -> io::Result<bool> {
         open.data = Some(next_data(&open.source, range.start, open.size)?);
     }
     Ok(open.data.as_ref().is_some_and(|data| data.as_ref().is_none_or(|data| data.start >= range.end)))
+}
+
+impl SenderShared {
+    /// The thread that reads files for a comparison.
+    pub(super) fn compare(&self, roots: &[Root], manifest: &Manifest) {
+        let mut known = None;
+        while !self.watch.is_over() {
+            let Some(file) = self.compares.pop(POLL_INTERVAL) else { continue };
+            let (source, path) = &manifest.places[file];
+            let found = contents(&mut known, &self.tuning).and_then(|contents| {
+                self.found(contents, &roots[*source].tree, path, &manifest.entries[file])
+            });
+            let found = found.map_err(|error| system_text(&error));
+            self.events.push(SenderEvent::Found { file, found });
+        }
+    }
+
+    fn found(
+        &self,
+        contents: &mut Contents,
+        tree: &Tree,
+        path: &Path,
+        entry: &super::message::Entry,
+    ) -> io::Result<u32> {
+        let (file, direct) = tree.read(path, self.tuning.direct)?;
+        let reads = Reads { file: &Arc::new(file), direct, size: entry.size(), sparse: true };
+        let crc = contents.whole(&reads, &self.watch)?;
+        // It must be what it was when it was named.
+        let now: Option<Status> = tree.status(path)?;
+        match now.is_some_and(|now| entry.is_still(&now)) {
+            true => Ok(crc),
+            false => Err(io::Error::other(CHANGED)),
+        }
+    }
 }
