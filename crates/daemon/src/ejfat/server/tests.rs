@@ -1,11 +1,10 @@
 //! The server over real sockets: gRPC with the generated client, REST and metrics as bytes.
 
+use super::super::api::Api;
+use super::super::instances::Instances;
+use super::super::proto::load_balancer_client::LoadBalancerClient;
+use super::super::registry::{Limits, Registry};
 use super::*;
-use crate::ejfat::desk::Desk;
-use crate::ejfat::facility::{Facility, Limits};
-use crate::ejfat::ground::Ground;
-use crate::ejfat::proto::load_balancer_client::LoadBalancerClient;
-use crate::ejfat::proto::*;
 use serde_json::{Value, json};
 use skyhaul::balance::BalanceOptions;
 use std::io::{Read, Write};
@@ -16,9 +15,9 @@ use tonic::{Code, Request};
 const OPERATOR: &str = "the operator's token";
 
 fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
-    let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
-    let ground = Ground {
+    let instances = Instances {
         listen: vec!["127.0.0.1".parse().unwrap()],
         own: Vec::new(),
         shared: false,
@@ -28,8 +27,8 @@ fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
         upstream: Default::default(),
         apart: None,
     };
-    let desk = Arc::new(Desk::open(facility, ground).unwrap());
-    Server::start(desk, "127.0.0.1:0".parse().unwrap(), tls, |wrong| panic!("{wrong}"))
+    let api = Arc::new(Api::open(registry, instances).unwrap());
+    Server::start(api, "127.0.0.1:0".parse().unwrap(), tls, |wrong| panic!("{wrong}"))
 }
 
 async fn client(server: &Server) -> LoadBalancerClient<Channel> {
@@ -347,8 +346,8 @@ fn what_cannot_be_served() {
     assert!(refused(&nonsense).contains("is no private key"));
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
-    let ground = Ground {
+    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    let instances = Instances {
         listen: Vec::new(),
         own: Vec::new(),
         shared: false,
@@ -358,7 +357,7 @@ fn what_cannot_be_served() {
         upstream: Default::default(),
         apart: None,
     };
-    let desk = Arc::new(Desk::open(facility, ground).unwrap());
-    let error = Server::start(desk, taken.local_addr().unwrap(), None, |_| ()).map(|_| ()).unwrap_err();
+    let api = Arc::new(Api::open(registry, instances).unwrap());
+    let error = Server::start(api, taken.local_addr().unwrap(), None, |_| ()).map(|_| ()).unwrap_err();
     assert!(error.to_string().starts_with(&format!("listen on {}: ", taken.local_addr().unwrap())));
 }
