@@ -1,10 +1,10 @@
 //! EJFAT's control plane: the protocol between workers, senders and a load balancer.
 
+pub mod api;
 pub mod client;
-pub mod desk;
-pub mod facility;
-pub mod ground;
+pub mod instances;
 pub mod json;
+pub mod registry;
 pub mod report;
 pub mod server;
 

@@ -9,8 +9,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod admission;
 pub mod ejfat;
-mod listening;
+mod http;
 pub mod metrics;
 
 pub use ejfat::client::{self, ControlPlane};
@@ -19,13 +20,13 @@ pub use skyhaul::core::wire::ejfat::Uri;
 
 /// A load balancer's service, for programs that start one.
 pub mod balancer {
-    pub use crate::ejfat::desk::{Caller, Desk, Place, Refusal};
-    pub use crate::ejfat::facility::token::random as random_token;
-    pub use crate::ejfat::facility::{Facility, Limits, Others, Store, StoreError};
-    pub use crate::ejfat::ground::{Apart, DATA_PORT, Ground, SYNC_PORT, data_port};
+    pub use crate::ejfat::api::{Api, Caller, Refusal, ServerAddress};
+    pub use crate::ejfat::instances::{DATA_PORT, Instances, PlaneProcesses, SYNC_PORT, data_port};
     pub use crate::ejfat::json;
     pub use crate::ejfat::proto;
-    pub use crate::ejfat::report::{FacilityReport, ReservationReport, WorkerReport};
+    pub use crate::ejfat::registry::token::random as random_token;
+    pub use crate::ejfat::registry::{Database, DatabaseError, DerivedTokens, Limits, Registry};
+    pub use crate::ejfat::report::{ControlPlaneReport, ReservationReport, WorkerReport};
     pub use crate::ejfat::server::{Server, TlsFiles};
     pub use prost_types::Timestamp;
 }

@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use skyhaul_daemon::metrics::Server;
-//! let server = Server::start("127.0.0.1:0".parse().unwrap(), || "# HELP up 1 while it runs.\n# TYPE up gauge\nup 1\n".into())?;
+//! let server = Server::start("127.0.0.1:0".parse().unwrap(), || "# HELP up 1 while it runs.\n# CONTENT_TYPE_TEXT up gauge\nup 1\n".into())?;
 //! assert_ne!(server.address().port(), 0);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
 //! Limits: those of every service here. Other paths are not found.
 
-use crate::listening::{Listening, Seats, Site};
+use super::http::{HttpServer, HttpService, Seats};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -18,10 +18,10 @@ use std::io;
 use std::net::SocketAddr;
 
 /// Content type of the text format.
-pub const TYPE: &str = "text/plain; version=0.0.4";
+pub const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4";
 
 /// A running server of one page. It stops when dropped.
-pub struct Server(Listening);
+pub struct Server(HttpServer);
 
 impl Server {
     /// Opens the port, and replies with `text`, which is called for each request.
@@ -34,12 +34,12 @@ impl Server {
     ) -> io::Result<Self> {
         let page = move || {
             let text = text();
-            async move { ([(CONTENT_TYPE, TYPE)], text) }
+            async move { ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text) }
         };
         let nothing = || async { (StatusCode::NOT_FOUND, "there is nothing here\nhint: /metrics\n") };
         let router = Router::new().route("/metrics", get(page)).fallback(nothing);
-        let site = Site { name: "metrics", router, tls: None, seats: Seats::new() };
-        Listening::start(site, listen, std::future::pending).map(Self)
+        let site = HttpService { name: "metrics", router, tls: None, seats: Seats::new() };
+        HttpServer::start(site, listen, std::future::pending).map(Self)
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn a_service_whose_thread_has_ended_says_so() {
         let (end, ends) = tokio::sync::oneshot::channel::<()>();
-        let site = Site { name: "test", router: Router::new(), tls: None, seats: Seats::new() };
+        let site = HttpService { name: "test", router: Router::new(), tls: None, seats: Seats::new() };
         let beside = || async {
             let _ = ends.await;
             panic!("a fault");
         };
-        let listening = Listening::start(site, "127.0.0.1:0".parse().unwrap(), beside).unwrap();
+        let listening = HttpServer::start(site, "127.0.0.1:0".parse().unwrap(), beside).unwrap();
         assert!(listening.is_running());
         end.send(()).unwrap();
         while listening.is_running() {

@@ -3,27 +3,32 @@
 #![allow(clippy::unwrap_used)]
 
 mod attacked {
-    pub(crate) mod bodies;
     pub(crate) mod site;
 }
 
-use attacked::bodies::flood;
-use attacked::site::{Site, alone, resident, wait_for};
+use attacked::site::{HttpService, OPERATOR, alone, flood, resident, wait_for};
 use serde_json::{Value, json};
-use skyhaul_daemon::balancer::Apart;
+use skyhaul::balance::BalanceOptions;
+use skyhaul_daemon::balancer::{Api, Instances, Limits, PlaneProcesses, Registry, Server};
+use skyhaul_daemon::client::{ClientOptions, ControlPlane};
+use skyhaul_daemon::ejfat::proto::{RegisterRequest, ReserveLoadBalancerRequest};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Connections in all, of one address, and those that are closing.
-const CONNECTIONS: u64 = 4096;
-const PER_ADDRESS: u64 = 1024;
+const MAX_CONNECTIONS: u64 = 4096;
+const MAX_PER_ADDRESS: u64 = 1024;
 const CLOSING: u64 = 64 + 8;
+/// Workers of a load balancer.
+const MAX_WORKERS: usize = 1024;
 /// What a program may need beside what is documented: buffers of the clients, which run in this process, too.
 const BESIDE: usize = 64 << 20;
 
 /// Open connections to the site from this address and keep them, each with a part of a head, or nothing.
-fn half_heads(site: &Site, from: &str, count: usize) -> Vec<TcpStream> {
+fn half_heads(site: &HttpService, from: &str, count: usize) -> Vec<TcpStream> {
     let parts: [&[u8]; 4] =
         [b"", b"POST /lb HTTP/1.1\r\nHost: a\r\nX: ", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET"];
     let one = |n: usize| {
@@ -38,7 +43,7 @@ fn half_heads(site: &Site, from: &str, count: usize) -> Vec<TcpStream> {
 fn thousands_of_heads_that_never_end_lock_nobody_out() {
     let _alone = alone();
     let files = skyhaul::io::host::descriptors::raise();
-    let site = Site::new();
+    let site = HttpService::new();
     let before = resident();
     // Both ends are in this process.
     if files < 16_384 {
@@ -48,20 +53,20 @@ fn thousands_of_heads_that_never_end_lock_nobody_out() {
     // One address, which is the honest client's, too.
     let mut held = half_heads(&site, "127.0.0.1", 1500);
     site.serves_the_honest("beside 1500 of its own address");
-    assert!(site.metric("connections") <= PER_ADDRESS + CLOSING);
+    assert!(site.metric("connections") <= MAX_PER_ADDRESS + CLOSING);
     // Several, which together want more than there are.
     for address in 2..8 {
         held.extend(half_heads(&site, &format!("127.0.0.{address}"), 700));
     }
     site.serves_the_honest("beside 5700 of seven addresses");
     let open = site.metric("connections");
-    assert!((CONNECTIONS / 2..=CONNECTIONS + CLOSING).contains(&open), "{open} are open");
+    assert!((MAX_CONNECTIONS / 2..=MAX_CONNECTIONS + CLOSING).contains(&open), "{open} are open");
     assert!(site.metric("connections_displaced_total") > 0);
     // What it needs for itself it has: a load balancer opens its sockets.
     let (status, said) = site.ask("POST", "/lb", &site.operator(), &json!({"name": "another"}));
     assert_eq!(status, 200, "{said}");
     let grown = resident().saturating_sub(before);
-    assert!(grown < CONNECTIONS as usize * (16 << 10) + BESIDE, "{grown} bytes for {open} connections");
+    assert!(grown < MAX_CONNECTIONS as usize * (16 << 10) + BESIDE, "{grown} bytes for {open} connections");
     // They have ten seconds for a head.
     wait_for("half heads to be closed", || (site.metric("connections") < 100).then_some(()));
     drop(held);
@@ -70,7 +75,7 @@ fn thousands_of_heads_that_never_end_lock_nobody_out() {
 #[test]
 fn bodies_of_those_who_show_no_token_are_not_read() {
     let _alone = alone();
-    let site = Site::new();
+    let site = HttpService::new();
     let before = resident();
     // 8 × 32 streams of HTTP/2, each of which sends as much as it is allowed to.
     let flooded = flood(site.address(), 8, 32);
@@ -100,7 +105,7 @@ fn bodies_of_those_who_show_no_token_are_not_read() {
 #[test]
 fn bodies_that_never_end_keep_nobody_waiting() {
     let _alone = alone();
-    let site = Site::new();
+    let site = HttpService::new();
     let one = site.reserve();
     let (slow, other) = (site.worker_of(&one), site.worker_of(&one));
     // A valid token, and 64 bodies that stop in the middle.
@@ -128,7 +133,7 @@ fn bodies_that_never_end_keep_nobody_waiting() {
 }
 
 /// A token for this reservation or session, made with `token`.
-fn child(site: &Site, token: &str, kind: &str, id: &str) -> (u16, Value) {
+fn child(site: &HttpService, token: &str, kind: &str, id: &str) -> (u16, Value) {
     let permission = json!({"resourceType": kind, "resourceId": id, "permission": "UPDATE"});
     site.ask("POST", "/tokens", token, &json!({"name": "c", "permissions": [permission]}))
 }
@@ -136,7 +141,7 @@ fn child(site: &Site, token: &str, kind: &str, id: &str) -> (u16, Value) {
 #[test]
 fn tokens_that_one_makes_take_no_room_of_others() {
     let _alone = alone();
-    let site = Site::new();
+    let site = HttpService::new();
     let (one, other) = (site.reserve(), site.reserve());
     let worker = site.worker_of(&one);
     // In width and in depth: a child of each child, as far as it goes.
@@ -176,7 +181,7 @@ fn tokens_that_one_makes_take_no_room_of_others() {
 #[test]
 fn a_selector_of_slashes_is_refused_before_it_is_looked_at() {
     let _alone = alone();
-    let site = Site::new();
+    let site = HttpService::new();
     site.worker_of(&site.reserve());
     for (bytes, refused) in [(200_000, 400), (1 << 20, 413)] {
         let wanted = json!({"seriesSelector": vec!["/".repeat(bytes)]});
@@ -201,7 +206,7 @@ fn a_process_that_takes_its_time_to_start_keeps_nobody_waiting() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let command = ["sh", "-c", "sleep 3; echo never >&2; exit 1"].map(Into::into).to_vec();
-    let site = Site::with(Some(Apart { command, sockets: directory.path().join("plane-") }));
+    let site = HttpService::with(Some(PlaneProcesses { command, sockets: directory.path().join("plane-") }));
     std::thread::scope(|threads| {
         let begun = Instant::now();
         let reserving = threads.spawn(|| site.ask("POST", "/lb", &site.operator(), &json!({})));
@@ -211,4 +216,69 @@ fn a_process_that_takes_its_time_to_start_keeps_nobody_waiting() {
         let (status, said) = reserving.join().unwrap();
         assert!(status == 503 && said["error"].as_str().unwrap().contains("never"), "{said}");
     });
+}
+
+/// 10 000 registrations from 8 clients; how many were taken.
+fn register_all(plane: &ControlPlane) -> usize {
+    let (taken, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                for n in 0..1250 {
+                    let ask = RegisterRequest {
+                        name: format!("w{n}"),
+                        ip_address: "127.0.0.1".to_owned(),
+                        udp_port: 17_750,
+                        ..Default::default()
+                    };
+                    match plane.register(ask) {
+                        Ok(_) => taken.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => {
+                            let said = error.to_string();
+                            assert!(!error.is_away() && said.contains("hint: "), "{said}");
+                            refused.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!(taken.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed), 10_000);
+    taken.load(Ordering::Relaxed)
+}
+
+#[test]
+fn ten_thousand_registrations_over_the_network() {
+    let _alone = alone();
+    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
+    let listen = vec!["127.0.0.1".parse().unwrap()];
+    let instances = Instances {
+        listen,
+        own: Vec::new(),
+        shared: false,
+        data_port: 0,
+        sync_port: 0,
+        balance,
+        upstream: Default::default(),
+        apart: None,
+    };
+    let api = Arc::new(Api::open(registry, instances).unwrap());
+    let server = Server::start(Arc::clone(&api), "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
+    let options = ClientOptions { deadline: std::time::Duration::from_secs(120), ..ClientOptions::default() };
+    let uri = format!("ejfat://{OPERATOR}@{}/", server.address()).parse().unwrap();
+    let operator = ControlPlane::new(&uri, &options).unwrap();
+    let reserved = operator.reserve(ReserveLoadBalancerRequest::default()).unwrap();
+    let plane = ControlPlane::new(&operator.uri_of(&reserved), &options).unwrap();
+
+    assert_eq!(register_all(&plane), MAX_WORKERS);
+    let before = resident();
+    assert_eq!(register_all(&plane), 0, "there are no more seats");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 << 20, "refusals took {grown} octets");
+    assert_eq!(plane.status().unwrap().workers.len(), MAX_WORKERS);
+    // Nobody of them is left, with its token, when the reservation ends.
+    plane.free().unwrap();
+    assert_eq!(api.numbers(), (1, 0));
+    assert!(plane.register(RegisterRequest::default()).unwrap_err().is_unknown());
 }

@@ -4,7 +4,7 @@
 use skyhaul::balance::BalanceOptions;
 use skyhaul_core::packetize::Divided;
 use skyhaul_core::wire::ejfat::{Addressing, EventPackets, EventShape, Reassembly};
-use skyhaul_daemon::balancer::{Desk, Facility, Ground, Limits, Server};
+use skyhaul_daemon::balancer::{Api, Instances, Limits, Registry, Server};
 use skyhaul_daemon::client::{ClientOptions, ControlPlane};
 use skyhaul_daemon::ejfat::proto::*;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// A facility with one reservation.
 struct Place {
-    desk: Arc<Desk>,
+    api: Arc<Api>,
     _server: Server,
     plane: ControlPlane,
     uri: String,
@@ -34,10 +34,10 @@ struct Place {
 
 /// It listens on this address, and lets these send.
 fn place(ip: &str, senders: &[&str]) -> Place {
-    let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
     let listen = vec![ip.parse().unwrap()];
-    let ground = Ground {
+    let instances = Instances {
         listen,
         own: Vec::new(),
         shared: false,
@@ -47,8 +47,8 @@ fn place(ip: &str, senders: &[&str]) -> Place {
         upstream: Default::default(),
         apart: None,
     };
-    let desk = Arc::new(Desk::open(facility, ground).unwrap());
-    let server = Server::start(Arc::clone(&desk), "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
+    let api = Arc::new(Api::open(registry, instances).unwrap());
+    let server = Server::start(Arc::clone(&api), "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
     let operator = format!("ejfat://{OPERATOR}@{}/", server.address()).parse().unwrap();
     let operator = ControlPlane::new(&operator, &ClientOptions::default()).unwrap();
     let sender_addresses = senders.iter().map(|&sender| sender.to_owned()).collect();
@@ -57,7 +57,7 @@ fn place(ip: &str, senders: &[&str]) -> Place {
     let uri = operator.uri_of(&reply);
     let data = format!("{}:{}", reply.data_ipv4_address, reply.data_min_port);
     let plane = ControlPlane::new(&uri, &ClientOptions::default()).unwrap();
-    Place { desk, _server: server, plane, uri: uri.to_string(), data }
+    Place { api, _server: server, plane, uri: uri.to_string(), data }
 }
 
 impl Place {
@@ -81,11 +81,11 @@ impl Place {
 
     /// All threads that forward use the newest table.
     fn is_current(&self) -> bool {
-        self.desk.statuses().iter().all(|(_, status, _)| status.tables.0 == status.tables.1)
+        self.api.statuses().iter().all(|(_, status, _)| status.tables.0 == status.tables.1)
     }
 
     fn refused(&self, why: &str) -> u64 {
-        let all = self.desk.statuses();
+        let all = self.api.statuses();
         all.iter()
             .flat_map(|(_, status, _)| &status.refused)
             .filter(|(of, _)| *of == why)

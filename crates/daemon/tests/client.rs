@@ -3,7 +3,7 @@
 
 mod plane;
 
-use plane::{Desk, Plane, TOKEN, wait_for};
+use plane::{Api, Plane, TOKEN, wait_for};
 use skyhaul_daemon::Uri;
 use skyhaul_daemon::client::{ClientOptions, ControlPlane, Trust, Why};
 use skyhaul_daemon::ejfat::proto::token_selector::TokenSelector;
@@ -27,8 +27,8 @@ fn client(uri: &str) -> ControlPlane {
 
 #[test]
 fn every_call_is_made_and_answered() {
-    let desk = Desk::default();
-    let plane = Plane::start(&desk);
+    let api = Api::default();
+    let plane = Plane::start(&api);
     let admin = client(&format!("ejfat://{TOKEN}@{}/", plane.at));
     let ask = ReserveLoadBalancerRequest {
         name: "run".into(),
@@ -71,13 +71,13 @@ fn every_call_is_made_and_answered() {
     let why = lb.unchain("9").unwrap_err();
     assert!(why.to_string().contains("this control plane does not have this call"), "{why}");
     lb.free().unwrap();
-    assert!(desk.known().freed);
+    assert!(api.known().freed);
 }
 
 #[test]
 fn a_refusal_says_what_and_what_to_do_and_never_the_token() {
-    let desk = Desk::default();
-    let plane = Plane::start(&desk);
+    let api = Api::default();
+    let plane = Plane::start(&api);
     let wrong = client(&format!("ejfat://wr0ng@{}/lb/1", plane.at));
     let error = wrong.status().unwrap_err();
     assert!(error.is_unknown() && !error.is_away());
@@ -107,33 +107,33 @@ fn whoever_cannot_be_reached_is_tried_again_for_as_long_as_patience_lasts() {
         error.to_string().contains("refused") && error.to_string().contains("; hint: check host"),
         "{error}"
     );
-    let desk = Desk::default();
+    let api = Api::default();
     let patient = ControlPlane::new(&uri.parse().unwrap(), &options(20_000, 60_000)).unwrap();
     std::thread::scope(|all| {
         let asked = all.spawn(|| patient.status());
         std::thread::sleep(Duration::from_millis(200));
-        let _plane = Plane::at(at, &desk, None);
+        let _plane = Plane::at(at, &api, None);
         asked.join().unwrap().unwrap();
     });
 }
 
 #[test]
 fn a_server_that_hangs_is_given_up_and_one_that_restarts_is_found_again() {
-    let desk = Desk::default();
-    let plane = Plane::start(&desk);
+    let api = Api::default();
+    let plane = Plane::start(&api);
     let uri = plane.uri();
     let lb = ControlPlane::new(&uri.parse().unwrap(), &options(300, 0)).unwrap();
     lb.status().unwrap();
-    desk.known().hangs = true;
+    api.known().hangs = true;
     let error = lb.status().unwrap_err();
     assert_eq!(error.why, Why::Silent(Duration::from_millis(300)));
     assert!(error.is_away() && error.to_string().contains("no answer in 0.3 s; hint: "), "{error}");
-    desk.known().hangs = false;
+    api.known().hangs = false;
     wait_for("an answer", || lb.status().ok());
     let at = plane.at;
     drop(plane);
     assert!(lb.status().unwrap_err().is_away());
-    let _plane = Plane::at(at, &desk, None);
+    let _plane = Plane::at(at, &api, None);
     wait_for("an answer", || lb.status().ok());
 }
 
@@ -160,7 +160,7 @@ fn certificates_are_verified_by_file_or_not_at_all() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let pem = made.cert.pem();
     let identity = Identity::from_pem(&pem, made.signing_key.serialize_pem());
-    let plane = Plane::at("127.0.0.1:0".parse().unwrap(), &Desk::default(), Some(identity));
+    let plane = Plane::at("127.0.0.1:0".parse().unwrap(), &Api::default(), Some(identity));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("lb.pem");
     std::fs::write(&file, &pem).unwrap();
@@ -218,7 +218,7 @@ fn a_certificate_of_the_file_is_accepted_only_while_it_is_valid() {
     // What the server has, what the file has, and what the client says.
     let ask = |(certificate, key): &(String, String), trusted: &str, trust: Option<Trust>| {
         let identity = Identity::from_pem(certificate, key);
-        let plane = Plane::at("127.0.0.1:0".parse().unwrap(), &Desk::default(), Some(identity));
+        let plane = Plane::at("127.0.0.1:0".parse().unwrap(), &Api::default(), Some(identity));
         std::fs::write(&file, trusted).unwrap();
         let uri = format!("ejfats://{TOKEN}@localhost:{}/lb/1", plane.at.port()).parse().unwrap();
         let trust = trust.unwrap_or(Trust::File(file.clone()));

@@ -43,7 +43,7 @@
 //! # Ok::<(), PeerError>(())
 //! ```
 //!
-//! Limits: a message to a client is at most [`MESSAGE`] bytes, one to a server [`REQUEST`], one of the handshake [`GREETING`]; every read and write has a deadline.
+//! Limits: a message to a client is at most [`MAX_MESSAGE_BYTES`] bytes, one to a server [`MAX_REQUEST_BYTES`], one of the handshake [`MAX_GREETING_BYTES`]; every read and write has a deadline.
 
 mod connection;
 mod cookie;
@@ -73,18 +73,18 @@ pub use token::{Token, hex, new_token, random, unhex};
 /// Version of the handshake and of the messages around services.
 pub const VERSION: u32 = 1;
 /// Longest message to a client in bytes.
-pub const MESSAGE: usize = 4 << 20;
+pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// Longest message to a server in bytes: as JSON in memory, it takes some ten times as much.
-pub const REQUEST: usize = 256 << 10;
+pub const MAX_REQUEST_BYTES: usize = 256 << 10;
 /// Longest message before both have proved the token, in bytes.
-pub const GREETING: usize = 512;
+pub const MAX_GREETING_BYTES: usize = 512;
 /// The port of `skyhaul probe serve`, if none is chosen.
 pub const PORT: u16 = 14_300;
 
 /// Take a stream of bytes as messages of a peer; for the fuzzer. Whatever comes, memory stays bounded.
 pub fn fuzz(input: &[u8]) {
     let Some((&choice, input)) = input.split_first() else { return };
-    let most = if choice & 1 == 0 { GREETING } else { 1 << 16 };
+    let most = if choice & 1 == 0 { MAX_GREETING_BYTES } else { 1 << 16 };
     let mut frames = Frames::new(most);
     for piece in input.chunks(usize::from(choice >> 1).max(1)) {
         let mut rest = piece;

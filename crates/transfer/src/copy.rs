@@ -24,55 +24,34 @@
 //! set-user-ID, set-group-ID and sticky bits, which are named in the report. At most a million names at a time, and the memory
 //! and sessions that its budget allows.
 
-mod aside;
-mod asking;
-mod bounds;
-mod budget;
-mod checking;
 mod client;
+mod control;
 mod destination;
 mod digest;
-mod entering;
-mod files;
-mod head;
+mod flows;
 pub mod journal;
-mod landing;
 mod manifest;
 mod message;
-mod names;
 mod options;
 mod plan;
-mod predicted;
-mod reading;
+mod range;
+mod reader;
 mod receiver;
-mod receiving;
-mod rehearsal;
-mod report;
-mod run;
-mod runs;
-mod sample;
 mod sender;
 mod serve;
 mod session;
-mod sizes;
-mod steady;
-mod talk;
+mod target;
 #[cfg(test)]
 mod tests;
-mod trial;
-mod tune;
-mod watch;
-mod writing;
+mod writer;
 
-pub use bounds::Bounds;
-pub use client::{copy, remote};
-pub use head::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
-pub use message::{Exists, Origin, Part, Side, Trial};
+pub use client::{Copied, CopyReport, Failed, copy, remote};
+pub use control::Progress;
+pub use message::{Bounds, Exists, MeasuredRate, Origin, Side, Trial};
 pub use options::{CopyOptions, Tuning};
-pub use predicted::Plan;
-pub use report::{Copied, CopyReport, Failed};
+pub use plan::Plan;
+pub use range::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
 pub use serve::CopyService;
-pub use talk::Progress;
 
 /// The port of `skyhaul copy serve`, if none is chosen.
 pub const PORT: u16 = 14_301;

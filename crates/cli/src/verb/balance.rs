@@ -15,7 +15,8 @@ use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
 use skyhaul_daemon::balancer::{
-    Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Others, Place, Server, TlsFiles, data_port,
+    Api, Caller, ControlPlaneReport, DerivedTokens, Instances, Limits, PlaneProcesses, Registry, Server,
+    ServerAddress, TlsFiles, data_port,
 };
 use skyhaul_daemon::client::Trust;
 use std::net::SocketAddr;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     }
     progress.clear();
     server.stop();
-    let report = FacilityReport::at_the_end(&desk, begun.elapsed().as_secs_f64(), wrong.all());
+    let report = ControlPlaneReport::at_the_end(&desk, begun.elapsed().as_secs_f64(), wrong.all());
     if args.output.json {
         print_json(&report)?;
     } else {
@@ -76,12 +77,12 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
 }
 
 /// The state as it was left, and the balancers of all reservations.
-fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
+fn desk(args: &BalanceArgs, token: &str) -> Result<Api> {
     // Before the first connection, and inherited by processes that forward.
     descriptors::raise();
-    let others = if args.keep_tokens { Others::Kept } else { Others::Revoked };
+    let others = if args.keep_tokens { DerivedTokens::Kept } else { DerivedTokens::Revoked };
     let limits = Limits::of(args.instances());
-    let opened = Facility::open_with(args.state.as_deref(), token, limits, now(), others)?;
+    let opened = Registry::open_with(args.state.as_deref(), token, limits, now(), others)?;
     let revoked = opened.0.revoked();
     if revoked > 0 {
         say!(
@@ -91,11 +92,11 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
             if revoked == 1 { "is" } else { "are" }
         );
     }
-    Desk::open(opened, ground(args)?).context("start the balancers")
+    Api::open(opened, ground(args)?).context("start the balancers")
 }
 
 /// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.
-fn fault(server: &Server, desk: &Desk) -> Option<String> {
+fn fault(server: &Server, desk: &Api) -> Option<String> {
     let ended = || "the control plane ended by a fault in this program".to_owned();
     if server.is_running() { desk.fault() } else { Some(ended()) }
 }
@@ -138,7 +139,7 @@ fn check(args: &BalanceArgs) -> Result<()> {
     Ok(())
 }
 
-fn ground(args: &BalanceArgs) -> Result<Ground> {
+fn ground(args: &BalanceArgs) -> Result<Instances> {
     let balance = BalanceOptions {
         threads: args.threads.unwrap_or(0),
         cpus: args.cpus.clone(),
@@ -154,20 +155,20 @@ fn ground(args: &BalanceArgs) -> Result<Ground> {
     };
     let own = args.instance_address.iter().map(|own| own.0.clone()).collect();
     let (listen, shared, apart) = (args.listen.clone(), args.sharing() > 1, apart(args)?);
-    Ok(Ground { listen, own, shared, data_port, sync_port, balance, upstream, apart })
+    Ok(Instances { listen, own, shared, data_port, sync_port, balance, upstream, apart })
 }
 
 /// Processes that forward stand beside the state that they are found by.
-fn apart(args: &BalanceArgs) -> Result<Option<Apart>> {
+fn apart(args: &BalanceArgs) -> Result<Option<PlaneProcesses>> {
     let Some(state) = args.state.as_ref().filter(|_| !args.in_process) else { return Ok(None) };
     let this = std::env::current_exe().context("find this program")?;
     let mut sockets = state.clone().into_os_string();
     sockets.push(".plane-");
-    Ok(Some(Apart { command: vec![this.into(), "data-plane".into()], sockets: sockets.into() }))
+    Ok(Some(PlaneProcesses { command: vec![this.into(), "data-plane".into()], sockets: sockets.into() }))
 }
 
 /// The URI of the reservation that is asked for.
-fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: SocketAddr) -> Result<String> {
+fn reserve(args: &BalanceArgs, desk: &Api, token: &str, name: &str, api: SocketAddr) -> Result<String> {
     let here = args.addresses().iter().all(std::net::IpAddr::is_loopback);
     let senders: Vec<String> = match args.sender.is_empty() {
         false => args.sender.iter().map(ToString::to_string).collect(),
@@ -177,8 +178,8 @@ fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: Socket
     if senders.is_empty() {
         say!("note: nobody may send to {name} yet\nhint: name senders with --sender, or add them later");
     }
-    let place = Place { authority: api.to_string(), tls: args.tls_cert.is_some() };
-    let caller = Caller { token: Some(token.to_owned()), place, now: now() };
+    let server = ServerAddress { authority: api.to_string(), tls: args.tls_cert.is_some() };
+    let caller = Caller { token: Some(token.to_owned()), server, now: now() };
     let request = ReserveLoadBalancerRequest {
         name: name.to_owned(),
         sender_addresses: senders,

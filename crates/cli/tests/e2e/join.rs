@@ -5,7 +5,7 @@ mod plane;
 
 use crate::events::send_events;
 use crate::site::{ANY, Done, Job, drops, number, port, run, wait_for, words};
-use plane::{Desk, Plane, TOKEN};
+use plane::{Api, Plane, TOKEN};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::UdpSocket;
@@ -42,7 +42,7 @@ fn complete(report: &Value) -> u64 {
 
 #[test]
 fn a_worker_joins_reports_what_it_receives_and_leaves_on_sigterm() {
-    let desk = Desk::default();
+    let desk = Api::default();
     let plane = Plane::start(&desk);
     let more = "--name w1 --weight 2 --min-factor 0.5 --max-factor 3 --keep-label";
     let mut job = worker(&plane, &format!("{ANY} {more}"));
@@ -85,7 +85,7 @@ fn a_worker_joins_reports_what_it_receives_and_leaves_on_sigterm() {
 
 #[test]
 fn several_workers_with_several_ports_share_a_host() {
-    let desk = Desk::default();
+    let desk = Api::default();
     let plane = Plane::start(&desk);
     // Four ports in a row that are free now.
     let free = || {
@@ -121,7 +121,7 @@ fn several_workers_with_several_ports_share_a_host() {
 
 #[test]
 fn it_goes_on_receiving_while_the_control_plane_is_away_and_registers_again() {
-    let desk = Desk::default();
+    let desk = Api::default();
     let plane = Plane::start(&desk);
     let mut job = worker(&plane, ANY);
     let to = job.address();
@@ -130,7 +130,7 @@ fn it_goes_on_receiving_while_the_control_plane_is_away_and_registers_again() {
     drop(plane);
     said(&mut job, "receiving goes on");
     send_events(&to, 50);
-    let desk = Desk::default();
+    let desk = Api::default();
     let _plane = Plane::at(at, &desk, None);
     said(&mut job, "back after");
     said(&mut job, "registering again");
@@ -145,7 +145,7 @@ fn it_goes_on_receiving_while_the_control_plane_is_away_and_registers_again() {
 
 #[test]
 fn it_leaves_although_nobody_answers_and_says_so() {
-    let plane = Plane::start(&Desk::default());
+    let plane = Plane::start(&Api::default());
     let mut job = worker(&plane, &format!("{ANY} --drain 200ms"));
     drop(plane);
     said(&mut job, "receiving goes on");
@@ -157,7 +157,7 @@ fn it_leaves_although_nobody_answers_and_says_so() {
 
 #[test]
 fn what_cannot_join_says_why_and_never_the_token() {
-    let desk = Desk::default();
+    let desk = Api::default();
     let plane = Plane::start(&desk);
     let uri = plane.uri();
     let secret = uri.replace(TOKEN, "s3cret");

@@ -20,28 +20,32 @@
 //! println!("{} workers", plane.status()?.workers.len());
 //! # Ok(()) }
 //! ```
+//!
+//! XXX ejfat::client::connection
+//! The connection to a control plane, with TLS and trust. It is made when needed, and again after it broke.
+//!
+//! XXX ejfat::client::uri
+//! The URI of a reservation, from the reply of the control plane.
 
 mod calls;
-mod connection;
 mod error;
-mod redact;
-mod uri;
 mod verifier;
 
-pub use connection::Trust;
-pub(super) use error::SESSION_ENDED;
-pub use error::{ControlError, Why};
-
+pub(super) use self::error::SESSION_ENDED;
+pub use self::error::{ControlError, Why};
+use self::error::{of_status, unreachable};
 use super::proto::load_balancer_client::LoadBalancerClient;
-use connection::Connection;
-use error::of_status;
-use skyhaul::core::wire::ejfat::Uri;
+use super::proto::{ChainLoadBalancerRequest, CreateTokenReply, ReserveLoadBalancerReply};
+use core::net::{IpAddr, SocketAddr};
+use skyhaul::core::wire::ejfat::{DATA_PORT, DataAddress, Uri};
+use skyhaul::io::file::{SETTINGS, read_small};
 use std::fmt;
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Channel;
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Response, Status};
 
 /// How calls are made.
@@ -67,15 +71,15 @@ impl Default for ClientOptions {
 #[derive(Clone)]
 pub struct ControlPlane {
     connection: Arc<Connection>,
-    runtime: Arc<Running>,
+    runtime: Arc<RuntimeHandle>,
     uri: Uri,
     options: ClientOptions,
 }
 
 /// The runtime. It may be dropped while calls are in progress.
-struct Running(Option<Runtime>);
+struct RuntimeHandle(Option<Runtime>);
 
-impl Drop for Running {
+impl Drop for RuntimeHandle {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -93,7 +97,7 @@ type Client = LoadBalancerClient<Channel>;
 
 /// Token and deadline of a call, if they differ from the defaults.
 #[derive(Clone, Copy, Debug, Default)]
-struct Manner<'a> {
+struct CallOptions<'a> {
     /// Instead of the token of the URI.
     token: Option<&'a str>,
     /// A deadline instead of that of the options, without retrying to connect.
@@ -117,7 +121,7 @@ impl ControlPlane {
                     Why::Unsent { problem: error.to_string(), hint: "fewer threads, or raise ulimit -u" };
                 ControlError { what: "start a thread", at: connection.at.clone(), why }
             })?;
-        let runtime = Arc::new(Running(Some(runtime)));
+        let runtime = Arc::new(RuntimeHandle(Some(runtime)));
         Ok(Self { connection: Arc::new(connection), runtime, uri: uri.clone(), options: options.clone() })
     }
 
@@ -152,7 +156,7 @@ impl ControlPlane {
     fn call<Q, R, F>(
         &self,
         what: &'static str,
-        manner: Manner<'_>,
+        manner: CallOptions<'_>,
         message: Q,
         make: impl FnOnce(Client, Request<Q>) -> F + Send + 'static,
     ) -> Result<R, ControlError>
@@ -225,4 +229,145 @@ where
         connection.forget();
     }
     Err(why)
+}
+
+/// Interval between attempts to connect: the first, then doubled up to the second value.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Which certificates are accepted if the URI requires TLS (`ejfats://`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Those signed by an authority of this system.
+    #[default]
+    System,
+    /// Those in this file (PEM), and those signed by one of them.
+    File(PathBuf),
+    /// Any: the connection is encrypted, but the server is not authenticated.
+    Anyone,
+}
+
+/// A connection that is made when it is needed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) at: String,
+    endpoint: Endpoint,
+    kept: Mutex<Option<Channel>>,
+}
+
+impl Connection {
+    pub(super) fn new(uri: &Uri, trust: &Trust) -> Result<Self, ControlError> {
+        let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
+        let at = format!("{host}:{}", uri.port);
+        let unsent = |problem: String, hint| ControlError {
+            what: "connect",
+            at: at.clone(),
+            why: Why::Unsent { problem, hint },
+        };
+        let scheme = if uri.tls { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{at}"))
+            .map_err(|_| unsent("is no address".to_owned(), "check host and port in EJFAT_URI"))?
+            // Detects dead peers and paths while there are no calls.
+            .http2_keep_alive_interval(Duration::from_secs(10))
+            .keep_alive_timeout(Duration::from_secs(5));
+        let tls = ClientTlsConfig::new().domain_name(uri.host.clone());
+        let no_tls = |()| {
+            unsent("the certificates cannot be used".to_owned(), "give a file with certificates in PEM form")
+        };
+        let endpoint = match (uri.tls, trust) {
+            (false, _) => endpoint,
+            (true, Trust::System) => endpoint.tls_config(tls.with_native_roots()).map_err(|_| no_tls(()))?,
+            (true, Trust::File(path)) => {
+                let pem = read_small(path, SETTINGS)
+                    .map_err(|error| unsent(error.to_string(), "give the file of a certificate (PEM)"))?;
+                let pinned = verifier::Pinned::new(&pem).ok_or_else(|| no_tls(()))?;
+                endpoint.tls_config_with_verifier(tls, Arc::new(pinned)).map_err(|_| no_tls(()))?
+            }
+            (true, Trust::Anyone) => {
+                let anyone = Arc::new(verifier::Anyone::default());
+                endpoint.tls_config_with_verifier(tls, anyone).map_err(|_| no_tls(()))?
+            }
+        };
+        Ok(Self { at, endpoint, kept: Mutex::new(None) })
+    }
+
+    /// Returns the channel; connecting is retried for `patience`.
+    pub(super) async fn channel(&self, deadline: Duration, patience: Duration) -> Result<Channel, Why> {
+        if let Some(channel) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            return Ok(channel);
+        }
+        let begun = Instant::now();
+        let mut pause = MIN_RETRY_DELAY;
+        loop {
+            let why = match tokio::time::timeout(deadline, self.endpoint.connect()).await {
+                Ok(Ok(channel)) => {
+                    let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    return Ok(kept.insert(channel).clone());
+                }
+                Ok(Err(error)) => unreachable(&error, &[]),
+                Err(_) => Why::Unreachable(format!("no connection in {:.1} s", deadline.as_secs_f64())),
+            };
+            if begun.elapsed() + pause > patience {
+                return Err(why);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MAX_RETRY_DELAY);
+        }
+    }
+
+    /// The connection broke or does not respond: the next call makes a new one.
+    pub(super) fn forget(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl ControlPlane {
+    /// Returns the URI of a reservation: the address at which the control plane was reached, whatever it calls itself,
+    /// with the token and addresses of the reservation.
+    #[must_use]
+    pub fn uri_of(&self, reply: &ReserveLoadBalancerReply) -> Uri {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let addresses = |v4: &str, v6: &str| [v4, v6].map(|text| text.parse::<IpAddr>().ok());
+        let port = |number: u32| u16::try_from(number).ok().filter(|&port| port != 0);
+        let from = port(reply.data_min_port).unwrap_or(DATA_PORT);
+        let to = port(reply.data_max_port).filter(|to| *to >= from).unwrap_or(from);
+        let data = addresses(&reply.data_ipv4_address, &reply.data_ipv6_address);
+        let sync = addresses(&reply.sync_ipv4_address, &reply.sync_ipv6_address);
+        let sync_port = port(reply.sync_udp_port);
+        Uri {
+            tls: self.uri.tls,
+            host: self.uri.host.clone(),
+            port: self.uri.port,
+            // `GetLoadBalancer` returns no token, because the caller has one.
+            token: given(&reply.token).or_else(|| self.uri.token.clone()),
+            balancer: given(&reply.lb_id),
+            data: data.into_iter().flatten().map(|ip| DataAddress { ip, ports: from..=to }).collect(),
+            sync: sync.into_iter().flatten().filter_map(|ip| Some(SocketAddr::new(ip, sync_port?))).collect(),
+            session: None,
+        }
+    }
+}
+
+impl ReserveLoadBalancerReply {
+    /// The same, with this URI in place of the one that the control plane believes to be its own.
+    #[must_use]
+    pub fn reached_at(self, uri: &Uri) -> Self {
+        Self { ejfat_uri: uri.to_string(), ..self }
+    }
+}
+
+impl CreateTokenReply {
+    /// The same, with this URI in place of the one that the control plane believes to be its own.
+    #[must_use]
+    pub fn reached_at(self, uri: &Uri) -> Self {
+        Self { ejfat_uri: uri.to_string(), ..self }
+    }
+}
+
+impl ChainLoadBalancerRequest {
+    /// Options to receive from the load balancer at `uri`, with defaults for the rest.
+    #[must_use]
+    pub fn from_balancer(uri: &Uri) -> Self {
+        Self { ejfat_uri: uri.to_string(), ..Self::default() }
+    }
 }

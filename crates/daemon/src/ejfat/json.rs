@@ -3,7 +3,6 @@
 //! The names of fields come from the compiled definition of the protocol, so there are no second types.
 
 pub use prost_reflect::prost::Message;
-
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::{Map, Value};
 use std::fmt::Display;

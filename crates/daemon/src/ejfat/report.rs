@@ -1,7 +1,7 @@
 //! The final report of a control plane and its balancers.
 
-use super::desk::Desk;
-use super::facility::Reservation;
+use super::api::Api;
+use super::registry::Reservation;
 use serde::Serialize;
 use skyhaul::balance::BalanceStatus;
 use skyhaul::report::SourceReport;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The report, since the start of this process.
 #[derive(Clone, Debug, Serialize)]
-pub struct FacilityReport {
+pub struct ControlPlaneReport {
     /// How long it ran.
     pub seconds: f64,
     /// Calls of the control plane.
@@ -87,18 +87,18 @@ pub struct WorkerReport {
     pub fill: f64,
 }
 
-impl FacilityReport {
-    /// Ends all balancers of `desk`, and returns the report.
+impl ControlPlaneReport {
+    /// Ends all balancers of `api`, and returns the report.
     #[must_use]
-    pub fn at_the_end(desk: &Desk, seconds: f64, notes: Vec<String>) -> FacilityReport {
-        let (calls, refused) = desk.counts();
+    pub fn at_the_end(api: &Api, seconds: f64, notes: Vec<String>) -> ControlPlaneReport {
+        let (calls, refused) = api.counts();
         let counted = refused.into_iter().filter(|(_, n)| *n > 0);
-        FacilityReport {
+        ControlPlaneReport {
             seconds,
             calls,
             calls_refused: counted.map(|(kind, n)| (kind.name(), n)).collect(),
-            wrong_instance: desk.strays(),
-            reservations: desk.stop().iter().map(|(of, status)| ReservationReport::new(of, status)).collect(),
+            wrong_instance: api.strays(),
+            reservations: api.stop().iter().map(|(of, status)| ReservationReport::new(of, status)).collect(),
             notes,
         }
     }

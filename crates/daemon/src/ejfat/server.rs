@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   TCP ─ (TLS) ─ HTTP/1.1 or 2 ─▶ who calls? ─┬─ /loadbalancer.LoadBalancer/…   gRPC  ─┐
-//!                                              ├─ /lb, /sessions, /tokens, …      REST  ─┼─▶ Desk
+//!                                              ├─ /lb, /sessions, /tokens, …      REST  ─┼─▶ Api
 //!                                              ├─ /api/v1/lb, …   as udplbd has it      ─┤
 //!                                              └─ /metrics                    no token  ─┘
 //! ```
@@ -10,59 +10,87 @@
 //! This is the only asynchronous part: its threads wait for sockets. The work of a call is done on a thread for
 //! blocking calls, and no lock is held while waiting.
 //!
-//! Limits: those of connections ([`CONNECTIONS`], [`PER_ADDRESS`], [`STREAMS`], [`HEAD_TIME`], [`PATIENCE`], [`IDLE`]), of calls
-//! ([`CALLS`], [`OF_TENANT`], [`OF_TOKEN`]), of heads ([`HEAD`]) and bodies ([`LARGEST`], [`BODY_TIME`]). A body is read only
+//! Limits: those of connections ([`MAX_CONNECTIONS`], [`MAX_PER_ADDRESS`], [`MAX_STREAMS`], [`HEAD_TIMEOUT`], [`UNPROVEN_IDLE_TIMEOUT`], [`IDLE_TIMEOUT`]), of calls
+//! ([`MAX_CALLS`], [`MAX_CALLS_PER_TENANT`], [`MAX_CALLS_PER_TOKEN`]), of heads ([`MAX_HEAD_BYTES`]) and bodies ([`MAX_BODY_BYTES`], [`BODY_TIMEOUT`]). A body is read only
 //! if the head shows a valid token.
+//!
+//! XXX ejfat::server::rights
+//! Permissions before bodies: what is checked when only the head of a request has been read.
+//!
+//! ```text
+//!   head ─▶ a valid token? ─▶ a server among the calls ─▶ the body, within its size and time ─▶ the call
+//!              └ no: refused, and nothing of the body is read
+//! ```
+//!
+//! XXX ejfat::server::grpc
+//! The gRPC service: each call is the API's function of the same name.
+//!
+//! XXX ejfat::server::tls
+//! TLS: a certificate and its key, from two PEM files.
 
 mod calls;
-mod dialect;
-mod door;
-mod grpc;
 mod metrics;
 mod rest;
-mod rights;
-mod tls;
 
-pub use calls::{ALL_WAITING, CALLS, OF_TENANT, OF_TOKEN, WAIT, WAITING};
-pub use door::{BODY_TIME, LARGEST};
-pub use tls::TlsFiles;
-
-pub use crate::listening::{CONNECTIONS, HEAD, HEAD_TIME, IDLE, PATIENCE, PER_ADDRESS, STREAMS};
-
-use super::desk::Desk;
-use crate::listening::{Listening, Site};
-use axum::middleware::{from_fn, from_fn_with_state};
-use door::Door;
-use rights::Speech;
+use self::calls::ServerState;
+pub use self::calls::{
+    BODY_TIMEOUT, MAX_BODY_BYTES, MAX_CALLS, MAX_CALLS_PER_TENANT, MAX_CALLS_PER_TOKEN, MAX_QUEUED_CALLS,
+    MAX_QUEUED_CALLS_PER_TENANT, QUEUE_TIMEOUT,
+};
+use self::rest::Dialect;
+use super::super::http::{Connection, HttpServer, HttpService};
+pub use super::super::http::{
+    HEAD_TIMEOUT, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_PER_ADDRESS, MAX_STREAMS,
+    UNPROVEN_IDLE_TIMEOUT,
+};
+use super::api::{Api, Caller, Refusal, RefusalKind};
+use super::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
+use super::proto::*;
+use axum::Extension;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use skyhaul::io::file::{SETTINGS, read_small};
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{Error, ServerConfig};
+use tonic::{Code, Status};
 
 /// A running server. It stops when dropped.
-pub struct Server(Listening);
+pub struct Server(HttpServer);
 
 impl Server {
-    /// Opens the port and serves `desk`. `wrong` is called with each problem, once per second while it lasts.
+    /// Opens the port and serves `api`. `wrong` is called with each problem, once per second while it lasts.
     ///
     /// # Errors
     /// The port is taken, or the TLS files cannot be used: the error names them.
     pub fn start(
-        desk: Arc<Desk>,
+        api: Arc<Api>,
         listen: SocketAddr,
         tls: Option<&TlsFiles>,
         wrong: impl Fn(String) + Send + 'static,
     ) -> io::Result<Server> {
         let tls = tls.map(TlsFiles::acceptor).transpose()?;
-        let door = Door::new(desk);
-        let rights = |speech| from_fn_with_state((door.clone(), speech), rights::check);
-        let rest = rest::routes(&door).route_layer(rights(Speech::Rest));
-        let grpc = grpc::routes(&door).route_layer(rights(Speech::Grpc));
+        let door = ServerState::new(api);
+        let rights = |speech| from_fn_with_state((door.clone(), speech), check);
+        let rest = rest::routes(&door).route_layer(rights(Protocol::Rest));
+        let grpc = routes(&door).route_layer(rights(Protocol::Grpc));
         let router = rest.merge(grpc).merge(metrics::routes(&door));
         // gRPC's own reply to an unknown path would be 200. gRPC clients understand this one too.
-        let router = router.fallback(rest::nothing).layer(from_fn(door::who));
-        let site = Site { name: "balance-api", router, tls, seats: Arc::clone(&door.seats) };
+        let router = router.fallback(rest::nothing).layer(from_fn(calls::who));
+        let site = HttpService { name: "balance-api", router, tls, seats: Arc::clone(&door.seats) };
         let beside = move || async move { door.turns(&wrong).await };
-        Listening::start(site, listen, beside).map(Server)
+        HttpServer::start(site, listen, beside).map(Server)
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
@@ -85,3 +113,179 @@ impl Server {
 
 #[cfg(test)]
 mod tests;
+
+/// Differences between the replies of gRPC and REST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Rest,
+    Grpc,
+}
+
+impl Protocol {
+    fn refused(self, refusal: Refusal) -> Response {
+        match self {
+            Protocol::Rest => rest::refused(&refusal),
+            Protocol::Grpc => status(refusal).into_http::<Body>(),
+        }
+    }
+
+    /// Maximum size of a body, bytes; a gRPC message has a head of five bytes.
+    fn largest(self) -> usize {
+        match self {
+            Protocol::Rest => MAX_BODY_BYTES,
+            Protocol::Grpc => MAX_BODY_BYTES + 5,
+        }
+    }
+
+    fn too_large(self) -> Response {
+        let text = format!("the request is larger than {MAX_BODY_BYTES} bytes");
+        match self {
+            Protocol::Rest => (axum::http::StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
+            Protocol::Grpc => tonic::Status::out_of_range(text).into_http::<Body>(),
+        }
+    }
+}
+
+/// See the module.
+async fn check(
+    State((door, speech)): State<(ServerState, Protocol)>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let dialect = Dialect::of(request.uri().path());
+    let known = door.api.known(caller.token.as_deref());
+    connection.prove(known.is_ok());
+    let entered = match known {
+        Ok(known) => door.calls.enter(known).await,
+        Err(refusal) => Err(refusal),
+    };
+    let _under_way = match entered {
+        Ok(under_way) => under_way,
+        Err(refusal) => {
+            let refused = Err::<(), _>(refusal.clone());
+            door.api.count(&refused);
+            return speech.refused(dialect.refusal(refusal, caller.token.is_some()));
+        }
+    };
+    let (head, body) = request.into_parts();
+    let most = speech.largest();
+    let said = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if said.is_some_and(|said| said > most as u64) {
+        return speech.too_large();
+    }
+    let body = match timeout(BODY_TIMEOUT, to_bytes(body, most)).await {
+        Ok(Ok(body)) => body,
+        // The body is too large; or the connection broke, and nobody reads this reply.
+        Ok(Err(_)) => return speech.too_large(),
+        Err(_) => {
+            let text = format!("the request did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            return speech.refused(Refusal::new(RefusalKind::Unavailable, text + "; hint: send it again"));
+        }
+    };
+    next.run(Request::from_parts(head, Body::from(body))).await
+}
+
+/// The service at its path.
+fn routes(door: &ServerState) -> axum::Router {
+    let service = LoadBalancerServer::new(door.clone()).max_decoding_message_size(MAX_BODY_BYTES);
+    tonic::service::Routes::new(service).into_axum_router()
+}
+
+async fn call<Q: Send + 'static, R: Send + 'static>(
+    door: &ServerState,
+    mut request: tonic::Request<Q>,
+    call: fn(&Api, &Caller, Q) -> Result<R, Refusal>,
+) -> Result<tonic::Response<R>, Status> {
+    let caller = request.extensions_mut().remove::<Caller>().unwrap_or_default();
+    door.ask(caller, request.into_inner(), call).await.map(tonic::Response::new).map_err(status)
+}
+
+fn status(refusal: Refusal) -> Status {
+    let code = match refusal.kind {
+        RefusalKind::Invalid => Code::InvalidArgument,
+        RefusalKind::Unauthenticated => Code::Unauthenticated,
+        RefusalKind::Denied => Code::PermissionDenied,
+        RefusalKind::Missing => Code::NotFound,
+        RefusalKind::Exhausted => Code::ResourceExhausted,
+        RefusalKind::Unfit => Code::FailedPrecondition,
+        RefusalKind::Ended => Code::Aborted,
+        RefusalKind::Unavailable => Code::Unavailable,
+    };
+    Status::new(code, refusal.text)
+}
+
+macro_rules! calls {
+    ($($name:ident: $request:ident => $reply:ident),* $(,)?) => {
+        #[tonic::async_trait]
+        impl LoadBalancer for ServerState {
+            $(async fn $name(&self, request: tonic::Request<$request>) -> Result<tonic::Response<$reply>, Status> {
+                call(self, request, Api::$name).await
+            })*
+        }
+    };
+}
+
+calls! {
+    reserve_load_balancer: ReserveLoadBalancerRequest => ReserveLoadBalancerReply,
+    get_load_balancer: GetLoadBalancerRequest => ReserveLoadBalancerReply,
+    load_balancer_status: LoadBalancerStatusRequest => LoadBalancerStatusReply,
+    free_load_balancer: FreeLoadBalancerRequest => FreeLoadBalancerReply,
+    reset_load_balancer: ResetLoadBalancerRequest => ResetLoadBalancerReply,
+    extend_reservation: ExtendReservationRequest => ExtendReservationReply,
+    add_senders: AddSendersRequest => AddSendersReply,
+    remove_senders: RemoveSendersRequest => RemoveSendersReply,
+    register: RegisterRequest => RegisterReply,
+    set_slot_demands: SetSlotDemandsRequest => SetSlotDemandsReply,
+    deregister: DeregisterRequest => DeregisterReply,
+    send_state: SendStateRequest => SendStateReply,
+    overview: OverviewRequest => OverviewReply,
+    timeseries: TimeseriesRequest => TimeseriesResponse,
+    version: VersionRequest => VersionReply,
+    create_token: CreateTokenRequest => CreateTokenReply,
+    list_token_permissions: ListTokenPermissionsRequest => ListTokenPermissionsReply,
+    list_child_tokens: ListChildTokensRequest => ListChildTokensReply,
+    revoke_token: RevokeTokenRequest => RevokeTokenReply,
+    chain_load_balancer: ChainLoadBalancerRequest => ChainLoadBalancerReply,
+    unchain_load_balancer: UnchainLoadBalancerRequest => UnchainLoadBalancerReply,
+    get_chain_graph: GetChainGraphRequest => GetChainGraphReply,
+}
+
+/// Paths of the certificate and its key.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate and its chain.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Reads the files.
+    pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
+        let pem = read_small(&self.certificate, SETTINGS)?;
+        let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let chain = chain.map_err(|error| bad(&self.certificate, "certificate", error))?;
+        if chain.is_empty() {
+            return Err(bad(&self.certificate, "certificate", "there is none in it"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&read_small(&self.key, SETTINGS)?)
+            .map_err(|error| bad(&self.key, "private key", error))?;
+        let config = || -> Result<ServerConfig, Error> {
+            let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()?
+                .with_no_client_auth()
+                .with_single_cert(chain, key)?;
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Ok(config)
+        };
+        let config = config().map_err(|error| bad(&self.key, "key for the certificate", error))?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+fn bad(path: &Path, what: &str, error: impl Display) -> io::Error {
+    let text = format!("{} is no {what}: {error}; hint: a PEM file", path.display());
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}

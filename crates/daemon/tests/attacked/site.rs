@@ -1,20 +1,23 @@
-//! A control plane in this process, and an honest client of it.
+//! A control plane in this process, an honest client of it, and streams of HTTP/2 that send all they may without a token.
 
 #[path = "../waiting/mod.rs"]
 mod waiting;
 
 pub(crate) use waiting::wait_for;
 
+use axum::body::Bytes;
+use axum::http::Request;
 use serde_json::{Value, json};
 use skyhaul::balance::BalanceOptions;
-use skyhaul_daemon::balancer::{Apart, Desk, Facility, Ground, Limits, Server};
+use skyhaul_daemon::balancer::{Api, Instances, Limits, PlaneProcesses, Registry, Server};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use waiting::LIMIT;
 
-const OPERATOR: &str = "the-operators-token";
+pub(crate) const OPERATOR: &str = "the-operators-token";
 /// Within this an honest client is served.
 const SERVED: Duration = Duration::from_secs(1);
 
@@ -30,7 +33,7 @@ pub(crate) fn resident() -> usize {
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-pub(crate) struct Site {
+pub(crate) struct HttpService {
     server: Server,
     runtime: tokio::runtime::Runtime,
 }
@@ -51,16 +54,16 @@ fn text(said: &Value, name: &str) -> String {
     said[name].as_str().unwrap_or_else(|| panic!("{said}")).to_owned()
 }
 
-impl Site {
-    pub(crate) fn new() -> Site {
-        Site::with(None)
+impl HttpService {
+    pub(crate) fn new() -> HttpService {
+        HttpService::with(None)
     }
 
-    pub(crate) fn with(apart: Option<Apart>) -> Site {
-        let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    pub(crate) fn with(apart: Option<PlaneProcesses>) -> HttpService {
+        let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
         let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
         let listen = vec!["127.0.0.1".parse().unwrap()];
-        let ground = Ground {
+        let instances = Instances {
             listen,
             own: Vec::new(),
             shared: false,
@@ -70,11 +73,11 @@ impl Site {
             upstream: Default::default(),
             apart,
         };
-        let desk = Arc::new(Desk::open(facility, ground).unwrap());
-        let server = Server::start(desk, "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
+        let api = Arc::new(Api::open(registry, instances).unwrap());
+        let server = Server::start(api, "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        Site { server, runtime }
+        HttpService { server, runtime }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -163,4 +166,68 @@ impl Site {
         took.sort_unstable();
         assert!(took[tries / 2] < SERVED, "{what}: {took:?}");
     }
+}
+
+/// What came of them. They end when it is dropped.
+pub(crate) struct Flooded {
+    refused: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Flooded {
+    /// Streams that were told that they need a token.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of bodies that were sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+static CHUNK: [u8; 16384] = [0; 16384];
+
+/// So many connections with so many streams each.
+pub(crate) fn flood(at: SocketAddr, connections: usize, streams: usize) -> Flooded {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (refused, sent) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    for _ in 0..connections {
+        runtime.spawn(connection(at, streams, Arc::clone(&refused), Arc::clone(&sent)));
+    }
+    Flooded { refused, sent, _runtime: runtime }
+}
+
+async fn connection(at: SocketAddr, streams: usize, refused: Arc<AtomicUsize>, sent: Arc<AtomicUsize>) {
+    let tcp = tokio::net::TcpStream::connect(at).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(tcp).await.unwrap();
+    tokio::spawn(connection);
+    let path = format!("http://{at}/loadbalancer.LoadBalancer/ReserveLoadBalancer");
+    for _ in 0..streams {
+        let request =
+            Request::post(&path).header("content-type", "application/grpc").header("te", "trailers");
+        let Ok(mut ready) = client.ready().await else { return };
+        let (response, mut body) = ready.send_request(request.body(()).unwrap(), false).unwrap();
+        client = ready;
+        let refused = Arc::clone(&refused);
+        tokio::spawn(async move {
+            if let Ok(response) = response.await {
+                let told = response.headers().get("grpc-status").is_some_and(|status| status == "16");
+                refused.fetch_add(usize::from(told), Ordering::Relaxed);
+            }
+        });
+        let sent = Arc::clone(&sent);
+        tokio::spawn(async move {
+            loop {
+                body.reserve_capacity(CHUNK.len());
+                let Some(Ok(room)) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else { return };
+                if body.send_data(Bytes::from_static(&CHUNK[..room.min(CHUNK.len())]), false).is_err() {
+                    return;
+                }
+                sent.fetch_add(room, Ordering::Relaxed);
+            }
+        });
+    }
+    std::future::pending::<()>().await;
 }

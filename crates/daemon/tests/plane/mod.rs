@@ -21,7 +21,7 @@ pub(crate) const TOKEN: &str = "s3cret-of-the-test";
 
 /// What it knows.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownToken {
     pub(crate) sessions: BTreeMap<String, RegisterRequest>,
     /// States by session, in order.
     pub(crate) states: Vec<SendStateRequest>,
@@ -36,12 +36,12 @@ pub(crate) struct Known {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Desk(pub(crate) Arc<Mutex<Known>>);
+pub(crate) struct Api(pub(crate) Arc<Mutex<KnownToken>>);
 
 type Reply<T> = Result<Response<T>, Status>;
 
-impl Desk {
-    pub(crate) fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+impl Api {
+    pub(crate) fn known(&self) -> std::sync::MutexGuard<'_, KnownToken> {
         self.0.lock().unwrap()
     }
 
@@ -105,7 +105,7 @@ impl Desk {
 }
 
 #[tonic::async_trait]
-impl LoadBalancer for Desk {
+impl LoadBalancer for Api {
     async fn reserve_load_balancer(
         &self,
         r: Request<ReserveLoadBalancerRequest>,
@@ -266,11 +266,11 @@ pub(crate) struct Plane {
 
 impl Plane {
     /// At a port of the system's choice.
-    pub(crate) fn start(desk: &Desk) -> Self {
-        Self::at("127.0.0.1:0".parse().unwrap(), desk, None)
+    pub(crate) fn start(api: &Api) -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), api, None)
     }
 
-    pub(crate) fn at(at: SocketAddr, desk: &Desk, tls: Option<Identity>) -> Self {
+    pub(crate) fn at(at: SocketAddr, api: &Api, tls: Option<Identity>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let _here = runtime.enter();
@@ -281,8 +281,7 @@ impl Plane {
         if let Some(identity) = tls {
             server = server.tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
         }
-        runtime
-            .spawn(server.add_service(LoadBalancerServer::new(desk.clone())).serve_with_incoming(incoming));
+        runtime.spawn(server.add_service(LoadBalancerServer::new(api.clone())).serve_with_incoming(incoming));
         drop(_here);
         Self { at, runtime: Some(runtime) }
     }

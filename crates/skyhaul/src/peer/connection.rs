@@ -1,9 +1,9 @@
 //! A connection on which both ends have proved the token: whole messages, each with a deadline.
 
-use super::frame::{Frames, PIECE, framed};
+use super::frame::{Frames, READ_BYTES, framed};
 use super::message::{Answer, Ask, Challenge, Hello, Waiting, Welcome};
-use super::token::{BYTES, Nonces, Role, Token, hex, random, unhex};
-use super::{GREETING, MESSAGE, PeerError, REQUEST, VERSION};
+use super::token::{MAC_BYTES, Nonces, Role, Token, hex, random, unhex};
+use super::{MAX_GREETING_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PeerError, VERSION};
 use ring::hmac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,11 +12,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Time to take a message; a peer that takes nothing for so long is gone.
-const TAKE: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a server tells those who wait that it is there, at the least.
-pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+pub(super) const QUEUE_UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 /// After so long without it, it is taken for gone.
-const SILENCE: Duration = Duration::from_secs(15);
+const QUEUE_SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The keys of one connection, and the numbers of its messages.
 struct Keys {
@@ -54,7 +54,7 @@ impl Connection {
             ip => SocketAddr::new(ip, at.port()),
         };
         let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
-        Ok(Self { stream, peer, local, frames: Frames::new(GREETING), keys: None })
+        Ok(Self { stream, peer, local, frames: Frames::new(MAX_GREETING_BYTES), keys: None })
     }
 
     /// The other end's address.
@@ -108,7 +108,7 @@ impl Connection {
             self.send(&Welcome::Version(VERSION))?;
             return Err(PeerError::Version { peer: self.peer, theirs: hello.skyhaul, ours: VERSION });
         }
-        let (client, proof) = (unhex(&hello.nonce), unhex::<BYTES>(&hello.proof));
+        let (client, proof) = (unhex(&hello.nonce), unhex::<MAC_BYTES>(&hello.proof));
         let (client, proof) = client.zip(proof).ok_or(PeerError::Stranger(self.peer))?;
         let nonces = Nonces { server, client };
         if !token.is_proof(Role::Client, &nonces, &proof) {
@@ -123,8 +123,8 @@ impl Connection {
     fn trust(&mut self, token: &Token, me: Role, nonces: &Nonces) {
         let (mine, theirs) = (token.key(me, nonces), token.key(me.other(), nonces));
         let (taken, most) = match me {
-            Role::Client => (MESSAGE, REQUEST),
-            Role::Server => (REQUEST, MESSAGE),
+            Role::Client => (MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES),
+            Role::Server => (MAX_REQUEST_BYTES, MAX_MESSAGE_BYTES),
         };
         self.keys = Some(Keys { mine, theirs, sent: 0, received: 0, most });
         self.frames.allow(taken);
@@ -153,7 +153,7 @@ impl Connection {
         let body = serde_json::to_value(body).map_err(|error| self.unexpected(&error.to_string()))?;
         self.send(&Ask::Run { service: service.to_owned(), body })?;
         loop {
-            match self.message::<Answer>(SILENCE, "answer")? {
+            match self.message::<Answer>(QUEUE_SILENCE_TIMEOUT, "answer")? {
                 Answer::Go => return Ok(()),
                 Answer::Queued(waiting) if each(waiting) => {}
                 Answer::Queued(_) => return Err(PeerError::Stopped),
@@ -169,7 +169,7 @@ impl Connection {
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), PeerError> {
         let body = serde_json::to_vec(message).map_err(|error| self.unexpected(&error.to_string()))?;
         let bytes = match &mut self.keys {
-            None => framed(&body, &[], GREETING)?,
+            None => framed(&body, &[], MAX_GREETING_BYTES)?,
             Some(keys) => {
                 let tag = sign(&keys.mine, keys.sent, &body);
                 let bytes = framed(&body, tag.as_ref(), keys.most)?;
@@ -181,11 +181,11 @@ impl Connection {
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), PeerError> {
-        let end = Instant::now() + TAKE;
+        let end = Instant::now() + SEND_TIMEOUT;
         while !bytes.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(self.late("take a message", TAKE));
+                return Err(self.late("take a message", SEND_TIMEOUT));
             }
             self.stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
             match self.stream.write(bytes) {
@@ -249,7 +249,7 @@ impl Connection {
 
     fn body(&mut self, within: Duration, what: &'static str) -> Result<Vec<u8>, PeerError> {
         let end = Instant::now() + within;
-        let mut piece = [0; PIECE];
+        let mut piece = [0; READ_BYTES];
         loop {
             if let Some(body) = self.frames.next_frame()? {
                 return self.verified(body);
@@ -277,7 +277,7 @@ impl Connection {
 
     fn verified(&mut self, mut body: Vec<u8>) -> Result<Vec<u8>, PeerError> {
         let Some(keys) = &mut self.keys else { return Ok(body) };
-        let cut = body.len().checked_sub(BYTES).ok_or(PeerError::Forged(self.peer))?;
+        let cut = body.len().checked_sub(MAC_BYTES).ok_or(PeerError::Forged(self.peer))?;
         let tag = body.split_off(cut);
         let numbered = numbered(keys.received, &body);
         keys.received += 1;

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Time for one that was pushed out to go.
-const GO: Duration = Duration::from_millis(50);
+const DISPLACE_TIME: Duration = Duration::from_millis(50);
 
 /// All of them.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Doorway {
             // Its thread sees the end of the stream.
             let _ = table.open[oldest].stream.shutdown(Shutdown::Both);
             let full = |table: &mut Table| table.too_many(who, self.most, self.per_peer).is_some();
-            let waited = self.left.wait_timeout_while(table, GO, full);
+            let waited = self.left.wait_timeout_while(table, DISPLACE_TIME, full);
             table = waited.unwrap_or_else(PoisonError::into_inner).0;
             if full(&mut table) {
                 return None;

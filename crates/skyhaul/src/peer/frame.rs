@@ -13,8 +13,8 @@ pub struct Frames {
 }
 
 /// Most bytes to read at a time.
-pub(super) const PIECE: usize = 16 << 10;
-const HEAD: usize = 4;
+pub(super) const READ_BYTES: usize = 16 << 10;
+const LENGTH_BYTES: usize = 4;
 
 impl Frames {
     /// Messages of at most `most` bytes.
@@ -30,16 +30,16 @@ impl Frames {
 
     /// Length of the message at hand, if its head is here.
     fn length(&self) -> Option<usize> {
-        self.bytes.first_chunk::<HEAD>().map(|&head| u32::from_be_bytes(head) as usize)
+        self.bytes.first_chunk::<LENGTH_BYTES>().map(|&head| u32::from_be_bytes(head) as usize)
     }
 
     /// How many bytes to read next: never beyond the message at hand; 0 if a whole one, or one too long, is here.
     #[must_use]
     pub fn wanted(&self) -> usize {
         match self.length() {
-            None => HEAD - self.bytes.len(),
+            None => LENGTH_BYTES - self.bytes.len(),
             Some(length) if length > self.most => 0,
-            Some(length) => (HEAD + length - self.bytes.len()).min(PIECE),
+            Some(length) => (LENGTH_BYTES + length - self.bytes.len()).min(READ_BYTES),
         }
     }
 
@@ -63,9 +63,9 @@ impl Frames {
             Some(length) if length > self.most => {
                 Err(PeerError::TooLong { bytes: length as u64, most: self.most })
             }
-            Some(length) if self.bytes.len() == HEAD + length => {
+            Some(length) if self.bytes.len() == LENGTH_BYTES + length => {
                 let mut whole = std::mem::take(&mut self.bytes);
-                whole.drain(..HEAD);
+                whole.drain(..LENGTH_BYTES);
                 Ok(Some(whole))
             }
             _ => Ok(None),
@@ -78,7 +78,7 @@ pub(super) fn framed(body: &[u8], tag: &[u8], most: usize) -> Result<Vec<u8>, Pe
     let length = body.len() + tag.len();
     let head = u32::try_from(length).ok().filter(|_| length <= most);
     let head = head.ok_or(PeerError::TooLong { bytes: length as u64, most })?;
-    let mut bytes = Vec::with_capacity(HEAD + length);
+    let mut bytes = Vec::with_capacity(LENGTH_BYTES + length);
     bytes.extend_from_slice(&head.to_be_bytes());
     bytes.extend_from_slice(body);
     bytes.extend_from_slice(tag);

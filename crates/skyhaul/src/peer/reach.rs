@@ -9,10 +9,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long one address of several may take.
-const NEXT: Duration = Duration::from_secs(3);
+const NEXT_ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest segment of a control connection, with its options: a packet of at most 460 bytes with IPv6. Where longer packets vanish
 /// silently, a measurement must still be able to say so.
-const SEGMENT: u32 = 400;
+const MAX_SEGMENT_BYTES: u32 = 400;
 
 /// Connect to the server at `to`, and prove the token to each other. Messages go in small segments, which pass where long packets
 /// do not.
@@ -21,7 +21,7 @@ const SEGMENT: u32 = 400;
 /// It cannot be reached, is no server of skyhaul, has another version or another token, or is full.
 pub fn connect(to: SocketAddr, token: &Token, within: Duration) -> Result<Connection, PeerError> {
     let patience = within.max(Duration::from_millis(1));
-    reach(to, token, within, || connect_in_small_segments(to, SEGMENT, patience))
+    reach(to, token, within, || connect_in_small_segments(to, MAX_SEGMENT_BYTES, patience))
 }
 
 fn reach(
@@ -55,7 +55,7 @@ pub fn connect_any(to: &[SocketAddr], token: &Token, within: Duration) -> Result
     let mut said: Vec<String> = Vec::new();
     for (at, address) in to.iter().enumerate() {
         // Another address is tried soon.
-        let wait = if at + 1 < to.len() { within.min(NEXT) } else { within };
+        let wait = if at + 1 < to.len() { within.min(NEXT_ADDRESS_TIMEOUT) } else { within };
         match connect(*address, token, wait) {
             Err(PeerError::Io(error)) if to.len() > 1 => said.push(error.to_string()),
             Err(error @ PeerError::Late { .. }) if at + 1 < to.len() => said.push(error.to_string()),

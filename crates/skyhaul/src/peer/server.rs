@@ -3,7 +3,7 @@
 //! One thread accepts; every connection has one of its own, of which there are at most [`ServerOptions::half_open`] before
 //! and [`ServerOptions::connections`] behind the handshake.
 
-use super::connection::SIGN_OF_LIFE;
+use super::connection::QUEUE_UPDATE_INTERVAL;
 use super::door::Doorway;
 use super::line::{Line, Ticket, Turn};
 use super::message::{Answer, Ask, Waiting};
@@ -20,13 +20,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time for the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that asks for nothing for so long is disconnected.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often threads that wait look whether to stop.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Stack of the threads of half-open connections, which do little.
-const STACK: usize = 256 << 10;
+const HANDSHAKE_STACK_BYTES: usize = 256 << 10;
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ impl Drop for Server {
 
 fn accept(door: &Door, shared: &Arc<Shared>) {
     while !shared.stopped() {
-        match door.accept(LOOK) {
+        match door.accept(POLL_INTERVAL) {
             Ok(Some((stream, from))) => shared.receive(stream, from),
             Ok(None) => {}
             Err(error) => {
@@ -212,10 +212,10 @@ impl Shared {
             return count(&self.counts.full);
         };
         let shared = self.clone();
-        let thread = std::thread::Builder::new().name("peer".into()).stack_size(STACK);
+        let thread = std::thread::Builder::new().name("peer".into()).stack_size(HANDSHAKE_STACK_BYTES);
         let work = move || {
             let admitted = Connection::new(stream).and_then(|mut connection| {
-                connection.admit(&shared.token, Instant::now() + HANDSHAKE).map(|()| connection)
+                connection.admit(&shared.token, Instant::now() + HANDSHAKE_TIMEOUT).map(|()| connection)
             });
             shared.doorway.leave(number);
             match admitted {
@@ -255,8 +255,8 @@ impl Shared {
     /// Whatever the peer asks, until it is gone.
     fn serve(self: &Arc<Self>, mut connection: Connection) {
         let mut silent = Instant::now();
-        while !self.stopped() && silent.elapsed() < IDLE {
-            match connection.receive::<Ask>(LOOK) {
+        while !self.stopped() && silent.elapsed() < IDLE_TIMEOUT {
+            match connection.receive::<Ask>(POLL_INTERVAL) {
                 Ok(Ask::Attach { cookie }) => return self.attach(connection, &cookie),
                 Ok(Ask::Run { service, body }) => match self.run(&mut connection, &service, body) {
                     Ok(()) => silent = Instant::now(),
@@ -340,7 +340,9 @@ impl Place {
         loop {
             let turn = self.shared.line().turn(ticket, Instant::now());
             let Turn::Wait(waiting) = turn else { return Ok(()) };
-            if told.is_none_or(|(before, at)| before.ahead != waiting.ahead || at.elapsed() > SIGN_OF_LIFE) {
+            if told.is_none_or(|(before, at)| {
+                before.ahead != waiting.ahead || at.elapsed() > QUEUE_UPDATE_INTERVAL
+            }) {
                 connection.send(&Answer::Queued(waiting))?;
                 told = Some((waiting, Instant::now()));
             }
@@ -348,7 +350,7 @@ impl Place {
                 return Err(PeerError::Stopped);
             }
             let line = self.shared.line();
-            drop(self.shared.moved.wait_timeout(line, LOOK).map_err(|_| PeerError::Stopped)?);
+            drop(self.shared.moved.wait_timeout(line, POLL_INTERVAL).map_err(|_| PeerError::Stopped)?);
         }
     }
 }

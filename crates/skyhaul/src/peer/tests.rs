@@ -78,7 +78,7 @@ fn messages_go_both_ways_and_one_connection_asks_again() {
     }
     assert_eq!(peer.poll::<Value>().unwrap(), None);
     assert!(peer.receive::<Value>(Duration::from_millis(10)).unwrap_err().is_late());
-    assert!(matches!(peer.send(&"y".repeat(REQUEST)), Err(PeerError::TooLong { .. })));
+    assert!(matches!(peer.send(&"y".repeat(MAX_REQUEST_BYTES)), Err(PeerError::TooLong { .. })));
     peer.send(&"bye").unwrap();
     let said = peer.ask("parrot", &1, &mut |_| true).unwrap_err().to_string();
     assert!(said.ends_with("refused: not a text"), "{said}");

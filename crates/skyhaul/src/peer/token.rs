@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 /// Length of a nonce and of a proof in bytes.
-pub(super) const BYTES: usize = 32;
+pub(super) const MAC_BYTES: usize = 32;
 
 /// A secret that both hosts have in a file. It is never shown or sent.
 #[derive(Clone)]
@@ -33,12 +33,12 @@ impl Token {
     }
 
     /// What `role` shows to prove that it knows the token.
-    pub(super) fn proof(&self, role: Role, nonces: &Nonces) -> [u8; BYTES] {
+    pub(super) fn proof(&self, role: Role, nonces: &Nonces) -> [u8; MAC_BYTES] {
         bytes(&hmac::sign(&self.0, &text(role.proves(), nonces)))
     }
 
     /// Whether `proof` is that of `role`; it takes the same time for all wrong ones.
-    pub(super) fn is_proof(&self, role: Role, nonces: &Nonces, proof: &[u8; BYTES]) -> bool {
+    pub(super) fn is_proof(&self, role: Role, nonces: &Nonces, proof: &[u8; MAC_BYTES]) -> bool {
         hmac::verify(&self.0, &text(role.proves(), nonces), proof).is_ok()
     }
 
@@ -81,8 +81,8 @@ impl Role {
 /// Random numbers of both ends, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nonces {
-    pub(super) server: [u8; BYTES],
-    pub(super) client: [u8; BYTES],
+    pub(super) server: [u8; MAC_BYTES],
+    pub(super) client: [u8; MAC_BYTES],
 }
 
 /// What is signed. The purpose has no zero byte, and the nonces have a fixed length: no two texts are alike.
@@ -90,7 +90,7 @@ fn text(purpose: &[u8], nonces: &Nonces) -> Vec<u8> {
     [b"skyhaul peer 1 ".as_slice(), purpose, &[0], &nonces.server, &nonces.client].concat()
 }
 
-fn bytes(tag: &hmac::Tag) -> [u8; BYTES] {
+fn bytes(tag: &hmac::Tag) -> [u8; MAC_BYTES] {
     tag.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
@@ -99,7 +99,7 @@ fn bytes(tag: &hmac::Tag) -> [u8; BYTES] {
 /// # Errors
 /// The system gives no random numbers.
 pub fn new_token() -> io::Result<String> {
-    random::<BYTES>().map(|bytes| hex(&bytes))
+    random::<MAC_BYTES>().map(|bytes| hex(&bytes))
 }
 
 /// Random bytes that cannot be guessed.

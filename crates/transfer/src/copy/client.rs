@@ -1,16 +1,16 @@
 //! The asking end: connects, and sends or receives.
+//!
+//! XXX copy::report
+//! What was copied, and what bounded it.
 
-use super::bounds::Bounds;
-use super::budget::Account;
-use super::destination::Into;
+use super::control::{Outcome, Progress, of_peer};
+use super::destination::Destination;
 use super::manifest::{Manifest, Root};
-use super::message::{Done, Entry, What};
-use super::options::CopyOptions;
-use super::plan;
-use super::report::{Copied, CopyReport, Failed};
-use super::run::{Here, Ran, run};
-use super::session::Purpose;
-use super::talk::{Outcome, Progress, of_peer};
+use super::message::{Bounds, Done, Entry, Side, What};
+use super::options::{Account, CopyOptions};
+use super::plan::{self, Plan};
+use super::session::{LocalEnd, Purpose, Ran, run};
+use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Token, connect_any};
 use skyhaul_io::disk::Tree;
 use std::io;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a server may take to answer.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Copy. `progress` is told a few times a second.
 ///
@@ -37,12 +37,12 @@ pub fn copy(
     options.tuning = options.tuning.bounded();
     // Found once, whatever else begins sessions.
     if options.server.len() > 1 {
-        options.server = vec![connect_any(&options.server, token, CONNECT).map_err(of_peer)?.peer()];
+        options.server = vec![connect_any(&options.server, token, CONNECT_TIMEOUT).map_err(of_peer)?.peer()];
     }
     let roots = if options.pull { Vec::new() } else { local_roots(&options)? };
     let manifest = Manifest::of(&roots, &Account::alone())?;
     let into = if options.pull { local_into(&options)? } else { Vec::new() };
-    let here = Here { roots: &roots, manifest: &manifest, into: &into };
+    let here = LocalEnd { roots: &roots, manifest: &manifest, into: &into };
     let planned = match options.plan || options.dry_run {
         true => Some(plan::ask(&options, token, &here)?),
         false => None,
@@ -77,7 +77,7 @@ fn local_roots(options: &CopyOptions) -> io::Result<Vec<Root>> {
     options.sources.iter().enumerate().map(root).collect()
 }
 
-fn local_into(options: &CopyOptions) -> io::Result<Vec<Into>> {
+fn local_into(options: &CopyOptions) -> io::Result<Vec<Destination>> {
     let into = |path: &PathBuf| {
         let failed = |error: &io::Error| skyhaul_io::file::failed("copy into", path, error);
         let (base, rest) = match options.dry_run || options.verify {
@@ -92,7 +92,7 @@ fn local_into(options: &CopyOptions) -> io::Result<Vec<Into>> {
         let tree = Arc::new(tree.with(options.tuning.faults.clone()));
         // What only measures is made where there is a directory.
         let path = if options.verify { rest } else { PathBuf::new() };
-        Ok(Into { tree, path })
+        Ok(Destination { tree, path })
     };
     options.into.iter().map(into).collect()
 }
@@ -178,6 +178,101 @@ pub fn remote(text: &str) -> Option<(&str, &Path)> {
     let (host, path) = (&text[..colon], &text[colon + 1..]);
     let is_host = !host.is_empty() && !host.contains('/');
     is_host.then(|| (host.trim_start_matches('[').trim_end_matches(']'), Path::new(path)))
+}
+
+/// A file that was not copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Its path at the destination.
+    pub path: PathBuf,
+    /// Why.
+    pub error: String,
+}
+
+/// A file that was copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copied {
+    /// Its path at the destination.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub bytes: u64,
+    /// CRC-32C of the whole file.
+    pub crc32c: Option<u32>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CopyReport {
+    /// [`skyhaul::report::VERSION`].
+    pub version: u32,
+    /// Files that are whole now.
+    pub files: usize,
+    /// Of these, those that were there already.
+    pub kept_files: usize,
+    /// Directories.
+    pub directories: usize,
+    /// Symbolic links.
+    pub links: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Bytes of those that were there already.
+    pub kept_bytes: u64,
+    /// Bytes of ranges that an earlier attempt had brought.
+    pub resumed_bytes: u64,
+    /// Bytes moved in this session.
+    pub moved_bytes: u64,
+    /// Bytes of holes, which were not moved.
+    pub hole_bytes: u64,
+    /// Ranges moved.
+    pub ranges: u64,
+    /// Ranges moved again because their checksum was wrong.
+    pub again: u64,
+    /// From the first range until everything is durable.
+    pub seconds: f64,
+    /// Of what was moved.
+    pub bits_per_second: f64,
+    /// Connections.
+    pub flows: usize,
+    /// Bytes of a range.
+    pub range: u64,
+    /// Round trip of the control connection in seconds: the shortest of some.
+    pub rtt_seconds: f64,
+    /// What bounded it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bound: Option<Bounds>,
+    /// The end that read.
+    pub sender: Side,
+    /// The end that wrote.
+    pub receiver: Side,
+    /// Each file, with its digest.
+    pub copied: Vec<Copied>,
+    /// Only compared, and nothing was copied: each file that is the same at both ends, with its digest.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub compared: Vec<Copied>,
+    /// Whether files were compared, and not copied.
+    #[serde(default)]
+    pub verified: bool,
+    /// Set-user-ID, set-group-ID or the sticky bit of these was not copied.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dropped_bits: Vec<PathBuf>,
+    /// What was not copied, or differs.
+    pub failed: Vec<Failed>,
+    /// FIFOs, sockets and devices, which are not copied.
+    pub special: Vec<PathBuf>,
+    /// What was predicted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub plan: Option<Plan>,
+    /// Why it ended early; it may be resumed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stopped: Option<String>,
+}
+
+impl CopyReport {
+    /// Whether everything is at the destination.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.stopped.is_none() && self.failed.is_empty()
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //!   file ─▶ Contents: pieces of 1 MiB past the page cache, several in flight ─▶ CRC-32C of each range, or of all
 //! ```
 
+use super::control::{POLL_INTERVAL, SessionState};
 use super::options::Tuning;
-use super::watch::{LOOK, Watch};
 use skyhaul_io::disk::{Ended, Queue, next_data};
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of one read.
-const PIECE: u64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 /// Reads in flight.
-const DEPTH: usize = 4;
+const READ_DEPTH: usize = 4;
 
 /// CRC-32C of numbered pieces that come in any order. Memory is that of the pieces that came too early.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +78,14 @@ pub(super) struct Contents {
     pool: Pool,
 }
 
+/// The memory for reading files, made when the first is read.
+pub(super) fn contents<'a>(known: &'a mut Option<Contents>, tuning: &Tuning) -> io::Result<&'a mut Contents> {
+    if known.is_none() {
+        *known = Some(Contents::new(tuning)?);
+    }
+    known.as_mut().ok_or_else(|| io::Error::other("no memory to read files into"))
+}
+
 /// What is read, in order.
 struct Piece {
     run: usize,
@@ -87,18 +95,21 @@ struct Piece {
 
 impl Contents {
     pub(super) fn new(tuning: &Tuning) -> io::Result<Self> {
-        let block_bytes = PIECE as usize;
-        let total_bytes = PIECE * DEPTH as u64;
+        let block_bytes = READ_BYTES as usize;
+        let total_bytes = READ_BYTES * READ_DEPTH as u64;
         let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
         pool.wait_until_touched()?;
-        Ok(Self { queue: Queue::new(&Tuning { depth: DEPTH, ..tuning.clone() }.reads(), Some(&pool))?, pool })
+        Ok(Self {
+            queue: Queue::new(&Tuning { depth: READ_DEPTH, ..tuning.clone() }.reads(), Some(&pool))?,
+            pool,
+        })
     }
 
     /// CRC-32C of a whole file.
     ///
     /// # Errors
     /// It cannot be read, is shorter than `size`, or it is over.
-    pub(super) fn whole(&mut self, of: &Reads<'_>, watch: &Watch) -> io::Result<u32> {
+    pub(super) fn whole(&mut self, of: &Reads<'_>, watch: &SessionState) -> io::Result<u32> {
         let mut digest = 0;
         let run = (of.size > 0).then_some(0..of.size);
         self.runs(of, run.into_iter(), watch, |_, crc| digest = crc)?;
@@ -113,13 +124,13 @@ impl Contents {
         &mut self,
         of: &Reads<'_>,
         runs: impl Iterator<Item = Range<u64>>,
-        watch: &Watch,
+        watch: &SessionState,
         mut each: impl FnMut(usize, u32),
     ) -> io::Result<()> {
         // Of a file that could not be read to its end.
         let mut ended = Vec::new();
         while self.queue.in_flight() > 0 {
-            self.queue.wait(LOOK, &mut ended)?;
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             ended.clear();
         }
         let mut runs = runs.enumerate();
@@ -127,7 +138,7 @@ impl Contents {
         let (mut pieces, mut first): (VecDeque<Piece>, u64) = (VecDeque::new(), 0);
         let (mut crc, mut at_run) = (0, None::<usize>);
         loop {
-            while self.queue.has_room() && pieces.len() < DEPTH * 16 {
+            while self.queue.has_room() && pieces.len() < READ_DEPTH * 16 {
                 if open.as_ref().is_none_or(|(_, left)| left.is_empty()) {
                     open = runs.next();
                 }
@@ -158,7 +169,7 @@ impl Contents {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
             }
             if self.queue.in_flight() > 0 {
-                self.queue.wait(LOOK, &mut ended)?;
+                self.queue.wait(POLL_INTERVAL, &mut ended)?;
             }
             ended.drain(..).try_for_each(|end| settle(end, &mut pieces, first))?;
         }
@@ -170,7 +181,7 @@ impl Contents {
 
     /// Read the next bytes of a run, or find that they are a hole.
     fn ask(&mut self, of: &Reads<'_>, left: &Range<u64>, tag: u64) -> io::Result<Asked> {
-        let mut bytes = (left.end - left.start).min(PIECE);
+        let mut bytes = (left.end - left.start).min(READ_BYTES);
         if of.sparse {
             let data = next_data(of.file, left.start, of.size)?;
             let start = data.map_or(left.end, |data| data.start.min(left.end));
@@ -242,7 +253,7 @@ mod tests {
         file.write_all_at(b"end", size - 3).unwrap();
         let mut bytes = vec![0; size as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
-        let (file, watch) = (Arc::new(file), Watch::default());
+        let (file, watch) = (Arc::new(file), SessionState::default());
         let mut contents = Contents::new(&Tuning::default()).unwrap();
         for sparse in [false, true] {
             let of = Reads { file: &file, direct: false, size, sparse };

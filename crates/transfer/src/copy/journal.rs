@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// A line has at most so many bytes: what is longer is none.
-const LINE: u64 = 256;
+const MAX_LINE_BYTES: u64 = 256;
 
 /// What a journal is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ fn lines(mut from: impl BufRead, of: &Identity) -> BTreeMap<u64, u32> {
     let mut bytes = Vec::new();
     let mut next = || {
         bytes.clear();
-        (&mut from).take(LINE).read_until(b'\n', &mut bytes).ok()?;
+        (&mut from).take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes).ok()?;
         let text = bytes.strip_suffix(b"\n")?;
         String::from_utf8(text.to_vec()).ok()
     };

@@ -1,17 +1,32 @@
 //! How to copy.
+//!
+//! XXX copy::budget
+//! The memory and the threads that all sessions of a program may take together.
+//!
+//! A peer that holds the token can ask for many sessions, flows, blocks and names. Each is charged here before it is made, and a
+//! request that does not fit is refused with the reason. A session gives back all that it took when it ends.
+//!
+//! XXX copy::tune
+//! Settings of a flow, and the memory of an end.
 
-use super::budget::SESSION_BLOCKS;
 use super::message::Exists;
 use skyhaul::stop::StopFlag;
 use skyhaul_io::disk::{DiskOptions, Engine, Faults};
-use std::net::SocketAddr;
+use skyhaul_io::fifo::Fifo;
+use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use skyhaul_io::quantity::Size;
+use skyhaul_io::tcp::tune::{set_congestion, set_receive_buffer, set_send_buffer};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Smallest and largest range.
-pub(super) const RANGES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
+pub(super) const RANGE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 /// Most flows of one copy.
-pub(super) const FLOWS: usize = 256;
+pub(super) const MAX_FLOWS_PER_COPY: usize = 256;
 
 /// What both ends use alike.
 #[derive(Clone, Debug)]
@@ -76,25 +91,25 @@ impl Default for Tuning {
 impl Tuning {
     /// Whether a peer may ask for it.
     pub(super) fn check(&self) -> Result<(), String> {
-        if !RANGES.contains(&self.range) || !self.range.is_multiple_of(4096) {
+        if !RANGE_BYTES.contains(&self.range) || !self.range.is_multiple_of(4096) {
             return Err(format!("a range has 64 KiB to 256 MiB, whole pages; {} bytes are not", self.range));
         }
-        if !(1..=FLOWS).contains(&self.flows) {
-            return Err(format!("1 to {FLOWS} flows are possible; {} are not", self.flows));
+        if !(1..=MAX_FLOWS_PER_COPY).contains(&self.flows) {
+            return Err(format!("1 to {MAX_FLOWS_PER_COPY} flows are possible; {} are not", self.flows));
         }
         Ok(())
     }
 
     /// Requests in flight: fewer of large ranges, so that memory stays bounded.
     pub(super) fn bounded(mut self) -> Self {
-        self.depth = self.depth.min((SESSION_BLOCKS / self.range.max(1)) as usize).max(1);
+        self.depth = self.depth.min((MAX_SESSION_BLOCK_BYTES / self.range.max(1)) as usize).max(1);
         self
     }
 
     /// Blocks of an end with so many flows: one for each request at the disk, and two for each flow, as far as its memory
     /// goes.
     pub(super) fn blocks(&self, flows: usize) -> usize {
-        (self.depth + flows * 2).min((SESSION_BLOCKS / self.range.max(1)) as usize).max(1)
+        (self.depth + flows * 2).min((MAX_SESSION_BLOCK_BYTES / self.range.max(1)) as usize).max(1)
     }
 }
 
@@ -121,4 +136,148 @@ pub struct CopyOptions {
     pub verify: bool,
     /// Ends it; it may be resumed.
     pub stop: StopFlag,
+}
+
+/// Bytes of blocks, names and lists of ranges, of all sessions.
+pub(super) const MAX_MEMORY_BYTES: u64 = 2 << 30;
+/// Bytes of blocks of one session.
+pub(super) const MAX_SESSION_BLOCK_BYTES: u64 = 256 << 20;
+/// Sessions at a time.
+pub(super) const MAX_SESSIONS: u64 = 32;
+/// Flows of all sessions.
+pub(super) const MAX_FLOWS: u64 = 1024;
+
+/// What is left.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    memory: AtomicU64,
+    sessions: AtomicU64,
+    flows: AtomicU64,
+}
+
+#[cfg(test)]
+impl Budget {
+    pub(super) fn sessions(&self) -> u64 {
+        self.sessions.load(Ordering::Relaxed)
+    }
+}
+
+fn take(of: &AtomicU64, count: u64, most: u64) -> bool {
+    let more = |now: u64| now.checked_add(count).filter(|&now| now <= most);
+    of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+/// What one session took.
+#[derive(Debug)]
+pub(super) struct Account {
+    budget: Arc<Budget>,
+    memory: AtomicU64,
+    flows: u64,
+}
+
+fn refused(what: &str, hint: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::QuotaExceeded, format!("{what}; hint: {hint}"))
+}
+
+impl Account {
+    /// Begin a session with so many flows.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn open(budget: &Arc<Budget>, flows: usize) -> io::Result<Self> {
+        let flows = flows as u64;
+        if !take(&budget.sessions, 1, MAX_SESSIONS) {
+            let text = format!("{MAX_SESSIONS} copies are running, the most that are served at a time");
+            return Err(refused(&text, "try again later"));
+        }
+        let mut account = Self { budget: budget.clone(), memory: AtomicU64::new(0), flows: 0 };
+        if !take(&budget.flows, flows, MAX_FLOWS) {
+            let text = format!("all copies together may have {MAX_FLOWS} flows");
+            return Err(refused(&text, "use fewer --flows, or try again later"));
+        }
+        account.flows = flows;
+        Ok(account)
+    }
+
+    /// One of a program that only asks.
+    pub(super) fn alone() -> Self {
+        let budget = Arc::<Budget>::default();
+        take(&budget.sessions, 1, MAX_SESSIONS);
+        Self { budget, memory: AtomicU64::new(0), flows: 0 }
+    }
+
+    /// Take memory.
+    ///
+    /// # Errors
+    /// There is not so much left.
+    pub(super) fn charge(&self, bytes: u64) -> io::Result<()> {
+        if !take(&self.budget.memory, bytes, MAX_MEMORY_BYTES) {
+            let text = format!(
+                "copies may take {} MiB of memory together, and this one needs more",
+                MAX_MEMORY_BYTES >> 20
+            );
+            return Err(refused(
+                &text,
+                "copy fewer files at a time, use a larger --range, or try again later",
+            ));
+        }
+        self.memory.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.budget.memory.fetch_sub(self.memory.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.budget.flows.fetch_sub(self.flows, Ordering::Relaxed);
+        self.budget.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Give a flow its window and its congestion control.
+pub(super) fn tune(stream: &TcpStream, window: Option<u64>, congestion: Option<&str>) -> io::Result<()> {
+    if let Some(bytes) = window {
+        let size = Size::from_bytes(bytes);
+        set_send_buffer(stream, size);
+        set_receive_buffer(stream, size);
+    }
+    if let Some(name) = congestion {
+        set_congestion(stream, name)?;
+    }
+    Ok(())
+}
+
+/// Memory of an end with so many flows, charged to its account, and all of it touched.
+pub(super) fn blocks(tuning: &Tuning, flows: usize, account: &Account) -> io::Result<(Pool, Fifo<Block>)> {
+    let block_bytes = tuning.range as usize;
+    let total_bytes = (block_bytes * tuning.blocks(flows)) as u64;
+    account.charge(total_bytes)?;
+    let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
+    pool.wait_until_touched()?;
+    let empty = Fifo::default();
+    std::iter::from_fn(|| pool.take()).for_each(|block| empty.push(block));
+    Ok((pool, empty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_what_ended_is_free_again() {
+        let budget = Arc::<Budget>::default();
+        let first = Account::open(&budget, 1000).unwrap();
+        assert!(Account::open(&budget, 25).unwrap_err().to_string().contains("--flows"));
+        first.charge(MAX_MEMORY_BYTES).unwrap();
+        let second = Account::open(&budget, 24).unwrap();
+        assert!(second.charge(1).unwrap_err().to_string().contains("hint: "));
+        drop(first);
+        second.charge(MAX_MEMORY_BYTES).unwrap();
+        let more: Vec<_> = (1..MAX_SESSIONS).map(|_| Account::open(&budget, 1).unwrap()).collect();
+        assert!(Account::open(&budget, 1).unwrap_err().to_string().contains("at a time"));
+        drop((second, more));
+        assert_eq!(budget.memory.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.flows.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.sessions.load(Ordering::Relaxed), 0);
+    }
 }

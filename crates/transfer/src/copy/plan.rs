@@ -12,21 +12,23 @@
 //! files cost, and its bytes. Files are copied before much is written: a disk that works it off is slower.
 //!
 //! Limits: what is there already is not known. A path and a disk that others use change.
+//!
+//! XXX copy::predicted
+//! What is predicted of a copy, from parts that were measured.
 
-use super::bounds::Bounds;
-use super::budget::Account;
-use super::destination::Into;
+pub(super) mod rehearsal;
+pub(super) mod trial;
+
+use self::rehearsal::rehearse;
+use super::control::of_peer;
+use super::destination::Destination;
 use super::manifest::{Manifest, Root};
-use super::message::{Measure, Measured, Message, Part};
-use super::options::{CopyOptions, Tuning};
-use super::predicted::Plan;
-use super::rehearsal::rehearse;
-use super::run::Here;
-use super::session::{Purpose, Session};
-use super::sizes::Sizes;
-use super::talk::of_peer;
-use super::trial;
+use super::message::{Bounds, Measure, Measured, MeasuredRate, Message, Sizes, Trial};
+use super::options::{Account, CopyOptions, Tuning};
+use super::session::{LocalEnd, Purpose, Session};
+use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Connection, Token};
+use skyhaul_core::predict::{FilesCopied, FilesCost};
 use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
@@ -43,14 +45,14 @@ const MOST: u64 = 4 << 30;
 /// and the least: as many as are copied, if that is between. A disk that has much to work off would delay the copy.
 const LEAST: u64 = 64 << 20;
 /// How long the other end may take.
-const ANSWER: Duration = Duration::from_secs(30);
+const PLAN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes in a time, at a cost.
-fn part(bytes: u64, time: Duration, cpu: Duration) -> Part {
+fn part(bytes: u64, time: Duration, cpu: Duration) -> MeasuredRate {
     if bytes == 0 || time.is_zero() {
-        return Part::default();
+        return MeasuredRate::default();
     }
-    Part {
+    MeasuredRate {
         bits_per_second: bytes as f64 * 8.0 / time.as_secs_f64(),
         cpu_seconds_per_gb: cpu.as_secs_f64() / (bytes as f64 / 1e9),
     }
@@ -66,7 +68,7 @@ fn queue(tuning: &Tuning, account: &Account) -> io::Result<(Queue, Pool)> {
 }
 
 /// Read the files for a moment, from all sources at once.
-fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning, account: &Account) -> io::Result<Part> {
+fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning, account: &Account) -> io::Result<MeasuredRate> {
     let (mut queue, pool) = queue(tuning, account)?;
     let mut places: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
     for (file, (source, _)) in manifest.places.iter().enumerate() {
@@ -115,7 +117,7 @@ fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning, account: &Account)
 }
 
 /// Write files without a name for a moment, into all directories at once: about as many bytes as are to be copied.
-fn write(into: &[Into], tuning: &Tuning, bytes: u64, account: &Account) -> io::Result<Part> {
+fn write(into: &[Destination], tuning: &Tuning, bytes: u64, account: &Account) -> io::Result<MeasuredRate> {
     let most =
         bytes.clamp(LEAST, MOST).div_ceil(into.len().max(1) as u64).next_multiple_of(tuning.range.max(1));
     let mut files = Vec::new();
@@ -133,7 +135,11 @@ fn write(into: &[Into], tuning: &Tuning, bytes: u64, account: &Account) -> io::R
 }
 
 /// Write into files of these sizes in turn, from some places on.
-fn written(files: &mut [(Scratch, u64, u64)], tuning: &Tuning, account: &Account) -> io::Result<Part> {
+fn written(
+    files: &mut [(Scratch, u64, u64)],
+    tuning: &Tuning,
+    account: &Account,
+) -> io::Result<MeasuredRate> {
     let (mut queue, pool) = queue(tuning, account)?;
     let mut views = Vec::new();
     let mut state = 7;
@@ -168,7 +174,7 @@ fn written(files: &mut [(Scratch, u64, u64)], tuning: &Tuning, account: &Account
 }
 
 /// Send bytes from memory on all flows for a moment.
-fn send(flows: Vec<TcpStream>, tuning: &Tuning) -> Part {
+fn send(flows: Vec<TcpStream>, tuning: &Tuning) -> MeasuredRate {
     let moved = AtomicU64::new(0);
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     std::thread::scope(|scope| {
@@ -195,7 +201,7 @@ fn send(flows: Vec<TcpStream>, tuning: &Tuning) -> Part {
 }
 
 /// Receive on all flows until the other end closes them.
-fn receive(flows: Vec<TcpStream>) -> Part {
+fn receive(flows: Vec<TcpStream>) -> MeasuredRate {
     const MEMORY: usize = 64 << 20;
     let moved = AtomicU64::new(0);
     let (begun, cpu) = (Instant::now(), process_cpu_time());
@@ -226,7 +232,7 @@ fn receive(flows: Vec<TcpStream>) -> Part {
 }
 
 /// The client's side: the path, then copies in small, and only then the disks, which take long to be as they were before.
-pub(super) fn ask(options: &CopyOptions, token: &Token, here: &Here<'_>) -> io::Result<Plan> {
+pub(super) fn ask(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>) -> io::Result<Plan> {
     let tuning = &options.tuning;
     let Session { mut connection, flows, rtt } = Session::begin(options, token, Purpose::Network)?;
     let carried = if options.pull { receive(flows) } else { send(flows, tuning) };
@@ -235,7 +241,7 @@ pub(super) fn ask(options: &CopyOptions, token: &Token, here: &Here<'_>) -> io::
     // What arrived counts, at the cost of both ends.
     let arrived = if options.pull { carried } else { theirs.part };
     let cpu = carried.cpu_seconds_per_gb + theirs.part.cpu_seconds_per_gb;
-    let network = Part { cpu_seconds_per_gb: cpu, ..arrived };
+    let network = MeasuredRate { cpu_seconds_per_gb: cpu, ..arrived };
     let mut plan = Plan { network, rtt_seconds: rtt.as_secs_f64(), ..Plan::default() };
     let sizes = if options.pull { theirs.sizes } else { here.manifest.sizes() };
     let most = plan.slowest(tuning).map_or(0.0, |(rate, _)| rate);
@@ -256,7 +262,7 @@ pub(super) fn ask(options: &CopyOptions, token: &Token, here: &Here<'_>) -> io::
 }
 
 fn measured(connection: &mut Connection) -> io::Result<Measured> {
-    match connection.receive(ANSWER).map_err(of_peer)? {
+    match connection.receive(PLAN_ANSWER_TIMEOUT).map_err(of_peer)? {
         Message::Measured(measured) => Ok(*measured),
         other => Err(instead(connection, other)),
     }
@@ -265,7 +271,7 @@ fn measured(connection: &mut Connection) -> io::Result<Measured> {
 /// Why something else came.
 fn instead(connection: &Connection, message: Message) -> io::Error {
     match message {
-        Message::Stop { why } => io::Error::other(super::names::shown(&why)),
+        Message::Stop { why } => io::Error::other(super::manifest::shown(&why)),
         _ => of_peer(connection.unexpected("another message")),
     }
 }
@@ -274,7 +280,7 @@ fn instead(connection: &Connection, message: Message) -> io::Error {
 fn attempt(
     options: &CopyOptions,
     token: &Token,
-    here: &Here<'_>,
+    here: &LocalEnd<'_>,
     longer: u64,
     plan: &mut Plan,
 ) -> io::Result<()> {
@@ -287,7 +293,7 @@ fn attempt(
             trial::give(flows, here.roots, here.manifest, &options.tuning, how, Account::alone())?
         }
     };
-    let theirs = match connection.receive(ANSWER).map_err(of_peer)? {
+    let theirs = match connection.receive(PLAN_ANSWER_TIMEOUT).map_err(of_peer)? {
         Message::Tried(tried) => *tried,
         other => return Err(instead(&connection, other)),
     };
@@ -305,8 +311,8 @@ fn answer(
     flows: Vec<TcpStream>,
     measure: Measure,
     sizes: impl FnOnce() -> Sizes,
-    disk: impl FnOnce(u64) -> io::Result<Part>,
-    carry: impl FnOnce(Vec<TcpStream>) -> Part,
+    disk: impl FnOnce(u64) -> io::Result<MeasuredRate>,
+    carry: impl FnOnce(Vec<TcpStream>) -> MeasuredRate,
 ) -> io::Result<()> {
     let measured = match measure {
         Measure::Network => Measured { part: carry(flows), sizes: sizes() },
@@ -320,7 +326,7 @@ pub(super) fn answer_push(
     connection: &mut Connection,
     flows: Vec<TcpStream>,
     measure: Measure,
-    into: &[Into],
+    into: &[Destination],
     tuning: &Tuning,
     account: &Account,
 ) -> io::Result<()> {
@@ -340,4 +346,203 @@ pub(super) fn answer_pull(
     let manifest = Manifest::of(roots, account)?;
     let read = |_| read(roots, &manifest, tuning, account);
     answer(connection, flows, measure, || manifest.sizes(), read, |flows| send(flows, tuning))
+}
+
+/// Copies of some files, as they were measured, and what there is to copy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rehearsed {
+    pub(super) few: FilesCopied,
+    pub(super) many: FilesCopied,
+    /// Files and bytes of what is like them,
+    pub(super) short: (u64, u64),
+    /// and of what is not: of that, a trial says the rate.
+    pub(super) long: (u64, u64),
+    /// The trial takes files longer than this.
+    pub(super) longer: Option<u64>,
+    pub(super) bound: Option<Bounds>,
+}
+
+/// What is predicted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Bytes of all files.
+    pub bytes: Option<u64>,
+    /// Files.
+    #[serde(default)]
+    pub files: Option<u64>,
+    /// Reading the source.
+    pub read: MeasuredRate,
+    /// The network with these flows.
+    pub network: MeasuredRate,
+    /// Writing the destination.
+    pub write: MeasuredRate,
+    /// Round trip in seconds.
+    pub rtt_seconds: f64,
+    /// Windows of all flows a round trip, in bits a second.
+    pub window_bits_per_second: Option<f64>,
+    /// Bytes of long files, all at once, for some seconds.
+    pub trial: Trial,
+    /// Files that were copied in small, at most.
+    #[serde(default)]
+    pub tried_files: u64,
+    /// Seconds that any copy takes: to connect, to agree, for the last sync.
+    #[serde(default)]
+    pub fixed_seconds: f64,
+    /// Seconds for each file, besides its bytes.
+    #[serde(default)]
+    pub file_seconds: f64,
+    /// Predicted: bytes by [`seconds`](Self::seconds).
+    pub bits_per_second: f64,
+    /// What bounds it.
+    pub bound: Option<Bounds>,
+    /// Predicted for all files.
+    pub seconds: Option<f64>,
+    /// Afterwards: what it took.
+    #[serde(default)]
+    pub measured_seconds: Option<f64>,
+    /// Afterwards: what it was.
+    pub measured_bits_per_second: Option<f64>,
+    /// Afterwards: measured to predicted rate.
+    pub ratio: Option<f64>,
+}
+
+impl Plan {
+    /// Enter what the copy reached.
+    pub(super) fn compare(&mut self, bits_per_second: f64, seconds: f64) {
+        self.measured_seconds = Some(seconds);
+        self.measured_bits_per_second = Some(bits_per_second);
+        self.ratio = (self.bits_per_second > 0.0).then(|| bits_per_second / self.bits_per_second);
+    }
+
+    /// The slowest part: what bounds a copy, if they do not disturb each other.
+    pub(super) fn slowest(&mut self, tuning: &Tuning) -> Option<(f64, Bounds)> {
+        let mut parts = vec![
+            (self.read.bits_per_second, Bounds::SourceDisk),
+            (self.network.bits_per_second, Bounds::Network),
+            (self.write.bits_per_second, Bounds::DestinationDisk),
+        ];
+        if let Some(limit) = tuning.limit {
+            parts.push((limit as f64, Bounds::Limit));
+        }
+        if let Some(window) = tuning.window
+            && self.rtt_seconds > 0.0
+        {
+            let rate = window as f64 * 8.0 * tuning.flows as f64 / self.rtt_seconds;
+            self.window_bits_per_second = Some(rate);
+            parts.push((rate, Bounds::Network));
+        }
+        parts.into_iter().filter(|(rate, _)| *rate > 0.0).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// The time: what a copy costs by itself and what its files cost, as copies in small say, and the bytes of long files at the
+    /// rate of the trial, or that of the slowest part if there was none.
+    pub(super) fn conclude(&mut self, tuning: &Tuning, rehearsed: &Rehearsed) {
+        let Rehearsed { few, many, short, long, .. } = rehearsed;
+        let slowest = self.slowest(tuning);
+        let tried = self.trial.bits_per_second;
+        let rate = if tried > 0.0 { tried } else { slowest.map_or(0.0, |(rate, _)| rate) };
+        let cost = FilesCost::of(few, many, rate);
+        let mut seconds = cost.seconds((short.0 + long.0) as f64, short.1 as f64);
+        if long.1 > 0 && rate > 0.0 {
+            seconds += long.1 as f64 * 8.0 / rate + self.trial.delay_seconds;
+        }
+        // What takes longest says what bounds it.
+        let is_long = long.1 > 0 && long.1 as f64 * 8.0 / rate > seconds / 2.0;
+        let alone = slowest.map(|(_, bound)| bound);
+        self.bound = match is_long {
+            true => self.bound.or(rehearsed.bound).or(alone),
+            false => rehearsed.bound.or(self.bound).or(alone),
+        };
+        let bytes = short.1 + long.1;
+        (self.files, self.bytes) = (Some(short.0 + long.0), Some(bytes));
+        (self.fixed_seconds, self.file_seconds) = (cost.fixed, cost.file);
+        self.tried_files = many.files as u64;
+        self.seconds = Some(seconds);
+        // As the end will count it.
+        self.bits_per_second = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let rate = |gbps: f64| MeasuredRate { bits_per_second: gbps * 1e9, cpu_seconds_per_gb: 0.1 };
+        Plan { read: rate(40.0), network: rate(90.0), write: rate(20.0), ..Plan::default() }
+    }
+
+    fn copied(files: f64, octets: f64, seconds: f64) -> FilesCopied {
+        FilesCopied { files, octets, seconds }
+    }
+
+    #[test]
+    fn the_slowest_part_bounds() {
+        let mut plan = plan();
+        assert_eq!(plan.slowest(&Tuning::default()), Some((20e9, Bounds::DestinationDisk)));
+        plan.rtt_seconds = 0.1;
+        // 4 windows of 1 MiB in 100 ms.
+        let tuning = Tuning { window: Some(1 << 20), ..Tuning::default() };
+        let (rate, bound) = plan.slowest(&tuning).unwrap();
+        assert_eq!((rate.round(), bound), (335_544_320.0, Bounds::Network));
+        assert_eq!(plan.window_bits_per_second, Some(rate));
+        let limited = plan.slowest(&Tuning { limit: Some(1_000_000), ..tuning });
+        assert_eq!(limited, Some((1e6, Bounds::Limit)));
+        assert_eq!(Plan::default().slowest(&Tuning::default()), None);
+    }
+
+    #[test]
+    fn files_cost_and_long_ones_take_their_bytes_at_the_rate_of_the_trial() {
+        let mut plan = plan();
+        plan.bound = Some(Bounds::SourceDisk);
+        plan.trial = Trial { bits_per_second: 10e9, delay_seconds: 1.0, ..Trial::default() };
+        // 50 ms, and 1 ms a file.
+        let rehearsed = Rehearsed {
+            few: copied(1.0, 0.0, 0.051),
+            many: copied(11.0, 0.0, 0.061),
+            long: (2, 5_000_000_000),
+            longer: Some(0),
+            bound: Some(Bounds::Network),
+            ..Rehearsed::default()
+        };
+        plan.conclude(&Tuning::default(), &rehearsed);
+        let seconds = plan.seconds.unwrap();
+        assert!((seconds - (0.05 + 0.002 + 4.0 + 1.0)).abs() < 1e-9, "{plan:?}");
+        assert!((plan.bits_per_second - 40e9 / seconds).abs() < 1.0, "{plan:?}");
+        assert_eq!(
+            (plan.bound, plan.files, plan.bytes),
+            (Some(Bounds::SourceDisk), Some(2), Some(5_000_000_000))
+        );
+        // Many short ones beside them take longer.
+        plan.conclude(&Tuning::default(), &Rehearsed { short: (100_000, 0), ..rehearsed });
+        assert!((plan.seconds.unwrap() - seconds - 100.0).abs() < 1e-6, "{plan:?}");
+        assert_eq!(plan.bound, Some(Bounds::Network));
+        plan.compare(plan.bits_per_second * 0.9, 2.0);
+        assert!((plan.ratio.unwrap() - 0.9).abs() < 1e-9 && plan.measured_seconds == Some(2.0));
+    }
+
+    #[test]
+    fn what_was_copied_whole_takes_as_long_again() {
+        let mut plan = plan();
+        let whole = copied(2000.0, 8e6, 0.4);
+        let rehearsed = Rehearsed {
+            few: copied(64.0, 3e5, 0.05),
+            many: whole,
+            short: (2000, 8_000_000),
+            ..Rehearsed::default()
+        };
+        plan.conclude(&Tuning::default(), &rehearsed);
+        assert!((plan.seconds.unwrap() - 0.4).abs() < 1e-9, "{plan:?}");
+        assert_eq!((plan.bound, plan.tried_files), (Some(Bounds::DestinationDisk), 2000));
+    }
+
+    #[test]
+    fn without_a_trial_the_slowest_part_is_the_rate() {
+        let mut plan = plan();
+        plan.conclude(&Tuning::default(), &Rehearsed { long: (1, 10_000_000_000), ..Rehearsed::default() });
+        assert_eq!((plan.seconds, plan.bits_per_second), (Some(4.0), 20e9));
+        let mut none = Plan::default();
+        none.conclude(&Tuning::default(), &Rehearsed::default());
+        assert_eq!((none.seconds, none.bits_per_second, none.bound), (Some(0.0), 0.0, None));
+    }
 }

@@ -1,17 +1,16 @@
 //! The receiving end: says what it wants, and has it written.
+//!
+//! XXX copy::asking
+//! What the receiving end asks of the sender, in messages of bounded length.
 
-use super::asking::Asks;
-use super::budget::Account;
-use super::destination::Into;
-use super::entering::{self, Rules, Verdict, skew};
-use super::files::Target;
-use super::manifest::MOST;
+use super::control::{Control, Outcome, Progress};
+use super::destination::{self, Destination, Rules, Verdict, skew};
+use super::flows::{Check, ReceiverEvent, ReceiverShared, WriteOrder};
+use super::manifest::{self, Allowed, MAX_ENTRIES, Seen};
 use super::message::{Done, Entry, Exists, Found, Message, Side, Want, What};
-use super::names::{self, Allowed, Seen};
-use super::options::Tuning;
-use super::receiving::{Check, Order, Receiving, Told};
-use super::talk::{Outcome, Progress, Talk};
-use super::writing::{NO_ROOM, Writer};
+use super::options::{Account, Tuning};
+use super::target::Target;
+use super::writer::{NO_ROOM, Writer};
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::free_bytes;
 use skyhaul_io::host::thread::process_cpu_time;
@@ -23,11 +22,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-const PROGRESS: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What is received, and how.
-pub(super) struct Wishes<'a> {
-    pub(super) into: &'a [Into],
+pub(super) struct ReceiveRequest<'a> {
+    pub(super) into: &'a [Destination],
     pub(super) exists: Exists,
     /// Only compare.
     pub(super) verify: bool,
@@ -42,7 +41,7 @@ struct Comparing {
 }
 
 struct Receiver<'a> {
-    wishes: &'a Wishes<'a>,
+    wishes: &'a ReceiveRequest<'a>,
     rules: Rules,
     entries: Vec<Entry>,
     seen: Seen,
@@ -63,14 +62,14 @@ struct Receiver<'a> {
 /// # Errors
 /// The peer is gone, or something cannot go on. What was written so far may be resumed.
 pub(super) fn receive(
-    mut talk: Talk<'_>,
+    mut talk: Control<'_>,
     flows: Vec<TcpStream>,
-    wishes: &Wishes<'_>,
+    wishes: &ReceiveRequest<'_>,
     tuning: &Tuning,
     account: Account,
 ) -> io::Result<Outcome> {
     let count = flows.len();
-    let receiving = Receiving::new(tuning, count, account)?;
+    let receiving = ReceiverShared::new(tuning, count, account)?;
     let writer = Writer::new(&receiving)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let mut receiver = Receiver {
@@ -112,7 +111,7 @@ pub(super) fn receive(
 }
 
 impl Receiver<'_> {
-    fn talk(&mut self, talk: &mut Talk<'_>, shared: &Receiving, begun: Instant) -> io::Result<()> {
+    fn talk(&mut self, talk: &mut Control<'_>, shared: &ReceiverShared, begun: Instant) -> io::Result<()> {
         let mut shown = Instant::now();
         while !self.all_named || self.done.len() + self.directories.len() < self.entries.len() {
             if (talk.stop)() {
@@ -125,7 +124,7 @@ impl Receiver<'_> {
                 self.take(talk, message, shared)?;
             }
             self.tell(talk, shared)?;
-            if shown.elapsed() >= PROGRESS {
+            if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
                 let moved =
                     shared.watch.bytes.load(Ordering::Relaxed) + shared.watch.holes.load(Ordering::Relaxed);
@@ -143,7 +142,7 @@ impl Receiver<'_> {
     }
 
     /// Both ends have done all: exchange what each did.
-    fn part(&mut self, talk: &mut Talk<'_>, mine: &Side) -> io::Result<Side> {
+    fn part(&mut self, talk: &mut Control<'_>, mine: &Side) -> io::Result<Side> {
         talk.say(&Message::Finished(Box::new(mine.clone())))?;
         loop {
             match talk.hear()? {
@@ -154,23 +153,23 @@ impl Receiver<'_> {
         }
     }
 
-    fn take(&mut self, talk: &mut Talk<'_>, message: Message, shared: &Receiving) -> io::Result<()> {
+    fn take(&mut self, talk: &mut Control<'_>, message: Message, shared: &ReceiverShared) -> io::Result<()> {
         match message {
             Message::Clock(theirs) if self.entries.is_empty() => {
                 self.rules.skew = skew(theirs);
                 Ok(())
             }
             Message::Entries(entries) if !self.all_named => {
-                let mut asks = Asks::default();
+                let mut asks = Requests::default();
                 for entry in entries {
                     self.enter(entry, shared, &mut asks)?;
                 }
                 asks.say(talk)
             }
             Message::Digests(found) => {
-                let mut asks = Asks::default();
+                let mut asks = Requests::default();
                 for Found { file, digest, error } in found {
-                    let theirs = digest.ok_or_else(|| names::shown(&error.unwrap_or_default()));
+                    let theirs = digest.ok_or_else(|| manifest::shown(&error.unwrap_or_default()));
                     let Some(one) = self.comparing.get_mut(&file).filter(|one| one.theirs.is_none()) else {
                         return Err(talk.unexpected(&Message::Digests(Vec::new())));
                     };
@@ -190,8 +189,8 @@ impl Receiver<'_> {
                         return Err(talk.unexpected(&Message::Sent(Vec::new())));
                     }
                     let order = match one.error {
-                        None => Order::Sent { file: one.file, digest: one.digest },
-                        Some(error) => Order::Lost { file: one.file, error: names::shown(&error) },
+                        None => WriteOrder::Sent { file: one.file, digest: one.digest },
+                        Some(error) => WriteOrder::Lost { file: one.file, error: manifest::shown(&error) },
                     };
                     shared.orders.push(order);
                 }
@@ -202,10 +201,10 @@ impl Receiver<'_> {
     }
 
     /// A name: make it, or want its ranges.
-    fn enter(&mut self, entry: Entry, shared: &Receiving, asks: &mut Asks) -> io::Result<()> {
+    fn enter(&mut self, entry: Entry, shared: &ReceiverShared, asks: &mut Requests) -> io::Result<()> {
         let file = self.entries.len();
-        if file >= MOST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {MOST} names")));
+        if file >= MAX_ENTRIES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {MAX_ENTRIES} names")));
         }
         shared.account.charge(entry.memory())?;
         let into = self.wishes.into.get(entry.to).ok_or_else(|| {
@@ -220,7 +219,7 @@ impl Receiver<'_> {
                     "the other end sent this name twice",
                 ));
             }
-            entering::enter(&entry, &into.tree, &into.path, &self.rules)
+            destination::enter(&entry, &into.tree, &into.path, &self.rules)
         });
         let settles = is_directory && verdict.is_ok() && !self.rules.verify;
         if settles {
@@ -263,25 +262,25 @@ impl Receiver<'_> {
         self.ended(Done { file, digest, kept: true, error: None });
     }
 
-    fn failed(&mut self, file: usize, error: String, shared: &Receiving) {
+    fn failed(&mut self, file: usize, error: String, shared: &ReceiverShared) {
         shared.files.end(file);
         self.ended(Done { file, digest: None, kept: false, error: Some(error) });
     }
 
     /// Want what is open of a file.
-    fn want(&mut self, file: usize, target: &Target, shared: &Receiving, asks: &mut Asks) {
+    fn want(&mut self, file: usize, target: &Target, shared: &ReceiverShared, asks: &mut Requests) {
         let (before, ranges) = (target.resumed_bytes(), target.want());
         shared.watch.resumed.fetch_add(before, Ordering::Relaxed);
         self.wanted += target.identity.size - before;
         if ranges.is_empty() {
-            shared.orders.push(Order::Sent { file, digest: None });
+            shared.orders.push(WriteOrder::Sent { file, digest: None });
         } else {
             asks.wants.push(Want { file, ranges });
         }
     }
 
     /// If both ends have read a file: what is to be done about it.
-    fn compared(&mut self, file: usize, shared: &Receiving, asks: &mut Asks) {
+    fn compared(&mut self, file: usize, shared: &ReceiverShared, asks: &mut Requests) {
         let Some(one) = self.comparing.get(&file) else { return };
         let (Some(mine), Some(theirs)) = (one.mine.clone(), one.theirs.clone()) else { return };
         let target = one.target.clone();
@@ -296,13 +295,13 @@ impl Receiver<'_> {
                     format!("it differs: CRC-32C {theirs:08x} at the source, {mine:08x} at the destination");
                 self.failed(file, text, shared);
             }
-            (Ok(_), Ok(_)) if self.rules.exists == Exists::Replace => match entering::wanted(target) {
+            (Ok(_), Ok(_)) if self.rules.exists == Exists::Replace => match destination::wanted(target) {
                 Ok(Verdict::Check(target)) => shared.checks.push(Check::Part { file, target }),
                 Ok(Verdict::Wanted(target)) => self.want(file, &target, shared, asks),
                 Ok(_) => {}
                 Err(error) => self.failed(file, system_text(&error), shared),
             },
-            (Ok(_), Ok(_)) => self.failed(file, entering::differs().to_string(), shared),
+            (Ok(_), Ok(_)) => self.failed(file, destination::differs().to_string(), shared),
             (_, Err(error)) => self.failed(file, format!("it cannot be read at the source: {error}"), shared),
             (Err(error), _) => {
                 self.failed(file, format!("it cannot be read at the destination: {error}"), shared);
@@ -311,7 +310,7 @@ impl Receiver<'_> {
     }
 
     /// Whether there is room for it now; what it has on the disk already is not needed again.
-    fn fits(into: &Into, verdict: Verdict) -> io::Result<Verdict> {
+    fn fits(into: &Destination, verdict: Verdict) -> io::Result<Verdict> {
         let (Verdict::Wanted(target) | Verdict::Check(target)) = &verdict else { return Ok(verdict) };
         let directory = into.tree.path().join(&into.path);
         let free = free_bytes(&directory).or_else(|_| free_bytes(into.tree.path()));
@@ -332,19 +331,19 @@ impl Receiver<'_> {
     }
 
     /// What the threads have to tell the other end.
-    fn tell(&mut self, talk: &mut Talk<'_>, shared: &Receiving) -> io::Result<()> {
-        let mut asks = Asks::default();
-        while let Some(told) = shared.told.try_pop() {
+    fn tell(&mut self, talk: &mut Control<'_>, shared: &ReceiverShared) -> io::Result<()> {
+        let mut asks = Requests::default();
+        while let Some(told) = shared.events.try_pop() {
             match told {
-                Told::Again { file, range } => talk.say(&Message::Again { file, range })?,
-                Told::Done(done) => self.ended(done),
-                Told::Checked { file, error: Some(error) } => self.failed(file, error, shared),
-                Told::Checked { file, error: None } => {
+                ReceiverEvent::Again { file, range } => talk.say(&Message::Again { file, range })?,
+                ReceiverEvent::Done(done) => self.ended(done),
+                ReceiverEvent::Checked { file, error: Some(error) } => self.failed(file, error, shared),
+                ReceiverEvent::Checked { file, error: None } => {
                     if let Ok(target) = shared.files.find(file as u64) {
                         self.want(file, &target, shared, &mut asks);
                     }
                 }
-                Told::Found { file, found } => {
+                ReceiverEvent::Found { file, found } => {
                     if let Some(one) = self.comparing.get_mut(&file) {
                         one.mine = Some(found);
                     }
@@ -361,7 +360,7 @@ impl Receiver<'_> {
     }
 
     /// Directories get their permissions and times last: files made in them change both. Then new names become durable.
-    fn settle(&mut self, talk: &mut Talk<'_>) -> io::Result<()> {
+    fn settle(&mut self, talk: &mut Control<'_>) -> io::Result<()> {
         for file in std::mem::take(&mut self.directories).into_iter().rev() {
             let entry = &self.entries[file];
             let Some(into) = self.wishes.into.get(entry.to) else { continue };
@@ -382,4 +381,45 @@ impl Receiver<'_> {
         }
         Ok(())
     }
+}
+
+/// Most runs of ranges in one message.
+const MAX_RUNS_PER_MESSAGE: usize = 4096;
+
+/// What the sender is asked for.
+#[derive(Default)]
+pub(super) struct Requests {
+    pub(super) wants: Vec<Want>,
+    pub(super) compares: Vec<usize>,
+}
+
+impl Requests {
+    pub(super) fn say(self, talk: &mut Control<'_>) -> io::Result<()> {
+        for batch in batches(self.wants) {
+            talk.say(&Message::Wanted(batch))?;
+        }
+        self.compares
+            .chunks(MAX_RUNS_PER_MESSAGE)
+            .try_for_each(|files| talk.say(&Message::Compare(files.to_vec())))
+    }
+}
+
+/// Wants in messages of bounded length.
+fn batches(wants: Vec<Want>) -> Vec<Vec<Want>> {
+    let mut batches = vec![Vec::new()];
+    let mut runs = 0;
+    for want in wants {
+        for ranges in want.ranges.chunks(MAX_RUNS_PER_MESSAGE) {
+            runs += ranges.len();
+            if runs > MAX_RUNS_PER_MESSAGE {
+                batches.push(Vec::new());
+                runs = ranges.len();
+            }
+            if let Some(last) = batches.last_mut() {
+                last.push(Want { file: want.file, ranges: ranges.to_vec() });
+            }
+        }
+    }
+    batches.retain(|batch| !batch.is_empty());
+    batches
 }

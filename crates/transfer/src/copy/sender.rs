@@ -1,15 +1,13 @@
 //! The sending end: names what there is, and sends what is wanted of it.
 
-use super::budget::Account;
+use super::control::{Control, Outcome, Progress};
+use super::destination::now;
 use super::digest::Digest;
-use super::entering::now;
-use super::manifest::{Manifest, Root};
+use super::flows::MAX_RESENT_RANGES;
+use super::manifest::{Manifest, Root, shown};
 use super::message::{Done, Entry, Found, Message, Sent, Want};
-use super::names::shown;
-use super::options::Tuning;
-use super::reading::{CHANGED, Job, Reading, Told};
-use super::receiving::MOST_AGAIN;
-use super::talk::{Outcome, Progress, Talk};
+use super::options::{Account, Tuning};
+use super::reader::{CHANGED, Job, SenderEvent, SenderShared};
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::collections::{HashMap, HashSet};
@@ -20,10 +18,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Most bytes of a message with names: a server takes no longer ones than 256 KiB.
-const BATCH: usize = 64 << 10;
-const PROGRESS: Duration = Duration::from_millis(200);
+const MAX_ENTRIES_BYTES: usize = 64 << 10;
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Most files that are told of in one message.
-const TOLD: usize = 256;
+const MAX_FILES_PER_MESSAGE: usize = 256;
 
 /// A file of which ranges are wanted.
 #[derive(Default)]
@@ -52,7 +50,7 @@ struct Sender<'a> {
 /// # Errors
 /// The peer is gone, or something cannot go on. What was sent so far may be resumed.
 pub(super) fn send(
-    mut talk: Talk<'_>,
+    mut talk: Control<'_>,
     flows: Vec<TcpStream>,
     roots: &[Root],
     manifest: &Manifest,
@@ -60,7 +58,7 @@ pub(super) fn send(
     account: Account,
 ) -> io::Result<Outcome> {
     let count = flows.len();
-    let reading = Reading::new(tuning, count, account)?;
+    let reading = SenderShared::new(tuning, count, account)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let mut sender = Sender {
         manifest,
@@ -104,7 +102,7 @@ pub(super) fn send(
 }
 
 impl Sender<'_> {
-    fn talk(&mut self, talk: &mut Talk<'_>, shared: &Reading, begun: Instant) -> io::Result<()> {
+    fn talk(&mut self, talk: &mut Control<'_>, shared: &SenderShared, begun: Instant) -> io::Result<()> {
         let mut shown = Instant::now();
         while self.theirs.is_none() {
             if (talk.stop)() {
@@ -121,7 +119,7 @@ impl Sender<'_> {
                 }
             }
             self.tell(talk, shared)?;
-            if shown.elapsed() >= PROGRESS {
+            if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
                 let moved =
                     shared.watch.bytes.load(Ordering::Relaxed) + shared.watch.holes.load(Ordering::Relaxed);
@@ -138,7 +136,7 @@ impl Sender<'_> {
     }
 
     /// The next names.
-    fn name(&mut self, talk: &mut Talk<'_>) -> io::Result<()> {
+    fn name(&mut self, talk: &mut Control<'_>) -> io::Result<()> {
         if self.all_named {
             return Ok(());
         }
@@ -149,7 +147,7 @@ impl Sender<'_> {
         while let Some(entry) = self.manifest.entries.get(self.named) {
             // Octets that are no text take up to four characters each.
             bytes += 160 + serde_json::to_string(entry).map_or(0, |text| text.len());
-            if bytes > BATCH && !batch.is_empty() {
+            if bytes > MAX_ENTRIES_BYTES && !batch.is_empty() {
                 break;
             }
             batch.push(entry.clone());
@@ -162,7 +160,7 @@ impl Sender<'_> {
         talk.say(&Message::Entries(batch))
     }
 
-    fn take(&mut self, talk: &Talk<'_>, message: Message, shared: &Reading) -> io::Result<()> {
+    fn take(&mut self, talk: &Control<'_>, message: Message, shared: &SenderShared) -> io::Result<()> {
         match message {
             Message::Wanted(wants) => wants.into_iter().try_for_each(|want| self.want(talk, want, shared)),
             Message::Again { file, range } => {
@@ -195,7 +193,7 @@ impl Sender<'_> {
         }
     }
 
-    fn want(&mut self, talk: &Talk<'_>, want: Want, shared: &Reading) -> io::Result<()> {
+    fn want(&mut self, talk: &Control<'_>, want: Want, shared: &SenderShared) -> io::Result<()> {
         let wrong = || talk.unexpected(&Message::Wanted(Vec::new()));
         let entry =
             self.manifest.entries.get(want.file).filter(|_| want.file < self.named).ok_or_else(wrong)?;
@@ -212,7 +210,7 @@ impl Sender<'_> {
         }
         let file = self.files.entry(want.file).or_default();
         // What is on its way is not wanted again, but for what came damaged.
-        if file.left + count > ranges + MOST_AGAIN {
+        if file.left + count > ranges + MAX_RESENT_RANGES {
             return Err(wrong());
         }
         file.left += count;
@@ -222,23 +220,23 @@ impl Sender<'_> {
     }
 
     /// Tell of files of which all wanted ranges are sent, and of what was found.
-    fn tell(&mut self, talk: &mut Talk<'_>, shared: &Reading) -> io::Result<()> {
+    fn tell(&mut self, talk: &mut Control<'_>, shared: &SenderShared) -> io::Result<()> {
         let (mut ended, mut found) = (Vec::new(), Vec::new());
-        while let Some(told) = shared.told.try_pop() {
+        while let Some(told) = shared.events.try_pop() {
             let (file, error) = match told {
-                Told::Range { file, range, crc } => {
+                SenderEvent::Range { file, range, crc } => {
                     let bytes = self.bytes(file, range);
                     let Some(sending) = self.files.get_mut(&file) else { continue };
                     sending.left = sending.left.saturating_sub(1);
                     sending.digest.add(range, crc, bytes);
                     (file, None)
                 }
-                Told::Lost { file, error } => (file, Some(error)),
-                Told::Found { file, found: Ok(digest) } => {
+                SenderEvent::Lost { file, error } => (file, Some(error)),
+                SenderEvent::Found { file, found: Ok(digest) } => {
                     found.push(Found { file, digest: Some(digest), error: None });
                     continue;
                 }
-                Told::Found { file, found: Err(error) } => {
+                SenderEvent::Found { file, found: Err(error) } => {
                     found.push(Found { file, digest: None, error: Some(error) });
                     continue;
                 }
@@ -250,7 +248,7 @@ impl Sender<'_> {
             } else if sending.left == 0 && sending.error.is_none() {
                 ended.push(self.whole(file));
             }
-            if ended.len() + found.len() >= TOLD {
+            if ended.len() + found.len() >= MAX_FILES_PER_MESSAGE {
                 break;
             }
         }

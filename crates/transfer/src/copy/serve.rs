@@ -1,19 +1,13 @@
 //! The serving end: copies into and out of the directories it was given, for whoever knows the token.
 
-use super::aside::Aside;
-use super::budget::{Account, Budget};
-use super::destination::Into;
-use super::manifest::{Manifest, Root};
-use super::message::{Message, Request, VERSION, Way};
-use super::names::{Allowed, asked_name};
-use super::options::Tuning;
-use super::plan;
-use super::receiver::{self, Wishes};
+use super::control::{Control, of_peer};
+use super::destination::{Destination, TemporaryDirectories};
+use super::manifest::{Allowed, Manifest, Root, asked_name};
+use super::message::{Direction, Message, Request, Sample, VERSION};
+use super::options::{Account, Budget, Tuning, tune};
+use super::plan::{self, trial};
+use super::receiver::{self, ReceiveRequest};
 use super::sender;
-use super::sizes::Sample;
-use super::talk::{Talk, of_peer};
-use super::trial;
-use super::tune::tune;
 use serde_json::Value;
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
 use skyhaul_io::disk::{Engine, Faults, Tree};
@@ -25,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a client may take to attach its flows.
-const ATTACH: Duration = Duration::from_secs(15);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Copies below some directories, as a [`Service`] of a [`Server`](skyhaul::peer::Server).
 #[derive(Debug)]
@@ -97,7 +91,7 @@ impl CopyService {
         }
         let request: Request =
             serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))?;
-        if self.read_only && request.way == Way::Push && !request.verify {
+        if self.read_only && request.way == Direction::Push && !request.verify {
             return Err("this server is read-only; hint: start it without --read-only".into());
         }
         if request.paths.is_empty() || request.paths.len() > 1024 {
@@ -133,10 +127,10 @@ impl CopyService {
         request.paths.iter().enumerate().map(root).collect()
     }
 
-    fn into(&self, request: &Request) -> io::Result<Vec<Into>> {
+    fn into(&self, request: &Request) -> io::Result<Vec<Destination>> {
         let into = |name: &super::message::Name| {
             let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
-            let into = Into { tree, path };
+            let into = Destination { tree, path };
             if request.verify {
                 return Ok(into);
             }
@@ -155,11 +149,11 @@ impl CopyService {
         let account = Account::open(&self.budget, request.flows)?;
         // What cannot begin is told before anything comes.
         let (into, roots) = match request.way {
-            Way::Push => (self.into(request)?, Vec::new()),
-            Way::Pull => (Vec::new(), self.roots(request)?),
+            Direction::Push => (self.into(request)?, Vec::new()),
+            Direction::Pull => (Vec::new(), self.roots(request)?),
         };
         let aside = match &request.sample {
-            Some(_) if request.way == Way::Push => Some(Aside::of(&into)?),
+            Some(_) if request.way == Direction::Push => Some(TemporaryDirectories::of(&into)?),
             _ => None,
         };
         let flows = flows(session, request)?;
@@ -168,19 +162,21 @@ impl CopyService {
         }
         let stop = until(session);
         let mut quiet = |_: &_| {};
-        let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+        let talk = Control::new(session.connection, &stop, &mut quiet, tuning.patience);
         if let Some(time) = request.trial {
             return attempt(talk, flows, request, &tuning, (trial::span(time), account), (&into, &roots));
         }
         match request.way {
-            Way::Push if let Some(measure) = request.measure => {
+            Direction::Push if let Some(measure) = request.measure => {
                 plan::answer_push(talk.connection, flows, measure, &into, &tuning, &account)
             }
-            Way::Pull if let Some(measure) = request.measure => {
+            Direction::Pull if let Some(measure) = request.measure => {
                 plan::answer_pull(talk.connection, flows, measure, &roots, &tuning, &account)
             }
-            Way::Push => receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop),
-            Way::Pull => {
+            Direction::Push => {
+                receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop)
+            }
+            Direction::Pull => {
                 let manifest = Manifest::of(&roots, &account)?;
                 sender::send(talk, flows, &roots, &manifest, &tuning, account).map(drop)
             }
@@ -190,16 +186,16 @@ impl CopyService {
 
 /// Copy in small.
 fn attempt(
-    mut talk: Talk<'_>,
+    mut talk: Control<'_>,
     flows: Vec<TcpStream>,
     request: &Request,
     tuning: &Tuning,
     (span, account): (Duration, Account),
-    (into, roots): (&[Into], &[Root]),
+    (into, roots): (&[Destination], &[Root]),
 ) -> io::Result<()> {
     let tried = match request.way {
-        Way::Push => trial::take(flows, into, tuning, span, account)?,
-        Way::Pull => {
+        Direction::Push => trial::take(flows, into, tuning, span, account)?,
+        Direction::Pull => {
             let manifest = Manifest::of(roots, &account)?;
             trial::give(flows, roots, &manifest, tuning, (request.longer, span), account)?
         }
@@ -214,11 +210,11 @@ fn rehearse(
     request: &Request,
     tuning: &Tuning,
     (sample, account): (&Sample, Account),
-    (aside, roots): (Option<Aside>, &[Root]),
+    (aside, roots): (Option<TemporaryDirectories>, &[Root]),
 ) -> io::Result<()> {
     let stop = until(session);
     let mut quiet = |_: &_| {};
-    let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+    let talk = Control::new(session.connection, &stop, &mut quiet, tuning.patience);
     if let Some(aside) = aside {
         receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
     } else {
@@ -230,8 +226,8 @@ fn rehearse(
 }
 
 /// What a client that pushes may do: anything below the directories that it named, and was let into.
-fn wishes<'a>(into: &'a [Into], request: &Request) -> Wishes<'a> {
-    Wishes { into, exists: request.exists, verify: request.verify, allowed: Allowed::All }
+fn wishes<'a>(into: &'a [Destination], request: &Request) -> ReceiveRequest<'a> {
+    ReceiveRequest { into, exists: request.exists, verify: request.verify, allowed: Allowed::All }
 }
 
 /// Whether a session is over. It borrows its connection: its end is seen by the clock and the server's flag.
@@ -244,7 +240,7 @@ fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
 fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStream>> {
     let room = session.room(request.flows)?;
     session.connection.send(&Message::Ready { cookie: room.cookie() }).map_err(of_peer)?;
-    let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH);
+    let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH_TIMEOUT);
     while flows.len() < request.flows {
         let left = end.saturating_duration_since(Instant::now());
         let stream = room.next(left).ok_or_else(|| {

@@ -1,10 +1,15 @@
 //! How a client begins: it connects, asks, and attaches its flows.
+//!
+//! XXX copy::run
+//! One session of copying, as the asking end runs it: a whole copy, or one in small.
 
-use super::message::{Measure, Message, Name, Request, VERSION, Way};
-use super::options::CopyOptions;
-use super::sizes::Sample;
-use super::talk::of_peer;
-use super::tune::tune;
+use super::control::{Control, Outcome, Progress, of_peer};
+use super::destination::{Destination, TemporaryDirectories};
+use super::manifest::{Allowed, Manifest, Root};
+use super::message::{Direction, Measure, Message, Name, Request, Sample, VERSION};
+use super::options::{Account, CopyOptions, tune};
+use super::receiver::{self, ReceiveRequest};
+use super::sender;
 use skyhaul::peer::{Connection, Token, attach, connect_any};
 use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
@@ -12,9 +17,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long the server may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Flows that are attached at the same time: less than a server leaves half-open.
-const AT_ONCE: usize = 8;
+const MAX_PARALLEL_ATTACHES: usize = 8;
 
 /// What a session is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,12 +50,12 @@ impl Session {
     /// Ask the server, and attach the flows.
     pub(super) fn begin(options: &CopyOptions, token: &Token, purpose: Purpose) -> io::Result<Self> {
         let tuning = &options.tuning;
-        let mut connection = connect_any(&options.server, token, ANSWER).map_err(of_peer)?;
+        let mut connection = connect_any(&options.server, token, ANSWER_TIMEOUT).map_err(of_peer)?;
         let server = connection.peer();
         let paths = if options.pull { &options.sources } else { &options.into };
         let request = Request {
             version: VERSION,
-            way: if options.pull { Way::Pull } else { Way::Push },
+            way: if options.pull { Direction::Pull } else { Direction::Push },
             paths: paths.iter().map(|path| Name::from(&**path)).collect(),
             to: (0..options.sources.len()).map(|at| at % options.into.len().max(1)).collect(),
             exists: options.exists,
@@ -71,14 +76,14 @@ impl Session {
             verify: purpose == Purpose::Verify,
         };
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
-        let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {
+        let cookie = match connection.receive::<Message>(ANSWER_TIMEOUT).map_err(of_peer)? {
             Message::Ready { cookie } => cookie,
-            Message::Stop { why } => return Err(io::Error::other(super::names::shown(&why))),
+            Message::Stop { why } => return Err(io::Error::other(super::manifest::shown(&why))),
             _ => return Err(of_peer(connection.unexpected("another message"))),
         };
         let (mut flows, mut rtt) = (Vec::new(), Duration::MAX);
         while flows.len() < tuning.flows {
-            let count = (tuning.flows - flows.len()).min(AT_ONCE);
+            let count = (tuning.flows - flows.len()).min(MAX_PARALLEL_ATTACHES);
             for (stream, trip) in together(options, server, token, &cookie, count)? {
                 rtt = rtt.min(trip);
                 flows.push(stream);
@@ -98,7 +103,7 @@ fn together(
 ) -> io::Result<Vec<(TcpStream, Duration)>> {
     let one = || {
         let begun = Instant::now();
-        let stream = attach(server, token, cookie, ANSWER).map_err(of_peer)?;
+        let stream = attach(server, token, cookie, ANSWER_TIMEOUT).map_err(of_peer)?;
         // Connecting, two messages and an answer each: three round trips, where the kernel does not know the shortest.
         let trip = begun.elapsed() / 3;
         let known = TcpInfo::of(&stream).ok().and_then(|info| info.min_rtt).filter(|trip| !trip.is_zero());
@@ -110,4 +115,68 @@ fn together(
         let gone = |_| Err(io::Error::other("a thread that attaches a flow ended"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(gone)).collect()
     })
+}
+
+/// How long a server may take to remove a copy in small.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What is here: files to send, or directories to receive into.
+pub(super) struct LocalEnd<'a> {
+    pub(super) roots: &'a [Root],
+    pub(super) manifest: &'a Manifest,
+    pub(super) into: &'a [Destination],
+}
+
+/// How it went.
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    /// From asking until all of it was durable.
+    pub(super) took: Duration,
+    /// The shortest round trip.
+    pub(super) rtt: Duration,
+}
+
+/// Copy what is here, there; or what is there, here. Of a [`Purpose::Sample`], nothing is left at the destination.
+///
+/// # Errors
+/// The server is not there, or refuses; the destination cannot be written.
+pub(super) fn run(
+    options: &CopyOptions,
+    token: &Token,
+    purpose: Purpose,
+    here: &LocalEnd<'_>,
+    progress: &mut dyn FnMut(&Progress),
+) -> io::Result<Ran> {
+    let begun = Instant::now();
+    let Session { mut connection, flows, rtt } = Session::begin(options, token, purpose)?;
+    let flag = options.stop.clone();
+    let stop = move || flag.is_set();
+    let talk = Control::new(&mut connection, &stop, progress, options.tuning.patience);
+    let sample = if let Purpose::Sample(sample) = &purpose { Some(sample) } else { None };
+    let account = Account::alone();
+    let aside = match sample {
+        Some(_) if options.pull => Some(TemporaryDirectories::of(here.into)?),
+        _ => None,
+    };
+    let outcome = match (options.pull, sample) {
+        (true, _) => {
+            let into = aside.as_ref().map_or_else(|| here.into.to_vec(), TemporaryDirectories::places);
+            let allowed = Allowed::by(&options.sources, |at| at % options.into.len().max(1));
+            let verify = purpose == Purpose::Verify;
+            let wishes = ReceiveRequest { into: &into, exists: options.exists, verify, allowed };
+            receiver::receive(talk, flows, &wishes, &options.tuning, account)?
+        }
+        (false, Some(sample)) => {
+            let manifest = here.manifest.sample(sample);
+            sender::send(talk, flows, here.roots, &manifest, &options.tuning, account)?
+        }
+        (false, None) => sender::send(talk, flows, here.roots, here.manifest, &options.tuning, account)?,
+    };
+    let took = begun.elapsed();
+    drop(aside);
+    if sample.is_some() && outcome.stopped.is_none() {
+        // What the server removes would delay what is measured next.
+        connection.receive::<Message>(REMOVE_TIMEOUT).map_err(of_peer)?;
+    }
+    Ok(Ran { outcome, took, rtt })
 }

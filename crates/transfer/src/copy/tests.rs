@@ -1,11 +1,9 @@
 //! Both ends in one process, on the loopback.
 
-mod believed;
+mod compared;
 mod histories;
 mod hostile;
-mod planned;
 mod pulled;
-mod verified;
 
 use super::*;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};

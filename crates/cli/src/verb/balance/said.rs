@@ -3,7 +3,7 @@
 use crate::args::BalanceArgs;
 use crate::print::{bytes, count, counted};
 use skyhaul::io::say::escaped_name;
-use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport, data_port};
+use skyhaul_daemon::balancer::{Api, ControlPlaneReport, ReservationReport, data_port};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(super) fn listening(args: &BalanceArgs, api: SocketAddr) -> String {
     )
 }
 
-pub(super) fn progress(desk: &Desk, since: Duration) -> String {
+pub(super) fn progress(desk: &Api, since: Duration) -> String {
     let all = desk.statuses();
     let packets: u64 = all.iter().map(|(_, status, _)| status.packets).sum();
     let forwarded: u64 = all.iter().map(|(_, status, _)| status.forwarded.packets).sum();
@@ -45,7 +45,7 @@ pub(super) fn progress(desk: &Desk, since: Duration) -> String {
 }
 
 /// The report as text; `each`: with each reservation, reason and worker.
-pub(super) fn report(report: &FacilityReport, each: bool) -> String {
+pub(super) fn report(report: &ControlPlaneReport, each: bool) -> String {
     let packets = report.reservations.iter().map(|r| r.packets).sum();
     let forwarded = report.reservations.iter().map(|r| r.forwarded).sum();
     let mut text = format!(

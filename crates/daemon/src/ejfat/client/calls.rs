@@ -1,19 +1,20 @@
 //! Every call of the protocol. Calls about a balancer use that of the URI.
 
-use super::{Client, ControlError, ControlPlane, Manner};
-use crate::ejfat::proto::{self, token_selector::TokenSelector};
+use super::super::proto;
+use super::super::proto::token_selector::TokenSelector;
+use super::{CallOptions, Client, ControlError, ControlPlane};
 use prost_types::Timestamp;
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
 /// Maximum time that a working worker may wait for a call.
-const HURRY: Duration = Duration::from_secs(1);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A call without special handling.
 macro_rules! call {
     ($self:ident, $what:literal, $method:ident, $message:expr) => {
-        call!($self, $what, $method, Manner::default(), $message)
+        call!($self, $what, $method, CallOptions::default(), $message)
     };
     ($self:ident, $what:literal, $method:ident, $manner:expr, $message:expr) => {
         $self.call($what, $manner, $message, |mut client: Client, request| async move {
@@ -110,7 +111,7 @@ impl ControlPlane {
     /// The same for a working worker, which must not wait long.
     pub(crate) fn register_at_once(&self, ask: proto::RegisterRequest) -> Result<proto::RegisterReply> {
         let message = proto::RegisterRequest { lb_id: self.balancer()?, ..ask };
-        let manner = Manner { hurry: Some(HURRY), ..Manner::default() };
+        let manner = CallOptions { hurry: Some(WORKER_TIMEOUT), ..CallOptions::default() };
         call!(self, "register a worker", register, manner, message)
     }
 
@@ -129,7 +130,7 @@ impl ControlPlane {
     /// See [`ControlError`].
     pub fn deregister(&self, session_id: &str, token: Option<&str>) -> Result<()> {
         let message = proto::DeregisterRequest { lb_id: self.balancer()?, session_id: session_id.to_owned() };
-        let manner = Manner { token, hurry: Some(HURRY) };
+        let manner = CallOptions { token, hurry: Some(WORKER_TIMEOUT) };
         call!(self, "deregister a worker", deregister, manner, message).map(|_| ())
     }
 
@@ -140,7 +141,7 @@ impl ControlPlane {
     /// See [`ControlError`].
     pub fn send_state(&self, state: proto::SendStateRequest, token: Option<&str>) -> Result<()> {
         let message = proto::SendStateRequest { lb_id: self.balancer()?, ..state };
-        let manner = Manner { token, hurry: Some(HURRY) };
+        let manner = CallOptions { token, hurry: Some(WORKER_TIMEOUT) };
         call!(self, "report a worker's state", send_state, manner, message).map(|_| ())
     }
 }

@@ -1,6 +1,8 @@
 //! Errors of calls, with hints. They never contain a token.
+//!
+//! XXX ejfat::client::redact
+//! Makes text from a peer safe to show.
 
-use super::redact::plain;
 use super::verifier;
 use std::error::Error as _;
 use std::fmt;
@@ -8,7 +10,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 
 /// How a control plane says that an operator ended a session.
-pub(in super::super) const SESSION_ENDED: &str = "the session was ended by an operator";
+pub(crate) const SESSION_ENDED: &str = "the session was ended by an operator";
 
 /// A call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,9 +150,22 @@ pub(super) fn of_status(status: &Status, secrets: &[&str]) -> Why {
     }
 }
 
+/// Maximum number of characters kept of a peer's text.
+const MAX_PEER_TEXT_CHARS: usize = 500;
+
+/// Returns `text` on one line, limited in length, and without any of the `secrets`.
+pub(super) fn plain(text: &str, secrets: &[&str]) -> String {
+    let hidden = secrets
+        .iter()
+        .filter(|secret| !secret.is_empty())
+        .fold(text.to_owned(), |text, secret| text.replace(secret, "…"));
+    let line = hidden.chars().map(|c| if c.is_control() { ' ' } else { c });
+    line.take(MAX_PEER_TEXT_CHARS).collect::<String>().trim().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{plain, *};
 
     #[test]
     fn what_is_aborted_may_go_on() {
@@ -165,5 +180,11 @@ mod tests {
             let error = ControlError { what: "send_state", at: String::new(), why };
             assert_eq!((error.is_ended(), error.is_unknown(), error.is_away()), (is_ended, false, false));
         }
+    }
+
+    #[test]
+    fn a_peer_shows_no_secret_and_fills_no_screen() {
+        assert_eq!(plain("token abc\r\n\x1b[2Jis wrong", &["abc", ""]), "token …   [2Jis wrong");
+        assert_eq!(plain(&"x".repeat(9000), &[]).len(), 500);
     }
 }

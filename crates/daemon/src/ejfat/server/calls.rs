@@ -1,7 +1,10 @@
+//! Common parts of gRPC and REST: identification of the caller, and calls of the API.
+//!
+//! XXX ejfat::server::calls
 //! Limits on concurrent calls: in total, of one tenant, and of one token.
 //!
 //! ```text
-//!   head, token ─▶ a place of the token (4) ─▶ of the tenant (32) ─▶ of all (128) ─▶ body ─▶ desk
+//!   head, token ─▶ a server of the token (4) ─▶ of the tenant (32) ─▶ of all (128) ─▶ body ─▶ API
 //!                  └ waits, without a body
 //! ```
 //!
@@ -9,29 +12,123 @@
 //! wait, and the number of places limits the memory for bodies. A tenant is a direct child of the operator's token,
 //! with all tokens derived from it.
 //!
-//! Limits: as above; at most [`WAITING`] calls of a tenant wait, [`ALL_WAITING`] in total, for [`WAIT`].
+//! Limits: as above; at most [`MAX_QUEUED_CALLS_PER_TENANT`] calls of a tenant wait, [`MAX_QUEUED_CALLS`] in total, for [`QUEUE_TIMEOUT`].
 
-use super::super::desk::{Kind, Refusal};
-use super::super::facility::token::Known;
+use super::super::api::{Api, Caller, Refusal, RefusalKind, ServerAddress};
+use super::super::registry::token::KnownToken;
+use crate::http::{Connection, Seats};
+use axum::Extension;
+use axum::extract::Request;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::middleware::Next;
+use axum::response::Response;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+/// Maximum size of a request, bytes; the largest sensible one, 512 demands of slots, has a tenth of that.
+pub const MAX_BODY_BYTES: usize = 256 << 10;
+/// How long a body may take to arrive.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of the API's periodic work.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Access to the API.
+#[derive(Clone)]
+pub(super) struct ServerState {
+    pub(super) api: Arc<Api>,
+    pub(super) calls: Arc<Calls>,
+    pub(super) seats: Arc<Seats>,
+}
+
+impl ServerState {
+    pub(super) fn new(api: Arc<Api>) -> ServerState {
+        ServerState { api, calls: Arc::new(Calls::new()), seats: Seats::new() }
+    }
+
+    /// Calls the API, and counts the call by its result.
+    pub(super) async fn ask<Q: Send + 'static, R: Send + 'static>(
+        &self,
+        caller: Caller,
+        request: Q,
+        call: fn(&Api, &Caller, Q) -> Result<R, Refusal>,
+    ) -> Result<R, Refusal> {
+        let api = Arc::clone(&self.api);
+        let asked = tokio::task::spawn_blocking(move || {
+            let done = call(&api, &caller, request);
+            api.count(&done);
+            done
+        });
+        asked.await.unwrap_or_else(|error| Err(fault(&error)))
+    }
+
+    /// Runs the API's periodic work once a second, for ever.
+    pub(super) async fn turns(&self, wrong: &impl Fn(String)) {
+        let mut every = tokio::time::interval(PERIOD);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            let api = Arc::clone(&self.api);
+            match tokio::task::spawn_blocking(move || api.turn(now())).await {
+                Ok(all) => all.into_iter().for_each(wrong),
+                Err(error) => wrong(fault(&error).text),
+            }
+        }
+    }
+}
+
+fn fault(error: &tokio::task::JoinError) -> Refusal {
+    Refusal::new(RefusalKind::Unavailable, format!("a fault in this program: {error}"))
+}
+
+/// Unix time in milliseconds.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Adds the caller to each request.
+pub(super) async fn who(
+    Extension(connection): Extension<Arc<Connection>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let token = text(AUTHORIZATION).and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    });
+    let named = request.uri().authority().map(|authority| authority.as_str()).or(text(HOST));
+    let local = || connection.local.map_or_else(String::new, |at| at.to_string());
+    let authority = named.filter(|name| plain(name)).map_or_else(local, str::to_owned);
+    let server = ServerAddress { authority, tls: connection.tls };
+    request.extensions_mut().insert(Caller { token, server, now: now() });
+    next.run(request).await
+}
+
+/// Whether the text is only a host and port, without characters that would change the meaning of a URI.
+fn plain(name: &str) -> bool {
+    let port = name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    port && name.len() <= 255
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']'))
+}
+
 /// Maximum number of concurrent calls.
-pub const CALLS: usize = 128;
+pub const MAX_CALLS: usize = 128;
 /// Maximum number of concurrent calls of a tenant.
-pub const OF_TENANT: usize = 32;
+pub const MAX_CALLS_PER_TENANT: usize = 32;
 /// Maximum number of concurrent calls of a token.
-pub const OF_TOKEN: usize = 4;
+pub const MAX_CALLS_PER_TOKEN: usize = 4;
 /// Maximum number of calls of a tenant that are running or waiting.
-pub const WAITING: usize = 1024;
+pub const MAX_QUEUED_CALLS_PER_TENANT: usize = 1024;
 /// Maximum number of all calls that are running or waiting.
-pub const ALL_WAITING: usize = 4096;
+pub const MAX_QUEUED_CALLS: usize = 4096;
 /// Maximum time that a call waits.
-pub const WAIT: Duration = Duration::from_secs(30);
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Debug)]
@@ -51,7 +148,7 @@ enum Whose {
 #[derive(Debug)]
 struct Places {
     free: Arc<Semaphore>,
-    /// Calls that have a place or wait for one.
+    /// Calls that have a server or wait for one.
     calls: usize,
 }
 
@@ -70,11 +167,11 @@ pub(super) struct UnderWay<'a> {
 impl Calls {
     pub(super) fn new() -> Calls {
         let (under_way, lanes) = Default::default();
-        Calls { all: Arc::new(Semaphore::new(CALLS)), under_way, lanes }
+        Calls { all: Arc::new(Semaphore::new(MAX_CALLS)), under_way, lanes }
     }
 
-    /// Wait for a place.
-    pub(super) async fn enter(&self, known: Known) -> Result<UnderWay<'_>, Refusal> {
+    /// Wait for a server.
+    pub(super) async fn enter(&self, known: KnownToken) -> Result<UnderWay<'_>, Refusal> {
         let counted = self.count(known)?;
         let of = |whose: &Whose| {
             let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,25 +186,28 @@ impl Calls {
             }
             <[OwnedSemaphorePermit; 3]>::try_from(places).ok()
         };
-        match timeout(WAIT, places).await {
+        match timeout(QUEUE_TIMEOUT, places).await {
             Ok(Some(places)) => Ok(UnderWay { _places: places, _counted: counted }),
-            Ok(None) | Err(_) => Err(full(&format!("the calls before this one took {} s", WAIT.as_secs()))),
+            Ok(None) | Err(_) => {
+                Err(full(&format!("the calls before this one took {} s", QUEUE_TIMEOUT.as_secs())))
+            }
         }
     }
 
-    fn count(&self, known: Known) -> Result<Counted<'_>, Refusal> {
-        if self.under_way.load(Ordering::Relaxed) >= ALL_WAITING {
-            return Err(full(&format!("{ALL_WAITING} calls are under way or wait")));
+    fn count(&self, known: KnownToken) -> Result<Counted<'_>, Refusal> {
+        if self.under_way.load(Ordering::Relaxed) >= MAX_QUEUED_CALLS {
+            return Err(full(&format!("{MAX_QUEUED_CALLS} calls are under way or wait")));
         }
         let whose = [Whose::Tenant(known.tenant), Whose::Token(known.id)];
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if lanes.get(&whose[0]).is_some_and(|places| places.calls >= WAITING) {
+        if lanes.get(&whose[0]).is_some_and(|places| places.calls >= MAX_QUEUED_CALLS_PER_TENANT) {
             return Err(full(&format!(
-                "{WAITING} calls with tokens of the same origin are under way or wait"
+                "{MAX_QUEUED_CALLS_PER_TENANT} calls with tokens of the same origin are under way or wait"
             )));
         }
         for one in whose {
-            let most = if matches!(one, Whose::Tenant(_)) { OF_TENANT } else { OF_TOKEN };
+            let most =
+                if matches!(one, Whose::Tenant(_)) { MAX_CALLS_PER_TENANT } else { MAX_CALLS_PER_TOKEN };
             let new = || Places { free: Arc::new(Semaphore::new(most)), calls: 0 };
             lanes.entry(one).or_insert_with(new).calls += 1;
         }
@@ -132,23 +232,35 @@ impl Drop for Counted<'_> {
 }
 
 fn full(what: &str) -> Refusal {
-    Refusal::new(Kind::Exhausted, format!("{what}; hint: ask again later, and less at a time"))
+    Refusal::new(RefusalKind::Exhausted, format!("{what}; hint: ask again later, and less at a time"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_host_is_believed_only_if_it_is_one() {
+        for name in ["lb.example:18008", "[::1]:1", "10.0.0.1:65535"] {
+            assert!(plain(name), "{name}");
+        }
+        for name in
+            ["lb.example", "a@b:1", "a/b:1", "a?data=1:1", "a:99999", "", &format!("{}:1", "a".repeat(255))]
+        {
+            assert!(!plain(name), "{name}");
+        }
+    }
+
     /// Whether this call gets its places without waiting.
     async fn enters(calls: &Calls, id: i64, tenant: i64) -> Option<UnderWay<'_>> {
-        timeout(Duration::from_millis(20), calls.enter(Known { id, tenant })).await.ok()?.ok()
+        timeout(Duration::from_millis(20), calls.enter(KnownToken { id, tenant })).await.ok()?.ok()
     }
 
     #[tokio::test]
     async fn nobody_takes_the_places_of_others() {
         let calls = Calls::new();
         let mut held = Vec::new();
-        for _ in 0..OF_TOKEN {
+        for _ in 0..MAX_CALLS_PER_TOKEN {
             held.push(enters(&calls, 10, 1).await.unwrap());
         }
         assert!(enters(&calls, 10, 1).await.is_none(), "the fifth of a token waits");
@@ -158,7 +270,7 @@ mod tests {
                 None => break,
             }
         }
-        assert_eq!(held.len(), OF_TENANT);
+        assert_eq!(held.len(), MAX_CALLS_PER_TENANT);
         assert!(enters(&calls, 2, 2).await.is_some(), "another tenant does not wait");
         held.pop();
         assert!(enters(&calls, 99, 1).await.is_some(), "who waited is next");
@@ -169,12 +281,13 @@ mod tests {
     #[tokio::test]
     async fn those_that_wait_are_bounded() {
         let calls = Calls::new();
-        let counted: Vec<_> =
-            (0..WAITING).map(|_| calls.count(Known { id: 5, tenant: 5 }).unwrap()).collect();
-        let refused = calls.enter(Known { id: 6, tenant: 5 }).await.err().unwrap();
-        assert!(refused.kind == Kind::Exhausted && refused.text.contains("; hint: "), "{refused}");
-        assert!(calls.enter(Known { id: 7, tenant: 7 }).await.is_ok());
+        let counted: Vec<_> = (0..MAX_QUEUED_CALLS_PER_TENANT)
+            .map(|_| calls.count(KnownToken { id: 5, tenant: 5 }).unwrap())
+            .collect();
+        let refused = calls.enter(KnownToken { id: 6, tenant: 5 }).await.err().unwrap();
+        assert!(refused.kind == RefusalKind::Exhausted && refused.text.contains("; hint: "), "{refused}");
+        assert!(calls.enter(KnownToken { id: 7, tenant: 7 }).await.is_ok());
         drop(counted);
-        assert!(calls.enter(Known { id: 6, tenant: 5 }).await.is_ok());
+        assert!(calls.enter(KnownToken { id: 6, tenant: 5 }).await.is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! `/metrics`: counters in the format of Prometheus. It requires no token and contains none.
 
-use super::super::desk::Names;
-use super::door::Door;
-use crate::metrics::TYPE;
+use super::super::api::Names;
+use super::calls::ServerState;
+use crate::metrics::CONTENT_TYPE_TEXT;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -15,27 +15,27 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) fn routes(door: &Door) -> Router {
+pub(super) fn routes(door: &ServerState) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state((door.clone(), Page::default()))
 }
 
 /// How long a page is reused. It requires no token, so a thousand clients must not cause more work than one.
-const FRESH: Duration = Duration::from_millis(100);
+const PAGE_LIFETIME: Duration = Duration::from_millis(100);
 
 /// The last page, and when it was generated.
 type Page = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
-async fn metrics(State((door, page)): State<(Door, Page)>) -> Response {
+async fn metrics(State((door, page)): State<(ServerState, Page)>) -> Response {
     let mut page = page.lock().await;
     let text = match &*page {
-        Some((made, text)) if made.elapsed() < FRESH => text.clone(),
+        Some((made, text)) if made.elapsed() < PAGE_LIFETIME => text.clone(),
         _ => {
             let made = tokio::task::spawn_blocking(move || text(&door)).await.unwrap_or_default();
             page.insert((Instant::now(), made.into())).1.clone()
         }
     };
     drop(page);
-    ([(CONTENT_TYPE, TYPE)], text).into_response()
+    ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text).into_response()
 }
 
 /// One metric of the balancer.
@@ -43,10 +43,10 @@ fn metric(name: &str, kind: Kind, help: &str) -> Metric {
     Metric::new(&format!("skyhaul_balance_{name}"), kind, help)
 }
 
-fn text(door: &Door) -> String {
-    let desk = Arc::clone(&door.desk);
-    let (calls, refused) = desk.counts();
-    let (tokens, sessions) = desk.numbers();
+fn text(door: &ServerState) -> String {
+    let api = Arc::clone(&door.api);
+    let (calls, refused) = api.counts();
+    let (tokens, sessions) = api.numbers();
     let mut all = Vec::new();
     let mut single = |name, kind, help, value: &dyn Display| {
         let mut metric = self::metric(name, kind, help);
@@ -57,7 +57,7 @@ fn text(door: &Door) -> String {
     single("tokens", Kind::Gauge, "Tokens that are valid.", &tokens);
     single("sessions", Kind::Gauge, "Workers that are registered.", &sessions);
     let help = "Packets at the port of clients that take none from EJFAT_URI, where no load balancer has it.";
-    single("wrong_instance_packets_total", Kind::Counter, help, &desk.strays());
+    single("wrong_instance_packets_total", Kind::Counter, help, &api.strays());
     let (open, away, closed) = door.seats.counts();
     single("connections", Kind::Gauge, "Connections that are open.", &open);
     single("connections_refused_total", Kind::Counter, "Connections for which there was no room.", &away);
@@ -72,7 +72,7 @@ fn text(door: &Door) -> String {
     all.iter().map(Metric::text).collect()
 }
 
-fn of_reservations(door: &Door) -> Vec<Metric> {
+fn of_reservations(door: &ServerState) -> Vec<Metric> {
     let counter = |name, help| metric(name, Kind::Counter, help);
     let gauge = |name, help| metric(name, Kind::Gauge, help);
     let mut packets = counter("packets_total", "Packets that came.");
@@ -93,7 +93,7 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
     let mut gone =
         counter("plane_away_seconds_total", "Time without it: packets that came then are not counted.");
     let mut members = Members::new();
-    for (reservation, status, names) in door.desk.statuses() {
+    for (reservation, status, names) in door.api.statuses() {
         let lb: (&str, &dyn Display) = ("lb", &reservation.id);
         let sent = &status.forwarded;
         packets.add(&[lb], status.packets);

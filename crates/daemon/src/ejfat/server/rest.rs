@@ -1,7 +1,7 @@
 //! The REST service: the same calls, with messages as proto3 JSON.
 //!
 //! ```text
-//!   POST /lb {"name": "run 7", "senderAddresses": ["10.1.0.0/16"]}   ─▶ ReserveLoadBalancerRequest ─▶ Desk
+//!   POST /lb {"name": "run 7", "senderAddresses": ["10.1.0.0/16"]}   ─▶ ReserveLoadBalancerRequest ─▶ Api
 //!   POST /sessions/3/state {"isReady": true, "fillPercent": 0.2}     ─▶ SendStateRequest { sessionId: "3", … }
 //! ```
 //!
@@ -9,12 +9,26 @@
 //! field is an error. Parts of the path are fields too.
 //!
 //! Below `/api/v1` are the same calls in the form of udplbd: see [`dialect`](super::dialect).
+//!
+//! XXX ejfat::server::dialect
+//! The two forms of the REST API.
+//!
+//! | | [`Definition`](Dialect::Definition) | [`Udplbd`](Dialect::Udplbd), below `/api/v1` |
+//! |---|---|---|
+//! | fields of replies | `lbId` | `lb_id` |
+//! | 64-bit numbers, enumerations | `"7"`, `"PORT_RANGE_16"` | `7`, `4` |
+//! | a series | `integerSamples` | `timeseries.IntegerSamples` |
+//! | a reply without fields | 200 and `{}` | 204 |
+//! | a token that is not valid | 401 | 403 |
+//! | a token in a path | its number | its number or its text |
+//! | version of IP | `IPV4` | `ipv4` |
+//!
+//! Requests accept both forms of names.
 
-use super::super::desk::{Caller, Desk, Kind, Refusal};
-use super::super::json::{JsonError, read};
+use super::super::api::{Api, Caller, Refusal, RefusalKind};
+use super::super::json::{JsonError, Message, plain, read, text};
 use super::super::proto::*;
-use super::dialect::{self, Dialect};
-use super::door::{Door, LARGEST};
+use super::calls::{MAX_BODY_BYTES, ServerState};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
@@ -22,18 +36,17 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
-use prost_reflect::prost::Message;
 use serde_json::{Map, Value, json};
 
-/// A call of the desk.
-type Call<Q, R> = fn(&Desk, &Caller, Q) -> Result<R, Refusal>;
+/// A call of the API.
+type Call<Q, R> = fn(&Api, &Caller, Q) -> Result<R, Refusal>;
 
 /// Request and reply of a call, by their names in the definition.
 macro_rules! call {
     ($on:ident, $name:ident: $request:ident => $reply:ident) => {{
-        let call: Call<$request, $reply> = Desk::$name;
+        let call: Call<$request, $reply> = Api::$name;
         $on(
-            move |State(door): State<Door>,
+            move |State(door): State<ServerState>,
                   Extension(caller): Extension<Caller>,
                   Extension(dialect): Extension<Dialect>,
                   params: RawPathParams,
@@ -42,17 +55,17 @@ macro_rules! call {
                 let names = (stringify!($request), stringify!($reply));
                 answered(&door, dialect, caller, &params, &uri, &body, names, call).await
             },
-        ) as MethodRouter<Door>
+        ) as MethodRouter<ServerState>
     }};
 }
 
 /// All calls, in both forms.
-pub(super) fn routes(door: &Door) -> Router {
+pub(super) fn routes(door: &ServerState) -> Router {
     let of = |dialect| calls(door).layer(Extension(dialect));
-    of(Dialect::Definition).nest(dialect::PREFIX, of(Dialect::Udplbd))
+    of(Dialect::Definition).nest(UDPLBD_PREFIX, of(Dialect::Udplbd))
 }
 
-fn calls(door: &Door) -> Router {
+fn calls(door: &ServerState) -> Router {
     let senders = call!(post, add_senders: AddSendersRequest => AddSendersReply)
         .merge(call!(delete, remove_senders: RemoveSendersRequest => RemoveSendersReply));
     let reservation = call!(get, get_load_balancer: GetLoadBalancerRequest => ReserveLoadBalancerReply)
@@ -104,14 +117,14 @@ fn calls(door: &Door) -> Router {
         .route("/timeseries/{*path}", call!(get, timeseries: TimeseriesRequest => TimeseriesResponse))
         .route("/overview", call!(get, overview: OverviewRequest => OverviewReply))
         .route("/version", call!(get, version: VersionRequest => VersionReply))
-        .layer(DefaultBodyLimit::max(LARGEST))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(door.clone())
 }
 
-/// Parses the request, calls the desk, and writes the reply.
+/// Parses the request, calls the API, and writes the reply.
 #[expect(clippy::too_many_arguments, reason = "all of a request; it is called by a macro")]
 async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
-    door: &Door,
+    door: &ServerState,
     dialect: Dialect,
     caller: Caller,
     params: &RawPathParams,
@@ -125,7 +138,7 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
         Ok(request) => door.ask(caller, request, call).await,
         Err(refusal) => {
             let refused = Err(refusal);
-            door.desk.count(&refused);
+            door.api.count(&refused);
             refused
         }
     };
@@ -139,8 +152,8 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
 impl From<JsonError> for Refusal {
     fn from(error: JsonError) -> Refusal {
         let kind = match error {
-            JsonError::Request(..) => Kind::Invalid,
-            JsonError::Fault(..) => Kind::Unavailable,
+            JsonError::Request(..) => RefusalKind::Invalid,
+            JsonError::Fault(..) => RefusalKind::Unavailable,
         };
         Refusal::new(kind, error.to_string())
     }
@@ -148,13 +161,13 @@ impl From<JsonError> for Refusal {
 
 pub(super) fn refused(refusal: &Refusal) -> Response {
     let status = match refusal.kind {
-        Kind::Invalid | Kind::Unfit => StatusCode::BAD_REQUEST,
-        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Kind::Denied => StatusCode::FORBIDDEN,
-        Kind::Missing => StatusCode::NOT_FOUND,
-        Kind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Ended => StatusCode::CONFLICT,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        RefusalKind::Invalid | RefusalKind::Unfit => StatusCode::BAD_REQUEST,
+        RefusalKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        RefusalKind::Denied => StatusCode::FORBIDDEN,
+        RefusalKind::Missing => StatusCode::NOT_FOUND,
+        RefusalKind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
+        RefusalKind::Ended => StatusCode::CONFLICT,
+        RefusalKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
     let text = json!({ "error": refusal.text, "code": status.as_u16() }).to_string();
     (status, [(CONTENT_TYPE, "application/json")], text).into_response()
@@ -164,7 +177,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response {
 pub(super) async fn nothing(uri: Uri) -> Response {
     let text =
         format!("there is nothing at {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
-    refused(&Refusal::new(Kind::Missing, text))
+    refused(&Refusal::new(RefusalKind::Missing, text))
 }
 
 /// The fields of a request, from its body, its query and its path.
@@ -237,4 +250,135 @@ fn decoded(text: &str) -> String {
         rest = if octet.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&octets).into_owned()
+}
+
+/// The prefix of udplbd's paths.
+pub(super) const UDPLBD_PREFIX: &str = "/api/v1";
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Definition,
+    Udplbd,
+}
+
+impl Dialect {
+    /// The dialect of a path.
+    pub(super) fn of(path: &str) -> Dialect {
+        let rest = path.strip_prefix(UDPLBD_PREFIX);
+        if rest.is_some_and(|rest| rest.starts_with('/')) { Dialect::Udplbd } else { Dialect::Definition }
+    }
+
+    /// The reply called `name` in the definition as JSON; `None` if it has no content.
+    pub(super) fn reply<R: Message>(self, name: &str, reply: &R) -> Result<Option<String>, JsonError> {
+        if self == Dialect::Definition {
+            return text(name, reply).map(Some);
+        }
+        // This was written above, so it can be parsed.
+        let reply: Value = serde_json::from_str(&plain(name, reply)?).unwrap_or_default();
+        let is_empty = reply.as_object().is_some_and(Map::is_empty);
+        Ok((!is_empty).then(|| snake(reply).to_string()))
+    }
+
+    /// Converts the fields of a request to those of the definition.
+    pub(super) fn request(self, fields: &mut Map<String, Value>) {
+        if let Some(Value::String(family)) = fields.get_mut("ipFamily").filter(|_| self == Dialect::Udplbd) {
+            *family = if family.is_empty() { "DUAL_STACK".to_owned() } else { family.to_ascii_uppercase() };
+        }
+    }
+
+    /// The token in a part of a path. Its text would appear in logs.
+    pub(super) fn token(self, part: &str) -> Value {
+        let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
+        match self {
+            Dialect::Udplbd if !is_number => json!({ "token": part }),
+            _ => json!({ "id": part }),
+        }
+    }
+
+    /// The kind of refusal in this form.
+    pub(super) fn refusal(self, refusal: Refusal, has_token: bool) -> Refusal {
+        match refusal.kind {
+            RefusalKind::Unauthenticated if has_token && self == Dialect::Udplbd => {
+                Refusal { kind: RefusalKind::Denied, ..refusal }
+            }
+            _ => refusal,
+        }
+    }
+}
+
+/// Converts names to those of udplbd. Details of health issues stay unchanged.
+fn snake(value: Value) -> Value {
+    let Value::Object(map) = value else {
+        return match value {
+            Value::Array(list) => list.into_iter().map(snake).collect(),
+            other => other,
+        };
+    };
+    let mut all = Map::new();
+    for (key, value) in map {
+        match key.as_str() {
+            "integerSamples" | "floatSamples" if value.is_null() => {}
+            "integerSamples" => {
+                drop(all.insert("timeseries".to_owned(), json!({ "IntegerSamples": snake(value) })));
+            }
+            "floatSamples" => {
+                drop(all.insert("timeseries".to_owned(), json!({ "FloatSamples": snake(value) })));
+            }
+            "details" => drop(all.insert(key, value)),
+            _ => drop(all.insert(snake_name(&key), snake(value))),
+        }
+    }
+    Value::Object(all)
+}
+
+fn snake_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(letter.to_ascii_lowercase());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ejfat::proto::{FreeLoadBalancerReply, SlotRange, WorkerStatus};
+
+    #[test]
+    fn replies_are_as_udplbd_writes_them() {
+        let reply = WorkerStatus {
+            session_id: 7,
+            total_events_recv: 9,
+            port_range: 4,
+            slots: vec![SlotRange { index: -1, length: 3 }],
+            ..WorkerStatus::default()
+        };
+        let said = Dialect::Udplbd.reply("WorkerStatus", &reply).unwrap().unwrap();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(
+            (&said["session_id"], &said["total_events_recv"], &said["port_range"], &said["slots"]),
+            (&json!(7), &json!(9), &json!(4), &json!([{"index": -1, "length": 3}]))
+        );
+        assert_eq!(snake(json!({"details": {"anyName": 1}})), json!({"details": {"anyName": 1}}));
+        let empty = FreeLoadBalancerReply {};
+        assert_eq!(Dialect::Udplbd.reply("FreeLoadBalancerReply", &empty).unwrap(), None);
+        assert_eq!(
+            Dialect::Definition.reply("FreeLoadBalancerReply", &empty).unwrap(),
+            Some("{}".to_owned())
+        );
+    }
+
+    #[test]
+    fn where_each_is() {
+        for (path, is) in [("/api/v1/lb", true), ("/lb", false), ("/api/v1", false), ("/api/v10/lb", false)] {
+            assert_eq!(Dialect::of(path) == Dialect::Udplbd, is, "{path}");
+        }
+        assert_eq!(Dialect::Udplbd.token("7"), json!({"id": "7"}));
+        assert_eq!(Dialect::Udplbd.token("a7"), json!({"token": "a7"}));
+        assert_eq!(Dialect::Definition.token("a7"), json!({"id": "a7"}));
+    }
 }

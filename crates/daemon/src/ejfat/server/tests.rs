@@ -1,11 +1,10 @@
 //! The server over real sockets: gRPC with the generated client, REST and metrics as bytes.
 
+use super::super::api::Api;
+use super::super::instances::Instances;
+use super::super::proto::load_balancer_client::LoadBalancerClient;
+use super::super::registry::{Limits, Registry};
 use super::*;
-use crate::ejfat::desk::Desk;
-use crate::ejfat::facility::{Facility, Limits};
-use crate::ejfat::ground::Ground;
-use crate::ejfat::proto::load_balancer_client::LoadBalancerClient;
-use crate::ejfat::proto::*;
 use serde_json::{Value, json};
 use skyhaul::balance::BalanceOptions;
 use std::io::{Read, Write};
@@ -16,9 +15,9 @@ use tonic::{Code, Request};
 const OPERATOR: &str = "the operator's token";
 
 fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
-    let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
-    let ground = Ground {
+    let instances = Instances {
         listen: vec!["127.0.0.1".parse().unwrap()],
         own: Vec::new(),
         shared: false,
@@ -28,8 +27,8 @@ fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
         upstream: Default::default(),
         apart: None,
     };
-    let desk = Arc::new(Desk::open(facility, ground).unwrap());
-    Server::start(desk, "127.0.0.1:0".parse().unwrap(), tls, |wrong| panic!("{wrong}"))
+    let api = Arc::new(Api::open(registry, instances).unwrap());
+    Server::start(api, "127.0.0.1:0".parse().unwrap(), tls, |wrong| panic!("{wrong}"))
 }
 
 async fn client(server: &Server) -> LoadBalancerClient<Channel> {
@@ -109,7 +108,7 @@ async fn a_worker_joins_by_grpc() {
     assert_eq!(denied.code(), Code::Unauthenticated);
     let chain = client.get_chain_graph(with(OPERATOR, GetChainGraphRequest::default())).await.unwrap_err();
     assert_eq!(chain.code(), Code::InvalidArgument);
-    let huge = ReserveLoadBalancerRequest { name: "n".repeat(LARGEST + 1), ..Default::default() };
+    let huge = ReserveLoadBalancerRequest { name: "n".repeat(MAX_BODY_BYTES + 1), ..Default::default() };
     let huge = client.reserve_load_balancer(with(OPERATOR, huge)).await.unwrap_err();
     assert_eq!(huge.code(), Code::OutOfRange);
     let free = FreeLoadBalancerRequest { lb_id: "1".to_owned() };
@@ -263,7 +262,7 @@ fn what_rest_refuses() {
     }
     assert_eq!(http(&server, "PUT", "/lb", Some(OPERATOR), "{}").0, 405);
     assert_eq!(http(&server, "GET", "/no/such/page", None, "").0, 404);
-    assert_eq!(http(&server, "POST", "/lb", Some(OPERATOR), &" ".repeat(LARGEST + 1)).0, 413);
+    assert_eq!(http(&server, "POST", "/lb", Some(OPERATOR), &" ".repeat(MAX_BODY_BYTES + 1)).0, 413);
     let (status, text) = http(&server, "GET", "/metrics", None, "");
     assert_eq!(status, 200);
     for line in [
@@ -347,8 +346,8 @@ fn what_cannot_be_served() {
     assert!(refused(&nonsense).contains("is no private key"));
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
-    let ground = Ground {
+    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
+    let instances = Instances {
         listen: Vec::new(),
         own: Vec::new(),
         shared: false,
@@ -358,7 +357,7 @@ fn what_cannot_be_served() {
         upstream: Default::default(),
         apart: None,
     };
-    let desk = Arc::new(Desk::open(facility, ground).unwrap());
-    let error = Server::start(desk, taken.local_addr().unwrap(), None, |_| ()).map(|_| ()).unwrap_err();
+    let api = Arc::new(Api::open(registry, instances).unwrap());
+    let error = Server::start(api, taken.local_addr().unwrap(), None, |_| ()).map(|_| ()).unwrap_err();
     assert!(error.to_string().starts_with(&format!("listen on {}: ", taken.local_addr().unwrap())));
 }

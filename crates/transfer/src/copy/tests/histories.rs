@@ -3,10 +3,10 @@
 //!
 //! `SKYHAUL_HISTORY=17` plays one seed again, `SKYHAUL_HISTORIES=100000` more of them.
 
+use super::super::manifest::{JOURNAL_SUFFIX, PART_SUFFIX, beside};
+use super::super::options::Budget;
+use super::super::{CopyOptions, CopyReport, CopyService, Exists, Tuning, copy};
 use super::token;
-use crate::copy::budget::Budget;
-use crate::copy::names::{JOURNAL, PART, beside};
-use crate::copy::{CopyOptions, CopyReport, CopyService, Exists, Tuning, copy};
 use skyhaul::peer::{Limits, Server, ServerOptions};
 use skyhaul_io::disk::{Engine, FailingDisk, Faults};
 use std::os::unix::fs::FileExt;
@@ -211,7 +211,8 @@ impl<'a> History<'a> {
     fn change(&mut self) {
         let name = self.names[self.random.below(self.names.len() as u64) as usize].clone();
         let source = self.source.join(&name);
-        let part = beside(&self.there.join(&name), self.random.one_of(&[PART, PART, JOURNAL]));
+        let part =
+            beside(&self.there.join(&name), self.random.one_of(&[PART_SUFFIX, PART_SUFFIX, JOURNAL_SUFFIX]));
         let what = self.random.below(7);
         self.log.push(format!("change {what} of {}", &name[..1]));
         let before = source.metadata().unwrap();

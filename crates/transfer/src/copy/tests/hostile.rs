@@ -1,8 +1,8 @@
 //! Peers and paths that mean harm.
 
+use super::super::message::{Direction, Entry, Message, Name, Origin, Request, VERSION, Want, What};
+use super::super::{Exists, RangeHead, copy};
 use super::{Site, bytes, same, token};
-use crate::copy::message::{Entry, Message, Name, Origin, Request, VERSION, Want, Way, What};
-use crate::copy::{Exists, RangeHead, copy};
 use skyhaul::peer::{Connection, attach, connect};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -65,11 +65,11 @@ struct Hostile {
 }
 
 impl Hostile {
-    fn new(site: &Site, way: Way) -> Self {
+    fn new(site: &Site, way: Direction) -> Self {
         Self::asking(site, way, |_| {})
     }
 
-    fn asking(site: &Site, way: Way, change: impl FnOnce(&mut Request)) -> Self {
+    fn asking(site: &Site, way: Direction, change: impl FnOnce(&mut Request)) -> Self {
         let mut connection = connect(site.server.local(), &token(), SOON).unwrap();
         let mut request = Request {
             version: VERSION,
@@ -137,7 +137,7 @@ fn ranges_of_a_hostile_peer_end_the_copy_and_write_nothing_elsewhere() {
         (RangeHead { offset: 5, ..good }.octets(), "other bounds"),
         ([0xAB; 48], "no range"),
     ] {
-        let mut peer = Hostile::new(&site, Way::Push);
+        let mut peer = Hostile::new(&site, Direction::Push);
         peer.says(&Message::Entries(vec![file("f", 100_000)]));
         assert!(matches!(peer.connection.receive(SOON), Ok(Message::Wanted(_))));
         peer.flow.write_all(&bad).unwrap();
@@ -153,7 +153,7 @@ fn names_of_a_hostile_peer_do_not_leave_the_directory() {
     std::fs::create_dir_all(site.at("root/in")).unwrap();
     std::os::unix::fs::symlink("..", site.at("root/in/up")).unwrap();
     std::os::unix::fs::symlink(site.at(""), site.at("root/in/out")).unwrap();
-    let mut peer = Hostile::new(&site, Way::Push);
+    let mut peer = Hostile::new(&site, Direction::Push);
     let names = ["../x", "/tmp/skyhaul-x", "a/../../x", "up/x", "out/x", "", ".", "a/\0b"];
     let entries = names.map(|name| file(name, 0)).to_vec();
     peer.says(&Message::Entries(entries));
@@ -177,7 +177,7 @@ fn a_pushing_peer_does_not_reach_the_directory_itself() {
     let before = mode("root");
     for paths in ["in", ""] {
         let mut peer =
-            Hostile::asking(&site, Way::Push, |request| request.paths = vec![Name::Text(paths.into())]);
+            Hostile::asking(&site, Direction::Push, |request| request.paths = vec![Name::Text(paths.into())]);
         let names = ["", ".", "in/.."];
         let entries = names.map(|name| Entry { what: What::Directory, mode: 0, ..file(name, 0) });
         peer.says(&Message::Entries(entries.to_vec()));
@@ -200,7 +200,7 @@ fn ranges_that_nobody_asked_for_are_refused() {
         let site = Site::new();
         std::fs::create_dir_all(site.at("root/in")).unwrap();
         std::fs::write(site.at("root/in/f"), vec![7; 100_000]).unwrap();
-        let mut peer = Hostile::asking(&site, Way::Push, |request| {
+        let mut peer = Hostile::asking(&site, Direction::Push, |request| {
             request.verify = verify;
             request.exists = Exists::Fail;
         });
@@ -211,7 +211,7 @@ fn ranges_that_nobody_asked_for_are_refused() {
         peer.says(&Message::Entries(vec![Entry { origin, ..entry }]));
         assert!(matches!(peer.connection.receive(SOON), Ok(Message::Compare(_))));
         let head =
-            RangeHead { size: 100_000, length: 65_536, flags: crate::copy::HOLE, ..RangeHead::default() };
+            RangeHead { size: 100_000, length: 65_536, flags: super::super::HOLE, ..RangeHead::default() };
         peer.flow.write_all(&head.octets()).unwrap();
         assert!(peer.reason().contains("came twice"));
         assert_eq!(std::fs::read(site.at("root/in/f")).unwrap(), vec![7; 100_000]);
@@ -233,7 +233,7 @@ fn a_peer_of_another_version_is_told_so() {
 fn sessions_are_bounded_and_free_again() {
     let site = Site::new();
     let peers: Vec<Hostile> =
-        (0..crate::copy::budget::SESSIONS).map(|_| Hostile::new(&site, Way::Push)).collect();
+        (0..super::super::options::MAX_SESSIONS).map(|_| Hostile::new(&site, Direction::Push)).collect();
     std::fs::write(site.at("src"), "x").unwrap();
     let once = || copy(&site.options(&["src"], &["in"], false), &token(), &mut |_| {});
     let said = once().unwrap_err().to_string();
@@ -252,7 +252,7 @@ fn what_a_hostile_receiver_wants_is_checked() {
     std::fs::create_dir_all(site.at("root/in")).unwrap();
     std::fs::write(site.at("root/in/f"), [1; 100]).unwrap();
     for ranges in [vec![(1, 1)], vec![(0, u64::MAX)], vec![(u64::MAX, 2)], vec![(0, 0)], vec![]] {
-        let mut peer = Hostile::new(&site, Way::Pull);
+        let mut peer = Hostile::new(&site, Direction::Pull);
         peer.says(&Message::Wanted(vec![Want { file: 1, ranges }]));
         assert!(peer.reason().contains("not expected"));
     }

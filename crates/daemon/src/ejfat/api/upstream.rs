@@ -1,0 +1,259 @@
+//! Active chains of a reservation: their reports, the senders admitted for them, and how they leave.
+//!
+//! XXX ejfat::API::together
+//! The sums over all workers of a reservation, which are reported to a load balancer that feeds it.
+//!
+//! ```text
+//!   worker 1 ─ totals, fill ─┐
+//!   worker 2 ─ totals, fill ─┼▶ LoadSum ─ ObjectLoad ─▶ Worker of the other balancer, every 100 ms
+//!   worker 3 ─ totals, fill ─┘   sums never decrease; fill: the mean by shares
+//! ```
+//!
+//! Memory is bounded by the number of seats.
+
+use super::super::client::ControlPlane;
+use super::super::proto::{ChainGraphEdge, IpFamily, RegisterReply};
+use super::super::registry::Chain;
+use super::chains::{ActiveChain, EndedChain};
+use super::timeseries::Totals;
+use super::{Api, Refusal, RefusalKind, Running, State};
+use skyhaul::core::wire::ejfat::Uri;
+use skyhaul::receive::{Loaded, ObjectLoad};
+use skyhaul_core::balance::{AllowList, Prefix};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+impl State {
+    /// Sets who may send to a reservation: its senders, and the load balancers that feed it.
+    pub(super) fn admit(&self, id: i64) -> Result<(), Refusal> {
+        let running = self.running.get(&id).ok_or_else(|| super::gone(id))?;
+        let leaving = running.leaving.iter().flat_map(|leaving| &leaving.addresses);
+        let chained = self.registry.chains(id).flat_map(|chain| &chain.addresses);
+        let chained = chained.chain(leaving).filter_map(|ip| ip.to_string().parse::<Prefix>().ok());
+        let all: Vec<Prefix> = self.reservation(id)?.senders.iter().copied().chain(chained).collect();
+        running.balance.allow(AllowList::of(&all));
+        Ok(())
+    }
+
+    /// End a chain gracefully: packets in flight still arrive, and their source stays admitted until then.
+    pub(super) fn leave(&mut self, id: i64, chain: i64) -> Result<(), Refusal> {
+        let running = self.running.get_mut(&id).ok_or_else(|| super::gone(id))?;
+        if let Some(ActiveChain { worker, addresses, .. }) = running.chains.remove(&chain) {
+            let leave = std::thread::Builder::new().name("chain-leaves".to_owned());
+            // Without a thread, it leaves immediately when dropped.
+            if let Ok(thread) = leave.spawn(move || drop(worker.leave())) {
+                running.leaving.push(EndedChain { thread, addresses });
+            }
+        }
+        self.admit(id)
+    }
+
+    /// The address at which a reservation receives, for a version of IP.
+    pub(super) fn receives(&self, id: i64, family: i32) -> Result<SocketAddr, Refusal> {
+        let v6 = match IpFamily::try_from(family) {
+            Ok(IpFamily::Ipv4) => false,
+            Ok(IpFamily::Ipv6) => true,
+            Ok(IpFamily::DualStack) | Err(_) => {
+                let text = "a chain is of one version of IP; hint: ipFamily IPV4 or IPV6";
+                return Err(Refusal::invalid(text));
+            }
+        };
+        let balance = self.balance(id)?;
+        let at = balance.data().iter().find(|at| at.is_ipv6() == v6).copied();
+        at.ok_or_else(|| {
+            let text = "this balancer has no address of that version of IP; hint: the other one";
+            Refusal::new(RefusalKind::Unfit, text)
+        })
+    }
+
+    /// The chains of a reservation, as a graph.
+    pub(super) fn edges(&self, id: i64) -> Result<Vec<ChainGraphEdge>, Refusal> {
+        let here = self.describe(id)?;
+        let edge = |chain: &Chain| {
+            let of = |v6: bool| {
+                let ip = chain.addresses.iter().find(|ip| ip.is_ipv6() == v6);
+                ip.map_or_else(String::new, ToString::to_string)
+            };
+            let uri: Option<Uri> = chain.uri.parse().ok();
+            ChainGraphEdge {
+                upstream_lb_id: uri.and_then(|uri| uri.balancer).unwrap_or_default(),
+                upstream_data_ipv4: of(false),
+                upstream_data_ipv6: of(true),
+                downstream_lb_id: id.to_string(),
+                downstream_data_ipv4: here.data_ipv4_address.clone(),
+                downstream_data_ipv6: here.data_ipv6_address.clone(),
+                chain_id: chain.id.to_string(),
+            }
+        };
+        Ok(self.registry.chains(id).map(edge).collect())
+    }
+
+    pub(super) fn planes(&self, id: i64) -> Vec<ControlPlane> {
+        let running = self.running.get(&id);
+        running.into_iter().flat_map(|running| running.chains.values()).map(|one| one.plane.clone()).collect()
+    }
+
+    /// Updates the chains and collects those whose session has changed.
+    fn turn_chains(&mut self, id: i64, slots: &BTreeMap<i64, u16>) -> Vec<(i64, RegisterReply)> {
+        let mut others = Vec::new();
+        let State { registry, running, .. } = self;
+        let Some(running) = running.get_mut(&id) else { return others };
+        running.together.shares(slots);
+        // Without workers, it must get no events.
+        running.ready = slots.values().any(|slots| *slots > 0);
+        for (chain, chained) in &mut running.chains {
+            if chained.ready != running.ready {
+                chained.ready = running.ready;
+                chained.worker.set_ready(running.ready);
+            }
+            let now = chained.worker.registered();
+            if registry.chains(id).any(|one| one.id == *chain && one.session != now.session_id) {
+                others.push((*chain, now));
+            }
+        }
+        let before = running.leaving.len();
+        running.leaving.retain(|leaving| !leaving.thread.is_finished());
+        if running.leaving.len() != before {
+            let _ = self.admit(id);
+        }
+        others
+    }
+}
+
+impl Api {
+    /// See [`State::turn_chains`]. Returns errors of writing the changes.
+    pub(super) fn turn_chains(&self, id: i64, slots: &BTreeMap<i64, u16>) -> Option<String> {
+        let others = self.locked().turn_chains(id, slots);
+        let mut wrong = None;
+        for (chain, RegisterReply { token, session_id }) in others {
+            let kept = self.change(|state| Ok(state.registry.rechain(chain, &session_id, &token)?));
+            if let Err(error) = kept {
+                wrong = Some(format!("the new session of chain {chain} cannot be kept: {error}"));
+            }
+        }
+        wrong
+    }
+}
+
+impl Running {
+    /// Let all chains leave, gracefully or immediately; returns when they have left.
+    pub(super) fn unchain(&mut self, at_once: bool) {
+        let all = std::mem::take(&mut self.chains);
+        std::thread::scope(|threads| {
+            for chained in all.into_values() {
+                let worker = chained.worker;
+                threads.spawn(move || drop(if at_once { worker.leave_at_once() } else { worker.leave() }));
+            }
+        });
+        for leaving in self.leaving.drain(..) {
+            if !at_once {
+                let _ = leaving.thread.join();
+            }
+        }
+    }
+}
+
+/// The sums; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LoadSum(Arc<Mutex<Sums>>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    load: ObjectLoad,
+    workers: BTreeMap<i64, Last>,
+}
+
+/// The last report of a worker, and its slots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    totals: Totals,
+    fill: f64,
+    slots: u16,
+}
+
+impl LoadSum {
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker reported.
+    pub(super) fn report(&self, session: i64, totals: Totals, fill: f64) {
+        let mut sums = self.sums();
+        let Sums { load, workers } = &mut *sums;
+        let last = workers.entry(session).or_default();
+        let before = last.totals;
+        // If its counts restarted, all of them are new.
+        let more = |now: i64, before: i64| {
+            let since = if now >= before { now.saturating_sub(before) } else { now };
+            u64::try_from(since).unwrap_or(0)
+        };
+        load.finished = load.finished.saturating_add(more(totals.events, before.events));
+        load.complete = load.complete.saturating_add(more(totals.reassembled, before.reassembled));
+        load.incomplete =
+            load.incomplete.saturating_add(more(totals.reassembly_errors, before.reassembly_errors));
+        load.taken = load.taken.saturating_add(more(totals.dequeued, before.dequeued));
+        load.ring_full = load.ring_full.saturating_add(more(totals.enqueue_errors, before.enqueue_errors));
+        load.bytes = load.bytes.saturating_add(more(totals.bytes, before.bytes));
+        load.packets = load.packets.saturating_add(more(totals.packets, before.packets));
+        (last.totals, last.fill) = (totals, if fill.is_finite() { fill.clamp(0.0, 1.0) } else { 0.0 });
+    }
+
+    /// Sets the remaining workers and their slots.
+    pub(super) fn shares(&self, slots: &BTreeMap<i64, u16>) {
+        let mut sums = self.sums();
+        sums.workers.retain(|session, _| slots.contains_key(session));
+        for (session, last) in &mut sums.workers {
+            last.slots = slots.get(session).copied().unwrap_or(0);
+        }
+    }
+}
+
+impl Loaded for LoadSum {
+    fn load(&self) -> ObjectLoad {
+        let sums = self.sums();
+        let (mut weights, mut fill) = (0.0, 0.0);
+        for last in sums.workers.values() {
+            weights += f64::from(last.slots);
+            fill += f64::from(last.slots) * last.fill;
+        }
+        ObjectLoad { fill: if weights > 0.0 { fill / weights } else { 0.0 }, ..sums.load }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(events: i64) -> Totals {
+        Totals {
+            events,
+            reassembled: events,
+            dequeued: events,
+            packets: events.saturating_mul(3),
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn sums_never_decrease_and_fill_follows_shares() {
+        let all = LoadSum::default();
+        all.report(1, totals(10), 0.5);
+        all.report(2, totals(20), 0.1);
+        assert_eq!((all.load().finished, all.load().fill), (30, 0.0), "nobody has a share yet");
+        all.shares(&BTreeMap::from([(1, 384), (2, 128)]));
+        assert!((all.load().fill - 0.4).abs() < 1e-9);
+        all.report(1, totals(15), 0.5);
+        // A worker that restarted within its session, one that left, and an invalid report.
+        all.report(2, totals(4), f64::NAN);
+        all.shares(&BTreeMap::from([(2, 512)]));
+        let load = all.load();
+        assert_eq!((load.finished, load.taken, load.packets, load.fill), (39, 39, 117, 0.0));
+        all.report(2, totals(-5), 7.0);
+        assert_eq!((all.load().finished, all.load().fill), (39, 1.0));
+        all.report(2, totals(i64::MAX), 0.0);
+        all.report(3, totals(i64::MAX), 0.0);
+        all.report(4, totals(i64::MAX), 0.0);
+        assert_eq!(all.load().finished, u64::MAX);
+    }
+}

@@ -1,0 +1,271 @@
+//! HTTP services: one TCP port, a separate thread, and the asynchronous part of serving.
+//!
+//! Connections that have not shown a valid token are limited in number, size and time before any work is done for them.
+//! Limits: [`MAX_CONNECTIONS`] of [`seats`](self::seats); a connection has [`HEAD_TIMEOUT`] until its first request, and
+//! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes.
+
+pub use super::admission::{MAX_CONNECTIONS, MAX_PER_ADDRESS};
+pub(crate) use super::admission::{Seats, Ticket};
+use axum::extract::Request;
+use axum::middleware::{AddExtension, Next, from_fn};
+use axum::response::Response;
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tower_layer::Layer;
+
+/// Maximum time for the TLS handshake, and then for the head of the first request.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time without a request for a connection that has shown no valid token.
+pub const UNPROVEN_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for a connection that has shown one.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Maximum size of the head of a request, bytes.
+pub const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Maximum number of unread bytes of requests on a stream, and on a connection.
+const WINDOW_BYTES: u32 = 64 << 10;
+/// Time for running calls to end when the server stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+/// Maximum number of threads for blocking calls: one for each concurrent call (`ejfat::server::MAX_CALLS`), so that a call
+/// that waits for a disk does not take the thread of one that does not.
+const MAX_BLOCKING_THREADS: usize = 160;
+/// Maximum number of concurrent requests on one connection.
+pub const MAX_STREAMS: u32 = 32;
+
+/// The service and its options.
+pub(crate) struct HttpService {
+    /// Name of its threads.
+    pub(crate) name: &'static str,
+    /// Its routes.
+    pub(crate) router: Router,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) seats: Arc<Seats>,
+}
+
+/// A running service. It stops when dropped.
+pub(crate) struct HttpServer {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Opens the port and serves. The future that `beside` returns runs on the same threads, and ends with the service.
+    pub(crate) fn start<F: Future<Output = ()>>(
+        site: HttpService,
+        listen: SocketAddr,
+        beside: impl FnOnce() -> F + Send + 'static,
+    ) -> io::Result<Self> {
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("listen on {listen}: {error}"));
+        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(MAX_BLOCKING_THREADS)
+            .thread_name(site.name)
+            .enable_all()
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let (stop, stopped) = watch::channel(false);
+        let name = site.name.to_owned();
+        let run = move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = accept(&listener, &site, stopped) => {}
+                    () = beside() => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run)?;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Whether it still serves; it ends by itself only because of a bug.
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// The address on which it listens, with the actual port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for HttpServer {
+    /// Waits for running calls, and stops.
+    fn drop(&mut self) {
+        // If the service has ended, nobody needs the signal.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What answers the requests of one connection.
+type Answering = AddExtension<Router, Arc<Connection>>;
+
+/// What is known of the caller on a connection.
+pub(crate) struct Connection {
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) tls: bool,
+    ticket: Ticket,
+    begun: Instant,
+    asked: Mutex<Asked>,
+}
+
+/// The last request of a connection.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    last: Option<Instant>,
+    proved: bool,
+}
+
+impl Connection {
+    /// Sets whether the last request showed a valid token; connections without one make room for others first.
+    pub(crate) fn prove(&self, proved: bool) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).proved = proved;
+        self.ticket.prove(proved);
+    }
+
+    fn asks(&self) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).last = Some(Instant::now());
+    }
+
+    /// The time by which it must send its next request.
+    fn deadline(&self) -> Instant {
+        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        match asked {
+            Asked { last: None, .. } => self.begun + HEAD_TIMEOUT,
+            Asked { last: Some(last), proved: false } => last + UNPROVEN_IDLE_TIMEOUT,
+            Asked { last: Some(last), proved: true } => last + IDLE_TIMEOUT,
+        }
+    }
+
+    /// Waits until the connection has sent no request for too long.
+    async fn silent(&self) {
+        loop {
+            let deadline = self.deadline();
+            if deadline <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(deadline.into()).await;
+        }
+    }
+}
+
+/// Notes a request on a connection.
+async fn asked(Extension(connection): Extension<Arc<Connection>>, request: Request, next: Next) -> Response {
+    connection.asks();
+    let response = next.run(request).await;
+    connection.asks();
+    response
+}
+
+/// Serves connections until it is told to stop.
+async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::Receiver<bool>) {
+    let router = site.router.clone().layer(from_fn(asked));
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            _ = stopped.changed() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, from)) = stream else {
+            // Out of file descriptors: some become free when connections end.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Some(ticket) = site.seats.enter(from.ip()) else { continue };
+        let connection = Arc::new(Connection {
+            local: stream.local_addr().ok(),
+            tls: site.tls.is_some(),
+            ticket,
+            begun: Instant::now(),
+            asked: Mutex::default(),
+        });
+        // All connections share one router; only this extension differs.
+        let service = Extension(Arc::clone(&connection)).layer(router.clone());
+        let (tls, stopped) = (site.tls.clone(), stopped.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = enter(stream, tls, service, stopped) => {}
+                () = connection.ticket.closed() => {}
+                () = connection.silent() => {}
+            }
+        });
+        while site.seats.is_behind() {
+            tokio::select! {
+                _ = connections.join_next() => {}
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
+    }
+    let all_end = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(SHUTDOWN_GRACE, all_end).await;
+}
+
+/// Serves a connection, with or without TLS.
+async fn enter(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    service: Answering,
+    stopped: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    match tls {
+        None => serve(stream, service, stopped).await,
+        Some(tls) => {
+            // A client whose handshake fails knows the reason; it is not logged here, because there may be many.
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                serve(stream, service, stopped).await;
+            }
+        }
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    service: Answering,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(UNPROVEN_IDLE_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES as u32)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(WINDOW_BYTES as usize)
+        .keep_alive_interval(UNPROVEN_IDLE_TIMEOUT)
+        .keep_alive_timeout(UNPROVEN_IDLE_TIMEOUT);
+    let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        _ = serving.as_mut() => {}
+        _ = stopped.changed() => {
+            serving.as_mut().graceful_shutdown();
+            let _ = timeout(SHUTDOWN_GRACE, serving).await;
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The control connection of a copy, as both ends use it.
+//!
+//! XXX copy::watch
+//! What threads of one end share: whether it is over, why, and how long they waited.
+
+use super::manifest::shown;
+use super::message::{Done, Entry, Message, Side};
+use skyhaul::peer::{Connection, PeerError};
+use skyhaul_io::fifo::Fifo;
+use skyhaul_io::host::thread::process_cpu_time;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a look at the connection waits: how soon files begin and end.
+const POLL_TIMEOUT: Duration = Duration::from_millis(5);
+/// How often an end that has nothing to tell says so.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+/// How long an end that closed a flow may take to say why.
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Progress of a copy, for a line that is redrawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Files that are whole.
+    pub files: usize,
+    /// Files in all.
+    pub all_files: usize,
+    /// Bytes moved in this session.
+    pub bytes: u64,
+    /// Bytes to be moved in this session.
+    pub all_bytes: u64,
+    /// Seconds since the first byte.
+    pub seconds: f64,
+}
+
+/// The connection, with what an end must know besides.
+pub(super) struct Control<'a> {
+    pub(super) connection: &'a mut Connection,
+    /// Whether this end is to stop.
+    pub(super) stop: &'a dyn Fn() -> bool,
+    pub(super) progress: &'a mut dyn FnMut(&Progress),
+    pub(super) patience: Duration,
+    heard: Instant,
+    said: Instant,
+}
+
+/// What a copy came to, at either end.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) entries: Vec<Entry>,
+    pub(super) done: Vec<Done>,
+    pub(super) mine: Side,
+    pub(super) theirs: Side,
+    /// Why it ended early.
+    pub(super) stopped: Option<String>,
+}
+
+impl<'a> Control<'a> {
+    pub(super) fn new(
+        connection: &'a mut Connection,
+        stop: &'a dyn Fn() -> bool,
+        progress: &'a mut dyn FnMut(&Progress),
+        patience: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        Self { connection, stop, progress, patience, heard: now, said: now }
+    }
+
+    pub(super) fn say(&mut self, message: &Message) -> io::Result<()> {
+        self.said = Instant::now();
+        self.connection.send(message).map_err(of_peer)
+    }
+
+    /// Say that this end is there, if it has said nothing for a while.
+    pub(super) fn live(&mut self) -> io::Result<()> {
+        if self.said.elapsed() > KEEPALIVE_INTERVAL { self.say(&Message::Alive) } else { Ok(()) }
+    }
+
+    /// The next message, if one comes within a moment.
+    ///
+    /// # Errors
+    /// The peer is gone, or stops.
+    pub(super) fn hear(&mut self) -> io::Result<Option<Message>> {
+        self.live()?;
+        match self.connection.receive::<Message>(POLL_TIMEOUT) {
+            Ok(message) => {
+                self.heard = Instant::now();
+                Ok(match message {
+                    Message::Alive => None,
+                    Message::Stop { why } => {
+                        return Err(io::Error::new(
+                            io::ErrorKind::ConnectionAborted,
+                            format!("the other end stopped: {}", shown(&why)),
+                        ));
+                    }
+                    other => Some(other),
+                })
+            }
+            Err(error) if error.is_late() && self.heard.elapsed() < self.patience => Ok(None),
+            Err(error) => Err(of_peer(error)),
+        }
+    }
+
+    /// Why it ended: what a thread failed of, or this. Where that is only a flow that the other end closed, the other end knows why.
+    pub(super) fn reason(&mut self, failed: Option<io::Error>, ended: io::Error) -> io::Error {
+        let failed = match failed {
+            Some(failed) if is_closed(&failed) => failed,
+            Some(failed) => return failed,
+            None => return ended,
+        };
+        // It has said so, or the user wanted it.
+        if ended.kind() != io::ErrorKind::Other {
+            return ended;
+        }
+        let end = Instant::now() + REASON_TIMEOUT;
+        while Instant::now() < end {
+            if let Err(why) = self.hear() {
+                return why;
+            }
+        }
+        failed
+    }
+
+    /// That a message came which does not belong here.
+    pub(super) fn unexpected(&self, message: &Message) -> io::Error {
+        let text: String = format!("{message:?}").chars().take(60).collect();
+        of_peer(self.connection.unexpected(&text))
+    }
+}
+
+/// Whether it says no more than that the other end is gone.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// The error of a peer, as text.
+pub(super) fn of_peer(error: PeerError) -> io::Error {
+    match error {
+        PeerError::Io(error) => error,
+        PeerError::Stopped => io::Error::new(io::ErrorKind::Interrupted, "stopped"),
+        PeerError::Closed(_) => io::Error::new(io::ErrorKind::ConnectionReset, error.to_string()),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+/// How long threads wait before they look whether it is over.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Counters of one end.
+#[derive(Default)]
+pub(super) struct SessionState {
+    over: AtomicBool,
+    failed: Mutex<Option<io::Error>>,
+    pub(super) bytes: AtomicU64,
+    pub(super) ranges: AtomicU64,
+    pub(super) holes: AtomicU64,
+    pub(super) again: AtomicU64,
+    pub(super) resumed: AtomicU64,
+    /// Nanoseconds in which flows waited for the disk, the disk for flows, and flows for their time to come.
+    pub(super) for_disk: AtomicU64,
+    pub(super) for_flows: AtomicU64,
+    pub(super) paced: AtomicU64,
+    /// First and last range.
+    times: Mutex<Option<(Instant, Instant)>>,
+}
+
+impl SessionState {
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// A thread cannot go on: nor can the others.
+    pub(super) fn fail(&self, error: io::Error) {
+        if !self.is_over() {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+        self.end();
+    }
+
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A range was moved.
+    pub(super) fn count(&self, bytes: u64, is_hole: bool) {
+        let of = if is_hole { &self.holes } else { &self.bytes };
+        of.fetch_add(bytes, Ordering::Relaxed);
+        self.ranges.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        *times = Some((times.map_or(now, |(first, _)| first), now));
+    }
+
+    /// Seconds from the beginning to the last range.
+    pub(super) fn seconds(&self, begun: Option<Instant>) -> f64 {
+        let times = *self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        times.map_or(0.0, |(first, last)| (last - begun.unwrap_or(first)).as_secs_f64())
+    }
+
+    /// The next of `lane`; the time it took is added to `waited`. None: it is over, and what was waited for never came: a flow
+    /// that has sent all of a file waits for no disk while the other end writes it.
+    pub(super) fn wait<T>(&self, lane: &Fifo<T>, waited: &AtomicU64) -> Option<T> {
+        let begun = Instant::now();
+        let mut got = None;
+        while got.is_none() && !self.is_over() {
+            got = lane.pop(POLL_INTERVAL);
+        }
+        if got.is_some() {
+            waited.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        got
+    }
+
+    /// What this end did, with `flows` connections.
+    pub(super) fn side(&self, begun: Instant, cpu: Duration, flows: usize) -> Side {
+        let read = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let seconds = self.seconds(Some(begun));
+        let part = |of: &AtomicU64, threads: usize| {
+            let all = seconds * threads.max(1) as f64;
+            if all > 0.0 { (read(of) as f64 / 1e9 / all).min(1.0) } else { 0.0 }
+        };
+        Side {
+            bytes: read(&self.bytes),
+            ranges: read(&self.ranges),
+            holes: read(&self.holes),
+            again: read(&self.again),
+            resumed: read(&self.resumed),
+            seconds,
+            waited_for_disk: part(&self.for_disk, flows),
+            disk_waited: part(&self.for_flows, 1),
+            paced: part(&self.paced, flows),
+            cpu_seconds: (process_cpu_time() - cpu).as_secs_f64(),
+            ..Side::default()
+        }
+    }
+}

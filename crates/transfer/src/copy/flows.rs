@@ -1,0 +1,313 @@
+//! The receiving end's flows: a range is read into a block, checked, and handed to the writer.
+//!
+//! XXX copy::checkr
+//! Files that are read again before they are believed: parts of an earlier attempt, and files that may be the same.
+//!
+//! ```text
+//!   part, journal ─▶ each range read, its CRC-32C as the journal says? ─▶ kept       the rest of the part ─▶ zeros
+//!   file here ─▶ CRC-32C ─┐
+//!   file there ─▶ CRC-32C ┴▶ equal: it is there
+//! ```
+//!
+//! So a part that was damaged, or that belongs to another file, loses its ranges; and a range that is a hole in the source is
+//! zeros here, whatever an older attempt wrote there.
+//!
+//! Limits: at most [`MAX_RESUMED_FILES`] parts are resumed in one session, since each is kept open and locked until it is written. The
+//! others are sent anew.
+
+use super::control::{POLL_INTERVAL, SessionState};
+use super::digest::{Contents, Reads, contents, zeros};
+use super::journal;
+use super::message::Done;
+use super::options::{Account, Tuning, blocks};
+use super::range::{RangeHead, Runs, TRAILER};
+use super::target::{Files, Refusal, Resumed, Target};
+use skyhaul_io::address::system_text;
+use skyhaul_io::fifo::Fifo;
+use skyhaul_io::memory::{Block, Pool};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Bytes read and checked at a time: they stay in the cache between.
+const CHECKSUM_STEP_BYTES: usize = 256 << 10;
+/// A path that damages more ranges than this is not usable.
+pub(super) const MAX_RESENT_RANGES: u64 = 1000;
+
+/// For the writer.
+pub(super) enum WriteOrder {
+    /// A range came.
+    Range { file: usize, range: u64, block: Block, length: usize, crc: u32 },
+    /// A range is a hole.
+    Hole { file: usize, range: u64, crc: u32 },
+    /// All that was wanted of a file was sent; its digest, if the sender read all of it.
+    Sent { file: usize, digest: Option<u32> },
+    /// The sender cannot read it.
+    Lost { file: usize, error: String },
+}
+
+/// For the control connection.
+pub(super) enum ReceiverEvent {
+    /// A range must come again.
+    Again { file: usize, range: u64 },
+    /// What an earlier attempt left of a file is known, or why it cannot be.
+    Checked { file: usize, error: Option<String> },
+    /// What a file here has, for a comparison.
+    Found { file: usize, found: Result<u32, String> },
+    /// A file ended.
+    Done(Done),
+}
+
+/// What is to be read before it is believed.
+pub(super) enum Check {
+    /// The part of a file that is to come.
+    Part { file: usize, target: Arc<Target> },
+    /// A file that may be the same.
+    Whole { file: usize, target: Arc<Target> },
+}
+
+/// What the threads of a receiver share.
+pub(super) struct ReceiverShared {
+    pub(super) watch: SessionState,
+    pub(super) files: Files,
+    pub(super) orders: Fifo<WriteOrder>,
+    pub(super) events: Fifo<ReceiverEvent>,
+    /// Files to be read before they are believed.
+    pub(super) checks: Fifo<Check>,
+    /// Parts that are kept open.
+    pub(super) held: AtomicUsize,
+    pub(super) account: Account,
+    pub(super) empty: Fifo<Block>,
+    pub(super) pool: Pool,
+    pub(super) tuning: Tuning,
+    /// The writer's engine, and whether files bypass the page cache.
+    pub(super) means: Mutex<(String, bool)>,
+}
+
+/// How reading some bytes went.
+pub(super) enum Filled {
+    Whole,
+    /// The peer closed the connection before the first.
+    Closed,
+    /// It is over here.
+    Over,
+}
+
+impl ReceiverShared {
+    pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
+        let (pool, empty) = blocks(tuning, flows, &account)?;
+        Ok(Self {
+            watch: SessionState::default(),
+            files: Files::default(),
+            orders: Fifo::default(),
+            events: Fifo::default(),
+            checks: Fifo::default(),
+            held: AtomicUsize::new(0),
+            account,
+            empty,
+            pool,
+            tuning: tuning.clone(),
+            means: Mutex::default(),
+        })
+    }
+
+    /// The thread of a flow.
+    pub(super) fn receive(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(POLL_INTERVAL))?;
+        let mut octets = [0; RangeHead::LEN];
+        loop {
+            match self.fill(&mut stream, &mut octets, true)? {
+                Filled::Whole => {}
+                Filled::Closed | Filled::Over => return Ok(()),
+            }
+            let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;
+            let target = self.files.find(head.file)?;
+            let file = head.file as usize;
+            // Of a file that ended, what is on its way is read and dropped, so that the others go on.
+            let range = match target.claim(&head, &self.account) {
+                Ok(range) => range,
+                Err(_) if target.is_ended() => {
+                    self.drop_payload(&mut stream, head.payload())?;
+                    continue;
+                }
+                Err(why) => return Err(why.into()),
+            };
+            if head.is_hole() {
+                self.watch.count(u64::from(head.length), true);
+                self.orders.push(WriteOrder::Hole { file, range, crc: zeros(u64::from(head.length)) });
+                continue;
+            }
+            let Some(mut block) = self.watch.wait(&self.empty, &self.watch.for_disk) else { return Ok(()) };
+            match self.payload(&mut stream, &mut block, head.payload())? {
+                None => return Ok(()),
+                Some((crc, true)) => {
+                    self.watch.count(u64::from(head.length), false);
+                    self.orders.push(WriteOrder::Range { file, range, block, length: head.payload(), crc });
+                }
+                Some((_, false)) => {
+                    self.empty.push(block);
+                    target.release(range);
+                    self.events.push(ReceiverEvent::Again { file, range });
+                    if self.watch.again.fetch_add(1, Ordering::Relaxed) >= MAX_RESENT_RANGES {
+                        return Err(io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            format!(
+                                "{MAX_RESENT_RANGES} ranges came damaged; hint: check the network cards of both hosts"
+                            ),
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    fn drop_payload(&self, from: &mut TcpStream, length: usize) -> io::Result<()> {
+        let mut left = if length == 0 { 0 } else { length + TRAILER };
+        let mut bytes = vec![0; left.min(CHECKSUM_STEP_BYTES)];
+        while left > 0 {
+            let n = left.min(CHECKSUM_STEP_BYTES);
+            if !matches!(self.fill(from, &mut bytes[..n], false)?, Filled::Whole) {
+                return Ok(());
+            }
+            left -= n;
+        }
+        Ok(())
+    }
+
+    /// Read a payload and its checksum; whether they agree. None: it is over.
+    pub(super) fn payload(
+        &self,
+        from: &mut TcpStream,
+        block: &mut Block,
+        length: usize,
+    ) -> io::Result<Option<(u32, bool)>> {
+        let mut crc = 0;
+        for at in (0..length).step_by(CHECKSUM_STEP_BYTES) {
+            let step = block.part_mut(at..length.min(at + CHECKSUM_STEP_BYTES));
+            if !matches!(self.fill(from, step, false)?, Filled::Whole) {
+                return Ok(None);
+            }
+            crc = crc32c::crc32c_append(crc, step);
+        }
+        let mut told = [0; TRAILER];
+        Ok(match self.fill(from, &mut told, false)? {
+            Filled::Whole => Some((crc, u32::from_be_bytes(told) == crc)),
+            _ => None,
+        })
+    }
+
+    /// Read as many bytes as there is room for.
+    pub(super) fn fill(&self, from: &mut TcpStream, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
+        let (mut at, mut moved) = (0, Instant::now());
+        while at < bytes.len() {
+            match from.read(&mut bytes[at..]) {
+                Ok(0) if may_end && at == 0 => return Ok(Filled::Closed),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => (at, moved) = (at + n, Instant::now()),
+                Err(error) if is_late(&error) => {
+                    if self.watch.is_over() {
+                        return Ok(Filled::Over);
+                    }
+                    // Between two ranges the control connection tells whether the peer lives.
+                    let within = at > 0 || !may_end;
+                    if within && moved.elapsed() > self.tuning.patience {
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "a flow stopped within a range"));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Filled::Whole)
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Most parts of one session that are resumed.
+pub(super) const MAX_RESUMED_FILES: usize = 256;
+
+impl ReceiverShared {
+    /// The thread that checks.
+    pub(super) fn check(&self) {
+        let mut known = None;
+        while !self.watch.is_over() {
+            let Some(check) = self.checks.pop(POLL_INTERVAL) else { continue };
+            let contents = contents(&mut known, &self.tuning);
+            self.events.push(match (check, contents) {
+                (Check::Part { file, target }, contents) => {
+                    let checked = contents.and_then(|contents| self.part(contents, &target));
+                    ReceiverEvent::Checked { file, error: checked.err().map(|error| system_text(&error)) }
+                }
+                (Check::Whole { file, target }, contents) => {
+                    let found = contents.and_then(|contents| self.whole(contents, &target));
+                    ReceiverEvent::Found { file, found: found.map_err(|error| system_text(&error)) }
+                }
+            });
+        }
+    }
+
+    fn whole(&self, contents: &mut Contents, target: &Target) -> io::Result<u32> {
+        let (file, direct) = target.tree.read(&target.path, self.tuning.direct)?;
+        let size = target.identity.size;
+        if file.metadata()?.len() != size {
+            return Err(io::Error::other("its size changed meanwhile"));
+        }
+        contents.whole(&Reads { file: &Arc::new(file), direct, size, sparse: true }, &self.watch)
+    }
+
+    /// Find which ranges of an earlier attempt are what its journal says, and make zeros of everything else.
+    fn part(&self, contents: &mut Contents, target: &Target) -> io::Result<()> {
+        let (file, direct) = target.tree.write(&target.part(), self.tuning.direct)?;
+        let file = Arc::new(file);
+        let of = &target.identity;
+        let journal = target.tree.read(&target.journal(), false);
+        let listed = journal.map(|(file, _)| journal::read(&file, of)).unwrap_or_default();
+        let size = file.metadata()?.len();
+        let bytes = |range: u64| range * of.range..range * of.range + target.length(range);
+        let listed: Vec<(u64, u32)> =
+            listed.into_iter().filter(|(range, _)| bytes(*range).end <= size).collect();
+        let mut kept = BTreeMap::new();
+        if !listed.is_empty() && self.held.fetch_add(1, Ordering::Relaxed) < MAX_RESUMED_FILES {
+            self.account.charge(listed.len() as u64 * 64)?;
+            let reads = Reads { file: &file, direct, size, sparse: true };
+            let runs = listed.iter().map(|(range, _)| bytes(*range));
+            let read = contents.runs(&reads, runs, &self.watch, |at, crc| {
+                if listed[at].1 == crc {
+                    kept.insert(listed[at].0, crc);
+                }
+            });
+            // What cannot be read comes again.
+            if let Err(error) = read {
+                if self.watch.is_over() {
+                    return Err(error);
+                }
+                kept.clear();
+            }
+        }
+        let faults = target.tree.faults();
+        if !kept.is_empty() {
+            faults.set_len(&file, of.size)?;
+            let mut others = Runs::default();
+            for &range in kept.keys() {
+                others.insert(range);
+            }
+            for (first, count) in others.gaps(of.ranges()) {
+                let end = ((first + count) * of.range).min(of.size);
+                if !faults.punch(&file, first * of.range..end)? {
+                    kept.clear();
+                    break;
+                }
+            }
+        }
+        if kept.is_empty() {
+            return faults.set_len(&file, 0);
+        }
+        target.resume(Resumed { crcs: Arc::new(kept), file, direct });
+        Ok(())
+    }
+}

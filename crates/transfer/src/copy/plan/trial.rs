@@ -1,0 +1,425 @@
+//! A copy in small, before it: these files, on these flows, onto this disk, all at once, into files without a name.
+//!
+//! ```text
+//!   reader ─▶ flow ═══▶ flow ─▶ writer, fdatasync several times a second ─▶ a file without a name
+//!      the threads, checksums and system calls of a copy, but no names and no journal
+//! ```
+//!
+//! Parts measured one by one do not say what they reach together where they share a disk or a processor, and a disk that is
+//! read and written at once does less than half of either.
+//!
+//! Limits: three to ten seconds, 60 round trips. A disk that is faster for longer than that, and then slower, is not known as one.
+//!
+//! XXX copy::steady
+//! The rate of a copy in small, from what came and what was written.
+//!
+//! ```text
+//!   bytes │          ╱ ◀─ counted: the second half, when memory on the way is full and flows have their speed
+//!         │      ╱
+//!         │ _╱            what came before it is a delay that the copy will have, too
+//!         └────┴─────┴── s
+//! ```
+//!
+//! Both are counted, and the lesser rate is it: memory takes in what a slow disk does not, and whole ranges are written, of which
+//! few come in some seconds of a slow path.
+
+use super::super::destination::Destination;
+use super::super::flows::{Filled, ReceiverShared, WriteOrder};
+use super::super::manifest::{Manifest, Root};
+use super::super::message::{Trial, Tried};
+use super::super::options::{Account, Tuning};
+use super::super::range::RangeHead;
+use super::super::reader::{Job, SenderEvent, SenderShared};
+use super::super::target::Refusal;
+use skyhaul_io::disk::{Ended, Queue, Scratch};
+use skyhaul_io::host::thread::process_cpu_time;
+use skyhaul_io::tcp::info::TcpInfo;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long it sends: flows reach their speed in some tens of round trips.
+const MIN_SPAN: Duration = Duration::from_secs(3);
+const MAX_SPAN: Duration = Duration::from_secs(10);
+const SPAN_ROUND_TRIPS: f64 = 60.0;
+/// A range that is still under way then is cut off after this.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+/// Time for a receiver beyond that of its sender.
+const RECEIVER_EXTRA_TIME: Duration = Duration::from_secs(7);
+/// As often as in a copy.
+const SYNC_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Most bytes of a file without a name; then it is written from its beginning again.
+const MAX_SCRATCH_BYTES: u64 = 4 << 30;
+/// No more files than this are read.
+const MAX_FILES: usize = 100_000;
+
+/// How long to try on a path with this round trip.
+pub(super) fn span_of(rtt: f64) -> Duration {
+    Duration::from_secs_f64((rtt * SPAN_ROUND_TRIPS).clamp(MIN_SPAN.as_secs_f64(), MAX_SPAN.as_secs_f64()))
+}
+
+/// What a peer asks for, in milliseconds.
+pub(in crate::copy) fn span(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).min(MAX_SPAN)
+}
+
+/// Send files for a moment.
+pub(in crate::copy) fn give(
+    flows: Vec<TcpStream>,
+    roots: &[Root],
+    manifest: &Manifest,
+    tuning: &Tuning,
+    (longer, span): (u64, Duration),
+    account: Account,
+) -> io::Result<Tried> {
+    let count = flows.len();
+    let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
+    let reading = SenderShared::new(tuning, count, account)?;
+    let ask = || {
+        let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > longer);
+        let jobs = files.take(MAX_FILES).map(|(file, entry)| {
+            let ranges = entry.size().div_ceil(tuning.range);
+            reading.todo.push(Job { file, ranges: [(0, ranges)].into() });
+            ranges
+        });
+        jobs.sum::<u64>()
+    };
+    let mut left = ask();
+    let (begun, cpu) = (Instant::now(), process_cpu_time());
+    let (shared, running) = (&reading, AtomicUsize::new(count));
+    std::thread::scope(|scope| {
+        for stream in flows {
+            let running = &running;
+            scope.spawn(move || {
+                let _ = shared.send(stream).map_err(|error| shared.watch.fail(error));
+                running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
+        while left > 0 && begun.elapsed() < span && !shared.watch.is_over() {
+            std::thread::sleep(POLL_INTERVAL);
+            while let Some(told) = shared.events.try_pop() {
+                match told {
+                    SenderEvent::Range { .. } => left -= 1,
+                    SenderEvent::Lost { error, .. } => shared.watch.fail(io::Error::other(error)),
+                    SenderEvent::Found { .. } => {}
+                }
+            }
+            // All of them again, until it has its speed.
+            if left == 0 {
+                left = ask();
+            }
+        }
+        shared.watch.end();
+        let end = Instant::now() + DRAIN_TIME;
+        while running.load(Ordering::Relaxed) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What a slow path has not taken by now.
+        handles.iter().for_each(|handle| drop(handle.shutdown(Shutdown::Both)));
+    });
+    // A flow that was cut off failed as it should.
+    let side = reading.watch.side(begun, cpu, count);
+    Ok(Tried { side, ..Tried::default() })
+}
+
+/// Receive until the flows end.
+pub(in crate::copy) fn take(
+    flows: Vec<TcpStream>,
+    into: &[Destination],
+    tuning: &Tuning,
+    span: Duration,
+    account: Account,
+) -> io::Result<Tried> {
+    let count = flows.len();
+    let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
+    // A copy must touch its memory, too.
+    let (begun, cpu) = (Instant::now(), process_cpu_time());
+    let receiving = ReceiverShared::new(tuning, count, account)?;
+    let mut writer = Writer::new(&receiving, into, handles)?;
+    let (shared, running) = (&receiving, AtomicUsize::new(count));
+    let wrote = std::thread::scope(|scope| {
+        for stream in flows {
+            let running = &running;
+            scope.spawn(move || {
+                // A flow that is cut off ends the trial for itself.
+                let _ = land(shared, stream);
+                running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        let wrote = writer.run(begun, span + RECEIVER_EXTRA_TIME, &running);
+        shared.watch.end();
+        wrote
+    });
+    wrote.map_err(|error| {
+        into.first().map_or_else(|| io::Error::other(error.to_string()), |one| one.failed(&error))
+    })?;
+    let side = receiving.watch.side(begun, cpu, count);
+    let trial = Trial {
+        cpu_seconds_per_gb: side.cpu_seconds / (side.bytes as f64 / 1e9).max(1e-9),
+        ..seen(&writer.points, writer.durable, span)
+    };
+    Ok(Tried { trial, side })
+}
+
+/// The ranges of a flow into memory, and to the writer.
+fn land(shared: &ReceiverShared, mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(POLL_INTERVAL))?;
+    let mut octets = [0; RangeHead::LEN];
+    while let Filled::Whole = shared.fill(&mut stream, &mut octets, true)? {
+        let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;
+        if head.is_hole() {
+            shared.watch.count(u64::from(head.length), true);
+            continue;
+        }
+        let length = head.payload();
+        if length > shared.pool.block_bytes() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a range is longer than was agreed"));
+        }
+        let Some(mut block) = shared.watch.wait(&shared.empty, &shared.watch.for_disk) else { break };
+        match shared.payload(&mut stream, &mut block, length)? {
+            Some((crc, true)) => {
+                shared.watch.count(length as u64, false);
+                shared.orders.push(WriteOrder::Range { file: 0, range: 0, block, length, crc });
+            }
+            Some(_) => shared.empty.push(block),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// A file without a name.
+struct Target {
+    file: Scratch,
+    size: u64,
+    at: u64,
+    fresh: bool,
+    syncing: bool,
+    synced: Instant,
+}
+
+struct Writer<'a> {
+    shared: &'a ReceiverShared,
+    queue: Queue,
+    targets: Vec<Target>,
+    turn: usize,
+    flows: Vec<TcpStream>,
+    points: Vec<Point>,
+    /// When all of it was durable.
+    durable: f64,
+}
+
+/// Tags from here on are syncs of the target with the rest as its number.
+const SYNC_TAG: u64 = 1 << 63;
+
+impl<'a> Writer<'a> {
+    fn new(shared: &'a ReceiverShared, into: &[Destination], flows: Vec<TcpStream>) -> io::Result<Self> {
+        let tuning = &shared.tuning;
+        let mut targets = Vec::new();
+        for one in into {
+            let (file, size) = one.scratch(tuning, MAX_SCRATCH_BYTES)?;
+            if size == 0 {
+                continue;
+            }
+            targets.push(Target { file, size, at: 0, fresh: false, syncing: false, synced: Instant::now() });
+        }
+        if targets.is_empty() {
+            let text = "no room to try; hint: free some space at the destination";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;
+        Ok(Self { shared, queue, targets, turn: 0, flows, points: Vec::new(), durable: 0.0 })
+    }
+
+    fn run(&mut self, begun: Instant, longest: Duration, running: &AtomicUsize) -> io::Result<()> {
+        let (mut bytes, mut ended) = (0, Vec::new());
+        while begun.elapsed() < longest {
+            // Before looking for orders: a flow that ended has given its last.
+            let open = running.load(Ordering::Relaxed) > 0;
+            self.note(begun, bytes);
+            if self.queue.in_flight() == 0 {
+                match self.shared.orders.pop(POLL_INTERVAL) {
+                    Some(order) => self.write(order),
+                    None if !open => break,
+                    None => continue,
+                }
+            }
+            while self.queue.has_room()
+                && let Some(order) = self.shared.orders.try_pop()
+            {
+                self.write(order);
+            }
+            self.sync(SYNC_INTERVAL);
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
+            for end in ended.drain(..) {
+                bytes += self.settle(end)?;
+            }
+            std::iter::from_fn(|| self.shared.pool.take()).for_each(|block| self.shared.empty.push(block));
+        }
+        self.sync(Duration::ZERO);
+        while self.queue.in_flight() > 0 && begun.elapsed() < longest {
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
+            ended.drain(..).try_for_each(|end| self.settle(end).map(drop))?;
+        }
+        self.note(begun, bytes);
+        self.durable = begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// What came and what is written by now, if it changed.
+    fn note(&mut self, begun: Instant, written: u64) {
+        let at = begun.elapsed().as_secs_f64();
+        let last = self.points.last();
+        if last.is_some_and(|last| last.written == written && at - last.at < POLL_INTERVAL.as_secs_f64()) {
+            return;
+        }
+        // A flow that ended has its last number.
+        let came =
+            self.flows.iter().filter_map(|flow| TcpInfo::of(flow).ok()).map(|info| info.bytes_received);
+        self.points.push(Point { at, came: came.sum(), written });
+    }
+
+    fn write(&mut self, order: WriteOrder) {
+        let WriteOrder::Range { block, length, .. } = order else { return };
+        let at = self.turn % self.targets.len();
+        self.turn += 1;
+        let target = &mut self.targets[at];
+        if target.at + self.shared.tuning.range > target.size {
+            target.at = 0;
+        }
+        let direct = target.file.is_direct();
+        self.queue.write(at as u64, target.file.file(), target.at, block.into_view(0..length), direct);
+        target.at += self.shared.tuning.range;
+        target.fresh = true;
+    }
+
+    /// Make durable what was written since a time.
+    fn sync(&mut self, since: Duration) {
+        for (at, target) in self.targets.iter_mut().enumerate() {
+            if target.fresh && !target.syncing && target.synced.elapsed() >= since {
+                (target.fresh, target.syncing) = (false, true);
+                self.queue.sync(SYNC_TAG | at as u64, target.file.file());
+            }
+        }
+    }
+
+    /// Bytes that a request wrote.
+    fn settle(&mut self, end: Ended) -> io::Result<u64> {
+        let written = end.result? as u64;
+        if end.tag & SYNC_TAG != 0 {
+            let target = &mut self.targets[(end.tag & !SYNC_TAG) as usize];
+            (target.syncing, target.synced) = (false, Instant::now());
+            return Ok(0);
+        }
+        Ok(written)
+    }
+}
+
+/// Seconds, and bytes that came and that were written by then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    pub(super) at: f64,
+    pub(super) came: u64,
+    pub(super) written: u64,
+}
+
+/// The rate, from bytes at some times; at `durable` all of them were.
+pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> Trial {
+    let span = span.as_secs_f64();
+    let Some(first) = points.iter().find(|point| point.came > 0) else { return Trial::default() };
+    let Some(last) = points.last() else { return Trial::default() };
+    // When the last byte came, or was written.
+    let all = |point: &&Point| (point.came, point.written) == (last.came, last.written);
+    let moved = points.iter().find(all).map_or(last.at, |point| point.at);
+    let bytes = last.written;
+    let whole = Trial { bytes, bits_per_second: bytes as f64 * 8.0 / durable.max(1e-9), ..Trial::default() };
+    // All that there was came before the time was over: what it took is what it takes.
+    if moved < span * 0.9 {
+        return whole;
+    }
+    // What is written when nothing more is read is faster.
+    let end = points.iter().rev().find(|point| point.at <= span).unwrap_or(first);
+    let half = f64::midpoint(first.at, end.at);
+    let middle = points.iter().find(|point| point.at >= half).unwrap_or(first);
+    if end.at - middle.at < 0.1 {
+        return whole;
+    }
+    let counted = points.iter().filter(|point| point.at >= middle.at && point.at <= end.at);
+    let came = slope(counted.clone().map(|point| (point.at, point.came)));
+    let written = slope(counted.map(|point| (point.at, point.written)));
+    // From the first byte on: what it takes to connect and to agree is measured with copies of few files.
+    let before = |(rate, (at, bytes)): &(f64, (f64, u64))| (at - first.at - *bytes as f64 / rate).max(0.0);
+    // Of a path so slow that hardly a range is written, only what came tells.
+    let Some(least) = [came, written].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return whole;
+    };
+    let after = (durable - last.at).max(0.0);
+    Trial { bytes, bits_per_second: least.0 * 8.0, delay_seconds: before(&least) + after, ..Trial::default() }
+}
+
+/// Bytes a second from one step to another, since they come in steps; and the last step.
+fn slope(points: impl Iterator<Item = (f64, u64)> + Clone) -> Option<(f64, (f64, u64))> {
+    let mut steps = points.clone().zip(points.skip(1)).filter(|(from, to)| to.1 > from.1).map(|(_, to)| to);
+    let first = steps.next()?;
+    let last = steps.last()?;
+    Some(((last.1 - first.1) as f64 / (last.0 - first.0).max(1e-9), last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_tried_for_longer() {
+        assert_eq!(
+            (span_of(0.001), span_of(0.1), span_of(1.0)),
+            (MIN_SPAN, Duration::from_secs(6), MAX_SPAN)
+        );
+        assert_eq!((span(u64::MAX), span(3000)), (MAX_SPAN, MIN_SPAN));
+    }
+
+    const SPAN: Duration = Duration::from_secs(3);
+
+    /// 30 points in 3 s.
+    fn seen_of(came: impl Fn(u64) -> u64, written: impl Fn(u64) -> u64) -> Trial {
+        let point = |n: u64| Point { at: n as f64 * 0.1, came: came(n), written: written(n) };
+        let points: Vec<Point> = (0..30).map(point).collect();
+        seen(&points, 3.0, SPAN)
+    }
+
+    fn is_about(trial: &Trial, bits_per_second: f64, delay: f64) -> bool {
+        (trial.bits_per_second / bits_per_second - 1.0).abs() < 0.001
+            && (trial.delay_seconds - delay).abs() < 0.001
+    }
+
+    #[test]
+    fn the_second_half_counts_and_what_was_late_is_a_delay() {
+        // A byte after 0.1 s, half a second later 100 MB/s; the last sync takes 0.1 s.
+        let bytes = |n: u64| n.min(1) + n.saturating_sub(6) * 10_000_000;
+        let trial = seen_of(bytes, bytes);
+        assert!(is_about(&trial, 8e8, 0.6), "{trial:?}");
+    }
+
+    #[test]
+    fn files_that_end_before_it_took_what_they_take() {
+        let bytes = |n: u64| n.min(2) * 1_000_000;
+        let points: Vec<Point> =
+            (0..5).map(|n| Point { at: n as f64 * 0.1, came: bytes(n), written: bytes(n) }).collect();
+        let trial = seen(&points, 0.5, SPAN);
+        assert_eq!((trial.bytes, trial.bits_per_second, trial.delay_seconds), (2_000_000, 32e6, 0.0));
+        assert_eq!(seen(&[], 1.0, SPAN), Trial::default());
+    }
+
+    #[test]
+    fn the_slower_of_what_comes_and_what_is_written_is_its_rate() {
+        // A full memory: 64 MB came at once, then 10 MB/s are written.
+        let trial = seen_of(|n| 64_000_000 + n * 1_000_000, |n| n * 1_000_000);
+        assert!(is_about(&trial, 8e7, 0.1), "{trial:?}");
+        // A slow path: 50 MB/s come, and whole ranges of all four flows are written together.
+        let trial = seen_of(|n| n * 5_000_000, |n| n * 5_000_000 / 16_777_216 * 16_777_216);
+        assert!((trial.bits_per_second / 4e8 - 1.0).abs() < 0.2, "{trial:?}");
+    }
+}

@@ -1,0 +1,224 @@
+//! What is believed of an earlier attempt, and what is not: each case alone.
+//!
+//! XXX copy::tests::verified
+//! `--verify`: what both ends have on the disk now is compared, and nothing is written.
+
+use super::super::journal::{Identity, Journal};
+use super::super::message::Origin;
+use super::super::{CopyOptions, CopyReport, Exists};
+use super::{Site, bytes, copy, same, token, tree};
+use skyhaul_io::disk::tree::Tree;
+use skyhaul_io::disk::{FailingDisk, Faults};
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+const RANGE: u64 = 256 << 10;
+
+fn origin(path: &Path) -> (Identity, Vec<u8>) {
+    let tree = Tree::open(path.parent().unwrap()).unwrap();
+    let status = tree.status(Path::new(path.file_name().unwrap())).unwrap().unwrap();
+    let (size, modified, origin) = (status.size, status.modified, Origin::of(&status));
+    (Identity { size, range: RANGE, modified, origin }, std::fs::read(path).unwrap())
+}
+
+/// A part with `content`, and a journal that says that these ranges of the source are in it.
+fn left(site: &Site, content: &[u8], ranges: impl Iterator<Item = u64>) {
+    std::fs::create_dir_all(site.at("root/in")).unwrap();
+    std::fs::write(site.at("root/in/.src.skyhaul-part"), content).unwrap();
+    let (of, source) = origin(&site.at("src"));
+    let crc = |range: u64| {
+        let end = ((range + 1) * RANGE).min(of.size);
+        (range, crc32c::crc32c(&source[(range * RANGE) as usize..end as usize]))
+    };
+    let done: BTreeMap<u64, u32> = ranges.map(crc).collect();
+    let file = std::fs::File::create(site.at("root/in/.src.skyhaul-journal")).unwrap();
+    Journal::begin(file, &of, &done, &Faults::default()).unwrap();
+}
+
+/// An older attempt left bytes where the source has holes now; it was interrupted, or is of another file.
+#[test]
+fn holes_of_the_source_are_holes_whatever_an_older_attempt_left() {
+    for resumes in [false, true] {
+        let site = Site::new();
+        let file = std::fs::File::create(site.at("src")).unwrap();
+        file.set_len(8 * RANGE).unwrap();
+        file.write_all_at(&bytes(1, RANGE as usize), 3 * RANGE).unwrap();
+        std::fs::create_dir_all(site.at("root/in")).unwrap();
+        let mut older = bytes(2, 8 * RANGE as usize);
+        if resumes {
+            older[3 * RANGE as usize..4 * RANGE as usize].copy_from_slice(&bytes(1, RANGE as usize));
+            left(&site, &older, 3..4);
+        } else {
+            std::fs::write(site.at("root/in/.src.skyhaul-part"), &older).unwrap();
+        }
+        let report = site.push();
+        assert!(report.is_whole() && (report.resumed_bytes > 0) == resumes, "{report:?}");
+        same(&site.at("src"), &site.at("root/in/src"));
+        assert!(site.at("root/in/src").metadata().unwrap().blocks() * 512 <= 2 * RANGE);
+    }
+}
+
+#[test]
+fn a_part_that_was_damaged_is_sent_again_where_it_was() {
+    let site = Site::new();
+    let content = bytes(3, 8 * RANGE as usize);
+    std::fs::write(site.at("src"), &content).unwrap();
+    let mut damaged = content;
+    damaged[5 * RANGE as usize + 17] ^= 1;
+    left(&site, &damaged, 0..8);
+    let report = site.push();
+    assert!(report.is_whole(), "{report:?}");
+    assert_eq!((report.resumed_bytes, report.moved_bytes), (7 * RANGE, RANGE));
+    same(&site.at("src"), &site.at("root/in/src"));
+}
+
+/// The source changed, and its time was set back: nothing of the older attempt counts.
+#[test]
+fn a_source_that_changed_with_its_time_kept_is_sent_anew() {
+    let site = Site::new();
+    let content = bytes(4, 8 * RANGE as usize);
+    std::fs::write(site.at("src"), &content).unwrap();
+    left(&site, &content, 0..4);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let file = std::fs::File::options().write(true).open(site.at("src")).unwrap();
+    let kept = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"changed", 1000).unwrap();
+    file.set_modified(kept).unwrap();
+    let report = site.push();
+    assert!(report.is_whole() && report.resumed_bytes == 0, "{report:?}");
+    same(&site.at("src"), &site.at("root/in/src"));
+    // The same once the whole file is there.
+    file.write_all_at(b"again", 2000).unwrap();
+    file.set_modified(kept).unwrap();
+    let report = site.push();
+    assert!(report.failed[0].error.contains("another one exists"), "{report:?}");
+    let options = super::CopyOptions { exists: Exists::Replace, ..site.options(&["src"], &["in"], false) };
+    let report = copy(&options, &token(), &mut |_| {}).unwrap();
+    assert!(report.is_whole() && report.kept_files == 0, "{report:?}");
+    same(&site.at("src"), &site.at("root/in/src"));
+}
+
+/// A sync fails once, and loses what it was for; the next one succeeds, and nothing of it is believed.
+#[test]
+fn what_a_failed_sync_was_for_is_sent_again() {
+    let mut failures = 0;
+    for nth in 0..6 {
+        let disk = FailingDisk::new(nth + 1);
+        let site = Site::on(Faults { disk: Some(disk.clone()), ..Faults::default() });
+        std::fs::write(site.at("src"), bytes(nth, 6 * RANGE as usize)).unwrap();
+        disk.fail_sync_after(nth);
+        let mut options = site.options(&["src"], &["in"], false);
+        // Slow, so that ranges become durable several times.
+        (options.tuning.limit, options.tuning.direct) = (Some(10_000_000), false);
+        let report = copy(&options, &token(), &mut |_| {});
+        if !report.as_ref().is_ok_and(CopyReport::is_whole) {
+            failures += 1;
+            let said = format!("{report:?}").to_lowercase();
+            assert!(said.contains("input/output error"), "{said}");
+            assert!(!site.at("root/in/src").exists(), "a file has its name only when it is durable");
+        }
+        options.tuning.limit = None;
+        let again = super::until_whole(|| copy(&options, &token(), &mut |_| {}).unwrap());
+        assert!(again.is_whole(), "{again:?}");
+        same(&site.at("src"), &site.at("root/in/src"));
+    }
+    assert!(failures >= 3, "{failures} syncs failed");
+}
+
+#[test]
+fn few_bytes_in_many_ranges_take_few_bytes_on_the_disk() {
+    let site = Site::new();
+    let file = std::fs::File::create(site.at("src")).unwrap();
+    file.set_len(12 << 20).unwrap();
+    for page in 0..5 {
+        file.write_all_at(&bytes(page, 4096), page * (5 << 19)).unwrap();
+    }
+    let report = site.push();
+    assert!(report.is_whole(), "{report:?}");
+    same(&site.at("src"), &site.at("root/in/src"));
+    let stored = site.at("root/in/src").metadata().unwrap().blocks() * 512;
+    assert!(stored <= 64 << 10, "20 KiB became {stored} bytes");
+}
+
+fn verify(site: &Site, pull: bool) -> CopyReport {
+    let options = match pull {
+        false => site.options(&["src"], &["in"], false),
+        true => site.options(&["in/src"], &["there"], true),
+    };
+    copy(&CopyOptions { verify: true, ..options }, &token(), &mut |_| {}).unwrap()
+}
+
+/// Change a byte, and nothing that a listing shows.
+fn damage(path: &Path) {
+    let file = std::fs::File::options().write(true).read(true).open(path).unwrap();
+    let kept = file.metadata().unwrap().modified().unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 100_000).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x80], 100_000).unwrap();
+    file.set_modified(kept).unwrap();
+}
+
+#[test]
+fn what_differs_is_named_and_nothing_is_written() {
+    for pull in [false, true] {
+        let site = Site::new();
+        tree(&site.at("src"));
+        assert!(site.push().is_whole());
+        let there = match pull {
+            false => site.at("root/in/src"),
+            true => {
+                std::fs::create_dir(site.at("there")).unwrap();
+                let options = site.options(&["in/src"], &["there"], true);
+                assert!(copy(&options, &token(), &mut |_| {}).unwrap().is_whole());
+                site.at("there/src")
+            }
+        };
+        let same = verify(&site, pull);
+        assert!(same.is_whole() && same.verified && same.compared.len() == 11, "{same:?}");
+        assert!(same.moved_bytes == 0 && same.compared.iter().all(|file| file.crc32c.is_some()), "{same:?}");
+        damage(&there.join("a/f8"));
+        std::fs::remove_file(there.join("a/f1")).unwrap();
+        std::fs::write(there.join("a/f2"), "longer or shorter").unwrap();
+        std::fs::remove_file(there.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("/elsewhere", there.join("dangling")).unwrap();
+        let names = || std::fs::read_dir(there.join("a")).unwrap().count();
+        let before = names();
+        let report = verify(&site, pull);
+        let mut failed: Vec<_> =
+            report.failed.iter().map(|one| (one.path.clone(), one.error.clone())).collect();
+        failed.sort();
+        let said = ["src/a/f1", "src/a/f2", "src/a/f8", "src/dangling"];
+        assert!(failed.iter().zip(said).all(|((path, _), end)| path.ends_with(end)), "{failed:?}");
+        let why = ["missing", "bytes at the source", "CRC-32C", "leads elsewhere"];
+        assert!(
+            failed.len() == 4 && failed.iter().zip(why).all(|((_, error), why)| error.contains(why)),
+            "{failed:?}"
+        );
+        assert_eq!((report.is_whole(), report.compared.len(), names()), (false, 8, before));
+    }
+}
+
+#[test]
+fn a_source_that_was_damaged_since_is_found_too() {
+    let site = Site::new();
+    std::fs::write(site.at("src"), bytes(1, 500_000)).unwrap();
+    assert!(site.push().is_whole() && verify(&site, false).is_whole());
+    damage(&site.at("src"));
+    assert!(verify(&site, false).failed[0].error.contains("CRC-32C"));
+}
+
+#[test]
+fn a_server_that_is_read_only_compares_and_takes_nothing() {
+    let site = Site::read_only();
+    std::fs::create_dir(site.at("root/in")).unwrap();
+    for path in ["src", "root/in/src"] {
+        std::fs::write(site.at(path), bytes(1, 500_000)).unwrap();
+    }
+    assert!(verify(&site, false).is_whole());
+    let pushed = copy(&site.options(&["src"], &["in"], false), &token(), &mut |_| {});
+    assert!(pushed.unwrap_err().to_string().contains("read-only"));
+    damage(&site.at("root/in/src"));
+    assert!(!verify(&site, false).is_whole());
+    assert_eq!(std::fs::read_dir(site.at("root/in")).unwrap().count(), 1);
+}

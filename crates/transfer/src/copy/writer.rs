@@ -1,0 +1,363 @@
+//! The receiving end's disk: ranges into files, journals, names.
+//!
+//! ```text
+//!   range written ─▶ fdatasync of the file, several times a second ─▶ its line in the journal, durable
+//!   all written, digest right ─▶ length, permissions, time ─▶ fdatasync ─▶ rename ─▶ fsync of the directory ─▶ Done
+//! ```
+//!
+//! So a file has its name only when it is whole and durable, and a range is in the journal only when it is.
+//!
+//! **A sync that fails** may have lost what was written since the one before it, and the kernel says so once: the next sync
+//! succeeds. So nothing that it was for is ever believed: the file fails, its ranges do not enter the journal, and whoever
+//! copies again sends them again.
+
+use super::control::POLL_INTERVAL;
+use super::flows::{ReceiverEvent, ReceiverShared, WriteOrder};
+use super::message::Done;
+use super::target::{PartFile, Target, pieces};
+use skyhaul_io::address::system_text;
+use skyhaul_io::disk::{Ended, Queue};
+use skyhaul_io::memory::Block;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often directories become durable.
+const DIRECTORY_SYNC_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A file that has its name, and its digest.
+type Named = (usize, Arc<Target>, Option<u32>);
+
+/// What a request of the queue is for.
+enum Purpose {
+    Piece { file: usize, range: u64, length: usize },
+    Ranges { file: usize, ranges: Vec<(u64, u32)> },
+    File { file: usize },
+    Directory { files: Vec<Named> },
+}
+
+pub(super) struct Writer<'a> {
+    shared: &'a ReceiverShared,
+    queue: Queue,
+    open: HashMap<usize, PartFile>,
+    purposes: HashMap<u64, Purpose>,
+    next: u64,
+    /// Directories with new names, and the files that have them.
+    named: BTreeMap<PathBuf, Vec<Named>>,
+    /// Files that are renamed, and whose directories are not durable yet.
+    closed: HashSet<usize>,
+    swept: Instant,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(shared: &'a ReceiverShared) -> io::Result<Self> {
+        let tuning = &shared.tuning;
+        let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;
+        *shared.means.lock().unwrap_or_else(PoisonError::into_inner) =
+            (queue.means().engine.into(), tuning.direct);
+        Ok(Self {
+            shared,
+            queue,
+            open: HashMap::new(),
+            purposes: HashMap::new(),
+            next: 0,
+            named: BTreeMap::new(),
+            closed: HashSet::new(),
+            swept: Instant::now(),
+        })
+    }
+
+    /// Until it is over; then what was written is made durable, so that it need not be sent again.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        while !self.shared.watch.is_over() {
+            self.turn(true)?;
+        }
+        let end = Instant::now() + self.shared.tuning.patience;
+        loop {
+            self.open.values_mut().for_each(PartFile::hurry);
+            self.sweep();
+            if self.queue.in_flight() == 0 || Instant::now() >= end {
+                return Ok(());
+            }
+            self.turn(false)?;
+        }
+    }
+
+    fn turn(&mut self, more: bool) -> io::Result<()> {
+        let idle = self.queue.in_flight() == 0;
+        if more {
+            if idle {
+                match self.shared.orders.try_pop() {
+                    Some(order) => self.take(order),
+                    // Nobody waits for anything but names.
+                    None if !self.named.is_empty() => self.sweep(),
+                    None => self.wait().into_iter().for_each(|order| self.take(order)),
+                }
+            }
+            while self.queue.has_room()
+                && let Some(order) = self.shared.orders.try_pop()
+            {
+                self.take(order);
+            }
+            if self.swept.elapsed() >= DIRECTORY_SYNC_INTERVAL {
+                self.swept = Instant::now();
+                self.sweep();
+            }
+        }
+        if self.queue.in_flight() > 0 {
+            let mut ended = Vec::new();
+            self.queue.wait(POLL_INTERVAL.min(DIRECTORY_SYNC_INTERVAL), &mut ended)?;
+            for end in ended {
+                self.settle(end);
+            }
+        }
+        // What was written is free again, and so is what came for a file that cannot be opened: flows wait for it.
+        std::iter::from_fn(|| self.shared.pool.take()).for_each(|block| self.shared.empty.push(block));
+        Ok(())
+    }
+
+    /// The next order, waiting a moment for it.
+    fn wait(&self) -> Option<WriteOrder> {
+        let begun = Instant::now();
+        let order = self.shared.orders.pop(POLL_INTERVAL);
+        let waited = begun.elapsed().as_nanos() as u64;
+        self.shared.watch.for_flows.fetch_add(waited, std::sync::atomic::Ordering::Relaxed);
+        order
+    }
+
+    fn take(&mut self, order: WriteOrder) {
+        let file = match &order {
+            WriteOrder::Range { file, .. }
+            | WriteOrder::Hole { file, .. }
+            | WriteOrder::Sent { file, .. } => *file,
+            WriteOrder::Lost { file, error } => return self.fail(*file, error.clone()),
+        };
+        // A file that ended, by an error, gets nothing more.
+        let Ok(target) = self.shared.files.find(file as u64) else { return };
+        // Nor does one that has its name already: what was sent again for it may be told twice.
+        if target.is_ended() || !target.is_wanted() || self.closed.contains(&file) {
+            return;
+        }
+        if !self.open.contains_key(&file) {
+            match PartFile::open(target, &self.shared.tuning) {
+                Ok(landing) => {
+                    if !landing.direct
+                        && let Ok(mut means) = self.shared.means.lock()
+                    {
+                        means.1 = false;
+                    }
+                    self.open.insert(file, landing);
+                }
+                Err(error) => return self.fail(file, system_text(&error)),
+            }
+        }
+        match order {
+            WriteOrder::Range { range, block, length, crc, .. } => {
+                self.write(file, range, block, length, crc)
+            }
+            // Where nothing was written, a file that is made has zeros.
+            WriteOrder::Hole { range, crc, .. } => self.written(file, range, crc),
+            WriteOrder::Sent { digest, .. } => {
+                if let Some(landing) = self.open.get_mut(&file) {
+                    landing.sent = Some(digest);
+                }
+                self.finish(file);
+            }
+            WriteOrder::Lost { .. } => {}
+        }
+    }
+
+    /// Write a range; of a file with holes, only what is not zero.
+    fn write(&mut self, file: usize, range: u64, block: Block, length: usize, crc: u32) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        let pieces = if landing.target.is_sparse() {
+            pieces(&block[..length])
+        } else {
+            std::iter::once(0..length).collect()
+        };
+        if pieces.is_empty() {
+            self.shared.empty.push(block);
+            return self.written(file, range, crc);
+        }
+        let (offset, view) = (range * landing.target.identity.range, block.into_view(0..length));
+        landing.coming.insert(range, (crc, pieces.len()));
+        landing.flying += pieces.len();
+        let (handle, direct) = (landing.file.clone(), landing.direct);
+        for piece in pieces {
+            let tag = self.next;
+            self.next += 1;
+            let (at, length) = (offset + piece.start as u64, piece.len());
+            self.purposes.insert(tag, Purpose::Piece { file, range, length });
+            self.queue.write(tag, &handle, at, view.part(piece), direct);
+        }
+    }
+
+    fn ask(&mut self, purpose: Purpose, file: &Arc<File>) {
+        self.purposes.insert(self.next, purpose);
+        self.queue.sync(self.next, file);
+        self.next += 1;
+    }
+
+    /// Have what is written become durable, and let go of files that failed.
+    fn sweep(&mut self) {
+        let due: Vec<usize> =
+            self.open.iter().filter(|(_, open)| open.is_due()).map(|(file, _)| *file).collect();
+        for file in due {
+            if let Some(landing) = self.open.get_mut(&file) {
+                landing.syncing = true;
+                let (ranges, handle) = (std::mem::take(&mut landing.fresh), landing.file.clone());
+                self.ask(Purpose::Ranges { file, ranges }, &handle);
+            }
+        }
+        self.open.retain(|_, landing| !landing.is_over());
+        for files in std::mem::take(&mut self.named).into_values() {
+            let Some((_, target, _)) = files.first() else { continue };
+            match target.tree.directory(target.path.parent().unwrap_or(Path::new(""))) {
+                Ok(directory) => self.ask(Purpose::Directory { files }, &directory),
+                Err(error) => self.unnamed(files, &error),
+            }
+        }
+    }
+
+    fn settle(&mut self, end: Ended) {
+        let Some(purpose) = self.purposes.remove(&end.tag) else { return };
+        match (purpose, end.result) {
+            (Purpose::Piece { file, range, length }, result) => {
+                let crc = self.open.get_mut(&file).and_then(|landing| landing.landed(range));
+                match result {
+                    Ok(bytes) if bytes >= length => {
+                        if let Some(crc) = crc {
+                            self.written(file, range, crc);
+                        }
+                    }
+                    // Less was written than was given: the disk is full.
+                    Ok(_) => self.unwritten(file, range, NO_SPACE.to_owned()),
+                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                        self.unwritten(file, range, NO_SPACE.to_owned());
+                    }
+                    Err(error) => self.unwritten(file, range, system_text(&error)),
+                }
+            }
+            (Purpose::Ranges { file, .. } | Purpose::File { file }, Err(error)) => {
+                self.unsynced(file, &error);
+            }
+            (Purpose::Ranges { file, ranges }, Ok(_)) => self.durable(file, &ranges),
+            (Purpose::File { file }, Ok(_)) => self.name(file),
+            (Purpose::Directory { files }, Ok(_)) => files.into_iter().for_each(|named| self.done(named)),
+            (Purpose::Directory { files }, Err(error)) => self.unnamed(files, &error),
+        }
+    }
+
+    fn written(&mut self, file: usize, range: u64, crc: u32) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        landing.written(range, crc);
+        self.finish(file);
+    }
+
+    /// A piece of a range could not be written; the others of it do not count either.
+    fn unwritten(&mut self, file: usize, range: u64, error: String) {
+        if let Some(landing) = self.open.get_mut(&file) {
+            landing.coming.remove(&range);
+        }
+        self.fail(file, error);
+    }
+
+    fn durable(&mut self, file: usize, ranges: &[(u64, u32)]) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        match landing.durable(ranges) {
+            Ok(()) => self.finish(file),
+            Err(error) => self.unsynced(file, &error),
+        }
+    }
+
+    /// If all of a file is written and its digest is right, make it durable.
+    fn finish(&mut self, file: usize) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        let Some(sent) = landing.sent.filter(|_| landing.is_whole()) else { return };
+        landing.finishing = true;
+        let digest = landing.digest.of(landing.target.identity.ranges());
+        if digest.is_none() || sent.is_some_and(|theirs| Some(theirs) != digest) {
+            // Every range was right by itself, so the file changed while it was read.
+            let target = landing.target.clone();
+            landing.spoiled = true;
+            self.fail(file, "its digest differs at both ends: it changed while it was copied".into());
+            let _ = target.tree.remove(&target.part());
+            let _ = target.tree.remove(&target.journal());
+            return;
+        }
+        match landing.settle() {
+            Ok(()) => {
+                let handle = landing.file.clone();
+                self.ask(Purpose::File { file }, &handle);
+            }
+            Err(error) => self.fail(file, system_text(&error)),
+        }
+    }
+
+    /// A file is durable under its temporary name: give it its own.
+    fn name(&mut self, file: usize) {
+        let Some(landing) = self.open.remove(&file) else { return };
+        self.closed.insert(file);
+        let target = landing.target.clone();
+        if let Err(error) = target.tree.rename(&target.part(), &target.path, target.replace) {
+            return self.fail(file, system_text(&error));
+        }
+        // Destinations may have directories of one name.
+        let key = target.tree.path().join(target.path.parent().unwrap_or(Path::new("")));
+        let digest = landing.digest.of(target.identity.ranges());
+        self.named.entry(key).or_default().push((file, target, digest));
+    }
+
+    fn done(&mut self, (file, target, digest): Named) {
+        if target.identity.ranges() > 1 {
+            let _ = target.tree.remove(&target.journal());
+        }
+        self.closed.remove(&file);
+        if self.shared.files.end(file) {
+            self.shared.events.push(ReceiverEvent::Done(Done { file, digest, kept: false, error: None }));
+        }
+    }
+
+    /// Names that may not be durable are taken back, or the next copy would find the files there.
+    fn unnamed(&mut self, files: Vec<Named>, error: &io::Error) {
+        for (file, target, _) in files {
+            let _ = target.tree.rename(&target.path, &target.part(), true);
+            self.fail(file, system_text(error));
+        }
+    }
+
+    /// A sync failed, of a file or of its journal: what it was for may be lost, whatever a later one says.
+    fn unsynced(&mut self, file: usize, error: &io::Error) {
+        if let Some(landing) = self.open.get_mut(&file) {
+            (landing.spoiled, landing.syncing) = (true, false);
+        }
+        self.fail(file, system_text(error));
+    }
+
+    /// A file cannot be copied. What was written of it still becomes durable.
+    fn fail(&mut self, file: usize, error: String) {
+        if let Some(landing) = self.open.get_mut(&file) {
+            landing.failed = true;
+        }
+        if self.shared.files.end(file) {
+            self.shared.events.push(ReceiverEvent::Done(Done {
+                file,
+                digest: None,
+                kept: false,
+                error: Some(error),
+            }));
+        }
+    }
+}
+
+/// How it ends to say that there is too little.
+pub(super) const NO_ROOM: &str = "; hint: free some space, and copy again";
+const NO_SPACE: &str = "no space left on the disk; hint: free some space, and copy again";
+
+/// Whether this is why a file was not written: that there is no room for it.
+pub(super) fn is_full(error: &str) -> bool {
+    error == NO_SPACE || error.ends_with(NO_ROOM) || error == "No space left on device"
+}
