@@ -100,7 +100,9 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// The head of a packet of a part of an object, as simulated senders send it; `form` selects what all packets of a
     /// stream share. `None` if the family has no such form, or no such packet in it.
     #[doc(hidden)]
-    fn head(form: u8, part: &Part<'_>) -> Option<Vec<u8>>;
+    fn head(_form: u8, _part: &Part<'_>) -> Option<Vec<u8>> {
+        None
+    }
 
     /// The whole packet.
     #[doc(hidden)]

@@ -98,7 +98,9 @@ impl Receiver {
     ///
     /// # Errors
     /// The error of the first that cannot be opened, with its address.
-    pub fn open(options: ReceiverOptions, pool: Pool) -> io::Result<Self> {
+    pub fn open(mut options: ReceiverOptions, pool: Pool) -> io::Result<Self> {
+        // An object lies in one block.
+        options.learn.object_bytes = options.learn.object_bytes.min(pool.block_bytes() as u64);
         let objects = options.objects.clone().map(Objects::new);
         let mut sources: Vec<(Origin, Box<dyn Source>)> = Vec::new();
         for endpoint in &options.listen {

@@ -5,7 +5,8 @@
 
 use super::own::{OwnPace, SentTimes};
 use super::supply::Sequence;
-use crate::recording::Reader;
+use crate::frames;
+use crate::recording::{Datastream, Reader};
 use skyhaul_core::wire::{ClockFinder, FamilyRef, FrameClock, Move, Numbered, Numbering, Placer, Stamps};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,28 @@ pub struct RecordedOptions {
     pub follow: bool,
     /// A Unix time within 500 days of the data.
     pub near: i64,
+}
+
+impl RecordedOptions {
+    /// The frames of this datastream, as its index describes them: as they are, without sequence numbers, as fast as the
+    /// sender sends.
+    #[must_use]
+    pub fn of(datastream: &Datastream) -> Self {
+        let Datastream { info, .. } = datastream;
+        let number = |name| info.format.get(name).and_then(serde_json::Value::as_i64);
+        let header_at = number("header_at").and_then(|at| usize::try_from(at).ok());
+        Self {
+            unit: info.unit_bytes,
+            family: frames::family(datastream).zip(header_at),
+            frames_per_second: info.frames_per_second,
+            sequence: Sequence { order: None, first: 0 },
+            only_true_numbers: true,
+            restamp: None,
+            max_wait: None,
+            follow: false,
+            near: number("near").unwrap_or_default(),
+        }
+    }
 }
 
 /// Frames from which rate and threads of a recording are learned while it is being made.

@@ -40,6 +40,15 @@ pub struct SenderOptions {
     pub cpu: Option<usize>,
 }
 
+impl SenderOptions {
+    /// To this receiver: as fast as possible (recorded frames at their own pace), without faults, until the supply ends.
+    #[must_use]
+    pub fn new(to: Endpoint) -> Self {
+        let (mode, pacing) = (SendMode::default(), Pacing::default());
+        Self { to, mode, pacing, faults: None, packets: None, duration: None, cpu: None }
+    }
+}
+
 /// A sender at work.
 pub trait Sending: Send + Sync {
     /// Bytes of packets sent so far.
