@@ -1,7 +1,8 @@
 //! Targets for what `skyhaul host` reads from files and from peers: snapshots and journals.
 
 use skyhaul_measure::host::{
-    SnapshotDiff, HostReport, HostRole, SettingsStore, HostTarget, HostView, parse_journal, read_snapshot, undo,
+    HostReport, HostRole, HostTarget, HostView, SettingsStore, SnapshotDiff, parse_journal, read_snapshot,
+    undo,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ pub(crate) fn meeting(input: &[u8]) {
 }
 
 pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
-    use skyhaul_measure::probe::udp::meeting::{Handshake, ControlDatagram};
+    use skyhaul_measure::probe::udp::meeting::{ControlDatagram, Handshake};
     let all = [
         Handshake::Knock([7; 16]),
         Handshake::Cookie([8; 16]),
