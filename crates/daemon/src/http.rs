@@ -1,11 +1,9 @@
 //! HTTP services: one TCP port, a separate thread, and the asynchronous part of serving.
 //!
 //! Connections that have not shown a valid token are limited in number, size and time before any work is done for them.
-//! Limits: [`MAX_CONNECTIONS`] of [`seats`](self::seats); a connection has [`HEAD_TIMEOUT`] until its first request, and
+//! Limits: [`MAX_CONNECTIONS`] of [`connections`](self::connections); a connection has [`HEAD_TIMEOUT`] until its first request, and
 //! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes.
 
-pub use super::admission::{MAX_CONNECTIONS, MAX_PER_ADDRESS};
-pub(crate) use super::admission::{Seats, Ticket};
 use axum::extract::Request;
 use axum::middleware::{AddExtension, Next, from_fn};
 use axum::response::Response;
@@ -13,13 +11,18 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use skyhaul::admission::{ConnectionTable, Full};
+use skyhaul::io::host::descriptors;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -43,6 +46,13 @@ const MAX_BLOCKING_THREADS: usize = 160;
 /// Maximum number of concurrent requests on one connection.
 pub const MAX_STREAMS: u32 = 32;
 
+/// Maximum number of connections.
+pub const MAX_CONNECTIONS: usize = 4096;
+/// Maximum number of connections from one address.
+pub const MAX_PER_ADDRESS: usize = 1024;
+/// Maximum number of connections that have been told to close and are still open.
+const MAX_CLOSING: usize = 64;
+
 /// The service and its options.
 pub(crate) struct HttpService {
     /// Name of its threads.
@@ -50,7 +60,7 @@ pub(crate) struct HttpService {
     /// Its routes.
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsAcceptor>,
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) connections: Arc<Connections>,
 }
 
 /// A running service. It stops when dropped.
@@ -117,6 +127,98 @@ impl Drop for HttpServer {
     }
 }
 
+/// The open connections of a service, within its limits.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    total: usize,
+    inner: Mutex<Open>,
+    refused: AtomicU64,
+    displaced: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Open {
+    table: ConnectionTable<Arc<Notify>>,
+    /// Connections in the table, and those that have been told to close.
+    count: usize,
+}
+
+/// The admission of an open connection. It counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    id: u64,
+    connections: Arc<Connections>,
+    close: Arc<Notify>,
+}
+
+impl Connections {
+    /// [`MAX_CONNECTIONS`], or half of the files that this process may open; [`MAX_PER_ADDRESS`] from one address.
+    pub(crate) fn new() -> Arc<Connections> {
+        Connections::with(MAX_CONNECTIONS.min(descriptors::limit() / 2).max(1), MAX_PER_ADDRESS)
+    }
+
+    fn with(total: usize, per_address: usize) -> Arc<Connections> {
+        let inner = Mutex::new(Open { table: ConnectionTable::new(total, per_address), count: 0 });
+        let (refused, displaced) = Default::default();
+        Arc::new(Connections { total, inner, refused, displaced })
+    }
+
+    /// Admits a connection from this address if there is room, or another can be closed for it.
+    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Permit> {
+        let mut open = self.locked();
+        match open.table.displaced(from) {
+            Ok(None) => {}
+            Ok(Some(id)) => {
+                open.table.remove(id).inspect(|close| close.notify_one());
+                self.displaced.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Full) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+        }
+        let close = Arc::new(Notify::new());
+        open.count += 1;
+        let id = open.table.insert(from, Arc::clone(&close));
+        Some(Permit { id, connections: Arc::clone(self), close })
+    }
+
+    /// Whether too many connections are closing to accept more at the moment.
+    fn is_behind(&self) -> bool {
+        self.locked().count >= self.total + MAX_CLOSING
+    }
+
+    /// Returns how many connections are open, were refused, and were closed for others.
+    pub(crate) fn counts(&self) -> (usize, u64, u64) {
+        let open = self.locked().count;
+        (open, self.refused.load(Ordering::Relaxed), self.displaced.load(Ordering::Relaxed))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Open> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permit {
+    /// Sets whether the last request showed a valid token.
+    fn prove(&self, proven: bool) {
+        self.connections.locked().table.prove(self.id, proven);
+    }
+
+    /// Waits until the connection is to be closed for another.
+    async fn closed(&self) {
+        self.close.notified().await;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut open = self.connections.locked();
+        open.table.remove(self.id);
+        open.count -= 1;
+    }
+}
+
 /// What answers the requests of one connection.
 type Answering = AddExtension<Router, Arc<Connection>>;
 
@@ -124,7 +226,7 @@ type Answering = AddExtension<Router, Arc<Connection>>;
 pub(crate) struct Connection {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) tls: bool,
-    ticket: Ticket,
+    permit: Permit,
     begun: Instant,
     asked: Mutex<Asked>,
 }
@@ -140,7 +242,7 @@ impl Connection {
     /// Sets whether the last request showed a valid token; connections without one make room for others first.
     pub(crate) fn prove(&self, proved: bool) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).proved = proved;
-        self.ticket.prove(proved);
+        self.permit.prove(proved);
     }
 
     fn asks(&self) {
@@ -180,11 +282,11 @@ async fn asked(Extension(connection): Extension<Arc<Connection>>, request: Reque
 /// Serves connections until it is told to stop.
 async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::Receiver<bool>) {
     let router = site.router.clone().layer(from_fn(asked));
-    let mut connections = tokio::task::JoinSet::new();
+    let mut serving = tokio::task::JoinSet::new();
     loop {
         let stream = tokio::select! {
             _ = stopped.changed() => break,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = serving.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, from)) = stream else {
@@ -192,32 +294,32 @@ async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Some(ticket) = site.seats.enter(from.ip()) else { continue };
+        let Some(permit) = site.connections.enter(from.ip()) else { continue };
         let connection = Arc::new(Connection {
             local: stream.local_addr().ok(),
             tls: site.tls.is_some(),
-            ticket,
+            permit,
             begun: Instant::now(),
             asked: Mutex::default(),
         });
         // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
         let (tls, stopped) = (site.tls.clone(), stopped.clone());
-        connections.spawn(async move {
+        serving.spawn(async move {
             tokio::select! {
                 () = enter(stream, tls, service, stopped) => {}
-                () = connection.ticket.closed() => {}
+                () = connection.permit.closed() => {}
                 () = connection.silent() => {}
             }
         });
-        while site.seats.is_behind() {
+        while site.connections.is_behind() {
             tokio::select! {
-                _ = connections.join_next() => {}
+                _ = serving.join_next() => {}
                 () = tokio::time::sleep(Duration::from_millis(1)) => {}
             }
         }
     }
-    let all_end = async { while connections.join_next().await.is_some() {} };
+    let all_end = async { while serving.join_next().await.is_some() {} };
     let _ = timeout(SHUTDOWN_GRACE, all_end).await;
 }
 
@@ -267,5 +369,29 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             serving.as_mut().graceful_shutdown();
             let _ = timeout(SHUTDOWN_GRACE, serving).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enter(all: &Arc<Connections>, last: u8) -> Option<Permit> {
+        all.enter([10, 0, 0, last].into())
+    }
+
+    #[test]
+    fn a_displaced_connection_counts_until_it_is_closed() {
+        let all = Connections::with(4, 2);
+        let proven: Vec<Permit> = (0..4).map(|n| enter(&all, n / 2).unwrap()).collect();
+        proven.iter().for_each(|permit| permit.prove(true));
+        assert!(enter(&all, 0).is_none() && enter(&all, 7).is_none());
+        proven[1].prove(false);
+        let new = enter(&all, 7).unwrap();
+        let open = |permit: &Permit| all.locked().table.get(permit.id).is_some();
+        assert!(!open(&proven[1]) && open(&proven[0]) && open(&new));
+        assert_eq!(all.counts(), (5, 2, 1));
+        drop((proven, new));
+        assert_eq!(all.counts().0, 0);
     }
 }

@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-mod admission;
 pub mod ejfat;
 mod http;
 pub mod metrics;
@@ -24,7 +23,6 @@ pub mod balancer {
     pub use crate::ejfat::instances::{DATA_PORT, Instances, PlaneProcesses, SYNC_PORT, data_port};
     pub use crate::ejfat::json;
     pub use crate::ejfat::proto;
-    pub use crate::ejfat::registry::token::random as random_token;
     pub use crate::ejfat::registry::{Database, DatabaseError, DerivedTokens, Limits, Registry};
     pub use crate::ejfat::report::{ControlPlaneReport, ReservationReport, WorkerReport};
     pub use crate::ejfat::server::{Server, TlsFiles};

@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod admission;
+pub mod auth;
 pub mod awake;
 pub mod balance;
 pub mod control;

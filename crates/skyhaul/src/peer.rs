@@ -44,31 +44,25 @@
 //! ```
 //!
 //! Limits: a message to a client is at most [`MAX_MESSAGE_BYTES`] bytes, one to a server [`MAX_REQUEST_BYTES`], one of the handshake [`MAX_GREETING_BYTES`]; every read and write has a deadline.
+//!
+//! XXX peer::error
+//! Why two hosts do not work together.
 
 mod connection;
-mod cookie;
-mod door;
-mod error;
-mod frame;
-mod line;
 mod message;
-mod reach;
-mod rooms;
+mod queue;
 mod server;
 mod service;
-mod token;
 
-pub use connection::Connection;
-pub use cookie::Cookies;
-pub use error::PeerError;
-pub use frame::Frames;
-pub use line::{Line, Ticket, Turn};
-pub use message::{Answer, Ask, Challenge, Hello, Waiting, Welcome};
-pub use reach::{attach, connect, connect_any};
-pub use rooms::Room;
-pub use server::{Server, ServerOptions, ServerStats};
-pub use service::{Admission, Limits, Service, Session};
-pub use token::{Token, hex, new_token, random, unhex};
+pub use self::connection::{Connection, attach, connect, connect_any};
+pub use self::message::{Answer, Ask, Challenge, Frames, Hello, Waiting, Welcome};
+pub use self::queue::{Line, Ticket, Turn};
+pub use self::server::{Server, ServerOptions, ServerStats};
+pub use self::service::{Admission, Limits, Room, Service, Session};
+use super::auth::InvalidToken;
+pub use super::auth::Token;
+use std::io;
+use std::net::SocketAddr;
 
 /// Version of the handshake and of the messages around services.
 pub const VERSION: u32 = 1;
@@ -94,7 +88,7 @@ pub fn fuzz(input: &[u8]) {
             frames.push(&rest[..n]);
             rest = &rest[n..];
             match frames.next_frame() {
-                Ok(Some(body)) => message::fuzz(&body),
+                Ok(Some(body)) => message::fuzz_message(&body),
                 Ok(None) => {}
                 Err(_) => return,
             }
@@ -104,3 +98,89 @@ pub fn fuzz(input: &[u8]) {
 
 #[cfg(test)]
 mod tests;
+
+/// Why a connection could not be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// A system call failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The peer did not answer, or took nothing, in time.
+    #[error(
+        "{peer} did not {what} within {seconds:.1} s\nhint: see whether it runs, and whether a firewall is between"
+    )]
+    Late {
+        /// The peer.
+        peer: SocketAddr,
+        /// What was expected.
+        what: &'static str,
+        /// How long it had.
+        seconds: f64,
+    },
+    /// The peer closed the connection.
+    #[error("{0} closed the connection\nhint: see whether it still runs, and what it said")]
+    Closed(SocketAddr),
+    /// A message longer than may be.
+    #[error("a message of {bytes} bytes, of at most {most}")]
+    TooLong {
+        /// What it says.
+        bytes: u64,
+        /// Maximum.
+        most: usize,
+    },
+    /// What came is no greeting.
+    #[error(
+        "{0} is not a skyhaul server\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or name its port"
+    )]
+    Stranger(SocketAddr),
+    /// Another version.
+    #[error(
+        "{peer} speaks version {theirs} of this protocol, and this program version {ours}\nhint: install the same skyhaul on both hosts"
+    )]
+    Version {
+        /// The peer.
+        peer: SocketAddr,
+        /// Its version.
+        theirs: u32,
+        /// [`VERSION`](VERSION).
+        ours: u32,
+    },
+    /// The tokens differ.
+    #[error(
+        "{0} has another token\nhint: copy the token file of the server to this host, and name it with --token-file"
+    )]
+    Token(SocketAddr),
+    /// Text that cannot be a token.
+    #[error("{0}")]
+    InvalidToken(#[from] InvalidToken),
+    /// A message that somebody changed, repeated or left out.
+    #[error("a message from {0} was changed on the way; the connection is closed")]
+    Forged(SocketAddr),
+    /// A message with another meaning than expected here.
+    #[error("{peer} sent what was not expected: {why}")]
+    Unexpected {
+        /// The peer.
+        peer: SocketAddr,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The peer will not do it, and says why.
+    #[error("{peer} refused: {why}")]
+    Refused {
+        /// The peer.
+        peer: SocketAddr,
+        /// Its reason.
+        why: String,
+    },
+    /// This end was asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl PeerError {
+    /// Whether nothing came in time, so that the connection can still be used.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Late { .. })
+    }
+}

@@ -47,7 +47,7 @@ mod writer;
 
 pub use client::{Copied, CopyReport, Failed, copy, remote};
 pub use control::Progress;
-pub use message::{Bounds, Exists, MeasuredRate, Origin, Side, Trial};
+pub use message::{Bounds, Exists, MeasuredRate, Origin, Side, TrialResult};
 pub use options::{CopyOptions, Tuning};
 pub use plan::Plan;
 pub use range::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};

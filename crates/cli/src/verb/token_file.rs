@@ -1,16 +1,12 @@
 //! Files that only their owner reads: the operator's token, a URI with a token in it.
 
 use anyhow::{Context, Result, bail};
+use skyhaul::auth::{MAX_TOKEN_CHARS, MIN_TOKEN_CHARS, is_token, new_token};
 use skyhaul::io::file::{TOKEN, failed, read_small_text};
-use skyhaul::peer::new_token;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-
-/// Whoever tries all shorter ones may find it.
-const SHORTEST: usize = 16;
-const LONGEST: usize = 256;
 
 /// The token in `path`; a new one if there is no such file. It is never shown.
 pub(super) fn read_or_make(path: &Path) -> Result<String> {
@@ -29,10 +25,9 @@ pub(super) fn read_or_make(path: &Path) -> Result<String> {
 pub(super) fn read(path: &Path) -> Result<String> {
     let text = read_small_text(path, TOKEN).context("token file")?;
     let token = text.trim();
-    let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~'));
-    if !plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
+    if !is_token(token) {
         bail!(
-            "{} has no token: {SHORTEST} to {LONGEST} letters, digits and `-_.~` on one line\nhint: remove the file, and a \
+            "{} has no token: {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits and `-_.~` on one line\nhint: remove the file, and a \
              token is made",
             path.display()
         );

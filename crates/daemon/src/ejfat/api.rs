@@ -47,8 +47,9 @@ use self::timeseries::{ReservationSeries, SessionSeries, Totals};
 use self::upstream::LoadSum;
 use super::client::{SESSION_ENDED, Trust};
 use super::instances::{Instances, StrayCounter};
-use super::registry::token::{KnownToken, Level, Resource, Token, TokenIndex, random};
+use super::registry::token::{KnownToken, Level, Resource, Token, TokenIndex};
 use super::registry::{Change, ChangeError, Database, Millis, Registry, Reservation};
+use skyhaul::auth::new_token;
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
 use skyhaul_core::balance::{DemandError, RegisterError, StateError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +148,7 @@ impl Api {
             calls: AtomicU64::new(0),
             refused: Default::default(),
             ended: Mutex::default(),
-            node: random()?,
+            node: new_token()?,
             trust,
             asking: AtomicUsize::new(0),
             notes: Notes::default(),

@@ -31,7 +31,8 @@ pub mod token;
 pub use self::change::{Chain, Change, Written};
 use self::store::Kept;
 pub use self::store::{Database, DatabaseError};
-use self::token::{Hash, Level, Permission, Resource, Token, Tokens};
+use self::token::{Level, Permission, Resource, Token, Tokens};
+use skyhaul::auth::TokenHash;
 use skyhaul_core::balance::{MEMBERS, Prefix, Strategy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -92,10 +93,10 @@ impl Registry {
         others: DerivedTokens,
     ) -> Result<(Registry, Database), DatabaseError> {
         let mut store = Database::open(path)?;
-        let hash = Hash::of(operator);
+        let hash = TokenHash::of(operator);
         let revoked = store.write(|to| {
             let same = "SELECT count(*) FROM token WHERE id = ?1 AND hash = ?2";
-            let is_same: i64 = to.query_row(same, (OPERATOR, &hash.0[..]), |row| row.get(0))?;
+            let is_same: i64 = to.query_row(same, (OPERATOR, &hash.bytes()[..]), |row| row.get(0))?;
             let revoked = match others {
                 DerivedTokens::Revoked if is_same == 0 => {
                     to.execute("DELETE FROM token WHERE id <> ?1", (OPERATOR,))?
@@ -103,11 +104,11 @@ impl Registry {
                 _ => 0,
             };
             // A token with the text of the operator's token belonged to an earlier operator.
-            to.execute("DELETE FROM token WHERE hash = ?1 AND id <> ?2", (&hash.0[..], OPERATOR))?;
+            to.execute("DELETE FROM token WHERE hash = ?1 AND id <> ?2", (&hash.bytes()[..], OPERATOR))?;
             to.execute(
                 "INSERT INTO token (id, parent, hash, name, created) VALUES (?1, NULL, ?2, 'operator', ?3)
                  ON CONFLICT (id) DO UPDATE SET hash = excluded.hash",
-                (OPERATOR, &hash.0[..], now),
+                (OPERATOR, &hash.bytes()[..], now),
             )?;
             to.execute("DELETE FROM permission WHERE token = ?1", (OPERATOR,))?;
             let all = Permission { resource: Resource::All, level: Level::Update };
@@ -407,7 +408,7 @@ pub struct NewToken<'a> {
     /// The token that creates it.
     pub parent: i64,
     /// Its hash, which is stored.
-    pub hash: Hash,
+    pub hash: TokenHash,
     /// What it is called.
     pub name: &'a str,
     /// When it is created.

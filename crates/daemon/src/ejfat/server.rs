@@ -88,7 +88,8 @@ impl Server {
         let router = rest.merge(grpc).merge(metrics::routes(&door));
         // gRPC's own reply to an unknown path would be 200. gRPC clients understand this one too.
         let router = router.fallback(rest::nothing).layer(from_fn(calls::who));
-        let site = HttpService { name: "balance-api", router, tls, seats: Arc::clone(&door.seats) };
+        let site =
+            HttpService { name: "balance-api", router, tls, connections: Arc::clone(&door.connections) };
         let beside = move || async move { door.turns(&wrong).await };
         HttpServer::start(site, listen, beside).map(Server)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// What is left to spend.
 #[derive(Clone, Copy, Debug)]
@@ -16,13 +16,7 @@ pub(super) struct TokenBucket {
     last: Option<u64>,
 }
 
-/// Whoever may choose among these addresses: one of IPv4, a /64 of IPv6.
-pub(super) fn source(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
-        v4 => v4,
-    }
-}
+pub(super) use skyhaul::admission::limited_address as source;
 
 /// Budgets of all sources together.
 const SHARES: usize = 4096;

@@ -4,15 +4,15 @@
 //! and [`ServerOptions::connections`] behind the handshake.
 
 use super::connection::QUEUE_UPDATE_INTERVAL;
-use super::door::Doorway;
-use super::line::{Line, Ticket, Turn};
 use super::message::{Answer, Ask, Waiting};
-use super::rooms::Rooms;
+use super::queue::{Line, Ticket, Turn};
+use super::service::Rooms;
 use super::{Admission, Connection, Limits, PeerError, Service, Session, Token};
+use crate::admission::ConnectionTable;
 use crate::panics;
 use serde_json::Value;
 use skyhaul_io::tcp::door::Door;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often threads that wait look whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Time for a displaced connection to go.
+const DISPLACE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Stack of the threads of half-open connections, which do little.
 const HANDSHAKE_STACK_BYTES: usize = 256 << 10;
 
@@ -89,12 +91,54 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Connections whose peer has not proved the token. One that is displaced is shut down, and its thread notices.
+struct HalfOpen {
+    table: Mutex<ConnectionTable<TcpStream>>,
+    left: Condvar,
+}
+
+impl HalfOpen {
+    fn new(max_total: usize, max_per_address: usize) -> Self {
+        Self { table: Mutex::new(ConnectionTable::new(max_total, max_per_address)), left: Condvar::new() }
+    }
+
+    /// Admits a connection, and displaces another if there are too many; `None`: that one did not go in time.
+    fn enter(&self, from: IpAddr, stream: &TcpStream) -> Option<u64> {
+        let stream = stream.try_clone().ok()?;
+        let mut table = self.table();
+        if let Some(displaced) = table.displaced(from).ok()? {
+            let _ = table.get(displaced)?.shutdown(Shutdown::Both);
+            let full = |table: &mut ConnectionTable<TcpStream>| table.displaced(from) != Ok(None);
+            let waited = self.left.wait_timeout_while(table, DISPLACE_TIMEOUT, full);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if full(&mut table) {
+                return None;
+            }
+        }
+        Some(table.insert(from, stream))
+    }
+
+    /// The peer of a connection has proved the token, or is gone.
+    fn leave(&self, number: u64) {
+        self.table().remove(number);
+        self.left.notify_all();
+    }
+
+    fn len(&self) -> usize {
+        self.table().len()
+    }
+
+    fn table(&self) -> MutexGuard<'_, ConnectionTable<TcpStream>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 struct Shared {
     token: Token,
     options: ServerOptions,
     services: Vec<Box<dyn Service>>,
     stop: AtomicBool,
-    doorway: Doorway,
+    half_open: HalfOpen,
     inside: AtomicUsize,
     line: Mutex<Line>,
     moved: Condvar,
@@ -127,7 +171,7 @@ impl Server {
             options,
             services,
             stop: AtomicBool::new(false),
-            doorway: Doorway::new(options.half_open, options.half_open.div_ceil(4)),
+            half_open: HalfOpen::new(options.half_open, options.half_open.div_ceil(4)),
             inside: AtomicUsize::new(0),
             line: Mutex::new(Line::new(options.tests, options.queue, options.per_peer)),
             moved: Condvar::new(),
@@ -164,7 +208,7 @@ impl Server {
             done: read(&all.done),
             refused: read(&all.refused),
             failed: read(&all.failed),
-            half_open: self.shared.doorway.len(),
+            half_open: self.shared.half_open.len(),
             running,
             waiting,
         }
@@ -208,7 +252,7 @@ impl Shared {
     /// Begin the handshake on a thread.
     fn receive(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         count(&self.counts.accepted);
-        let Some(number) = self.doorway.enter(from.ip(), &stream) else {
+        let Some(number) = self.half_open.enter(from.ip(), &stream) else {
             return count(&self.counts.full);
         };
         let shared = self.clone();
@@ -217,14 +261,14 @@ impl Shared {
             let admitted = Connection::new(stream).and_then(|mut connection| {
                 connection.admit(&shared.token, Instant::now() + HANDSHAKE_TIMEOUT).map(|()| connection)
             });
-            shared.doorway.leave(number);
+            shared.half_open.leave(number);
             match admitted {
                 Ok(connection) => shared.welcome(connection),
                 Err(_) => count(&shared.counts.unproven),
             }
         };
         if thread.spawn(work).is_err() {
-            self.doorway.leave(number);
+            self.half_open.leave(number);
             count(&self.counts.full);
         }
     }

@@ -23,7 +23,7 @@ use super::manifest::{JOURNAL_SUFFIX, TEMPORARY_PREFIX, beside};
 use super::message::{Entry, Exists, What};
 use super::options::Tuning;
 use super::target::Target;
-use skyhaul::peer::{hex, random};
+use skyhaul::auth::{hex, random};
 use skyhaul_io::disk::tree::{Kind, Status};
 use skyhaul_io::disk::{Scratch, Tree, free_bytes};
 use std::fs::File;

@@ -18,7 +18,7 @@
 use super::control::{POLL_INTERVAL, SessionState};
 use super::digest::{Contents, Reads, contents, zeros};
 use super::journal;
-use super::message::Done;
+use super::message::{Done, Failure};
 use super::options::{Account, Tuning, blocks};
 use super::range::{RangeHead, Runs, TRAILER};
 use super::target::{Files, Refusal, Resumed, Target};
@@ -54,7 +54,7 @@ pub(super) enum ReceiverEvent {
     /// A range must come again.
     Again { file: usize, range: u64 },
     /// What an earlier attempt left of a file is known, or why it cannot be.
-    Checked { file: usize, error: Option<String> },
+    Checked { file: usize, error: Option<Failure> },
     /// What a file here has, for a comparison.
     Found { file: usize, found: Result<u32, String> },
     /// A file ended.
@@ -241,7 +241,7 @@ impl ReceiverShared {
             self.events.push(match (check, contents) {
                 (Check::Part { file, target }, contents) => {
                     let checked = contents.and_then(|contents| self.part(contents, &target));
-                    ReceiverEvent::Checked { file, error: checked.err().map(|error| system_text(&error)) }
+                    ReceiverEvent::Checked { file, error: checked.err().map(|error| Failure::from(&error)) }
                 }
                 (Check::Whole { file, target }, contents) => {
                     let found = contents.and_then(|contents| self.whole(contents, &target));

@@ -280,7 +280,7 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     } else {
         let whole = digest(&SHA256, of.as_bytes());
         name.push(OsStr::from_bytes(&of.as_bytes()[..KEPT.min(of.len())]));
-        name.push(format!("~{}", skyhaul::peer::hex(&whole.as_ref()[..8])));
+        name.push(format!("~{}", skyhaul::auth::hex(&whole.as_ref()[..8])));
     }
     name.push(end);
     path.with_file_name(name)

@@ -24,10 +24,13 @@
 //! The part that bounds a copy, from where its ends waited.
 
 use serde::{Deserialize, Serialize};
+use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::Status;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Version of these messages and of the ranges.
 pub(super) const VERSION: u32 = 4;
@@ -143,6 +146,20 @@ pub(super) struct Request {
     pub(super) verify: bool,
 }
 
+impl Request {
+    /// The trial that is asked for, if it is one.
+    pub(super) fn trial(&self) -> Option<Trial> {
+        match (self.measure, self.trial) {
+            (Some(Measure::Network), _) => Some(Trial::Network),
+            (Some(Measure::Disks(bytes)), _) => Some(Trial::Disk(bytes)),
+            (None, Some(millis)) => {
+                Some(Trial::All { longer: self.longer, span: Duration::from_millis(millis) })
+            }
+            (None, None) => None,
+        }
+    }
+}
+
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -241,7 +258,73 @@ pub(super) struct Done {
     /// It was there already.
     pub(super) kept: bool,
     pub(super) error: Option<String>,
+    /// What kind of error it is. Peers from before it was sent say nothing of it.
+    #[serde(default, skip_serializing_if = "Cause::is_other")]
+    pub(super) cause: Cause,
 }
+
+impl Done {
+    pub(super) fn kept(file: usize, digest: Option<u32>) -> Self {
+        Self { file, digest, kept: true, error: None, cause: Cause::Other }
+    }
+
+    pub(super) fn copied(file: usize, digest: Option<u32>) -> Self {
+        Self { kept: false, ..Self::kept(file, digest) }
+    }
+
+    pub(super) fn failed(file: usize, failure: Failure) -> Self {
+        let Failure { text, cause } = failure;
+        Self { error: Some(text), cause, ..Self::copied(file, None) }
+    }
+}
+
+/// Kinds of errors that decide what happens next; the text is for people only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Cause {
+    /// The destination has no space for it.
+    NoSpace,
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl Cause {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+    fn is_other(&self) -> bool {
+        *self == Self::Other
+    }
+}
+
+/// Why a file cannot be copied.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) text: String,
+    pub(super) cause: Cause,
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self { text, cause: Cause::Other }
+    }
+}
+
+impl From<&io::Error> for Failure {
+    fn from(error: &io::Error) -> Self {
+        if error.kind() != io::ErrorKind::StorageFull {
+            return system_text(error).into();
+        }
+        // The system's own words have no next step.
+        let text = match error.raw_os_error() {
+            Some(_) => format!("no space left on the disk{SPACE_HINT}"),
+            None => error.to_string(),
+        };
+        Self { text, cause: Cause::NoSpace }
+    }
+}
+
+/// What to do where there is no space.
+pub(super) const SPACE_HINT: &str = "; hint: free some space, and copy again";
 
 /// What one end did, and where it waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -276,7 +359,7 @@ pub struct Side {
 
 /// What was seen at the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
+pub struct TrialResult {
     /// Bytes written.
     pub bytes: u64,
     /// Bits a second, when it had its speed.
@@ -292,8 +375,19 @@ pub struct Trial {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tried {
     /// Of the receiver.
-    pub(super) trial: Trial,
+    pub(super) trial: TrialResult,
     pub(super) side: Side,
+}
+
+/// What a trial measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// The flows, with bytes from memory.
+    Network,
+    /// A disk: files that are read, or about so many bytes that are written.
+    Disk(u64),
+    /// Disks and flows together, with files longer than this, for a time.
+    All { longer: u64, span: Duration },
 }
 
 /// What is measured by itself for a plan.
@@ -312,6 +406,19 @@ pub struct MeasuredRate {
     pub bits_per_second: f64,
     /// CPU seconds for 10⁹ bytes.
     pub cpu_seconds_per_gb: f64,
+}
+
+impl MeasuredRate {
+    /// The rate of one end of a trial.
+    pub(super) fn of(side: &Side) -> Self {
+        if side.bytes == 0 || side.seconds <= 0.0 {
+            return Self::default();
+        }
+        Self {
+            bits_per_second: side.bytes as f64 * 8.0 / side.seconds,
+            cpu_seconds_per_gb: side.cpu_seconds / (side.bytes as f64 / 1e9),
+        }
+    }
 }
 
 /// What one end measured.

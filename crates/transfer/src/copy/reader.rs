@@ -108,14 +108,34 @@ impl SenderShared {
                     zeros(u64::from(head.length))
                 }
             };
-            self.watch.count(u64::from(head.length), head.is_hole());
-            let range = head.offset / self.tuning.range;
-            self.events.push(SenderEvent::Range { file: head.file as usize, range, crc });
-            if let Some(block) = block {
-                self.empty.push(block);
-            }
+            self.sent(&head, block, crc);
         }
         Ok(())
+    }
+
+    fn sent(&self, head: &RangeHead, block: Option<Block>, crc: u32) {
+        self.watch.count(u64::from(head.length), head.is_hole());
+        let range = head.offset / self.tuning.range;
+        self.events.push(SenderEvent::Range { file: head.file as usize, range, crc });
+        if let Some(block) = block {
+            self.empty.push(block);
+        }
+    }
+
+    /// Takes what is read and sends nothing, in place of the flows: for a trial of the disk.
+    pub(super) fn discard(&self) {
+        while let Some(Ready { head, block }) = self.watch.wait(&self.ready, &self.watch.for_disk) {
+            self.sent(&head, block, 0);
+        }
+    }
+
+    /// Gives out memory as it is, in place of the disk: for a trial of the network.
+    pub(super) fn repeat(&self) {
+        let length = self.tuning.range;
+        let head = RangeHead { size: length, length: length as u32, ..RangeHead::default() };
+        while let Some(block) = self.watch.wait(&self.empty, &self.watch.for_flows) {
+            self.ready.push(Ready { head, block: Some(block) });
+        }
     }
 
     fn payload(&self, to: &mut TcpSender, head: &RangeHead, bytes: &[u8]) -> io::Result<u32> {

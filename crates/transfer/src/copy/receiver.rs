@@ -7,11 +7,10 @@ use super::control::{Control, Outcome, Progress};
 use super::destination::{self, Destination, Rules, Verdict, skew};
 use super::flows::{Check, ReceiverEvent, ReceiverShared, WriteOrder};
 use super::manifest::{self, Allowed, MAX_ENTRIES, Seen};
-use super::message::{Done, Entry, Exists, Found, Message, Side, Want, What};
+use super::message::{Done, Entry, Exists, Failure, Found, Message, SPACE_HINT, Side, Want, What};
 use super::options::{Account, Tuning};
 use super::target::Target;
-use super::writer::{NO_ROOM, Writer};
-use skyhaul_io::address::system_text;
+use super::writer::Writer;
 use skyhaul_io::disk::free_bytes;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::collections::{BTreeSet, HashMap};
@@ -253,18 +252,18 @@ impl Receiver<'_> {
                 self.comparing.insert(file, comparing);
                 shared.checks.push(Check::Whole { file, target });
             }
-            Err(error) => self.failed(file, system_text(&error), shared),
+            Err(error) => self.failed(file, &error, shared),
         }
         Ok(())
     }
 
     fn kept(&mut self, file: usize, digest: Option<u32>) {
-        self.ended(Done { file, digest, kept: true, error: None });
+        self.ended(Done::kept(file, digest));
     }
 
-    fn failed(&mut self, file: usize, error: String, shared: &ReceiverShared) {
+    fn failed(&mut self, file: usize, failure: impl Into<Failure>, shared: &ReceiverShared) {
         shared.files.end(file);
-        self.ended(Done { file, digest: None, kept: false, error: Some(error) });
+        self.ended(Done::failed(file, failure.into()));
     }
 
     /// Want what is open of a file.
@@ -299,7 +298,7 @@ impl Receiver<'_> {
                 Ok(Verdict::Check(target)) => shared.checks.push(Check::Part { file, target }),
                 Ok(Verdict::Wanted(target)) => self.want(file, &target, shared, asks),
                 Ok(_) => {}
-                Err(error) => self.failed(file, system_text(&error), shared),
+                Err(error) => self.failed(file, &error, shared),
             },
             (Ok(_), Ok(_)) => self.failed(file, destination::differs().to_string(), shared),
             (_, Err(error)) => self.failed(file, format!("it cannot be read at the source: {error}"), shared),
@@ -319,7 +318,7 @@ impl Receiver<'_> {
         let sparse = matches!(target.entry.what, What::File { sparse: true, .. });
         let needs = if sparse { 0 } else { target.identity.size.saturating_sub(stored) };
         if needs > free {
-            let text = format!("{needs} bytes needed, {free} bytes free{NO_ROOM}");
+            let text = format!("{needs} bytes needed, {free} bytes free{SPACE_HINT}");
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(verdict)
@@ -366,8 +365,10 @@ impl Receiver<'_> {
             let Some(into) = self.wishes.into.get(entry.to) else { continue };
             let path = into.path.join(entry.path.path());
             let settled = into.tree.settle_directory(&path, entry.mode, entry.modified);
-            let error = settled.err().map(|error| system_text(&error));
-            self.ended(Done { file, digest: None, kept: error.is_none(), error });
+            self.ended(match settled {
+                Ok(()) => Done::kept(file, None),
+                Err(error) => Done::failed(file, (&error).into()),
+            });
             talk.live()?;
         }
         for (to, path) in &self.changed {

@@ -3,11 +3,12 @@
 use super::control::{Control, of_peer};
 use super::destination::{Destination, TemporaryDirectories};
 use super::manifest::{Allowed, Manifest, Root, asked_name};
-use super::message::{Direction, Message, Request, Sample, VERSION};
+use super::message::{Direction, Measured, MeasuredRate, Message, Request, Sample, Trial, VERSION};
 use super::options::{Account, Budget, Tuning, tune};
-use super::plan::{self, trial};
+use super::plan::trial;
 use super::receiver::{self, ReceiveRequest};
 use super::sender;
+use super::session::LocalEnd;
 use serde_json::Value;
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
 use skyhaul_io::disk::{Engine, Faults, Tree};
@@ -163,16 +164,10 @@ impl CopyService {
         let stop = until(session);
         let mut quiet = |_: &_| {};
         let talk = Control::new(session.connection, &stop, &mut quiet, tuning.patience);
-        if let Some(time) = request.trial {
-            return attempt(talk, flows, request, &tuning, (trial::span(time), account), (&into, &roots));
+        if let Some(trial) = request.trial() {
+            return answer(talk, flows, trial, (&into, &roots), &tuning, account);
         }
         match request.way {
-            Direction::Push if let Some(measure) = request.measure => {
-                plan::answer_push(talk.connection, flows, measure, &into, &tuning, &account)
-            }
-            Direction::Pull if let Some(measure) = request.measure => {
-                plan::answer_pull(talk.connection, flows, measure, &roots, &tuning, &account)
-            }
             Direction::Push => {
                 receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop)
             }
@@ -184,23 +179,25 @@ impl CopyService {
     }
 }
 
-/// Copy in small.
-fn attempt(
+/// Runs this end of a trial, and reports what it measured.
+fn answer(
     mut talk: Control<'_>,
     flows: Vec<TcpStream>,
-    request: &Request,
-    tuning: &Tuning,
-    (span, account): (Duration, Account),
+    trial: Trial,
     (into, roots): (&[Destination], &[Root]),
+    tuning: &Tuning,
+    account: Account,
 ) -> io::Result<()> {
-    let tried = match request.way {
-        Direction::Push => trial::take(flows, into, tuning, span, account)?,
-        Direction::Pull => {
-            let manifest = Manifest::of(roots, &account)?;
-            trial::give(flows, roots, &manifest, tuning, (request.longer, span), account)?
+    let manifest = Manifest::of(roots, &account)?;
+    let here = LocalEnd { roots, manifest: &manifest, into };
+    let tried = trial::run(trial, !roots.is_empty(), &here, flows, tuning, account)?;
+    talk.say(&match trial {
+        Trial::All { .. } => Message::Tried(Box::new(tried)),
+        Trial::Network | Trial::Disk(_) => {
+            let part = MeasuredRate::of(&tried.side);
+            Message::Measured(Box::new(Measured { part, sizes: manifest.sizes() }))
         }
-    };
-    talk.say(&Message::Tried(Box::new(tried)))
+    })
 }
 
 /// Copy some files, and leave nothing.

@@ -6,7 +6,7 @@
 use super::control::{Control, Outcome, Progress, of_peer};
 use super::destination::{Destination, TemporaryDirectories};
 use super::manifest::{Allowed, Manifest, Root};
-use super::message::{Direction, Measure, Message, Name, Request, Sample, VERSION};
+use super::message::{Direction, Measure, Message, Name, Request, Sample, Trial, VERSION};
 use super::options::{Account, CopyOptions, tune};
 use super::receiver::{self, ReceiveRequest};
 use super::sender;
@@ -26,12 +26,8 @@ const MAX_PARALLEL_ATTACHES: usize = 8;
 pub(super) enum Purpose {
     /// To copy.
     Copy,
-    /// To measure what the path carries, and how much there is.
-    Network,
-    /// To measure the disks, and write not many more bytes than this.
-    Disks(u64),
-    /// To copy files longer than this for a moment, and leave nothing.
-    Trial(Duration, u64),
+    /// To measure, and leave nothing.
+    Trial(Trial),
     /// To copy some, and leave nothing.
     Sample(Sample),
     /// To compare what is there.
@@ -66,12 +62,15 @@ impl Session {
             congestion: tuning.congestion.clone(),
             limit: tuning.limit,
             measure: match purpose {
-                Purpose::Network => Some(Measure::Network),
-                Purpose::Disks(most) => Some(Measure::Disks(most)),
+                Purpose::Trial(Trial::Network) => Some(Measure::Network),
+                Purpose::Trial(Trial::Disk(bytes)) => Some(Measure::Disks(bytes)),
                 _ => None,
             },
-            trial: if let Purpose::Trial(span, _) = purpose { Some(span.as_millis() as u64) } else { None },
-            longer: if let Purpose::Trial(_, longer) = purpose { longer } else { 0 },
+            trial: match purpose {
+                Purpose::Trial(Trial::All { span, .. }) => Some(span.as_millis() as u64),
+                _ => None,
+            },
+            longer: if let Purpose::Trial(Trial::All { longer, .. }) = purpose { longer } else { 0 },
             sample: if let Purpose::Sample(sample) = purpose { Some(sample) } else { None },
             verify: purpose == Purpose::Verify,
         };

@@ -13,9 +13,8 @@
 
 use super::control::POLL_INTERVAL;
 use super::flows::{ReceiverEvent, ReceiverShared, WriteOrder};
-use super::message::Done;
+use super::message::{Done, Failure};
 use super::target::{PartFile, Target, pieces};
-use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{Ended, Queue};
 use skyhaul_io::memory::Block;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// How often directories become durable.
 const DIRECTORY_SYNC_INTERVAL: Duration = Duration::from_millis(100);
+
+/// `ENOSPC`.
+const NO_SPACE: i32 = 28;
 
 /// A file that has its name, and its digest.
 type Named = (usize, Arc<Target>, Option<u32>);
@@ -151,7 +153,7 @@ impl<'a> Writer<'a> {
                     }
                     self.open.insert(file, landing);
                 }
-                Err(error) => return self.fail(file, system_text(&error)),
+                Err(error) => return self.fail(file, &error),
             }
         }
         match order {
@@ -234,11 +236,8 @@ impl<'a> Writer<'a> {
                         }
                     }
                     // Less was written than was given: the disk is full.
-                    Ok(_) => self.unwritten(file, range, NO_SPACE.to_owned()),
-                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                        self.unwritten(file, range, NO_SPACE.to_owned());
-                    }
-                    Err(error) => self.unwritten(file, range, system_text(&error)),
+                    Ok(_) => self.unwritten(file, range, &io::Error::from_raw_os_error(NO_SPACE)),
+                    Err(error) => self.unwritten(file, range, &error),
                 }
             }
             (Purpose::Ranges { file, .. } | Purpose::File { file }, Err(error)) => {
@@ -258,7 +257,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A piece of a range could not be written; the others of it do not count either.
-    fn unwritten(&mut self, file: usize, range: u64, error: String) {
+    fn unwritten(&mut self, file: usize, range: u64, error: &io::Error) {
         if let Some(landing) = self.open.get_mut(&file) {
             landing.coming.remove(&range);
         }
@@ -283,7 +282,7 @@ impl<'a> Writer<'a> {
             // Every range was right by itself, so the file changed while it was read.
             let target = landing.target.clone();
             landing.spoiled = true;
-            self.fail(file, "its digest differs at both ends: it changed while it was copied".into());
+            self.fail(file, "its digest differs at both ends: it changed while it was copied".to_owned());
             let _ = target.tree.remove(&target.part());
             let _ = target.tree.remove(&target.journal());
             return;
@@ -293,7 +292,7 @@ impl<'a> Writer<'a> {
                 let handle = landing.file.clone();
                 self.ask(Purpose::File { file }, &handle);
             }
-            Err(error) => self.fail(file, system_text(&error)),
+            Err(error) => self.fail(file, &error),
         }
     }
 
@@ -303,7 +302,7 @@ impl<'a> Writer<'a> {
         self.closed.insert(file);
         let target = landing.target.clone();
         if let Err(error) = target.tree.rename(&target.part(), &target.path, target.replace) {
-            return self.fail(file, system_text(&error));
+            return self.fail(file, &error);
         }
         // Destinations may have directories of one name.
         let key = target.tree.path().join(target.path.parent().unwrap_or(Path::new("")));
@@ -317,7 +316,7 @@ impl<'a> Writer<'a> {
         }
         self.closed.remove(&file);
         if self.shared.files.end(file) {
-            self.shared.events.push(ReceiverEvent::Done(Done { file, digest, kept: false, error: None }));
+            self.shared.events.push(ReceiverEvent::Done(Done::copied(file, digest)));
         }
     }
 
@@ -325,7 +324,7 @@ impl<'a> Writer<'a> {
     fn unnamed(&mut self, files: Vec<Named>, error: &io::Error) {
         for (file, target, _) in files {
             let _ = target.tree.rename(&target.path, &target.part(), true);
-            self.fail(file, system_text(error));
+            self.fail(file, error);
         }
     }
 
@@ -334,30 +333,16 @@ impl<'a> Writer<'a> {
         if let Some(landing) = self.open.get_mut(&file) {
             (landing.spoiled, landing.syncing) = (true, false);
         }
-        self.fail(file, system_text(error));
+        self.fail(file, error);
     }
 
     /// A file cannot be copied. What was written of it still becomes durable.
-    fn fail(&mut self, file: usize, error: String) {
+    fn fail(&mut self, file: usize, error: impl Into<Failure>) {
         if let Some(landing) = self.open.get_mut(&file) {
             landing.failed = true;
         }
         if self.shared.files.end(file) {
-            self.shared.events.push(ReceiverEvent::Done(Done {
-                file,
-                digest: None,
-                kept: false,
-                error: Some(error),
-            }));
+            self.shared.events.push(ReceiverEvent::Done(Done::failed(file, error.into())));
         }
     }
-}
-
-/// How it ends to say that there is too little.
-pub(super) const NO_ROOM: &str = "; hint: free some space, and copy again";
-const NO_SPACE: &str = "no space left on the disk; hint: free some space, and copy again";
-
-/// Whether this is why a file was not written: that there is no room for it.
-pub(super) fn is_full(error: &str) -> bool {
-    error == NO_SPACE || error.ends_with(NO_ROOM) || error == "No space left on device"
 }

@@ -7,11 +7,12 @@ use super::super::proto::{
     RemoveSendersRequest, ReserveLoadBalancerReply, ReserveLoadBalancerRequest, ResetLoadBalancerReply,
     ResetLoadBalancerRequest,
 };
-use super::super::registry::token::{Hash, Level, Permission, Resource, derived, random};
+use super::super::registry::token::{Level, Permission, Resource};
 use super::super::registry::{ChangeError, Millis, NewToken, Reservation};
 use super::periodic::InstanceLock;
 use super::{Api, Caller, Refusal, RefusalKind, Running, State, cut, denied, name, number, of_reservation};
 use prost_types::Timestamp;
+use skyhaul::auth::{TokenHash, derived_token, new_token};
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -29,12 +30,12 @@ impl Api {
         caller: &Caller,
         request: ReserveLoadBalancerRequest,
     ) -> Result<ReserveLoadBalancerReply, Refusal> {
-        let token = random().map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
+        let token = new_token().map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
         let (wanted, parent, _busy) = self.free_one(caller, &request)?;
         // Detect a taken port before anything is written. No other call waits while a process starts.
         self.instances.clear(wanted.instance)?;
         let balance = self.instances.open(&wanted, std::iter::empty())?;
-        let new = NewToken { parent, hash: Hash::of(&token), name: "reservation", now: caller.now };
+        let new = NewToken { parent, hash: TokenHash::of(&token), name: "reservation", now: caller.now };
         let entered = self.change(|state| {
             // It may be revoked by now.
             state.token(caller)?;
@@ -111,12 +112,12 @@ impl Api {
             Some(id) => id,
             None => number(&self.reserve_load_balancer(caller, request)?.lb_id)?,
         };
-        let token = derived(caller.token.as_deref().unwrap_or_default(), &format!("reservation {id}"));
+        let token = derived_token(caller.token.as_deref().unwrap_or_default(), &format!("reservation {id}"));
         if self.keys.find(&token).is_none() {
             let all = Permission { resource: Resource::Reservation(id), level: Level::Update };
             self.change(|state| {
                 let parent = state.may(caller, Resource::Reservation(id), Level::Update)?.id;
-                let new = NewToken { parent, hash: Hash::of(&token), name: "named", now: caller.now };
+                let new = NewToken { parent, hash: TokenHash::of(&token), name: "named", now: caller.now };
                 Ok(state.registry.create_token(&new, &[all])?)
             })?;
         }

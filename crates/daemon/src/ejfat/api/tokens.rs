@@ -7,10 +7,11 @@ use super::super::proto::{
     ListTokenPermissionsReply, ListTokenPermissionsRequest, RevokeTokenReply, RevokeTokenRequest,
     TokenDetails, TokenPermission, TokenSelector,
 };
-use super::super::registry::token::{Hash, Level, Permission, Resource, Token, random};
+use super::super::registry::token::{Level, Permission, Resource, Token};
 use super::super::registry::{NewToken, OPERATOR};
 use super::reservations::timestamp;
 use super::{Api, Caller, Refusal, RefusalKind, State, cut, denied, name, of_server};
+use skyhaul::auth::{TokenHash, new_token};
 
 impl Api {
     /// Creates a token with no more permissions than the caller's.
@@ -22,7 +23,7 @@ impl Api {
         caller: &Caller,
         request: CreateTokenRequest,
     ) -> Result<CreateTokenReply, Refusal> {
-        let token = random().map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
+        let token = new_token().map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
         let permissions = self.change(|state| {
             let parent = state.token(caller)?;
             let most = state.registry.limits().permissions;
@@ -38,7 +39,8 @@ impl Api {
                 state.exists(resource)?;
             }
             let called = name(&request.name, state.registry.limits().name)?;
-            let new = NewToken { parent: parent.id, hash: Hash::of(&token), name: called, now: caller.now };
+            let new =
+                NewToken { parent: parent.id, hash: TokenHash::of(&token), name: called, now: caller.now };
             Ok(state.registry.create_token(&new, &permissions)?.map(move |_| permissions))
         })?;
         let state = self.locked();

@@ -8,10 +8,11 @@ use super::super::proto::{
     DeregisterReply, DeregisterRequest, RegisterReply, RegisterRequest, SendStateReply, SendStateRequest,
     SetSlotDemandsReply, SetSlotDemandsRequest, SlotRange,
 };
-use super::super::registry::token::{Hash, Level, Resource, Token, random};
+use super::super::registry::token::{Level, Resource, Token};
 use super::super::registry::{NewToken, Session};
 use super::timeseries::Totals;
 use super::{Api, Caller, Refusal, RefusalKind, State, cut, name, number};
+use skyhaul::auth::{TokenHash, new_token};
 use skyhaul_core::balance::{
     Load, MEMBERS, Member, SLOTS, Session as Seated, SlotRange as Slots, WorkerState,
 };
@@ -24,7 +25,7 @@ impl Api {
     /// # Errors
     /// See [`Refusal`].
     pub fn register(&self, caller: &Caller, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
-        let token = random().map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
+        let token = new_token().map_err(|error| Refusal::new(RefusalKind::Unavailable, error.to_string()))?;
         let id = number(&request.lb_id)?;
         let mut seat = None;
         let done = self.change(|state| {
@@ -44,7 +45,7 @@ impl Api {
             let seated = balance.register(like)?;
             seat = Some((balance, seated));
             let demands = state.demand(id, seated, &slots)?;
-            let new = NewToken { parent, hash: Hash::of(&token), name: "session", now: caller.now };
+            let new = NewToken { parent, hash: TokenHash::of(&token), name: "session", now: caller.now };
             let wanted = Session { number: seated.number(), demands, ..wanted };
             Ok(state.registry.register(&wanted, &new)?)
         });

@@ -1,9 +1,7 @@
 //! Errors of calls, with hints. They never contain a token.
-//!
-//! XXX ejfat::client::redact
-//! Makes text from a peer safe to show.
 
 use super::verifier;
+use skyhaul::auth::redacted;
 use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
@@ -135,12 +133,12 @@ pub(super) fn unreachable(error: &tonic::transport::Error, secrets: &[&str]) -> 
         text = inner.to_string();
         cause = inner.source();
     }
-    Why::Unreachable(plain(&text, secrets))
+    Why::Unreachable(redacted(&text, secrets))
 }
 
 /// The error for a status. Some are not from the server, but from the connection.
 pub(super) fn of_status(status: &Status, secrets: &[&str]) -> Why {
-    let message = plain(status.message(), secrets);
+    let message = redacted(status.message(), secrets);
     let is_local = status.source().is_some();
     match status.code() {
         Code::Unavailable => Why::Unreachable(message),
@@ -150,22 +148,9 @@ pub(super) fn of_status(status: &Status, secrets: &[&str]) -> Why {
     }
 }
 
-/// Maximum number of characters kept of a peer's text.
-const MAX_PEER_TEXT_CHARS: usize = 500;
-
-/// Returns `text` on one line, limited in length, and without any of the `secrets`.
-pub(super) fn plain(text: &str, secrets: &[&str]) -> String {
-    let hidden = secrets
-        .iter()
-        .filter(|secret| !secret.is_empty())
-        .fold(text.to_owned(), |text, secret| text.replace(secret, "…"));
-    let line = hidden.chars().map(|c| if c.is_control() { ' ' } else { c });
-    line.take(MAX_PEER_TEXT_CHARS).collect::<String>().trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{plain, *};
+    use super::*;
 
     #[test]
     fn what_is_aborted_may_go_on() {
@@ -180,11 +165,5 @@ mod tests {
             let error = ControlError { what: "send_state", at: String::new(), why };
             assert_eq!((error.is_ended(), error.is_unknown(), error.is_away()), (is_ended, false, false));
         }
-    }
-
-    #[test]
-    fn a_peer_shows_no_secret_and_fills_no_screen() {
-        assert_eq!(plain("token abc\r\n\x1b[2Jis wrong", &["abc", ""]), "token …   [2Jis wrong");
-        assert_eq!(plain(&"x".repeat(9000), &[]).len(), 500);
     }
 }

@@ -8,9 +8,10 @@
 //! XXX ejfat::facility::kept
 //! Reservations, sessions and tokens as rows of the database.
 
-use super::token::{Hash, Level, Permission, Resource, Token};
+use super::token::{Level, Permission, Resource, Token};
 use super::{Reservation, Session};
 use rusqlite::{Connection, ErrorCode, Result, Transaction};
+use skyhaul::auth::TokenHash;
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -336,7 +337,7 @@ fn tokens(from: &Database) -> std::result::Result<Vec<Token>, DatabaseError> {
         let hash: [u8; 32] = row.get(2)?;
         let permissions = Vec::new();
         let (id, parent, name, created) = (row.get(0)?, row.get(1)?, row.get(3)?, row.get(4)?);
-        Ok(Token { id, parent, name, created, permissions, hash: Hash(hash) })
+        Ok(Token { id, parent, name, created, permissions, hash: TokenHash::from(hash) })
     })?;
     for token in &mut tokens {
         token.permissions = permissions.remove(&token.id).unwrap_or_default();
@@ -379,7 +380,7 @@ pub(super) fn insert_permissions(to: &Transaction<'_>, token: i64, all: &[Permis
 pub(super) fn insert_token(to: &Transaction<'_>, new: &Token) -> Result<i64> {
     to.execute(
         "INSERT INTO token (parent, hash, name, created) VALUES (?1, ?2, ?3, ?4)",
-        (new.parent, &new.hash.0[..], &new.name, new.created),
+        (new.parent, &new.hash.bytes()[..], &new.name, new.created),
     )?;
     let id = to.last_insert_rowid();
     insert_permissions(to, id, &new.permissions)?;

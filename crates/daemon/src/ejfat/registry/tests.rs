@@ -75,7 +75,7 @@ fn opened(path: Option<&Path>, operator: &str, limits: Limits) -> Whole {
 }
 
 fn new<'a>(parent: i64, text: &str, name: &'a str) -> NewToken<'a> {
-    NewToken { parent, hash: Hash::of(text), name, now: NOW }
+    NewToken { parent, hash: TokenHash::of(text), name, now: NOW }
 }
 
 fn reservation(instance: i64) -> Reservation {

@@ -19,14 +19,9 @@
 //! XXX ejfat::facility::token::tree
 //! The tree of all valid tokens, with their resources and reservations.
 
-use ring::digest::{SHA256, digest};
-use ring::hmac;
-use ring::rand::{SecureRandom, SystemRandom};
+use skyhaul::auth::TokenHash;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write as _;
-use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use subtle::ConstantTimeEq;
 
 /// The level of a permission; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,52 +63,6 @@ pub struct Permission {
     pub level: Level,
 }
 
-/// The hash of a token, which is stored in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hash(pub(super) [u8; 32]);
-
-impl Hash {
-    /// The hash of the token's text.
-    #[must_use]
-    pub fn of(token: &str) -> Hash {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        Hash(hash)
-    }
-
-    /// Its first bytes, used for the look-up. Measuring the time of a look-up reveals something about a hash, not about
-    /// a token.
-    fn mark(&self) -> u64 {
-        self.0.iter().take(8).fold(0, |mark, octet| mark << 8 | u64::from(*octet))
-    }
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::new(), |mut text, octet| {
-        let _ = write!(text, "{octet:02x}");
-        text
-    })
-}
-
-/// A new token of 256 bits.
-///
-/// # Errors
-/// The system gives no random numbers.
-pub fn random() -> io::Result<String> {
-    let mut octets = [0; 32];
-    SystemRandom::new()
-        .fill(&mut octets)
-        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
-    Ok(hex(&octets))
-}
-
-/// The token for a purpose, always the same for the same `token`, which it does not reveal.
-#[must_use]
-pub fn derived(token: &str, purpose: &str) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
-    hex(hmac::sign(&key, purpose.as_bytes()).as_ref())
-}
-
 /// A valid token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
@@ -127,7 +76,7 @@ pub struct Token {
     pub created: i64,
     /// Its permissions.
     pub permissions: Vec<Permission>,
-    pub(crate) hash: Hash,
+    pub(crate) hash: TokenHash,
 }
 
 /// A valid token.
@@ -147,9 +96,9 @@ pub struct TokenIndex(Arc<RwLock<Marks>>);
 #[derive(Debug, Default)]
 struct Marks {
     /// By the first bytes of their hashes.
-    valid: BTreeMap<u64, Vec<(Hash, KnownToken)>>,
+    valid: BTreeMap<u64, Vec<(TokenHash, KnownToken)>>,
     /// The last tokens of workers that were removed by others.
-    ended: VecDeque<Hash>,
+    ended: VecDeque<TokenHash>,
 }
 
 /// Number of tokens of removed workers that are remembered: each worker calls again within a second.
@@ -159,25 +108,25 @@ impl TokenIndex {
     /// The token with this text, compared in constant time.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<KnownToken> {
-        self.find_hash(&Hash::of(text))
+        self.find_hash(&TokenHash::of(text))
     }
 
-    pub(super) fn find_hash(&self, hash: &Hash) -> Option<KnownToken> {
+    pub(super) fn find_hash(&self, hash: &TokenHash) -> Option<KnownToken> {
         let marks = self.read();
-        let mut alike = marks.valid.get(&hash.mark())?.iter();
-        alike.find(|(other, _)| other.0.ct_eq(&hash.0).into()).map(|(_, known)| *known)
+        let mut alike = marks.valid.get(&hash.prefix())?.iter();
+        alike.find(|(other, _)| other == hash).map(|(_, known)| *known)
     }
 
-    pub(super) fn add(&self, hash: Hash, known: KnownToken) {
-        self.write().valid.entry(hash.mark()).or_default().push((hash, known));
+    pub(super) fn add(&self, hash: TokenHash, known: KnownToken) {
+        self.write().valid.entry(hash.prefix()).or_default().push((hash, known));
     }
 
-    pub(super) fn remove(&self, hash: &Hash, id: i64) {
+    pub(super) fn remove(&self, hash: &TokenHash, id: i64) {
         let marks = &mut self.write().valid;
-        let Some(alike) = marks.get_mut(&hash.mark()) else { return };
+        let Some(alike) = marks.get_mut(&hash.prefix()) else { return };
         alike.retain(|(_, known)| known.id != id);
         if alike.is_empty() {
-            marks.remove(&hash.mark());
+            marks.remove(&hash.prefix());
         }
     }
 
@@ -188,7 +137,7 @@ impl TokenIndex {
     }
 
     /// Notes that someone else removed the worker with this token.
-    pub(crate) fn end(&self, hash: Hash) {
+    pub(crate) fn end(&self, hash: TokenHash) {
         let ended = &mut self.write().ended;
         if ended.len() == MAX_ENDED_TOKENS {
             ended.pop_front();
@@ -199,8 +148,8 @@ impl TokenIndex {
     /// Whether it was the token of a worker that someone else removed.
     #[must_use]
     pub fn is_ended(&self, text: &str) -> bool {
-        let hash = Hash::of(text);
-        self.read().ended.iter().any(|other| other.0.ct_eq(&hash.0).into())
+        let hash = TokenHash::of(text);
+        self.read().ended.iter().any(|other| *other == hash)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Marks> {
@@ -266,10 +215,10 @@ impl Tokens {
     /// The token with this text, compared in constant time.
     #[must_use]
     pub fn find(&self, text: &str) -> Option<&Token> {
-        self.find_hash(&Hash::of(text))
+        self.find_hash(&TokenHash::of(text))
     }
 
-    pub(crate) fn find_hash(&self, hash: &Hash) -> Option<&Token> {
+    pub(crate) fn find_hash(&self, hash: &TokenHash) -> Option<&Token> {
         self.keys.find_hash(hash).and_then(|known| self.get(known.id))
     }
 
@@ -358,19 +307,8 @@ impl Tokens {
 mod tests {
     use super::{Level, Permission, *};
 
-    #[test]
-    fn tokens_differ_and_those_of_a_purpose_do_not() {
-        let (one, other) = (random().unwrap(), random().unwrap());
-        assert!(one.len() == 64 && one != other);
-        assert_eq!(derived("t", "reserve:1"), derived("t", "reserve:1"));
-        assert!(
-            derived("t", "reserve:1") != derived("t", "reserve:2")
-                && derived("u", "reserve:1") != derived("t", "reserve:1")
-        );
-    }
-
     fn token(id: i64, parent: Option<i64>, text: &str) -> Token {
-        let (name, hash) = (text.to_owned(), Hash::of(text));
+        let (name, hash) = (text.to_owned(), TokenHash::of(text));
         let permissions = vec![Permission { resource: Resource::Session(7), level: Level::Update }];
         Token { id, parent, name, created: 0, permissions, hash }
     }

@@ -16,7 +16,7 @@
 
 use super::super::api::{Api, Caller, Refusal, RefusalKind, ServerAddress};
 use super::super::registry::token::KnownToken;
-use crate::http::{Connection, Seats};
+use crate::http::{Connection, Connections};
 use axum::Extension;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST};
@@ -41,12 +41,12 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct ServerState {
     pub(super) api: Arc<Api>,
     pub(super) calls: Arc<Calls>,
-    pub(super) seats: Arc<Seats>,
+    pub(super) connections: Arc<Connections>,
 }
 
 impl ServerState {
     pub(super) fn new(api: Arc<Api>) -> ServerState {
-        ServerState { api, calls: Arc::new(Calls::new()), seats: Seats::new() }
+        ServerState { api, calls: Arc::new(Calls::new()), connections: Connections::new() }
     }
 
     /// Calls the API, and counts the call by its result.

@@ -58,7 +58,7 @@ fn text(door: &ServerState) -> String {
     single("sessions", Kind::Gauge, "Workers that are registered.", &sessions);
     let help = "Packets at the port of clients that take none from EJFAT_URI, where no load balancer has it.";
     single("wrong_instance_packets_total", Kind::Counter, help, &api.strays());
-    let (open, away, closed) = door.seats.counts();
+    let (open, away, closed) = door.connections.counts();
     single("connections", Kind::Gauge, "Connections that are open.", &open);
     single("connections_refused_total", Kind::Counter, "Connections for which there was no room.", &away);
     let help = "Connections that had shown no valid token and were closed for newer ones.";

@@ -1,8 +1,9 @@
 //! Connections that have not said their cookie yet: few, each for a few seconds, without a thread.
 
 use super::control::{COOKIE, Cookie};
+use skyhaul::admission::ConnectionTable;
 use std::io::Read as _;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -11,18 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All of them, in the order in which they came.
 #[derive(Debug)]
-pub(super) struct PendingConnections {
-    guests: Vec<Pending>,
-    most: usize,
-    /// Connections so far.
-    number: u64,
-}
+pub(super) struct PendingConnections(ConnectionTable<Pending>);
 
 #[derive(Debug)]
 struct Pending {
-    number: u64,
     stream: TcpStream,
-    from: IpAddr,
     cookie: Cookie,
     have: usize,
     until: Instant,
@@ -40,35 +34,31 @@ pub(super) enum Greeting {
 
 impl PendingConnections {
     pub(super) fn new(most: usize) -> Self {
-        Self { guests: Vec::new(), most: most.max(1), number: 0 }
+        Self(ConnectionTable::new(most, most))
     }
 
-    /// Let one in; true if another had to leave for it. Who brings many pushes out their own first.
+    /// Admit one; true if another had to leave for it.
     pub(super) fn enter(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) -> bool {
         // A connection that cannot be made so is none.
         if stream.set_nonblocking(true).is_err() {
             return false;
         }
-        let from = from.ip();
-        let full = self.guests.len() >= self.most;
-        if full {
-            let own = self.guests.iter().position(|guest| guest.from == from);
-            self.guests.remove(own.unwrap_or(0));
-        }
-        let until = now + PATIENCE;
-        self.number += 1;
-        self.guests.push(Pending { number: self.number, stream, from, cookie: [0; COOKIE], have: 0, until });
-        full
+        // None of them has proved anything, so there is always one that can leave.
+        let displaced = self.0.displaced(from.ip()).ok().flatten();
+        displaced.map(|id| self.0.remove(id));
+        self.0.insert(from.ip(), Pending { stream, cookie: [0; COOKIE], have: 0, until: now + PATIENCE });
+        displaced.is_some()
     }
 
     /// Their sockets, in order.
     pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.guests.iter().map(|guest| guest.stream.as_fd())
+        self.0.iter().map(|(_, guest)| guest.stream.as_fd())
     }
 
     /// Read from the `n`th; unless it said little, it has left.
     pub(super) fn read(&mut self, n: usize) -> Greeting {
-        let guest = &mut self.guests[n];
+        let Some((number, guest)) = self.0.iter_mut().nth(n) else { return Greeting::Little };
+        let mut whole = false;
         match guest.stream.read(&mut guest.cookie[guest.have..]) {
             Ok(0) => {}
             Ok(bytes) => {
@@ -77,25 +67,23 @@ impl PendingConnections {
                 if sound && guest.have < COOKIE {
                     return Greeting::Little;
                 }
-                let guest = self.guests.remove(n);
-                return if sound {
-                    Greeting::Cookie(guest.number, guest.stream, guest.cookie)
-                } else {
-                    Greeting::Garbage
-                };
+                whole = sound;
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Greeting::Little,
             Err(_) => {}
         }
-        self.guests.remove(n);
-        Greeting::Garbage
+        match self.0.remove(number) {
+            Some(guest) if whole => Greeting::Cookie(number, guest.stream, guest.cookie),
+            _ => Greeting::Garbage,
+        }
     }
 
     /// Send away who took too long; how many they were.
     pub(super) fn expire(&mut self, now: Instant) -> u64 {
-        let before = self.guests.len();
-        self.guests.retain(|guest| guest.until > now);
-        (before - self.guests.len()) as u64
+        let late: Vec<u64> =
+            self.0.iter().filter(|(_, guest)| guest.until <= now).map(|(number, _)| number).collect();
+        late.iter().for_each(|number| drop(self.0.remove(*number)));
+        late.len() as u64
     }
 }
 
@@ -131,7 +119,7 @@ mod tests {
         slow.write_all(&[b'b'; 16]).unwrap();
         slow.write_all(&[0, 9]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        let Greeting::Cookie(1, _, cookie) = lobby.read(0) else { panic!("no cookie") };
+        let Greeting::Cookie(0, _, cookie) = lobby.read(0) else { panic!("no cookie") };
         assert_eq!((cookie[0], cookie[35], cookie[36]), (b'a', b'b', 0));
         let (mut web, accepted, from) = guest(&listener);
         lobby.enter(accepted, from, now);

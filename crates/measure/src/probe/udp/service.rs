@@ -7,8 +7,9 @@ use super::plan::{MAX_FLOWS, UdpPoint};
 use super::report::SentReport;
 use crate::probe::TestDirection;
 use serde_json::Value;
-use skyhaul::peer::{Admission, Cookies, Limits, PeerError, Service, Session, hex};
 use skyhaul_core::units::display_rate;
+use skyhaul::auth::{Cookies, hex};
+use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ impl UdpService {
     /// # Errors
     /// If the system has no random numbers.
     pub fn new() -> io::Result<Self> {
-        let first = u64::from_be_bytes(skyhaul::peer::random()?);
+        let first = u64::from_be_bytes(skyhaul::auth::random()?);
         // The highest bits say the flow where both are mixed.
         Ok(Self { cookies: Cookies::new()?, tests: AtomicU64::new(first >> 16) })
     }
@@ -65,7 +66,7 @@ impl Service for UdpService {
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         let request = request(&body).map_err(|why| session.connection.unexpected(&why))?;
         let test = self.tests.fetch_add(1, Ordering::Relaxed) & (u64::MAX >> 16);
-        let (at, cookie) = (session.connection.local().ip(), skyhaul::peer::random()?);
+        let (at, cookie) = (session.connection.local().ip(), skyhaul::auth::random()?);
         let waiting = PendingTest::bind(at, request.flows, test, cookie, request.join)?;
         let host = waiting.host(session.connection.peer());
         session.connection.send(&UdpSession { test, cookie: hex(&cookie), ports: waiting.ports(), host })?;

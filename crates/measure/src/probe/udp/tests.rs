@@ -163,8 +163,8 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
         victim.send_to(&wrong, at).unwrap();
         assert_eq!(hear(&mut answer), None);
     }
-    let cookie = skyhaul::peer::unhex(&opened.cookie).unwrap();
-    let knock = small(meeting::Handshake::Knock(cookie));
+    let cookie = skyhaul::auth::unhex(&opened.cookie).unwrap();
+    let knock = small(meeting::Meeting::Knock(cookie));
     victim.send_to(&knock, at).unwrap();
     let (length, _) = hear(&mut answer).expect("a cookie");
     assert_eq!(length, knock.len(), "nothing is amplified");
@@ -188,7 +188,7 @@ fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
             client.receive_from(&mut answer, Duration::from_secs(5)).unwrap().expect("an answer");
         meeting::ControlDatagram::read(&answer[..length]).unwrap().meeting
     };
-    let Cookie(cookie) = say(Knock(skyhaul::peer::unhex(&opened.cookie).unwrap())) else {
+    let Cookie(cookie) = say(Knock(skyhaul::auth::unhex(&opened.cookie).unwrap())) else {
         panic!("no cookie")
     };
     for _ in 0..3 {

@@ -12,10 +12,9 @@
 //! Limits: some seconds, and more where a disk is much slower than the path, since the path alone says how much is copied. What the
 //! destination has already, the plan does not know.
 
-use super::super::message::{Bounds, Sample, Sizes, What, whole_power};
+use super::super::message::{Bounds, Cause, Sample, Sizes, What, whole_power};
 use super::super::options::CopyOptions;
 use super::super::session::{LocalEnd, Purpose, Ran, run};
-use super::super::writer::{NO_ROOM, is_full};
 use super::Rehearsed;
 use skyhaul::peer::Token;
 use skyhaul_core::predict::FilesCopied;
@@ -156,10 +155,11 @@ fn copied(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, sample: Sam
     let mut failed = None;
     for done in &outcome.done {
         let Some(entry) = outcome.entries.get(done.file) else { continue };
+        let is_full = done.cause == Cause::NoSpace;
         match &done.error {
-            // A file that cannot be read is told of in the copy.
-            Some(error) if is_full(error) => failed = Some((entry, error)),
-            Some(error) => failed = failed.or(Some((entry, error)).filter(|_| seen.files == 0.0)),
+            // The copy itself reports a file that cannot be read.
+            Some(error) if is_full || failed.is_none() => failed = Some((entry, error, is_full)),
+            Some(_) => {}
             None if matches!(entry.what, What::File { .. }) => {
                 seen.files += 1.0;
                 seen.octets += entry.size() as f64;
@@ -167,11 +167,9 @@ fn copied(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, sample: Sam
             None => {}
         }
     }
-    if let Some((entry, error)) = failed.filter(|(_, error)| seen.files == 0.0 || is_full(error)) {
-        // The system's own words have no next step.
-        let hint = if is_full(error) && !error.contains("hint: ") { NO_ROOM } else { "" };
+    if let Some((entry, error, _)) = failed.filter(|(.., is_full)| seen.files == 0.0 || *is_full) {
         let path = entry.path.path();
-        return Err(io::Error::other(format!("copy {} in small: {error}{hint}", path.display())));
+        return Err(io::Error::other(format!("trial copy of {}: {error}", path.display())));
     }
     let (sender, receiver) = match options.pull {
         true => (&outcome.theirs, &outcome.mine),

@@ -23,18 +23,20 @@
 //! Both are counted, and the lesser rate is it: memory takes in what a slow disk does not, and whole ranges are written, of which
 //! few come in some seconds of a slow path.
 
+use super::super::control::SessionState;
 use super::super::destination::Destination;
 use super::super::flows::{Filled, ReceiverShared, WriteOrder};
-use super::super::manifest::{Manifest, Root};
-use super::super::message::{Trial, Tried};
+use super::super::message::{Trial, TrialResult, Tried};
 use super::super::options::{Account, Tuning};
 use super::super::range::RangeHead;
 use super::super::reader::{Job, SenderEvent, SenderShared};
+use super::super::session::LocalEnd;
 use super::super::target::Refusal;
 use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
+use skyhaul_io::memory::Block;
 use skyhaul_io::tcp::info::TcpInfo;
-use std::io;
+use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -52,6 +54,10 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Most bytes of a file without a name; then it is written from its beginning again.
 const MAX_SCRATCH_BYTES: u64 = 4 << 30;
+/// How long a part is measured by itself.
+const PART_SPAN: Duration = Duration::from_secs(1);
+/// Fewest bytes written to measure a disk: many more than are copied would delay the copy.
+const MIN_DISK_BYTES: u64 = 64 << 20;
 /// No more files than this are read.
 const MAX_FILES: usize = 100_000;
 
@@ -60,35 +66,70 @@ pub(super) fn span_of(rtt: f64) -> Duration {
     Duration::from_secs_f64((rtt * SPAN_ROUND_TRIPS).clamp(MIN_SPAN.as_secs_f64(), MAX_SPAN.as_secs_f64()))
 }
 
-/// What a peer asks for, in milliseconds.
-pub(in crate::copy) fn span(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds).min(MAX_SPAN)
+/// Where the bytes of a trial come from.
+enum Source<'a> {
+    Memory,
+    /// Files longer than the number, from these roots.
+    Files(&'a LocalEnd<'a>, u64),
 }
 
-/// Send files for a moment.
-pub(in crate::copy) fn give(
+/// Runs this end of a trial: that of the sender, or that of the receiver. A trial of a disk needs no flows.
+///
+/// # Errors
+/// The destination cannot be written or has no room, or a file cannot be read.
+pub(in crate::copy) fn run(
+    trial: Trial,
+    is_sender: bool,
+    here: &LocalEnd<'_>,
     flows: Vec<TcpStream>,
-    roots: &[Root],
-    manifest: &Manifest,
     tuning: &Tuning,
-    (longer, span): (u64, Duration),
+    account: Account,
+) -> io::Result<Tried> {
+    match (trial, is_sender) {
+        (Trial::Network, true) => {
+            let tuning = Tuning { limit: None, ..tuning.clone() };
+            send(flows, &Source::Memory, &tuning, PART_SPAN, account)
+        }
+        (Trial::Network, false) => Ok(discard(flows)),
+        (Trial::Disk(_), true) => send(Vec::new(), &Source::Files(here, 0), tuning, PART_SPAN, account),
+        (Trial::Disk(bytes), false) => {
+            let bytes = bytes.clamp(MIN_DISK_BYTES, MAX_SCRATCH_BYTES);
+            receive(Vec::new(), here.into, bytes, tuning, PART_SPAN, account)
+        }
+        (Trial::All { longer, span }, true) => {
+            send(flows, &Source::Files(here, longer), tuning, span.min(MAX_SPAN), account)
+        }
+        (Trial::All { span, .. }, false) => {
+            receive(flows, here.into, MAX_SCRATCH_BYTES, tuning, span.min(MAX_SPAN), account)
+        }
+    }
+}
+
+/// Sends for a time; without flows, only reads.
+fn send(
+    flows: Vec<TcpStream>,
+    source: &Source<'_>,
+    tuning: &Tuning,
+    span: Duration,
     account: Account,
 ) -> io::Result<Tried> {
     let count = flows.len();
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
-    let reading = SenderShared::new(tuning, count, account)?;
-    let ask = || {
-        let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > longer);
-        let jobs = files.take(MAX_FILES).map(|(file, entry)| {
-            let ranges = entry.size().div_ceil(tuning.range);
-            reading.todo.push(Job { file, ranges: [(0, ranges)].into() });
-            ranges
-        });
-        jobs.sum::<u64>()
+    let shared = &SenderShared::new(tuning, count, account)?;
+    let ask = || match source {
+        Source::Memory => u64::MAX,
+        Source::Files(LocalEnd { manifest, .. }, longer) => {
+            let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > *longer);
+            let jobs = files.take(MAX_FILES).map(|(file, entry)| {
+                let ranges = entry.size().div_ceil(tuning.range);
+                shared.todo.push(Job { file, ranges: [(0, ranges)].into() });
+                ranges
+            });
+            jobs.sum()
+        }
     };
     let mut left = ask();
-    let (begun, cpu) = (Instant::now(), process_cpu_time());
-    let (shared, running) = (&reading, AtomicUsize::new(count));
+    let (begun, cpu, running) = (Instant::now(), process_cpu_time(), AtomicUsize::new(count));
     std::thread::scope(|scope| {
         for stream in flows {
             let running = &running;
@@ -97,17 +138,25 @@ pub(in crate::copy) fn give(
                 running.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
+        if count == 0 {
+            scope.spawn(|| shared.discard());
+        }
+        scope.spawn(|| match source {
+            Source::Memory => shared.repeat(),
+            Source::Files(LocalEnd { roots, manifest, .. }, _) => {
+                let _ = shared.read(roots, manifest).map_err(|error| shared.watch.fail(error));
+            }
+        });
         while left > 0 && begun.elapsed() < span && !shared.watch.is_over() {
             std::thread::sleep(POLL_INTERVAL);
-            while let Some(told) = shared.events.try_pop() {
-                match told {
+            while let Some(event) = shared.events.try_pop() {
+                match event {
                     SenderEvent::Range { .. } => left -= 1,
                     SenderEvent::Lost { error, .. } => shared.watch.fail(io::Error::other(error)),
                     SenderEvent::Found { .. } => {}
                 }
             }
-            // All of them again, until it has its speed.
+            // All of them again, until the flows have their speed.
             if left == 0 {
                 left = ask();
             }
@@ -121,14 +170,17 @@ pub(in crate::copy) fn give(
         handles.iter().for_each(|handle| drop(handle.shutdown(Shutdown::Both)));
     });
     // A flow that was cut off failed as it should.
-    let side = reading.watch.side(begun, cpu, count);
-    Ok(Tried { side, ..Tried::default() })
+    if let Some(error) = shared.watch.failure().filter(|_| count == 0) {
+        return Err(error);
+    }
+    Ok(Tried { side: shared.watch.side(begun, cpu, count), ..Tried::default() })
 }
 
-/// Receive until the flows end.
-pub(in crate::copy) fn take(
+/// Receives into files without a name until the flows end; without flows, writes about `bytes` from memory.
+fn receive(
     flows: Vec<TcpStream>,
     into: &[Destination],
+    bytes: u64,
     tuning: &Tuning,
     span: Duration,
     account: Account,
@@ -138,30 +190,93 @@ pub(in crate::copy) fn take(
     // A copy must touch its memory, too.
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let receiving = ReceiverShared::new(tuning, count, account)?;
-    let mut writer = Writer::new(&receiving, into, handles)?;
-    let (shared, running) = (&receiving, AtomicUsize::new(count));
+    let mut writer = Writer::new(&receiving, into, bytes, handles)?;
+    let (shared, running) = (&receiving, AtomicUsize::new(count.max(1)));
     let wrote = std::thread::scope(|scope| {
+        let running = &running;
         for stream in flows {
-            let running = &running;
             scope.spawn(move || {
                 // A flow that is cut off ends the trial for itself.
                 let _ = land(shared, stream);
                 running.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        let wrote = writer.run(begun, span + RECEIVER_EXTRA_TIME, &running);
+        if count == 0 {
+            scope.spawn(move || {
+                generate(shared, bytes, span);
+                running.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        let wrote = writer.run(begun, span + RECEIVER_EXTRA_TIME, running);
         shared.watch.end();
         wrote
     });
     wrote.map_err(|error| {
         into.first().map_or_else(|| io::Error::other(error.to_string()), |one| one.failed(&error))
     })?;
-    let side = receiving.watch.side(begun, cpu, count);
-    let trial = Trial {
+    let mut side = receiving.watch.side(begun, cpu, count);
+    if count == 0 {
+        side.seconds = writer.durable;
+    }
+    let trial = TrialResult {
         cpu_seconds_per_gb: side.cpu_seconds / (side.bytes as f64 / 1e9).max(1e-9),
         ..seen(&writer.points, writer.durable, span)
     };
     Ok(Tried { trial, side })
+}
+
+/// Receives on all flows until the other end closes them, and keeps nothing.
+fn discard(flows: Vec<TcpStream>) -> Tried {
+    const MEMORY_BYTES: usize = 64 << 20;
+    const READ_BYTES: usize = 256 << 10;
+    let (state, count) = (SessionState::default(), flows.len());
+    let (begun, cpu) = (Instant::now(), process_cpu_time());
+    std::thread::scope(|scope| {
+        for mut from in flows {
+            let state = &state;
+            scope.spawn(move || {
+                // As much memory as ranges are read into, so that it is as cold; of many flows, together.
+                let pieces = (MEMORY_BYTES / count / READ_BYTES).clamp(1, 32);
+                let mut bytes = vec![0; pieces * READ_BYTES];
+                let _ = from.set_read_timeout(Some(PART_SPAN * 4));
+                for piece in (0..pieces).cycle() {
+                    let piece = &mut bytes[piece * READ_BYTES..(piece + 1) * READ_BYTES];
+                    match from.read(piece) {
+                        Ok(n) if n > 0 && begun.elapsed() < PART_SPAN * 4 => {
+                            // Checksums are part of the cost.
+                            std::hint::black_box(crc32c::crc32c(&piece[..n]));
+                            state.count(n as u64, false);
+                        }
+                        _ => return,
+                    }
+                }
+            });
+        }
+    });
+    let mut side = state.side(begun, cpu, count);
+    // The other end prepares its memory before it sends.
+    let seconds = state.seconds(None);
+    if seconds > 0.0 {
+        side.seconds = seconds;
+    }
+    Tried { side, ..Tried::default() }
+}
+
+/// Ranges of noise to the writer, about `bytes` within a time.
+fn generate(shared: &ReceiverShared, bytes: u64, span: Duration) {
+    let (begun, mut state, mut given) = (Instant::now(), 7, 0);
+    let blocks: Vec<Block> = std::iter::from_fn(|| shared.empty.try_pop()).collect();
+    for mut block in blocks {
+        skyhaul_core::pattern::noise(&mut state, &mut block);
+        shared.empty.push(block);
+    }
+    while given < bytes && begun.elapsed() < span {
+        let Some(block) = shared.watch.wait(&shared.empty, &shared.watch.for_disk) else { return };
+        let length = block.len();
+        given += length as u64;
+        shared.watch.count(length as u64, false);
+        shared.orders.push(WriteOrder::Range { file: 0, range: 0, block, length, crc: 0 });
+    }
 }
 
 /// The ranges of a flow into memory, and to the writer.
@@ -216,11 +331,17 @@ struct Writer<'a> {
 const SYNC_TAG: u64 = 1 << 63;
 
 impl<'a> Writer<'a> {
-    fn new(shared: &'a ReceiverShared, into: &[Destination], flows: Vec<TcpStream>) -> io::Result<Self> {
+    fn new(
+        shared: &'a ReceiverShared,
+        into: &[Destination],
+        bytes: u64,
+        flows: Vec<TcpStream>,
+    ) -> io::Result<Self> {
+        let each = bytes.div_ceil(into.len().max(1) as u64).next_multiple_of(shared.tuning.range.max(1));
         let tuning = &shared.tuning;
         let mut targets = Vec::new();
         for one in into {
-            let (file, size) = one.scratch(tuning, MAX_SCRATCH_BYTES)?;
+            let (file, size) = one.scratch(tuning, each.min(MAX_SCRATCH_BYTES))?;
             if size == 0 {
                 continue;
             }
@@ -279,7 +400,8 @@ impl<'a> Writer<'a> {
         // A flow that ended has its last number.
         let came =
             self.flows.iter().filter_map(|flow| TcpInfo::of(flow).ok()).map(|info| info.bytes_received);
-        self.points.push(Point { at, came: came.sum(), written });
+        let came = if self.flows.is_empty() { written } else { came.sum() };
+        self.points.push(Point { at, came, written });
     }
 
     fn write(&mut self, order: WriteOrder) {
@@ -327,15 +449,19 @@ pub(super) struct Point {
 }
 
 /// The rate, from bytes at some times; at `durable` all of them were.
-pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> Trial {
+pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> TrialResult {
     let span = span.as_secs_f64();
-    let Some(first) = points.iter().find(|point| point.came > 0) else { return Trial::default() };
-    let Some(last) = points.last() else { return Trial::default() };
+    let Some(first) = points.iter().find(|point| point.came > 0) else { return TrialResult::default() };
+    let Some(last) = points.last() else { return TrialResult::default() };
     // When the last byte came, or was written.
     let all = |point: &&Point| (point.came, point.written) == (last.came, last.written);
     let moved = points.iter().find(all).map_or(last.at, |point| point.at);
     let bytes = last.written;
-    let whole = Trial { bytes, bits_per_second: bytes as f64 * 8.0 / durable.max(1e-9), ..Trial::default() };
+    let whole = TrialResult {
+        bytes,
+        bits_per_second: bytes as f64 * 8.0 / durable.max(1e-9),
+        ..TrialResult::default()
+    };
     // All that there was came before the time was over: what it took is what it takes.
     if moved < span * 0.9 {
         return whole;
@@ -357,7 +483,12 @@ pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> Trial {
         return whole;
     };
     let after = (durable - last.at).max(0.0);
-    Trial { bytes, bits_per_second: least.0 * 8.0, delay_seconds: before(&least) + after, ..Trial::default() }
+    TrialResult {
+        bytes,
+        bits_per_second: least.0 * 8.0,
+        delay_seconds: before(&least) + after,
+        ..TrialResult::default()
+    }
 }
 
 /// Bytes a second from one step to another, since they come in steps; and the last step.
@@ -378,19 +509,18 @@ mod tests {
             (span_of(0.001), span_of(0.1), span_of(1.0)),
             (MIN_SPAN, Duration::from_secs(6), MAX_SPAN)
         );
-        assert_eq!((span(u64::MAX), span(3000)), (MAX_SPAN, MIN_SPAN));
     }
 
     const SPAN: Duration = Duration::from_secs(3);
 
     /// 30 points in 3 s.
-    fn seen_of(came: impl Fn(u64) -> u64, written: impl Fn(u64) -> u64) -> Trial {
+    fn seen_of(came: impl Fn(u64) -> u64, written: impl Fn(u64) -> u64) -> TrialResult {
         let point = |n: u64| Point { at: n as f64 * 0.1, came: came(n), written: written(n) };
         let points: Vec<Point> = (0..30).map(point).collect();
         seen(&points, 3.0, SPAN)
     }
 
-    fn is_about(trial: &Trial, bits_per_second: f64, delay: f64) -> bool {
+    fn is_about(trial: &TrialResult, bits_per_second: f64, delay: f64) -> bool {
         (trial.bits_per_second / bits_per_second - 1.0).abs() < 0.001
             && (trial.delay_seconds - delay).abs() < 0.001
     }
@@ -410,7 +540,7 @@ mod tests {
             (0..5).map(|n| Point { at: n as f64 * 0.1, came: bytes(n), written: bytes(n) }).collect();
         let trial = seen(&points, 0.5, SPAN);
         assert_eq!((trial.bytes, trial.bits_per_second, trial.delay_seconds), (2_000_000, 32e6, 0.0));
-        assert_eq!(seen(&[], 1.0, SPAN), Trial::default());
+        assert_eq!(seen(&[], 1.0, SPAN), TrialResult::default());
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn serve(at: Ipv4Addr, token: &Token) -> Result<Server> {
 
 /// One that nobody else knows.
 fn token() -> Result<Token> {
-    Ok(Token::new(&skyhaul::peer::new_token()?)?)
+    Ok(Token::new(&skyhaul::auth::new_token()?)?)
 }
 
 fn unix() -> u64 {
