@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Time to say the cookie.
-const PATIENCE: Duration = Duration::from_secs(5);
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All of them, in the order in which they came.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl PendingConnections {
             let own = self.guests.iter().position(|guest| guest.from == from);
             self.guests.remove(own.unwrap_or(0));
         }
-        let until = now + PATIENCE;
+        let until = now + COOKIE_TIMEOUT;
         self.number += 1;
         self.guests.push(Pending { number: self.number, stream, from, cookie: [0; COOKIE], have: 0, until });
         full

@@ -139,7 +139,7 @@ impl Iperf3Params {
             |name: &str| object.get(name).is_some_and(|v| v.as_bool().unwrap_or(v.as_f64() != Some(0.0)));
         let count = |name, code, most| number(object, name, code, most);
         if has("sctp") || has("mptcp") {
-            return Err(refused(code::UNKNOWN, "only TCP and UDP are spoken here"));
+            return Err(refused(code::UNKNOWN, "only TCP and UDP are supported"));
         }
         let udp = has("udp");
         if !udp && !has("tcp") {
