@@ -96,7 +96,7 @@ impl Iperf3Results {
     pub fn read(json: &Value) -> Result<Self, String> {
         let streams = json.get("streams").and_then(Value::as_array).ok_or("there are no `streams`")?;
         if streams.len() > MAX_STREAMS {
-            return Err(format!("{} streams, at most {MAX_STREAMS} are possible", streams.len()));
+            return Err(format!("{} streams: expected at most {MAX_STREAMS}", streams.len()));
         }
         let float = |json: &Value, name: &str| {
             json.get(name).and_then(Value::as_f64).filter(|value| value.is_finite()).unwrap_or(0.0)
