@@ -89,7 +89,7 @@ fn notes(options: &MeasureOptions) -> Vec<String> {
         let same = |other: &usize| devices[*other].is_some() && devices[*other] == devices[at];
         if let Some(other) = (0..at).find(same) {
             notes.push(format!(
-                "{} and {} are one file system: they share its rate",
+                "{} and {} are on one file system and share its rate",
                 options.disks[other].display(),
                 disk.display()
             ));

@@ -1,5 +1,5 @@
-//! Whether a host is set up for the data that it shall carry: 94 checks in one table, each with its value, the wanted one, the
-//! reason, and the commands that mend it.
+//! Checks whether a host is configured for high-rate data: 94 checks in one table, each with the current value, the recommended
+//! one, the reason, and the commands that fix it.
 //!
 //! ```text
 //!   gather ─▶ Facts ─▶ View ─▶ the table of checks ─▶ HostReport
@@ -7,18 +7,18 @@
 //!             compared) before a run, and of the peer
 //! ```
 //!
-//! A check sees facts and nothing else, so a host can be judged elsewhere and later, and a test can make any host.
+//! A check sees only facts, so a host can be checked elsewhere and later, and tests can simulate any host.
 //!
-//! | verdict | means |
+//! | verdict | meaning |
 //! |---|---|
-//! | fail | a counter rose: something was lost |
-//! | warn | a rule is broken |
-//! | info | sources disagree, or it is worth knowing |
-//! | pass | as wanted |
-//! | unknown | it could not be read |
-//! | not applicable | it means nothing on this host |
+//! | fail | a counter of losses or errors rose |
+//! | warn | a setting violates a rule |
+//! | info | sources disagree, or the value is informative |
+//! | pass | as recommended |
+//! | unknown | the value could not be read |
+//! | not applicable | it does not apply to this host |
 //!
-//! Limits: one interface at a time. Reading needs no root; what does is unknown without.
+//! Limits: one interface at a time. Values that only root may read are unknown to other users.
 
 mod apply;
 mod check;

@@ -105,7 +105,8 @@ fn a_path_that_cannot_keep_up_fails_and_says_so() {
     let output = lab(&["", "--memory", "1", "--", "bash", "-c", DATAGRAM]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.code() == Some(1) && said.contains("FAILED: 1 frames found no room: --memory"),
+        output.status.code() == Some(1)
+            && said.contains("FAILED: 1 frames exceeded the memory; raise --memory"),
         "{said}"
     );
     let output = lab(&["", "--", "bash", "-c", DATAGRAM]);

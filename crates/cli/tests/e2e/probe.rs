@@ -125,9 +125,9 @@ fn ctrl_c_ends_with_what_was_measured_and_a_client_that_is_killed_frees_its_slot
     let report = client.finish().expect(1).json();
     let found = &report["diagnosis"];
     assert!(report["points"][0]["forward"]["arrived"].as_u64().unwrap() > 0, "{report}");
-    assert_eq!((&report["interrupted"], &found["cut_short"]), (&true.into(), &"it was interrupted".into()));
+    assert_eq!((&report["interrupted"], &found["cut_short"]), (&true.into(), &"interrupted".into()));
     let page = std::fs::read_to_string(page.join("index.html")).unwrap();
-    assert!(page.contains("the campaign ended early: it was interrupted"), "{page}");
+    assert!(page.contains("the diagnosis ended early: interrupted"), "{page}");
     let mut client = Job::start(&long);
     measuring(&mut client);
     client.signal(rustix::process::Signal::KILL);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// Members, which share one socket.
 const MEMBERS: usize = 4;
 /// Until a table is in use.
-const SOON: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
@@ -208,7 +208,7 @@ pub(super) fn begun(options: &BalanceOptions, members: &[SocketAddr]) -> io::Res
     let since = Instant::now();
     let is_used = |status: &BalanceStatus| status.epoch > 0 && status.tables.0 == status.tables.1;
     while !is_used(&balance.status()) {
-        if since.elapsed() > SOON {
+        if since.elapsed() > START_TIMEOUT {
             return Err(io::Error::other("the balancer does not begin"));
         }
         std::thread::sleep(Duration::from_millis(5));

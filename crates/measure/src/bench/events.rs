@@ -99,7 +99,7 @@ pub struct EventBenchReport {
 pub fn run(options: &EventBenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<EventBenchReport> {
     let settings = options.settings();
     if settings.iter().any(|s| s.senders == 0 || s.workers == 0 || s.threads == 0) || settings.is_empty() {
-        return Err(wrong("there is nothing to measure; hint: at least one of each"));
+        return Err(wrong("nothing to measure; hint: give at least one sender, worker and thread"));
     }
     let before = load_average();
     let rounds = options.rounds.max(1);

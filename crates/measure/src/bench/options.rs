@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Bytes in flight before a closed loop's sender waits.
 pub const WINDOW_BYTES: u64 = 1 << 20;
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BenchTarget {
@@ -42,7 +42,7 @@ pub enum BenchLoad {
 /// Options of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// What is measured.
+    /// What to measure.
     pub what: BenchTarget,
     /// Frames, heaps or events of this format; [`Format::Auto`] takes the first that can be generated.
     pub format: Format,

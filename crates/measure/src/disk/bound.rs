@@ -24,7 +24,7 @@ impl TransferBottleneck {
             TransferBottleneck::Read => "reading the disks",
             TransferBottleneck::Network => "the network",
             TransferBottleneck::Write => "writing the disks",
-            TransferBottleneck::Host => "this host (processors, memory, loopback)",
+            TransferBottleneck::Host => "this host (CPUs, memory, loopback)",
         }
     }
 }

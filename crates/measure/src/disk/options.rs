@@ -1,4 +1,4 @@
-//! What is measured.
+//! What to measure.
 
 use serde::{Deserialize, Serialize};
 use skyhaul::stop::StopFlag;

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// How long each way is measured.
 const SPAN: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long each part waited, as fractions of the time.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ impl Shared {
         let begun = Instant::now();
         let mut got = None;
         while got.is_none() && !self.is_over() {
-            got = lane.pop(LOOK);
+            got = lane.pop(POLL_INTERVAL);
         }
         waited.fetch_add(Nanos::from(begun.elapsed()).0, Ordering::Relaxed);
         got
@@ -138,7 +138,7 @@ pub(super) fn run(
             }
         });
         while begun.elapsed() < SPAN && !shared.is_over() && !options.stop.is_set() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let seconds = begun.elapsed().as_secs_f64();
         let part = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e9 / seconds;
@@ -191,8 +191,8 @@ fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
     for end in [&near, &far] {
-        end.set_read_timeout(Some(LOOK))?;
-        end.set_write_timeout(Some(LOOK))?;
+        end.set_read_timeout(Some(POLL_INTERVAL))?;
+        end.set_write_timeout(Some(POLL_INTERVAL))?;
     }
     Ok((near, far))
 }
@@ -235,7 +235,7 @@ impl DiskPipe {
                 self.queue.read(bytes as u64, self.file.file(), at, block, bytes);
                 at = (at + bytes as u64) % self.size;
             }
-            self.queue.wait(LOOK, &mut ended)?;
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             for Ended { result, block, .. } in ended.drain(..) {
                 let bytes = result?;
                 if let Some(block) = block {
@@ -263,7 +263,7 @@ impl DiskPipe {
                 self.queue.write(bytes as u64, self.file.file(), place, view, self.file.is_direct());
                 at = place + bytes as u64;
             }
-            self.queue.wait(LOOK, &mut ended)?;
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
             for Ended { result, tag, .. } in ended.drain(..) {
                 result?;
                 shared.bytes.fetch_add(tag, Ordering::Relaxed);
@@ -283,7 +283,7 @@ fn pace(begun: Instant, bytes: u64, rate: u64, shared: &Shared) {
         && !left.is_zero()
         && !shared.is_over()
     {
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(POLL_INTERVAL));
     }
     shared.paced.fetch_add(Nanos::from(from.elapsed()).0, Ordering::Relaxed);
 }

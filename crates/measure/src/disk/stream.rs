@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a thread waits before it looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is done to a file.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Stream {
             if self.queue.in_flight() == 0 {
                 break;
             }
-            if let Err(error) = self.queue.wait(LOOK, &mut ended) {
+            if let Err(error) = self.queue.wait(POLL_INTERVAL, &mut ended) {
                 return (done, Err(error));
             }
             for end in ended.drain(..) {

@@ -1,17 +1,17 @@
-//! Writing settings, and taking that back.
+//! Applies settings, and restores them.
 //!
 //! ```text
 //!   for each setting:  read old ─▶ journal { name, old, new }, on disk ─▶ write new ─▶ journal { what it shows }
 //!   undo, last first:  read now ─▶ is it old, or what was shown? ─▶ write old
 //! ```
 //!
-//! The line is on the disk before the setting is touched, so whatever is killed when, undo knows every setting that may have
-//! been changed. It is safe to undo twice, and to undo what was killed half way. What somebody else changed since is left as it
-//! is, and said.
+//! A line is durable before its setting is written, so undo knows every setting that may have been changed, also after a kill.
+//! Undo can be repeated, and can follow an interrupted apply. Settings that were changed by others since are left alone and
+//! reported.
 //!
 //! Files hold what they held, octet for octet. Of a file that shows a choice (`[none] mq-deadline`), the choice is written.
 //!
-//! A queueing discipline is taken back last: where the kernel chose it, it chooses again, by the `default_qdisc` that is back by then.
+//! Queueing disciplines are restored last: where the kernel chose one, it chooses again, by the `default_qdisc` restored before.
 //!
 //! Limits: files, a card's interrupt moderation, offloads and hash, the queueing discipline at the root of an interface; the size of
 //! rings, which breaks the link for a moment, only if its check was named. Queues, MTU, options of mounts and services are never
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 /// Names of queueing disciplines begin so.
 const QDISC: &str = "qdisc/";
 /// Octets of a journal, at most.
-const MOST: u64 = 16 << 20;
+const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 
 /// Where settings are read and written.
 pub trait SettingsStore {
@@ -72,8 +72,7 @@ impl SettingsStore for HostSettings {
                 let (index, to) = (routes.index(interface)?, value.parse()?);
                 let (now, below) = routes.root(index)?;
                 if below || !now.comes_back() {
-                    let said =
-                        format!("{} has settings of its own, which could not come back: use tc", now.kind);
+                    let said = format!("{} has parameters that could not be restored; use tc", now.kind);
                     return Err(io::Error::new(io::ErrorKind::Unsupported, said));
                 }
                 routes.set_root(index, &to)
@@ -96,7 +95,7 @@ enum SettingOwner<'a> {
 /// # Errors
 /// Nothing: a journal may say anything, and what it says is written to files below three directories only.
 fn device(name: &str) -> io::Result<SettingOwner<'_>> {
-    let refused = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no setting of a host"));
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is not a host setting"));
     if name.split('/').any(|part| part == "..") {
         return Err(refused());
     }
@@ -233,7 +232,7 @@ impl ChangeJournal {
         let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => io::Error::new(
                 error.kind(),
-                format!("{} has changes that were not taken back; hint: skyhaul host --undo first, or another --journal", path.display()),
+                format!("{} has changes that were not undone; hint: run skyhaul host --undo first, or give another --journal", path.display()),
             ),
             _ => skyhaul_io::file::failed("create", path, &error),
         })?;
@@ -315,16 +314,19 @@ pub enum UndoResult {
 /// # Errors
 /// It cannot be read, or a line that is whole is none of ours; with a hint.
 pub fn read_journal(path: &Path) -> io::Result<Vec<SettingChange>> {
-    let octets = skyhaul_io::file::read_small(path, MOST as usize).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(
-            error.kind(),
-            format!(
-                "there is no journal {}: nothing to take back; hint: --journal names another",
-                path.display()
-            ),
-        ),
-        _ => error,
-    })?;
+    let octets =
+        skyhaul_io::file::read_small(path, MAX_JOURNAL_BYTES as usize).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::NotFound => io::Error::new(
+                    error.kind(),
+                    format!(
+                        "no journal at {}, so there is nothing to undo; hint: give its path with --journal",
+                        path.display()
+                    ),
+                ),
+                _ => error,
+            }
+        })?;
     parse_journal(&octets).map_err(|why| {
         let text =
             format!("{}: {why}; hint: only a journal of skyhaul host --apply can be undone", path.display());
@@ -348,7 +350,7 @@ pub fn parse_journal(octets: &[u8]) -> Result<Vec<SettingChange>, String> {
                     change.shown = Some(text);
                 }
             }
-            Err(_) => return Err(format!("line {} is none of a journal", number + 1)),
+            Err(_) => return Err(format!("line {} is not a journal entry", number + 1)),
         }
     }
     Ok(changes)
@@ -402,7 +404,7 @@ fn undo_one(change: &SettingChange, settings: &dyn SettingsStore) -> UndoResult 
     }
     match settings.read(&change.name) {
         Ok(now) if now == change.old => UndoResult::Restored,
-        Ok(now) => UndoResult::Failed(format!("it shows '{}' after that", now.trim_end())),
+        Ok(now) => UndoResult::Failed(format!("after writing, it reads '{}'", now.trim_end())),
         Err(error) => UndoResult::Failed(said(&error)),
     }
 }

@@ -5,7 +5,7 @@ use super::view::HostView;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What it costs to leave it as it is.
+/// The impact of leaving it as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -17,7 +17,7 @@ pub enum Severity {
     Low,
 }
 
-/// What there is to gain.
+/// What a fix improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gain {
@@ -85,13 +85,13 @@ pub struct Check {
     pub id: &'static str,
     /// What is checked.
     pub title: &'static str,
-    /// What it costs to leave it.
+    /// The impact of leaving it.
     pub severity: Severity,
-    /// What there is to gain.
+    /// What a fix improves.
     pub gain: Gain,
     /// Letters of [`SOURCES`].
     pub sources: &'static str,
-    /// Kernels that it is for.
+    /// Kernels to which it applies.
     pub kernels: Kernels,
     /// Why it matters.
     pub why: &'static str,

@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 
 /// Octets of a snapshot, at most: a host of a thousand processors has a tenth of it.
-const MOST: u64 = 32 << 20;
+const MAX_SNAPSHOT_BYTES: u64 = 32 << 20;
 /// What stands for the interface of the data.
 const INTERFACE: &str = "{interface}";
 
@@ -119,12 +119,12 @@ fn settled(facts: &Facts) -> BTreeMap<String, String> {
 /// # Errors
 /// It cannot be read, is none, or is of another version; each with a hint.
 pub fn load(path: &Path) -> io::Result<Facts> {
-    let text = skyhaul_io::file::read_small(path, MOST as usize)?;
+    let text = skyhaul_io::file::read_small(path, MAX_SNAPSHOT_BYTES as usize)?;
     read(&text).map_err(|why| {
         let hint = "`skyhaul host --save FILE` writes one";
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} is no snapshot of a host: {why}; hint: {hint}", path.display()),
+            format!("{} is not a host snapshot: {why}; hint: {hint}", path.display()),
         )
     })
 }
@@ -134,14 +134,14 @@ pub fn load(path: &Path) -> io::Result<Facts> {
 /// # Errors
 /// Why it is none.
 pub fn read(octets: &[u8]) -> Result<Facts, String> {
-    if octets.len() as u64 > MOST {
-        return Err(format!("it has more than {} MiB", MOST >> 20));
+    if octets.len() as u64 > MAX_SNAPSHOT_BYTES {
+        return Err(format!("larger than {} MiB", MAX_SNAPSHOT_BYTES >> 20));
     }
     let facts: Facts = serde_json::from_slice(octets).map_err(|error| error.to_string())?;
     if facts.version == VERSION {
         Ok(facts)
     } else {
-        Err(format!("it has version {}, and this reads {VERSION}", facts.version))
+        Err(format!("version {}, expected {VERSION}", facts.version))
     }
 }
 

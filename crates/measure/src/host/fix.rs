@@ -1,4 +1,4 @@
-//! What mends something: settings that can be written while the host runs, each with the commands that do the same; and advice
+//! What fixes a problem: settings that can be written while the host runs, each with the commands that do the same; and advice
 //! where there is no such setting.
 //!
 //! | setting | now | for every start |
@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Commands listed for one fix; many processors make many.
-const MOST: usize = 4;
+const MAX_COMMANDS: usize = 4;
 
 /// Something that can be written while the host runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct HostSetting {
     pub value: String,
 }
 
-/// What mends it.
+/// How to fix it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fix {
     /// Settings, in order.
@@ -47,7 +47,7 @@ impl Fix {
         listed(&self.settings, now).chain(self.now.iter().cloned()).collect()
     }
 
-    /// Commands that do it for every start of the host.
+    /// Commands that make it permanent.
     #[must_use]
     pub fn persistent(&self) -> Vec<String> {
         listed(&self.settings, persistent).chain(self.persistent.iter().cloned()).collect()
@@ -55,8 +55,8 @@ impl Fix {
 }
 
 fn listed(settings: &[HostSetting], command: fn(&HostSetting) -> String) -> impl Iterator<Item = String> {
-    let more = settings.len().saturating_sub(MOST);
-    let shown = settings.iter().take(MOST).map(command);
+    let more = settings.len().saturating_sub(MAX_COMMANDS);
+    let shown = settings.iter().take(MAX_COMMANDS).map(command);
     shown
         .chain((more > 0).then(|| format!("# and {more} more of the same: --json lists all")))
         .collect::<Vec<_>>()

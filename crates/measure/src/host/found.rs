@@ -3,21 +3,21 @@
 use super::fix::Fix;
 use serde::{Deserialize, Serialize};
 
-/// What a check concludes.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckVerdict {
-    /// A counter rose: something was lost, or went wrong.
+    /// A counter of losses or errors rose.
     Fail,
-    /// A rule is broken.
+    /// A setting violates a rule.
     Warn,
-    /// Sources disagree, or it is worth knowing.
+    /// Sources disagree, or the value is informative.
     Info,
-    /// As wanted.
+    /// As recommended.
     Pass,
     /// It could not be read.
     Unknown,
-    /// It means nothing on this host.
+    /// It does not apply to this host.
     NotApplicable,
 }
 
@@ -29,11 +29,11 @@ pub type CheckOutcome = Result<CheckResult, NotJudged>;
 pub enum NotJudged {
     /// Something could not be read.
     Unknown(String),
-    /// It means nothing on this host.
+    /// It does not apply to this host.
     NotApplicable(String),
 }
 
-/// It means nothing here.
+/// It does not apply to this host.
 pub(super) fn not_applicable<T>(why: impl Into<String>) -> Result<T, NotJudged> {
     Err(NotJudged::NotApplicable(why.into()))
 }
@@ -101,7 +101,7 @@ impl CheckResult {
     pub(super) fn shows_if(self, seen: bool, evidence: impl Into<String>) -> Self {
         if seen { self.shows(evidence) } else { self }
     }
-    /// A setting that mends it at once; nothing if it is as wanted.
+    /// A setting that fixes it immediately; ignored if the check passes.
     #[expect(clippy::needless_pass_by_value, reason = "numbers and text alike")]
     pub(super) fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         if self.verdict != CheckVerdict::Pass {

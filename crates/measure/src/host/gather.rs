@@ -56,7 +56,7 @@ fn interface(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions) -> io::R
         if all.contains(name) {
             return Ok(name.clone());
         }
-        let text = format!("there is no interface {name}; hint: this host has {}", all.join(", "));
+        let text = format!("no interface {name}; hint: the interfaces of this host are {}", all.join(", "));
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     if let Some(name) = asked.peer.and_then(|peer| devices.towards(peer)) {
@@ -73,5 +73,5 @@ fn interface(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions) -> io::R
     };
     // Of equals the first.
     let best = all.iter().rev().max_by_key(rank);
-    best.cloned().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this host has no interface"))
+    best.cloned().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this host has no network interface"))
 }

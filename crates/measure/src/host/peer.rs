@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 /// The name of the service.
 const NAME: &str = "host";
 /// How long a server may take to read itself.
-const WITHIN: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a round trip is measured; the shortest counts.
-const TRIES: usize = 3;
+const RTT_TRIES: usize = 3;
 
 /// What a client asks for.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Service for HostService {
 
     fn admit(&self, body: &serde_json::Value, _limits: &Limits) -> Result<Admission, String> {
         let question: Result<HostRequest, _> = serde_json::from_value(body.clone());
-        question.map(|_| Admission::aside(WITHIN)).map_err(|error| error.to_string())
+        question.map(|_| Admission::aside(READ_TIMEOUT)).map_err(|error| error.to_string())
     }
 
     fn run(&self, session: &mut Session<'_>, body: serde_json::Value) -> Result<(), PeerError> {
@@ -73,7 +73,7 @@ pub fn ask(at: &[SocketAddr], token: &Token) -> Result<Facts, PeerError> {
         match connect(*to, token, Duration::from_secs(10)) {
             Ok(mut connection) => {
                 connection.ask(NAME, &HostRequest::default(), &mut |_| true)?;
-                return match connection.receive::<HostReply>(WITHIN)? {
+                return match connection.receive::<HostReply>(READ_TIMEOUT)? {
                     HostReply::Facts(facts) if facts.version == VERSION => Ok(*facts),
                     HostReply::Facts(facts) => {
                         Err(connection.unexpected(&format!("facts of version {}", facts.version)))
@@ -115,7 +115,7 @@ fn round_trip(to: SocketAddr) -> Option<u64> {
     };
     // One that hangs is not tried again.
     let first = one(0)?;
-    (1..TRIES).filter_map(one).chain([first]).min()
+    (1..RTT_TRIES).filter_map(one).chain([first]).min()
 }
 
 /// Both ends of a path, judged.

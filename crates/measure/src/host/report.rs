@@ -19,9 +19,9 @@ pub struct CheckLine {
     pub title: String,
     /// What it concludes.
     pub verdict: CheckVerdict,
-    /// What it costs to leave it.
+    /// The impact of leaving it.
     pub severity: Severity,
-    /// What there is to gain.
+    /// What a fix improves.
     pub gain: Gain,
     /// What is there.
     pub value: String,
@@ -31,15 +31,15 @@ pub struct CheckLine {
     pub evidence: Vec<String>,
     /// Why it matters.
     pub why: String,
-    /// Commands that mend it now.
+    /// Commands that fix it now.
     pub fix_now: Vec<String>,
-    /// Commands that mend it for every start.
+    /// Commands that make the fix permanent.
     pub fix_persistent: Vec<String>,
     /// What `--apply` writes.
     pub settings: Vec<HostSetting>,
     /// Who recommends it.
     pub sources: Vec<String>,
-    /// Kernels that it is for.
+    /// Kernels to which it applies.
     pub kernels: String,
 }
 
@@ -140,7 +140,7 @@ pub fn selection(text: &str) -> Result<String, String> {
     if checks::all().any(|check| selects(std::slice::from_ref(&upper), check.id)) {
         Ok(upper)
     } else {
-        Err(format!("'{text}' is no check; hint: a group (A, B, C or D) or a check such as C14"))
+        Err(format!("'{text}' is not a check; hint: give a group (A, B, C or D) or a check such as C14"))
     }
 }
 

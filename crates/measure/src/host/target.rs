@@ -36,7 +36,9 @@ impl FromStr for HostRole {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Send, Self::Receive, Self::Both, Self::Record, Self::Measure];
         let found = all.into_iter().find(|role| role.to_string() == text);
-        found.ok_or_else(|| format!("'{text}' is no role; hint: send, receive, both, record or measure"))
+        found.ok_or_else(|| {
+            format!("'{text}' is not a role; hint: use send, receive, both, record or measure")
+        })
     }
 }
 
@@ -147,7 +149,7 @@ impl fmt::Display for HostTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, rtt) = (Rate::from_bits_per_second(self.rate), Span::from_nanos(self.rtt));
         write!(f, "{rate} over {rtt}, role {}, {} flow(s): ", self.role, self.flows)?;
-        write!(f, "{} on the way", size(self.bdp()))
+        write!(f, "{} in flight", size(self.bdp()))
     }
 }
 
@@ -195,7 +197,7 @@ mod tests {
         let of_link = HostTarget::new(None, None, HostRole::Send, None, Some(25_000_000_000));
         assert_eq!(of_link.assumed, ["--rate 25Gbps, the rate of the link", "--rtt 10ms"]);
         assert!(of_link.sends() && !of_link.receives());
-        assert!("sned".parse::<HostRole>().unwrap_err().contains("hint: send,"));
+        assert!("sned".parse::<HostRole>().unwrap_err().contains("hint: use send,"));
         assert_eq!("record".parse(), Ok(HostRole::Record));
     }
 

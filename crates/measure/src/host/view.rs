@@ -32,14 +32,14 @@ impl<'a> HostView<'a> {
         match self.facts.facts.get(name) {
             Some(Fact::Text(text)) => Ok(text),
             Some(Fact::Unreadable { unreadable }) => unknown(format!("{name}: {unreadable}")),
-            None => unknown(format!("{name} is not there")),
+            None => unknown(format!("{name} does not exist")),
         }
     }
 
     /// A value that is a number.
     pub(super) fn number(&self, name: &str) -> Result<u64, NotJudged> {
         let text = self.text(name)?;
-        text.parse().map_err(|_| NotJudged::Unknown(format!("{name} is '{text}', which is no number")))
+        text.parse().map_err(|_| NotJudged::Unknown(format!("{name} is '{text}', which is not a number")))
     }
 
     /// The numbers of a value.
@@ -94,7 +94,7 @@ impl<'a> HostView<'a> {
     /// As [`asked`](Self::asked), a number.
     pub(super) fn asked_number(&self, name: &str) -> Result<u64, NotJudged> {
         let text = self.asked(name)?;
-        text.parse().map_err(|_| NotJudged::Unknown(format!("{name} is '{text}', which is no number")))
+        text.parse().map_err(|_| NotJudged::Unknown(format!("{name} is '{text}', which is not a number")))
     }
 
     /// Whether the interface is made of software, or belongs to a guest.
@@ -109,14 +109,14 @@ impl<'a> HostView<'a> {
 
     /// Nothing to judge in a virtual machine, whose host decides this.
     pub(super) fn on_metal(&self) -> Result<(), NotJudged> {
-        if self.is_guest() { not_applicable("a virtual machine: its host decides this") } else { Ok(()) }
+        if self.is_guest() { not_applicable("a virtual machine: set by its host") } else { Ok(()) }
     }
 
     /// Nothing to judge in a virtual machine or a container.
     pub(super) fn on_host(&self) -> Result<(), NotJudged> {
         self.on_metal()?;
         match self.maybe("host/container") {
-            Some(_) => not_applicable("a container: its host decides this"),
+            Some(_) => not_applicable("a container: set by its host"),
             None => Ok(()),
         }
     }
@@ -145,11 +145,11 @@ impl<'a> HostView<'a> {
         let list: Vec<String> = risen.iter().map(|(name, by)| format!("{name} {by}")).collect();
         let (value, wanted) = (list.join(", "), format!("no {what}"));
         match (risen.is_empty(), self.before.is_some()) {
-            (true, true) => CheckResult::pass("none while it ran", wanted),
-            (true, false) => CheckResult::pass("none since the start", wanted),
-            (false, true) => CheckResult::fail(format!("{value} while it ran"), wanted),
-            (false, false) => CheckResult::info(format!("{value} since the start"), wanted)
-                .shows("whether they rise under load: skyhaul host --watch COMMAND"),
+            (true, true) => CheckResult::pass("none during the run", wanted),
+            (true, false) => CheckResult::pass("none since boot", wanted),
+            (false, true) => CheckResult::fail(format!("{value} during the run"), wanted),
+            (false, false) => CheckResult::info(format!("{value} since boot"), wanted)
+                .shows("to see whether they rise under load: skyhaul host --watch -- COMMAND"),
         }
     }
 

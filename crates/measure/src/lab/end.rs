@@ -55,11 +55,13 @@ impl EndSettings {
             write(STEERING, &mask(processors)).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => io::Error::new(
                     error.kind(),
-                    "rps: this kernel has none for a network; hint: Linux 6.3 does",
+                    "rps: not supported per network by this kernel; hint: use Linux 6.3 or later",
                 ),
                 kind => io::Error::new(
                     kind,
-                    format!("rps: {error}; hint: `nproc` says how many processors there are, from 0"),
+                    format!(
+                        "rps: {error}; hint: CPUs are numbered from 0; `nproc` prints how many there are"
+                    ),
                 ),
             })?;
         }
@@ -98,7 +100,7 @@ impl EndSettings {
             }
             _ => {
                 let said = format!(
-                    "'{key}' is nothing that the kernel of an end does; hint: pfifo, tbf, rps, tcp-rmem and tcp-wmem are"
+                    "'{key}' is not a kernel setting of an end; hint: use pfifo, tbf, rps, tcp-rmem or tcp-wmem"
                 );
                 return Err(wrong(said));
             }
@@ -118,8 +120,9 @@ fn wrong(said: impl Into<String>) -> io::Error {
 
 /// The queue of an interface: `pfifo` and its packets, or `tbf` and rate, burst and limit.
 fn queue(kind: &str, value: &str) -> io::Result<Queue> {
-    let none =
-        || wrong(format!("'{kind}={value}' is no queue; hint: write tbf=400Mbps/64KiB/250KiB or pfifo=100"));
+    let none = || {
+        wrong(format!("'{kind}={value}' is not a queue; hint: write tbf=400Mbps/64KiB/250KiB or pfifo=100"))
+    };
     if kind == "pfifo" {
         return value.parse().map(Queue::Packets).map_err(|_| none());
     }
@@ -141,7 +144,7 @@ fn processors(value: &str) -> io::Result<RangeInclusive<u32>> {
     let (first, last) = value.split_once('-').unwrap_or((value, value));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last && last < PROCESSORS => Ok(first..=last),
-        _ => Err(wrong(format!("rps '{value}' are no processors; hint: write rps=1 or rps=0-3"))),
+        _ => Err(wrong(format!("rps '{value}' is not a range of CPUs; hint: write rps=1 or rps=0-3"))),
     }
 }
 
@@ -149,7 +152,7 @@ fn size(key: &str, value: &str) -> io::Result<Size> {
     let size: Size = value.parse().map_err(|error| wrong(format!("{key}: {error}")))?;
     if !(LEAST..=i32::MAX as u64 / 2).contains(&size.bytes()) {
         return Err(wrong(format!(
-            "{key}: {size} is not from 4KiB to 1GiB; hint: {key}=64KiB is a small socket"
+            "{key}: {size} is outside 4KiB to 1GiB; hint: {key}=64KiB is a small socket buffer"
         )));
     }
     Ok(size)
@@ -173,7 +176,7 @@ impl FromStr for EndSettings {
         let mut end = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| {
-                wrong(format!("'{part}' has no value; hint: write KEY=VALUE, such as tcp-rmem=64KiB"))
+                wrong(format!("expected KEY=VALUE, got '{part}'; hint: such as tcp-rmem=64KiB"))
             })?;
             end.set(key, value)?;
         }
@@ -217,7 +220,7 @@ mod tests {
             assert_eq!(read(text).to_string(), text);
         }
         for (text, hint) in [
-            ("pfifo", "write KEY=VALUE"),
+            ("pfifo", "such as tcp-rmem"),
             ("pfifo=x", "pfifo=100"),
             ("tbf=1Gbps", "write tbf="),
             ("tbf=1Gbps/1/2/3", "write tbf="),

@@ -121,11 +121,11 @@ impl LabReport {
         };
         // Single ones come of other work on this machine; more than one in a hundred is too much to keep up with.
         note(if missed * 100 > sent { missed } else { 0 }, "packets left later than the tolerance");
-        note(dropped, "frames came too fast for the forwarder");
-        note(no_room, "frames found no room: --memory");
+        note(dropped, "frames arrived faster than the forwarder could handle");
+        note(no_room, "frames exceeded the memory; raise --memory");
         note(failed, "frames were refused by the kernel");
         note(lost_by_kernel, "packets were dropped by the kernel between the ends and the router");
-        note(of.unlogged, "records are missing in the log");
+        note(of.unlogged, "records are missing from the log");
         let (seconds, cpu_seconds, unlogged, memory_bytes) = (of.seconds, of.cpu, of.unlogged, of.memory);
         let (forward, reverse) = (direction(forward), direction(reverse));
         Self { path, seconds, cpu_seconds, forward, reverse, unlogged, memory_bytes, real_time, failures }
@@ -169,7 +169,7 @@ fn direction(of: &DirectionCounts) -> DirectionReport {
 impl fmt::Display for LabReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = self.cpu_seconds * 100.0 / self.seconds.max(1e-9);
-        writeln!(f, "path {} for {:.1} s, {share:.0} % of a processor", self.path, self.seconds)?;
+        writeln!(f, "path {} for {:.1} s, {share:.0} % of a CPU", self.path, self.seconds)?;
         for (direction, of) in Direction::BOTH.iter().zip([&self.forward, &self.reverse]) {
             let rate = display_rate(of.bytes as f64 * 8.0 / self.seconds.max(1e-9));
             write!(f, "{}  {} packets, {} bytes ({rate})", direction.name(), of.packets, of.bytes)?;

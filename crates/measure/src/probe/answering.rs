@@ -97,7 +97,7 @@ impl<S: Clone + Default + Send + 'static> DatagramService<S> {
     pub(super) fn error(&self) -> Option<String> {
         let told = lock(&self.told).error.clone();
         let ended = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
-        told.or_else(|| ended.then(|| "a fault in this program".to_owned()))
+        told.or_else(|| ended.then(|| "an internal error".to_owned()))
     }
 }
 

@@ -98,7 +98,7 @@ fn what_was_applied_is_taken_back_octet_for_octet() {
         "nothing is left to do"
     );
 
-    assert!(ChangeJournal::begin(&path).unwrap_err().to_string().contains("hint: skyhaul host --undo"));
+    assert!(ChangeJournal::begin(&path).unwrap_err().to_string().contains("hint: run skyhaul host --undo"));
     // The files of a made host do not choose from a list, as the kernel's do.
     world.tree().write("/sys/block/nvme0n1/queue/scheduler", "[none] mq-deadline\n").unwrap();
     let mut noted = read_journal(&path).unwrap();
@@ -199,7 +199,10 @@ fn a_journal_writes_nothing_but_settings() {
     assert!(read_journal(&path).unwrap_err().to_string().contains("hint: "));
     std::fs::write(&path, "root:x:0:0\n").unwrap();
     let said = read_journal(&path).unwrap_err().to_string();
-    assert!(said.contains("line 1 is none of a journal") && said.contains("hint: only a journal"), "{said}");
+    assert!(
+        said.contains("line 1 is not a journal entry") && said.contains("hint: only a journal"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -265,7 +268,11 @@ fn a_queueing_discipline_comes_back_whenever_it_is_killed() {
         routes.queue(index, Queue::TokenBucket { rate: 1 << 20, burst: 1 << 16, limit: 1 << 20 }).unwrap();
         let bucket = settings.read(name).unwrap();
         assert!(
-            settings.write(name, "bfifo").unwrap_err().to_string().contains("tbf has settings of its own")
+            settings
+                .write(name, "bfifo")
+                .unwrap_err()
+                .to_string()
+                .contains("tbf has parameters that could not be restored")
         );
         assert_eq!(settings.read(name).unwrap(), bucket);
         assert_eq!(settings.read("qdisc/none/root").unwrap_err().raw_os_error(), Some(19), "ENODEV");

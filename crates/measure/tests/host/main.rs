@@ -237,6 +237,6 @@ fn only_some_checks_can_be_asked_for() {
     };
     assert_eq!(ids(&["c14", "A1"]), ["A1", "C14"]);
     assert_eq!(ids(&["D"]).len(), 10);
-    assert!(selection("E1").unwrap_err().contains("hint: a group"));
+    assert!(selection("E1").unwrap_err().contains("hint: give a group"));
     assert!(selection("").is_err());
 }

@@ -6,7 +6,7 @@ use skyhaul_core::wire::FamilyRef;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct EventBenchOptions {
     /// The family of events, which must be labelled.

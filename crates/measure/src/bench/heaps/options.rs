@@ -30,7 +30,7 @@ impl Receiving {
     }
 }
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct PairOptions {
     /// How many pairs.

@@ -14,26 +14,26 @@ const TUNED: u64 = 16 << 20;
 table! {
     /// Memory of sockets.
     TABLE:
-    C1 "largest buffer that a program may ask for" High Loss "FOPL" ALL, largest:
-        "The kernel grants no more, and does not say so; a UDP receiver that pauses then loses packets.";
-    C2 "default buffers" Low Cpu "OK" ALL, defaults:
-        "Every socket gets them, UDP sockets without any limit of their own.";
+    C1 "maximum socket buffer" High Loss "FOPL" ALL, largest:
+        "The kernel silently caps larger requests, so a UDP receiver that pauses loses packets.";
+    C2 "default socket buffers" Low Cpu "OK" ALL, defaults:
+        "Every socket starts with them, and UDP sockets have no other limit.";
     C3 "TCP receive buffer" High Rate "FOPTL" ALL, tcp_receive:
-        "The window grows up to this: a smaller one than twice what is on the way bounds the rate.";
+        "The receive window grows to this maximum. Below twice the bandwidth-delay product it limits the rate.";
     C4 "TCP send buffer" High Rate "FOPTL" ALL, tcp_send:
-        "The sender keeps what is not acknowledged: a smaller buffer than that bounds the rate.";
-    C5 "memory of TCP and UDP together" Medium Loss "U" ALL, together:
-        "At this limit windows shrink, and UDP packets are dropped.";
-    C6 "automatic receive buffers" High Rate "K" ALL, automatic:
-        "Without it the window stays at the default.";
+        "It holds all unacknowledged data. Below twice the bandwidth-delay product it limits the rate.";
+    C5 "total memory of TCP and of UDP" Medium Loss "U" ALL, together:
+        "At this limit TCP windows shrink and UDP packets are dropped.";
+    C6 "receive buffer autotuning" High Rate "K" ALL, automatic:
+        "Without it the receive window stays at its default.";
     C7 "window scaling, SACK, timestamps" High Rate "FU" ALL, options:
-        "Windows above 64 KiB, recovery of many losses, and numbers that wrap in 0.34 s at 100 Gb/s need them.";
-    C8 "metrics kept of earlier connections" Low Jitter "FPUL" ALL, metrics:
-        "A connection that begins with what an earlier one learned of a bad path stays slow.";
+        "They allow windows above 64 KiB, recovery from several losses, and sequence numbers that wrap in 0.34 s at 100 Gb/s.";
+    C8 "saved metrics of earlier connections" Low Jitter "FPUL" ALL, metrics:
+        "A new connection starts with the metrics of an earlier one, and stays slow if that one met losses.";
     C9 "slow start after idle" Medium Rate "TL" ALL, idle:
-        "Between two files the connection forgets what the path carries.";
-    C10 "probing of the path's MTU" Medium Loss "FOPUL" ALL, probing:
-        "A path that drops large packets silently hangs the connection, unless TCP tries smaller ones.";
+        "The congestion window shrinks in pauses between files.";
+    C10 "path MTU probing" Medium Loss "FOPUL" ALL, probing:
+        "If a path silently drops large packets, a connection hangs unless TCP tries smaller ones.";
 }
 
 /// A limit in bytes that is a round number.
@@ -77,7 +77,10 @@ fn defaults(h: &HostView<'_>) -> CheckOutcome {
         format!("receive {}, send {}", size(receive), size(send)),
         format!("up to {}", size(DEFAULT_MOST)),
     );
-    found = found.shows_if(receive > DEFAULT_MOST, "OSG sets a quarter of the largest: for each UDP socket");
+    found = found.shows_if(
+        receive > DEFAULT_MOST,
+        "OSG sets a quarter of the maximum, which each UDP socket then gets",
+    );
     for (name, now) in [("net.core.rmem_default", receive), ("net.core.wmem_default", send)] {
         if now > DEFAULT_MOST {
             found = found.set(sysctl(name), 212_992);
@@ -95,7 +98,10 @@ fn ceiling(h: &HostView<'_>, name: &str, wanted: u64) -> CheckOutcome {
     let found = CheckResult::rule(most >= wanted, size(most), format!("at least {}", size(wanted)));
     let tuned = most == TUNED && most < wanted;
     Ok(found
-        .shows_if(tuned, "this is what tuned's network-throughput sets, below the default of Linux 6.18")
+        .shows_if(
+            tuned,
+            "tuned's network-throughput profile sets this, which is below the default of Linux 6.18",
+        )
         .set(sysctl(name), format!("{least} {usual} {}", round(wanted).max(most))))
 }
 
@@ -150,8 +156,8 @@ fn options(h: &HostView<'_>) -> CheckOutcome {
     }
     let value = if off.is_empty() { "on".to_owned() } else { format!("off: {}", off.join(", ")) };
     let mut found = CheckResult::rule(off.is_empty(), value, "on");
-    found =
-        found.shows_if(off.contains(&names[2]), "that timestamps cost rate is advice of the days of 1 Gb/s");
+    found = found
+        .shows_if(off.contains(&names[2]), "the advice to turn timestamps off dates from the days of 1 Gb/s");
     for name in off {
         found = found.set(sysctl(name), 1);
     }

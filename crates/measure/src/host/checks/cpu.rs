@@ -12,30 +12,30 @@ table! {
     /// Processors.
     TABLE:
     A1 "CPU frequency governor" High Loss "FOTU" ALL, governor:
-        "A core that must first raise its clock is late for the beginning of every burst.";
-    A2 "energy preference of the CPU" High Rate "T" ALL, energy:
-        "intel_pstate and amd_pstate follow this preference; their governor alone does not keep the clock up.";
-    A3 "turbo or boost" Medium Rate "F" ALL, boost:
-        "One flow is bound by one core, and its rate follows the clock: about 30 Gb/s need 3 GHz.";
+        "A core that first has to raise its clock is late at the start of every burst.";
+    A2 "CPU energy preference" High Rate "T" ALL, energy:
+        "intel_pstate and amd_pstate follow this preference; the governor alone does not keep the clock high.";
+    A3 "turbo boost" Medium Rate "F" ALL, boost:
+        "One flow runs on one core, so its rate follows the clock: 30 Gb/s need about 3 GHz.";
     A4 "deepest idle state" High Loss "UT" ALL, idle:
-        "While a core wakes up, packets fill the ring of the card; at a low duty cycle it wakes for every burst.";
+        "While a core wakes up, packets fill the card's ring. At a low duty cycle it wakes for every burst.";
     A5 "SMT (hyper-threading)" Medium Jitter "FOU" ALL, smt:
-        "Two threads share one core, so what a receiver gets depends on its sibling.";
+        "Two threads share a core, so the speed of a receiver depends on its sibling.";
     A6 "irqbalance" Medium Loss "FU" ALL, irqbalance:
-        "It moves the card's interrupts between cores while data flow.";
+        "It moves the card's interrupts between cores during transfers.";
     A7 "interrupts of the card" High Rate "FU" ALL, interrupts:
-        "Interrupts on the other socket, or several on one core, can halve the rate.";
-    A8 "program near the card" High Rate "FU" ALL, locality:
-        "Every byte crosses between sockets if the program runs, or has its memory, far from the card.";
+        "Interrupts on the other CPU socket, or several on one core, can halve the rate.";
+    A8 "NUMA locality of the program" High Rate "FU" ALL, locality:
+        "Every byte crosses between CPU sockets if the program or its memory is on another NUMA node than the card.";
     A9 "automatic NUMA balancing" Low Jitter "T" ALL, balancing:
-        "Moving pages between nodes stalls the threads that use them.";
+        "Moving pages between NUMA nodes stalls the threads that use them.";
 }
 
 fn governor(h: &HostView<'_>) -> CheckOutcome {
     let all = h.each(CPUS, "/cpufreq/scaling_governor");
     if all.is_empty() {
         h.denied(CPUS, "/cpufreq/scaling_governor")?;
-        return not_applicable("nothing scales the frequency here");
+        return not_applicable("no frequency scaling on this host");
     }
     let wrong = all.iter().filter(|(_, value)| *value != "performance");
     let mut found = CheckResult::rule_if(
@@ -58,7 +58,7 @@ fn energy(h: &HostView<'_>) -> CheckOutcome {
     };
     if all.is_empty() {
         h.denied(CPUS, preference)?;
-        return not_applicable("this CPU has no such preference");
+        return not_applicable("this CPU has no energy preference");
     }
     let wrong: Vec<_> = all.iter().filter(|(_, value)| *value != wanted).collect();
     let mut found = CheckResult::rule_if(
@@ -77,7 +77,7 @@ fn boost(h: &HostView<'_>) -> CheckOutcome {
     let (intel, other) = (format!("{CPUS}intel_pstate/no_turbo"), format!("{CPUS}cpufreq/boost"));
     let known = h.facts.facts.contains_key(&intel) || h.facts.facts.contains_key(&other);
     if !known {
-        return not_applicable("nothing switches the boost here");
+        return not_applicable("this host has no boost setting");
     }
     let (name, wanted) = if h.facts.facts.contains_key(&intel) { (intel, 0) } else { (other, 1) };
     let on = h.number(&name)? == wanted;
@@ -113,8 +113,10 @@ fn idle(h: &HostView<'_>) -> CheckOutcome {
     }
     let worst = deep.iter().map(|(latency, _)| *latency).fold(0.0, f64::max);
     let value = if deep.is_empty() { "shallow states only".into() } else { format!("up to {worst:.0} us") };
-    let mut found = CheckResult::rule(deep.is_empty(), value, wanted)
-        .shows_if(!deep.is_empty(), format!("the ring of {ring} lasts {ring_us:.0} us at the rate"));
+    let mut found = CheckResult::rule(deep.is_empty(), value, wanted).shows_if(
+        !deep.is_empty(),
+        format!("the ring of {ring} packets lasts {ring_us:.0} us at the target rate"),
+    );
     for (_, state) in &deep {
         found = found.set(format!("{CPUS}{state}/disable"), 1);
     }
@@ -182,7 +184,7 @@ fn interrupts(h: &HostView<'_>) -> CheckOutcome {
         CheckResult::rule(far.is_empty() && shared.is_empty(), value, "one core near the card for each")
             .shows_if(
                 caches > 1,
-                format!("they are spread over {caches} third-level caches: pin the program to one"),
+                format!("they are spread over {caches} L3 caches: pin the program to one of them"),
             );
     let free: Vec<usize> = near.unwrap_or_else(|| h.processors()).difference(&used).copied().collect();
     let spare = free.iter().chain(&used).cycle();
@@ -201,7 +203,7 @@ fn caches(h: &HostView<'_>, cpus: &BTreeSet<usize>) -> usize {
 fn locality(h: &HostView<'_>) -> CheckOutcome {
     h.on_metal()?;
     if h.nodes() == 1 {
-        return not_applicable("there is one node of memory");
+        return not_applicable("there is only one NUMA node");
     }
     let near = h.text(&h.net("device/local_cpulist"))?;
     let allowed = h.text("process/cpus_allowed")?;
@@ -214,8 +216,8 @@ fn locality(h: &HostView<'_>) -> CheckOutcome {
     } else if allowed_set.is_disjoint(&near_set) {
         Ok(CheckResult::warn(value, wanted).advise(now, ""))
     } else {
-        let found =
-            CheckResult::info(value, wanted).shows("the scheduler may choose a core far from the card");
+        let found = CheckResult::info(value, wanted)
+            .shows("the scheduler may choose a core on another NUMA node than the card");
         Ok(found.advise(now, "CPUAffinity= and NUMAPolicy= of its systemd unit"))
     }
 }
@@ -223,7 +225,7 @@ fn locality(h: &HostView<'_>) -> CheckOutcome {
 fn balancing(h: &HostView<'_>) -> CheckOutcome {
     h.on_host()?;
     if h.nodes() == 1 {
-        return not_applicable("there is one node of memory");
+        return not_applicable("there is only one NUMA node");
     }
     h.sysctl_is("kernel.numa_balancing", 0)
 }

@@ -38,19 +38,19 @@ const PATH: [&str; 7] = [
 table! {
     /// Losses above the card.
     TABLE:
-    C26 "receive buffer that a UDP socket gets" High Loss "K" ALL, granted:
-        "It bridges the time in which the receiver does not run.";
+    C26 "receive buffer granted to a UDP socket" High Loss "K" ALL, granted:
+        "It holds the packets that arrive while the receiver does not run.";
     C27 "UDP packets dropped" High Evidence "U" ALL, udp_drops:
-        "They reached this host, and no program.";
+        "They reached this host but no program.";
     C28 "TCP: collapsed buffers, drops, memory" High Evidence "K" ALL, tcp_drops:
-        "The host dropped or moved what the network had delivered.";
-    C29 "fragments put together" Medium Evidence "U" ALL, fragments:
-        "A packet larger than the MTU is lost with any of its pieces.";
+        "The host dropped data, or had to compact buffers, after the network had delivered it.";
+    C29 "IP fragment reassembly" Medium Evidence "U" ALL, fragments:
+        "A fragmented packet is lost if any of its fragments is lost.";
     C30 "connection tracking" Medium Loss "U" ALL, tracking:
-        "Each packet is looked up; a full table drops; UDP flows are forgotten after 30 to 120 s.";
+        "It looks up each packet, drops packets when its table is full, and forgets idle UDP flows after 30 to 120 s.";
     C31 "firewall" Low Cpu "U" ALL, firewall:
-        "Each packet passes every rule.";
-    C32 "taps" Medium Cpu "K" ALL, taps:
+        "Each packet is matched against every rule.";
+    C32 "packet captures" Medium Cpu "K" ALL, taps:
         "A capture copies every packet.";
 }
 
@@ -67,7 +67,7 @@ fn granted(h: &HostView<'_>) -> CheckOutcome {
     // As C1 has it.
     let found = if most < wanted { found.set(sysctl("net.core.rmem_max"), receive_limit(h)) } else { found };
     Ok(found.advise(
-        "setcap cap_net_admin+ep \"$(command -v skyhaul)\" gives what --socket-buffer says, whatever the limit",
+        "setcap cap_net_admin+ep \"$(command -v skyhaul)\" lets --socket-buffer exceed the limit",
         "",
     ))
 }
@@ -85,10 +85,10 @@ fn udp_drops(h: &HostView<'_>) -> CheckOutcome {
     let found = found
         .shows_if(
             has("RcvbufErrors"),
-            "a socket's buffer was full: the reader was late, or its buffer is small (C1, C26)",
+            "a socket buffer was full: the reader was late, or its buffer is too small (C1, C26)",
         )
         .shows_if(has("MemErrors"), "all UDP sockets together reached net.ipv4.udp_mem (C5)")
-        .shows_if(has("InCsumErrors"), "packets were damaged on the way")
+        .shows_if(has("InCsumErrors"), "packets were damaged on the path")
         .shows_if(has("SndbufErrors"), "a sender's buffer or the interface's queue was full (B24)");
     let most = h.sysctl("net.core.rmem_max").unwrap_or(0);
     Ok(if has("RcvbufErrors") && most < receive_wanted(h) {
@@ -116,7 +116,7 @@ fn fragments(h: &HostView<'_>) -> CheckOutcome {
     let found = h.counters(&failed, "fragments lost");
     let count = asked.first().map_or(0, |(_, by)| *by);
     let found = found
-        .shows_if(count > 0, format!("{count} fragments came: the sender's packets exceed the path's MTU"));
+        .shows_if(count > 0, format!("{count} fragments arrived: the sender's packets exceed the path MTU"));
     let name = sysctl("net.ipv4.ipfrag_high_thresh");
     Ok(match h.facts.number(&name) {
         Some(now) if now < FRAGMENTS => found.set(name, FRAGMENTS),
@@ -171,7 +171,7 @@ fn firewall(h: &HostView<'_>) -> CheckOutcome {
 fn taps(h: &HostView<'_>) -> CheckOutcome {
     let taps = h.number("net/taps")?;
     if h.maybe("host/container").is_some() && taps == 0 {
-        return not_applicable("a container does not see its host's");
+        return not_applicable("a container does not see the captures of its host");
     }
     let found = CheckResult::rule(taps == 0, format!("{taps}"), "none while data flow");
     Ok(found.advise("stop tcpdump and other captures: grep -l . /proc/net/packet; ss -0p lists them", ""))

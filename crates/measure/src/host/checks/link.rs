@@ -14,28 +14,28 @@ table! {
     /// The link.
     TABLE:
     B1 "link: up, duplex, speed" High Rate "U" ALL, link:
-        "A link that is slower than meant, or goes down, bounds everything.";
-    B2 "error correction of the link" High Loss "K" ALL, fec:
-        "Bit errors lose single packets, the larger the likelier; from 25 Gb/s on links need RS-FEC.";
+        "A link below its nominal speed, or that goes down, limits every transfer.";
+    B2 "forward error correction of the link" High Loss "K" ALL, fec:
+        "Bit errors cause single losses, more often for large packets. Links from 25 Gb/s on need RS-FEC.";
     B3 "MTU" High Rate "FOU" ALL, mtu:
-        "Packets of 9000 bytes are six times fewer, and TCP recovers six times faster.";
-    B4 "MTU of the path" High Loss "FU" ALL, path_mtu:
-        "Where a hop carries less than both ends believe, TCP hangs after its handshake.";
+        "With 9000 bytes there are six times fewer packets, and TCP recovers six times faster.";
+    B4 "path MTU" High Loss "FU" ALL, path_mtu:
+        "If a hop has a smaller MTU than both ends assume, TCP hangs after its handshake.";
     B5 "receive ring" Medium Loss "FOU" ALL, ring:
-        "It bridges the time until a core fetches packets; a large one evicts data from the cache.";
-    B6 "packets that the card dropped" High Evidence "U" ALL, card_drops:
-        "They came over the network and were lost in this host: the truth about rings and interrupts.";
-    B7 "adaptive interrupts" Medium Jitter "FU" ALL, adaptive:
-        "They save CPU for bulk data; to a measurement they are jitter that the network does not have.";
+        "It holds packets until a core fetches them. A large ring evicts data from the cache.";
+    B6 "packets dropped by the card" High Evidence "U" ALL, card_drops:
+        "They arrived over the network and were lost in this host, because of its rings and interrupts.";
+    B7 "adaptive interrupt moderation" Medium Jitter "FU" ALL, adaptive:
+        "It saves CPU for bulk data, but adds jitter to measurements.";
     B8 "interrupt moderation" Medium Cpu "K" ALL, moderation:
-        "An interrupt for each packet costs a core; one that comes too late lets the ring overflow.";
+        "An interrupt for each packet takes a whole core; an interrupt that comes too late lets the ring overflow.";
 }
 
 fn link(h: &HostView<'_>) -> CheckOutcome {
     let state = h.text(&h.net("operstate"))?;
     let carrier = h.rose("count/net/carrier_changes").unwrap_or(0);
     if carrier > 0 {
-        let lost = format!("the carrier changed {carrier} times while it ran");
+        let lost = format!("the carrier changed {carrier} times during the run");
         return Ok(CheckResult::fail(lost, "steady").advise("", "check cable, optics and the switch's port"));
     }
     // The kernel says "up" up to a second after the carrier came.
@@ -50,9 +50,9 @@ fn link(h: &HostView<'_>) -> CheckOutcome {
     }
     let Some(speed) = h.facts.link_rate() else {
         return if h.is_virtual() {
-            not_applicable("it has no speed")
+            not_applicable("this interface has no speed")
         } else {
-            unknown("the driver says no speed")
+            unknown("the driver does not report a speed")
         };
     };
     let duplex = h.maybe(&h.net("duplex")).unwrap_or("unknown");
@@ -73,19 +73,19 @@ fn fec(h: &HostView<'_>) -> CheckOutcome {
     if !lost.is_empty() && h.before.is_some() {
         return Ok(h
             .counters(&lost, "uncorrected errors")
-            .advise("", "clean or change the optics and fibres"));
+            .advise("", "clean or replace the optics and fibres"));
     }
     let speed = h.facts.link_rate().unwrap_or(0);
     if h.is_virtual() {
-        return not_applicable("it has no link of its own");
+        return not_applicable("this interface has no physical link");
     }
     if speed > 0 && speed < 25_000_000_000 {
-        return not_applicable("links below 25 Gb/s do without");
+        return not_applicable("links below 25 Gb/s need no FEC");
     }
     let mode = h.text(&h.card("fec"))?;
     let mut found = CheckResult::rule(mode.split(' ').any(|m| m == "rs"), mode, "rs");
     for (name, count) in &lost {
-        found = found.shows(format!("{name} {count} since the start"));
+        found = found.shows(format!("{name} {count} since boot"));
     }
     Ok(found
         .advise(format!("ethtool --set-fec {} encoding rs", h.interface()), "the same at the switch's port"))
@@ -99,7 +99,7 @@ fn mtu(h: &HostView<'_>) -> CheckOutcome {
     let holds = if given { now == wanted } else { now >= wanted };
     let found =
         CheckResult::rule_if(given || h.target.at_least_gbps(10), holds, now.to_string(), wanted.to_string());
-    Ok(found.shows_if(!given, "only if the whole path carries it: ping -M do -s 8972 PEER").advise(
+    Ok(found.shows_if(!given, "only if the whole path supports it; to test: ping -M do -s 8972 PEER").advise(
         format!("ip link set dev {} mtu {wanted}", h.interface()),
         format!("MTUBytes={wanted} in /etc/systemd/network/10-{}.link", h.interface()),
     ))
@@ -112,10 +112,10 @@ fn path_mtu(h: &HostView<'_>) -> CheckOutcome {
     let (path, here) = (h.number("path/mtu")?, h.mtu());
     // TCP tries longer packets (net.ipv4.tcp_mtu_probing), and those were lost: nobody says that they are too long.
     if let Some(lost) = h.rose("count/TcpExt/TCPMTUPFail").filter(|lost| *lost > 0) {
-        let found = CheckResult::fail(format!("{path} to the peer"), "no packet is too long for the path");
+        let found = CheckResult::fail(format!("{path} to the peer"), "no packet above the path MTU");
         let found = found.shows(format!("count/TcpExt/TCPMTUPFail rose by {lost}: longer packets vanish"));
         return Ok(
-            found.advise("", "let ICMP pass (type 3, code 4; of IPv6 type 2), or the same MTU on every hop")
+            found.advise("", "let ICMP pass (type 3 code 4; IPv6: type 2), or set the same MTU on every hop")
         );
     }
     let there = h.peer.and_then(|peer| peer.number(&format!("/sys/class/net/{}/mtu", peer.interface)));
@@ -126,7 +126,7 @@ fn path_mtu(h: &HostView<'_>) -> CheckOutcome {
         format!("{here}, as this interface"),
     );
     let found = found.shows_if(!equal, format!("the peer's interface has {}", there.unwrap_or(0)));
-    Ok(found.advise("", "the same MTU at both ends and on every hop, or net.ipv4.tcp_mtu_probing=1"))
+    Ok(found.advise("", "set the same MTU at both ends and on every hop, or net.ipv4.tcp_mtu_probing=1"))
 }
 
 fn ring(h: &HostView<'_>) -> CheckOutcome {
@@ -141,14 +141,17 @@ fn ring(h: &HostView<'_>) -> CheckOutcome {
     } else if old || dropped {
         CheckResult::warn(value, wanted)
     } else {
-        CheckResult::info(value, "sources disagree")
-            .shows("ESnet, from Linux 6.11: as it is unless the card drops (B6); OSG, udpmon: the largest")
+        CheckResult::info(value, "sources disagree").shows(
+            "ESnet, from Linux 6.11: unchanged unless the card drops packets (B6); OSG, udpmon: the maximum",
+        )
     };
-    // Setting it interrupts the link for a moment, so --apply does it only if it was named.
+    // Setting it interrupts the link briefly, so --apply does it only if it was named.
     Ok(found
         .shows_if(
             now < most,
-            format!("it lasts {lasts:.0} us at the rate; a new size interrupts the link for a moment"),
+            format!(
+                "it lasts {lasts:.0} us at the target rate; setting a new size interrupts the link briefly"
+            ),
         )
         .set(h.card("ring/rx"), most))
 }

@@ -14,21 +14,21 @@ table! {
     /// Offloads and queues.
     TABLE:
     B9 "offloads: GRO, GSO, TSO, scatter-gather, checksums" High Cpu "FOU" ALL, offloads:
-        "Without them the cost of a packet is paid for each one instead of once for a train.";
-    B10 "large receive" Low Cpu "O" ALL, large_receive:
-        "LRO joins packets and forgets their headers, which breaks forwarding; GRO in the card does not.";
-    B11 "UDP trains" High Cpu "K" from(4, 18), udp_trains:
-        "A sender of UDP passes up to 64 packets to the card at once: two to five times the rate.";
-    B12 "queues" Medium Rate "D" ALL, channels:
+        "Without them the kernel handles each packet by itself instead of whole trains.";
+    B10 "large receive offload" Low Cpu "O" ALL, large_receive:
+        "LRO merges packets and loses their headers, which breaks forwarding. Hardware GRO keeps them.";
+    B11 "UDP segmentation offload" High Cpu "K" from(4, 18), udp_trains:
+        "A UDP sender passes up to 64 packets in one call, at two to five times the rate.";
+    B12 "number of queues" Medium Rate "D" ALL, channels:
         "Too few queues leave cores idle; too many scatter interrupts.";
-    B13 "hash of UDP flows" High Loss "K" ALL, udp_hash:
-        "Many cards choose the queue by addresses alone: then all flows of one sender share one core.";
-    B14 "table from hash to queue" Low Rate "K" ALL, indirection:
-        "Queues that the table leaves out get nothing.";
-    B15 "flows led to their readers" Medium Cpu "UK" ALL, steering:
-        "A packet that is handled on its reader's core is in the right cache.";
-    B16 "packet steering by software" Low Cpu "K" ALL, packet_steering:
-        "RPS hands packets to other cores through a queue that costs time, and drops.";
+    B13 "UDP flow hash" High Loss "K" ALL, udp_hash:
+        "Many cards choose the queue by addresses alone, so all flows of one sender share a core.";
+    B14 "RSS indirection table" Low Rate "K" ALL, indirection:
+        "Queues that are not in the table receive nothing.";
+    B15 "flow steering" Medium Cpu "UK" ALL, steering:
+        "A packet that is handled on its reader's core is already in the right cache.";
+    B16 "software packet steering (RPS, XPS)" Low Cpu "K" ALL, packet_steering:
+        "RPS passes packets to other cores through a backlog queue, which costs time and can overflow.";
 }
 
 /// Whether an offload is on; none if the driver has no such one.
@@ -61,7 +61,7 @@ fn offloads(h: &HostView<'_>) -> CheckOutcome {
     }
     let value = if off.is_empty() { "on".to_owned() } else { format!("off: {}", off.join(", ")) };
     let mut found = CheckResult::rule(off.is_empty(), value, "on");
-    found = found.shows_if(!fixed.is_empty(), format!("the driver has no {}", fixed.join(", ")));
+    found = found.shows_if(!fixed.is_empty(), format!("the driver does not support {}", fixed.join(", ")));
     for name in off {
         found = found.set(h.card(&format!("feature/{name}")), "on");
     }
@@ -99,7 +99,7 @@ fn udp_trains(h: &HostView<'_>) -> CheckOutcome {
     let state = |wrong: &(&str, &str)| format!("{} not {}", wrong.0, wrong.1);
     let value = match (wrong.is_empty(), segments) {
         (true, Some((true, _))) => "on".to_owned(),
-        (true, _) => "the card has none: the kernel cuts trains".to_owned(),
+        (true, _) => "not supported by the card: the kernel splits trains".to_owned(),
         (false, _) => wrong.iter().map(state).collect::<Vec<_>>().join(", "),
     };
     let mut found = CheckResult::rule(wrong.is_empty(), value, "tx-udp-segmentation on, for forwarding off");
@@ -127,7 +127,7 @@ fn channels(h: &HostView<'_>) -> CheckOutcome {
     };
     let name = h.interface();
     Ok(found.advise(
-        format!("ethtool -L {name} combined {wanted}    # interrupts the link for a moment"),
+        format!("ethtool -L {name} combined {wanted}    # interrupts the link briefly"),
         format!("CombinedChannels={wanted} in /etc/systemd/network/10-{name}.link"),
     ))
 }
@@ -136,7 +136,7 @@ fn channels(h: &HostView<'_>) -> CheckOutcome {
 fn several_queues(h: &HostView<'_>) -> Result<(), NotJudged> {
     match h.queues() {
         0 => Err(NotJudged::Unknown("the number of queues is not known".into())),
-        1 => not_applicable("it has one queue"),
+        1 => not_applicable("the interface has one queue"),
         _ => Ok(()),
     }
 }
@@ -154,10 +154,8 @@ fn udp_hash(h: &HostView<'_>) -> CheckOutcome {
     let udp =
         matches!(h.target.role, HostRole::Record | HostRole::Measure | HostRole::Receive | HostRole::Both);
     let mut found = CheckResult::rule_if(udp, short.is_empty(), first, "sdfn (addresses and ports)");
-    found = found.shows_if(
-        !short.is_empty(),
-        "addresses alone are enough if there are many senders, or packets are fragmented",
-    );
+    found = found
+        .shows_if(!short.is_empty(), "addresses alone are enough with many senders or fragmented packets");
     for flow in short {
         found = found.set(h.card(&format!("hash/{flow}")), "sdfn");
     }
@@ -179,7 +177,7 @@ fn indirection(h: &HostView<'_>) -> CheckOutcome {
         format!("{} of {queues} queues, {least} to {most} values each", counts.len()),
         "even",
     )
-    .shows_if(counts.len() < queues, "the rest may be kept for rules that lead flows to them");
+    .shows_if(counts.len() < queues, "the other queues may be reserved for flow rules");
     Ok(found.advise(format!("ethtool -X {} equal {queues}", h.interface()), ""))
 }
 

@@ -18,25 +18,25 @@ table! {
     /// The machine around them.
     TABLE:
     A10 "IOMMU" High Rate "FO" ALL, iommu:
-        "Translated, every packet's memory is mapped and unmapped; passed through, that costs nothing.";
+        "With translation, the memory of every packet is mapped and unmapped; in passthrough mode this costs nothing.";
     A11 "mitigations of CPU vulnerabilities" Low Cpu "K" ALL, mitigations:
-        "They make system calls and interrupts dearer, which explains a cost per packet above published ones.";
+        "They make system calls and interrupts more expensive, so the cost per packet can exceed published figures.";
     A12 "PCIe link of the card" High Rate "U" ALL, pcie:
-        "A narrow slot, or a link that came up slower than it can, bounds the rate silently.";
-    A13 "PCIe payload and read request" Medium Rate "K" ALL, payload:
-        "Small pieces on the bus leave less of it for data.";
-    A14 "nodes of memory for each socket" Medium Rate "D" ALL, nodes:
-        "Data cross memory two or three times: a node with a part of the channels has a part of their rate.";
+        "A narrow slot, or a link trained below its maximum, limits the rate silently.";
+    A13 "PCIe payload and read request size" Medium Rate "K" ALL, payload:
+        "Small transfers leave less of the bus for data.";
+    A14 "NUMA nodes per socket" Medium Rate "D" ALL, nodes:
+        "Data cross memory two or three times, and a node with a fraction of the channels has that fraction of the bandwidth.";
     A15 "huge pages" Low Jitter "T" ALL, huge_pages:
-        "Small pages cost translation misses; gathering huge ones on every fault costs stalls.";
+        "Small pages cause TLB misses; collecting huge pages at each page fault causes stalls.";
     A16 "clock source" High Cpu "K" ALL, clock_source:
-        "Reading the time costs 20 ns with tsc and a microsecond without.";
+        "Reading the time takes 20 ns with tsc, and about a microsecond with other sources.";
     A17 "isolated CPUs" Low Jitter "K" ALL, isolated:
-        "The scheduler puts no thread on an isolated CPU: programs must be pinned there.";
+        "The scheduler places no thread on an isolated CPU, so programs must be pinned to it.";
     A18 "real-time priority" Low Loss "K" ALL, realtime:
-        "A receiver that others preempt lets its socket overrun.";
-    A19 "limits of locked memory and files" Medium Loss "K" ALL, limits:
-        "Rings and locked buffers fail when they exceed these limits.";
+        "If other programs preempt a receiver, its socket buffer overflows.";
+    A19 "limits on locked memory and open files" Medium Loss "K" ALL, limits:
+        "Rings and locked buffers cannot be allocated beyond these limits.";
 }
 
 fn iommu(h: &HostView<'_>) -> CheckOutcome {
@@ -55,7 +55,7 @@ fn iommu(h: &HostView<'_>) -> CheckOutcome {
         .shows_if(!said.is_empty(), format!("kernel arguments: {}", said.join(" ")));
     Ok(found.advise(
         "",
-        "kernel argument iommu=pt, with intel_iommu=on or amd_iommu=on; it begins with the next start",
+        "kernel argument iommu=pt, with intel_iommu=on or amd_iommu=on; effective after the next boot",
     ))
 }
 
@@ -64,7 +64,7 @@ fn mitigations(h: &HostView<'_>) -> CheckOutcome {
     let all = h.each(head, "");
     if all.is_empty() {
         h.denied(head, "")?;
-        return unknown("the kernel does not say");
+        return unknown("the kernel does not report it");
     }
     let active: Vec<&str> =
         all.iter().filter(|(_, is)| is.starts_with("Mitigation")).map(|(name, _)| *name).collect();
@@ -99,9 +99,9 @@ fn pcie(h: &HostView<'_>) -> CheckOutcome {
     let found = CheckResult::rule(now >= need, format!("{now:.0} Gb/s"), format!("at least {need:.0} Gb/s"))
         .shows_if(
             now < most * 0.99,
-            format!("the card can do {most:.0} Gb/s: the slot or its link is below it"),
+            format!("the card supports {most:.0} Gb/s: the slot or its link limits it"),
         );
-    Ok(found.advise("", "move the card to a slot with all its lanes, or seat it again"))
+    Ok(found.advise("", "move the card to a slot with all its lanes, or reseat it"))
 }
 
 fn payload(h: &HostView<'_>) -> CheckOutcome {
@@ -128,12 +128,12 @@ fn nodes(h: &HostView<'_>) -> CheckOutcome {
         h.each(CPUS, "/topology/physical_package_id").into_iter().map(|(_, package)| package).collect();
     let (nodes, sockets) = (h.nodes(), packages.len());
     if nodes == 0 || sockets == 0 {
-        return unknown("the kernel does not say how memory is divided");
+        return unknown("the kernel does not report NUMA nodes");
     }
     let value = format!("{nodes} nodes on {sockets} sockets");
     let slots = match (h.maybe("dmi/slots_used"), h.maybe("dmi/slots")) {
-        (Some(used), Some(all)) => format!("{used} of {all} slots of memory are used"),
-        _ => "which slots are used: dmidecode -t memory, as root".to_owned(),
+        (Some(used), Some(all)) => format!("{used} of {all} memory slots are populated"),
+        _ => "to list populated slots: dmidecode -t memory, as root".to_owned(),
     };
     // What the firmware names so, in both halves of a pair of slots that share one.
     let channels = (h.facts.number("dmi/channels_used"), h.facts.number("dmi/channels"));
@@ -146,7 +146,7 @@ fn nodes(h: &HostView<'_>) -> CheckOutcome {
         );
         return Ok(found
             .shows(slots)
-            .advise("", "a module in each channel, as the board's manual orders them"));
+            .advise("", "install a module in each channel, in the order of the board's manual"));
     }
     let found = CheckResult::rule(nodes <= sockets, value, "one for each socket");
     Ok(found.shows(slots).advise("", "NPS1 in the firmware's settings (Intel: SNC off)"))
@@ -178,7 +178,7 @@ fn clock_source(h: &HostView<'_>) -> CheckOutcome {
     let steady = ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split(' ').any(|f| f == *flag));
     let found = CheckResult::rule(fast || of_guest, source, "tsc");
     let found = if steady { found.set(name, "tsc") } else { found };
-    Ok(found.shows_if(source == "tsc" && !steady, "its rate may change: no constant_tsc, nonstop_tsc"))
+    Ok(found.shows_if(source == "tsc" && !steady, "its rate may vary: no constant_tsc, nonstop_tsc"))
 }
 
 fn isolated(h: &HostView<'_>) -> CheckOutcome {

@@ -16,25 +16,25 @@ table! {
     /// Queues to the network.
     TABLE:
     B17 "pause frames" Medium Loss "FU" ALL, pause:
-        "They stop a sender before the ring overflows; in a switch they also stop others.";
-    B18 "stamps of the card" Low Jitter "UK" ALL, stamps:
-        "Jitter below a microsecond can only be measured with the card's own clock.";
+        "They stop a sender before the ring overflows, but a switch may stop other traffic too.";
+    B18 "hardware timestamps" Low Jitter "UK" ALL, stamps:
+        "Jitter below a microsecond can only be measured with the card's clock.";
     B19 "driver and firmware" Low Evidence "O" ALL, driver:
-        "Defects of cards are mended in their firmware: compare it with the vendor's.";
-    B20 "private flags of the driver" Low Rate "K" ALL, private_flags:
+        "Defects of cards are fixed in firmware: compare yours with the vendor's latest.";
+    B20 "driver private flags" Low Rate "K" ALL, private_flags:
         "mlx5 receives fastest with strided queues.";
-    B21 "length of the send queue" Low Loss "OU" ALL, queue_length:
-        "A short queue of packets drops bursts of the sender; with fq it is not used.";
+    B21 "transmit queue length" Low Loss "OU" ALL, queue_length:
+        "A short queue drops bursts of the sender. It is not used with fq.";
     B22 "BIG TCP" Low Cpu "E" from(5, 19), big_tcp:
-        "Packets above 64 KiB inside the host cross the stack fewer times.";
-    B23 "pieces of a packet" Low Cpu "E" from(6, 4), pieces:
-        "BIG TCP without a copy needs more pieces for each packet.";
+        "Packets above 64 KiB inside the host mean fewer passes through the stack.";
+    B23 "fragments of a socket buffer" Low Cpu "E" from(6, 4), pieces:
+        "BIG TCP with zero-copy needs more fragments for each packet.";
     B24 "queueing discipline" High Rate "FOKL" ALL, discipline:
-        "fq spaces the packets of each flow, so a burst does not overflow a switch on the way.";
-    B25 "pace of a flow" Medium Rate "F" ALL, pace:
-        "On long paths flows a little below the rate gain two to four times what bursts lose.";
-    B26 "flush, deferred and threaded polling" Low Jitter "K" from(5, 12), polling:
-        "They save interrupts for programs that poll; for others they delay packets.";
+        "fq paces the packets of each flow, so that bursts do not overflow switches on the path.";
+    B25 "pacing rate of a flow" Medium Rate "F" ALL, pace:
+        "On long paths, flows paced slightly below the link rate reach two to four times the throughput of bursty ones.";
+    B26 "GRO flush timeout, deferred interrupts, threaded NAPI" Low Jitter "K" from(5, 12), polling:
+        "They save interrupts for programs that poll, and delay packets for others.";
 }
 
 fn pause(h: &HostView<'_>) -> CheckOutcome {
@@ -44,7 +44,7 @@ fn pause(h: &HostView<'_>) -> CheckOutcome {
     if h.before.is_some() && !risen.is_empty() {
         return Ok(h
             .counters(&risen, "pause frames sent")
-            .shows("this host could not take packets in time, and asked its switch to stop"));
+            .shows("this host could not accept packets in time and asked its switch to pause"));
     }
     let (rx, tx) = (h.asked_number("pause/rx")? == 1, h.asked_number("pause/tx")? == 1);
     let on = |is: bool| if is { "on" } else { "off" };
@@ -53,9 +53,7 @@ fn pause(h: &HostView<'_>) -> CheckOutcome {
         CheckResult::pass(value, "on")
     } else {
         CheckResult::info(value, "sources disagree")
-            .shows(
-                "ESnet: on; off where a switch gives other traffic the same queue; udpmon's hosts: often off",
-            )
+            .shows("ESnet: on, but off where other traffic shares the switch queue; udpmon: often off")
             .advise(
                 format!("ethtool -A {} rx on tx on", h.interface()),
                 format!(
@@ -101,14 +99,17 @@ fn driver(h: &HostView<'_>) -> CheckOutcome {
     let version = h.maybe(&h.card("driver_version")).filter(|version| !version.is_empty());
     let own = version.is_none_or(|version| version == h.facts.kernel);
     Ok(found
-        .shows_if(!own, format!("the driver is not of Linux {}: its vendor mends it", h.facts.kernel))
+        .shows_if(
+            !own,
+            format!("the driver is not part of Linux {}: its vendor maintains it", h.facts.kernel),
+        )
         .advise(advice.0, advice.1))
 }
 
 fn private_flags(h: &HostView<'_>) -> CheckOutcome {
     let driver = h.text(&h.card("driver"))?;
     if driver != "mlx5_core" {
-        return not_applicable(format!("nothing is known of {driver}"));
+        return not_applicable(format!("no check for {driver}"));
     }
     let strided = h.text(&h.card("private/rx_striding_rq"))? == "on";
     let compressed = h.maybe(&h.card("private/rx_cqe_compress")).unwrap_or("not known");
@@ -135,7 +136,7 @@ fn spaced(h: &HostView<'_>) -> Result<bool, NotJudged> {
 fn queue_length(h: &HostView<'_>) -> CheckOutcome {
     let length = h.number(&h.net("tx_queue_len"))?;
     if spaced(h).unwrap_or(false) {
-        return not_applicable("fq has limits of its own");
+        return not_applicable("fq has its own limits");
     }
     if h.maybe("qdisc/root") == Some("noqueue") {
         return not_applicable("the interface has no queue");
@@ -179,8 +180,8 @@ fn discipline(h: &HostView<'_>) -> CheckOutcome {
     let (root, leaves) = disciplines(h)?;
     if h.before.is_some() && h.rose("count/qdisc/drops").unwrap_or(0) > 0 {
         let by = h.rose("count/qdisc/drops").unwrap_or(0);
-        return Ok(CheckResult::fail(format!("{root} dropped {by} packets while it ran"), "no drops")
-            .shows("the sender gave more than the interface takes")
+        return Ok(CheckResult::fail(format!("{root} dropped {by} packets during the run"), "no drops")
+            .shows("the sender exceeded the rate of the interface")
             .advise("let the sender pace its packets (fq, or --rate)", ""));
     }
     if root == "noqueue" {
@@ -196,7 +197,7 @@ fn discipline(h: &HostView<'_>) -> CheckOutcome {
     let one_lock = root == "fq" && queues > 8;
     let wanted = if queues > 1 { "mq with fq" } else { "fq" };
     let found = CheckResult::rule(spaced(h)? && !one_lock, value, wanted);
-    let found = found.shows_if(one_lock, format!("one fq before {queues} queues is one lock for all cores"));
+    let found = found.shows_if(one_lock, format!("one fq for {queues} queues is one lock for all cores"));
     let name = h.interface();
     Ok(if queues > 1 {
         // A new mq has the default in each queue.
@@ -208,7 +209,7 @@ fn discipline(h: &HostView<'_>) -> CheckOutcome {
 
 fn pace(h: &HostView<'_>) -> CheckOutcome {
     if !spaced(h)? {
-        return not_applicable("flows are not spaced by fq");
+        return not_applicable("flows are not paced by fq");
     }
     if !h.target.sends() {
         return not_applicable("only for senders");

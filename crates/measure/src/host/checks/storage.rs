@@ -23,25 +23,25 @@ table! {
     /// Disks.
     TABLE:
     D1 "file system" Medium Rate "F" ALL, file_system:
-        "XFS writes streams to large extents; access times are writes that nobody reads.";
-    D2 "scheduler of the disk" Medium Rate "FU" ALL, scheduler:
-        "Flash needs no order of requests, and pays for it; a disk that turns does need it.";
+        "XFS writes streams in large extents. Access times cause extra writes.";
+    D2 "disk scheduler" Medium Rate "FU" ALL, scheduler:
+        "Flash gains nothing from sorted requests; a rotating disk does.";
     D3 "read-ahead" Low Rate "T" ALL, read_ahead:
-        "Files read through the cache wait for each piece if little is read ahead.";
-    D4 "requests of the disk" Low Rate "K" ALL, requests:
-        "Requests that are cut small cost a command each.";
-    D5 "array of disks" Medium Rate "UF" ALL, array:
-        "Parity is computed for each write; small stripes cut requests.";
-    D6 "NVMe: link and node" High Rate "U" ALL, nvme:
-        "Data that cross between sockets on their way to the disk share that link with the card.";
-    D7 "limits of dirty memory" Medium Jitter "T" ALL, dirty:
-        "Seconds of data that are flushed at once stall writers, which looks like losses of the network.";
+        "With little read-ahead, reads through the page cache wait for each block.";
+    D4 "disk request size" Low Rate "K" ALL, requests:
+        "Each small request costs a command of its own.";
+    D5 "disk array" Medium Rate "UF" ALL, array:
+        "Parity must be computed for each write, and small stripes split requests.";
+    D6 "NVMe: link and NUMA node" High Rate "U" ALL, nvme:
+        "Data that cross between CPU sockets on the way to the disk share that link with the card.";
+    D7 "limits of dirty pages" Medium Jitter "T" ALL, dirty:
+        "Flushing seconds of data in one go stalls writers, which looks like network loss.";
     D8 "free space, temperature" High Rate "K" ALL, free:
-        "A full file system scatters files; a hot disk slows down.";
+        "A full file system fragments files, and a hot disk throttles.";
     D9 "discard, write cache" Low Jitter "K" ALL, discard:
-        "Freeing blocks at once stalls writes; once a week is enough.";
-    D10 "bandwidth of memory" Medium Rate "K" ALL, bandwidth:
-        "Each copy reads and writes memory once: with the card's own access this bounds the rate.";
+        "Online discard stalls writes; a weekly fstrim is enough.";
+    D10 "memory bandwidth" Medium Rate "K" ALL, bandwidth:
+        "Each copy reads and writes memory once. Together with the card's own access, this limits the rate.";
 }
 
 /// Names of disks with what one file of their queue says.
@@ -49,7 +49,7 @@ fn queues<'a>(h: &HostView<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>
     let all = h.each("/sys/block/", tail);
     if all.is_empty() {
         h.denied("/sys/block/", tail)?;
-        return not_applicable("no disk is seen");
+        return not_applicable("no disk found");
     }
     Ok(all)
 }
@@ -57,7 +57,7 @@ fn queues<'a>(h: &HostView<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>
 fn mounts<'a>(h: &HostView<'a>, tail: &'a str) -> Result<Vec<(&'a str, &'a str)>, NotJudged> {
     h.denied("mounts", "")?;
     let all = h.each("mount/", tail);
-    if all.is_empty() { not_applicable("no file system is on a disk (--disk names one)") } else { Ok(all) }
+    if all.is_empty() { not_applicable("no file system on a disk; name one with --disk") } else { Ok(all) }
 }
 
 fn file_system(h: &HostView<'_>) -> CheckOutcome {
@@ -80,7 +80,8 @@ fn file_system(h: &HostView<'_>) -> CheckOutcome {
         (true, false) => CheckResult::info(value, "xfs with noatime"),
         (false, _) => CheckResult::warn(value, "xfs with noatime"),
     };
-    let found = found.shows_if(!times.is_empty(), format!("access times are kept on {}", times.join(", ")));
+    let found =
+        found.shows_if(!times.is_empty(), format!("access times are recorded on {}", times.join(", ")));
     let lines: Vec<String> = times.iter().map(remount).collect();
     Ok(found.advise(lines.join("; "), "noatime in /etc/fstab; mkfs.xfs for a new file system of data"))
 }
@@ -102,7 +103,7 @@ fn scheduler(h: &HostView<'_>) -> CheckOutcome {
     let mut found = CheckResult::rule(
         wrong.is_empty(),
         seen.join(", "),
-        "none for flash, mq-deadline for disks that turn",
+        "none for flash, mq-deadline for rotating disks",
     );
     for (disk, wanted) in wrong {
         found = found.set(format!("/sys/block/{disk}/queue/scheduler"), wanted);
@@ -121,7 +122,7 @@ fn read_ahead(h: &HostView<'_>) -> CheckOutcome {
     // A recorder reads nothing, and a sender of ours reads past the cache.
     let reads = matches!(h.target.role, HostRole::Send | HostRole::Both);
     let mut found = CheckResult::rule_if(reads, small.is_empty(), value, format!("at least {AHEAD_KB} KiB"))
-        .shows("does not matter to programs that read past the cache (O_DIRECT)");
+        .shows("irrelevant to programs that bypass the page cache (O_DIRECT)");
     for disk in small {
         found = found.set(format!("/sys/block/{disk}/queue/read_ahead_kb"), AHEAD_KB);
     }
@@ -171,7 +172,7 @@ fn array(h: &HostView<'_>) -> CheckOutcome {
     };
     let crooked: Vec<String> = h.each("/sys/block/", "/start").iter().filter_map(offset).collect();
     if arrays.is_empty() && crooked.is_empty() {
-        return not_applicable("there is no array, and every partition is aligned");
+        return not_applicable("no array, and every partition is aligned");
     }
     let (mut holds, mut seen) = (crooked.is_empty(), Vec::new());
     for (disk, level) in arrays {
@@ -186,7 +187,7 @@ fn array(h: &HostView<'_>) -> CheckOutcome {
         seen.join("; "),
         "raid0 or raid10 with chunks of at least 128KiB, aligned partitions",
     );
-    Ok(found.advise("", "mdadm --create with --level=0 or 10 --chunk=512K; or give skyhaul each disk (--disk), which needs no array"))
+    Ok(found.advise("", "mdadm --create with --level=0 or 10 --chunk=512K; or give skyhaul each disk with --disk, without an array"))
 }
 
 fn nvme(h: &HostView<'_>) -> CheckOutcome {
@@ -218,7 +219,10 @@ fn nvme(h: &HostView<'_>) -> CheckOutcome {
         (false, false) => format!("slow link: {}; other node: {}", slow.join(", "), far.join(", ")),
     };
     let found = CheckResult::rule(slow.is_empty() && far.is_empty(), value, "full width, on the card's node");
-    Ok(found.advise("", "other slots; or run the program on the disks' node if they are the bound"))
+    Ok(found.advise(
+        "",
+        "use other slots; or run the program on the disks' NUMA node if the disks are the bottleneck",
+    ))
 }
 
 fn dirty(h: &HostView<'_>) -> CheckOutcome {
@@ -238,7 +242,7 @@ fn dirty(h: &HostView<'_>) -> CheckOutcome {
     );
     let background = most.min(4 << 30);
     Ok(found
-        .shows("does not matter to programs that write past the cache (O_DIRECT), as skyhaul record does")
+        .shows("irrelevant to programs that bypass the page cache (O_DIRECT), such as skyhaul record")
         .advise(
             format!("sysctl -w vm.dirty_bytes={} vm.dirty_background_bytes={background}", background * 2),
             "both in /etc/sysctl.d/90-skyhaul.conf",
@@ -298,7 +302,7 @@ fn discard(h: &HostView<'_>) -> CheckOutcome {
 
 fn bandwidth(h: &HostView<'_>) -> CheckOutcome {
     let Some(bytes) = h.facts.number("memory/bandwidth").filter(|bytes| *bytes > 0) else {
-        return unknown("the bandwidth of memory was not measured");
+        return unknown("memory bandwidth was not measured");
     };
     let need = h.target.rate as f64 / 8.0 * (COPIES + 1.0) * 2.0;
     let most = 0.6 * bytes as f64;
@@ -307,7 +311,7 @@ fn bandwidth(h: &HostView<'_>) -> CheckOutcome {
         format!("{} for the rate, of {} measured", per_second(need), per_second(bytes as f64)),
         "up to 60 %",
     )
-    .advise("", "all channels of memory filled; fewer copies"))
+    .advise("", "populate all memory channels; avoid copies"))
 }
 
 /// Bytes per second, with two digits at the least: a slow rate is not 0 GB/s.

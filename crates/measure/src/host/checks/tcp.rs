@@ -14,35 +14,35 @@ table! {
     /// TCP.
     TABLE:
     C11 "congestion control" High Rate "FOP" ALL, control:
-        "It decides what a loss costs: on long paths Reno needs minutes to recover, cubic seconds, bbr nothing.";
-    C12 "pacing of bbr" Low Cpu "F" from(4, 9), bbr:
-        "bbr spaces its packets; with fq that costs no timer for each connection.";
+        "It decides how much a loss costs: on long paths Reno takes minutes to recover, cubic seconds, and bbr does not slow down.";
+    C12 "pacing for bbr" Low Cpu "F" from(4, 9), bbr:
+        "bbr paces its packets. With fq this needs no timer for each connection.";
     C13 "default queueing discipline" Medium Rate "FOL" ALL, default_discipline:
-        "Every interface that comes up gets it (B24).";
-    C14 "backlog of packets" Low Loss "OUL" ALL, backlog:
-        "Only RPS, loopback and veth use it: raise it if packets were dropped there, and not otherwise.";
-    C15 "budget of the network's soft interrupt" Low Loss "KL" ALL, budget:
-        "If it ends with packets left in the ring, they wait for the next turn.";
-    C16 "packets that soft interrupts dropped" High Evidence "K" ALL, softnet:
-        "They were lost between the card and the protocols.";
+        "Every new interface gets it (B24).";
+    C14 "network backlog" Low Loss "OUL" ALL, backlog:
+        "Only RPS, loopback and veth use it. Raise it only if packets were dropped there.";
+    C15 "budget of the network softirq" Low Loss "KL" ALL, budget:
+        "When it is used up, packets left in the ring wait for the next softirq.";
+    C16 "packets dropped by softirqs" High Evidence "K" ALL, softnet:
+        "They were lost between the card and the protocol stack.";
     C17 "busy polling" Low Jitter "TL" ALL, busy:
-        "It trades CPU time for microseconds; a program can ask for it on its own socket.";
-    C18 "memory for options of a socket" Medium Cpu "FEL" ALL, option_memory:
-        "Sending without a copy needs it, and silently copies when it runs out.";
-    C19 "bytes that TCP queues below itself" Low Rate "L" ALL, output_bytes:
+        "It spends CPU time to save microseconds. A program can enable it for its own socket.";
+    C18 "socket option memory" Medium Cpu "FEL" ALL, option_memory:
+        "Zero-copy sending needs it, and silently falls back to copying when it is used up.";
+    C19 "TCP small queues limit" Low Rate "L" ALL, output_bytes:
         "A small limit throttles a single fast flow.";
-    C20 "bytes not yet sent" Low Rate "T" ALL, unsent:
-        "A small limit wakes the sender for every few packets; it is meant for servers of HTTP.";
-    C21 "share of a buffer that is window" Low Rate "D" ALL, window_share:
-        "The kernel's own measure is better since 6.x.";
+    C20 "limit of unsent bytes" Low Rate "T" ALL, unsent:
+        "A small limit wakes the sender every few packets. It is meant for HTTP servers.";
+    C21 "window share of the receive buffer" Low Rate "D" ALL, window_share:
+        "Since Linux 6.x the kernel's own estimate is better.";
     C22 "ECN" Low Loss "K" ALL, ecn:
-        "2 answers who asks for it and asks nobody, which every path survives.";
-    C23 "size of trains that TCP sends" Low Cpu "K" ALL, trains:
-        "The defaults fit every rate.";
-    C24 "settings of another time" Low Evidence "OU" ALL, ignored:
-        "Old guides set what no longer exists, or no longer matters.";
-    C25 "UDP: least buffer, early demultiplexing" Low Cpu "KL" ALL, udp:
-        "The defaults fit; many flows of pure UDP may gain a little without early demultiplexing.";
+        "With 2, the host accepts ECN but does not request it, which works on every path.";
+    C23 "TCP segmentation size" Low Cpu "K" ALL, trains:
+        "The defaults suit every rate.";
+    C24 "obsolete settings" Low Evidence "OU" ALL, ignored:
+        "Old guides set values that no longer exist or no longer matter.";
+    C25 "UDP: minimum buffer, early demultiplexing" Low Cpu "KL" ALL, udp:
+        "The defaults are suitable; hosts with many UDP flows may gain a little without early demultiplexing.";
 }
 
 fn control(h: &HostView<'_>) -> CheckOutcome {
@@ -51,7 +51,7 @@ fn control(h: &HostView<'_>) -> CheckOutcome {
     let found = match now {
         "cubic" | "bbr" => CheckResult::pass(now, "cubic or bbr, whichever measures better"),
         "htcp" => CheckResult::info(now, "sources disagree")
-            .shows("ESnet: cubic, htcp is old; OSG: bbr; perfSONAR: htcp"),
+            .shows("ESnet: cubic, htcp is obsolete; OSG: bbr; perfSONAR: htcp"),
         _ => CheckResult::warn(now, "cubic or bbr"),
     };
     Ok(found
@@ -61,7 +61,7 @@ fn control(h: &HostView<'_>) -> CheckOutcome {
 
 fn bbr(h: &HostView<'_>) -> CheckOutcome {
     if h.text(&sysctl("net.ipv4.tcp_congestion_control"))? != "bbr" {
-        return not_applicable("bbr is not the default here");
+        return not_applicable("bbr is not the default on this host");
     }
     let kinds = format!("{} {}", h.text("qdisc/root")?, h.maybe("qdisc/leaves").unwrap_or_default());
     let spaced = kinds.split_whitespace().any(|kind| kind == "fq");
@@ -70,7 +70,7 @@ fn bbr(h: &HostView<'_>) -> CheckOutcome {
     }
     let old = h.facts.kernel_version() < (4, 20) && h.facts.kernel_version() != (0, 0);
     Ok(if old {
-        CheckResult::warn(kinds.trim(), "fq").shows("before Linux 4.20 bbr does not space packets without fq")
+        CheckResult::warn(kinds.trim(), "fq").shows("before Linux 4.20 bbr does not pace packets without fq")
     } else {
         CheckResult::info(kinds.trim(), "fq, to save timers")
     })
@@ -98,15 +98,15 @@ fn backlog(h: &HostView<'_>) -> CheckOutcome {
     let name = "net.core.netdev_max_backlog";
     let now = h.sysctl(name)?;
     let drops = dropped(h);
-    let when = if h.before.is_some() { "while it ran" } else { "since the start" };
-    // Counters since the start do not fall when it is raised, so how much is wanted does not follow from them.
+    let when = if h.before.is_some() { "during the run" } else { "since boot" };
+    // Counters since boot do not fall when it is raised, so how much is wanted does not follow from them.
     let more = if h.target.at_least_gbps(40) { 250_000 } else { 30_000 };
     Ok(if drops > 0 && now < more {
         CheckResult::warn(now.to_string(), more.to_string())
             .shows(format!("{drops} packets dropped {when} (C16)"))
             .set(sysctl(name), more)
     } else {
-        CheckResult::pass(now.to_string(), "as it is while nothing is dropped")
+        CheckResult::pass(now.to_string(), "unchanged while nothing is dropped")
     })
 }
 
@@ -116,8 +116,9 @@ fn budget(h: &HostView<'_>) -> CheckOutcome {
     let short = packets < 600 || time < 8000;
     let (squeezed, drops) = (squeezed(h), dropped(h));
     Ok(if h.before.is_some() && squeezed > 0 && drops > 0 && short {
-        let mut found = CheckResult::warn(value, "600 packets, 8000 us")
-            .shows(format!("it ended {squeezed} times with packets left, and {drops} were dropped"));
+        let mut found = CheckResult::warn(value, "600 packets, 8000 us").shows(format!(
+            "it was used up {squeezed} times with packets left, and {drops} packets were dropped"
+        ));
         for (name, now, least) in
             [("net.core.netdev_budget", packets, 600), ("net.core.netdev_budget_usecs", time, 8000)]
         {
@@ -127,7 +128,7 @@ fn budget(h: &HostView<'_>) -> CheckOutcome {
         }
         found
     } else {
-        CheckResult::pass(value, "as it is while nothing is dropped")
+        CheckResult::pass(value, "unchanged while nothing is dropped")
     })
 }
 
@@ -154,7 +155,7 @@ fn softnet(h: &HostView<'_>) -> CheckOutcome {
         None => found,
     };
     Ok(found
-        .shows_if(squeezed > 0, format!("soft interrupts ended early {squeezed} times"))
+        .shows_if(squeezed > 0, format!("softirqs ended early {squeezed} times"))
         .advise("spread packets over queues and cores (A7, B12, B13), or raise the backlog (C14)", ""))
 }
 
@@ -162,11 +163,11 @@ fn busy(h: &HostView<'_>) -> CheckOutcome {
     let (poll, read) = (h.sysctl("net.core.busy_poll")?, h.sysctl("net.core.busy_read")?);
     let value = format!("poll {poll} us, read {read} us");
     Ok(if (poll, read) == (0, 0) {
-        CheckResult::pass(value, "0; programs ask for it on their sockets")
+        CheckResult::pass(value, "0; programs enable it on their sockets")
     } else if h.target.measures() {
         CheckResult::pass(value, "up to 50 us to measure latency")
     } else {
-        CheckResult::info(value, "0; programs ask for it on their sockets")
+        CheckResult::info(value, "0; programs enable it on their sockets")
             .set(sysctl("net.core.busy_poll"), 0)
             .set(sysctl("net.core.busy_read"), 0)
     })
@@ -179,7 +180,7 @@ fn option_memory(h: &HostView<'_>) -> CheckOutcome {
         h.target.sends(),
         now >= NOTES,
         size(now),
-        format!("{} to send without copies", size(NOTES)),
+        format!("{} for zero-copy sending", size(NOTES)),
     );
     Ok(found.set(sysctl(name), NOTES))
 }

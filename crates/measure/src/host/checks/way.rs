@@ -10,20 +10,20 @@ const CLOCK_US: u64 = 1000;
 table! {
     /// The way.
     TABLE:
-    C33 "filter of return paths, ARP" Medium Loss "OP" ALL, filter:
-        "With several interfaces, packets that return by another one are dropped silently.";
+    C33 "reverse path filter, ARP" Medium Loss "OP" ALL, filter:
+        "With several interfaces, packets that return through another one are silently dropped.";
     C34 "route to the peer" High Rate "U" ALL, route:
-        "Data that leave by the interface for management get its rate.";
-    C35 "IPv4 and IPv6 alike" Medium Rate "O" ALL, families:
-        "The two may take different paths, and programs choose for themselves.";
-    C36 "bond: how flows are spread" Medium Rate "K" ALL, bond:
-        "One flow gets one member; a hash of addresses alone may put all flows on one.";
-    C37 "bridges and virtual interfaces in the way" Medium Cpu "K" ALL, hops:
-        "Each is another pass through the stack, with a queue of its own.";
-    C38 "MPTCP, TLS in the kernel" Low Cpu "K" ALL, extras:
+        "Data that leave through the management interface are limited to its rate.";
+    C35 "IPv4 and IPv6 paths" Medium Rate "O" ALL, families:
+        "The two may take different paths, and each program chooses one.";
+    C36 "bond: distribution of flows" Medium Rate "K" ALL, bond:
+        "One flow uses one member; a hash of addresses alone may put all flows on the same member.";
+    C37 "bridges and virtual interfaces" Medium Cpu "K" ALL, hops:
+        "Each adds a pass through the stack and a queue.";
+    C38 "MPTCP, kernel TLS" Low Cpu "K" ALL, extras:
         "TLS in the kernel or in the card saves copies for HTTPS.";
-    C39 "clock kept to others" Medium Jitter "K" ALL, clock:
-        "One-way delays are as true as both clocks.";
+    C39 "clock synchronisation" Medium Jitter "K" ALL, clock:
+        "One-way delays are only as accurate as both clocks.";
 }
 
 fn filter(h: &HostView<'_>) -> CheckOutcome {
@@ -89,17 +89,17 @@ fn families(h: &HostView<'_>) -> CheckOutcome {
             let (least, most) = (four.min(six).max(1), four.max(six));
             let near = most < 1000 || most / 3 <= least / 2;
             CheckResult::rule(near, format!("IPv4 {four} us, IPv6 {six} us"), "the same class of round trip")
-                .advise("choose the faster family: name the peer by its address", "")
+                .advise("use the faster family: give the peer's address instead of its name", "")
         }
         (Some(four), None) => CheckResult::info(format!("IPv4 {four} us, no IPv6"), "both"),
         (None, Some(six)) => CheckResult::info(format!("IPv6 {six} us, no IPv4"), "both"),
-        (None, None) => CheckResult::info("the peer has addresses, and answers on none", "both"),
+        (None, None) => CheckResult::info("the peer answers at none of its addresses", "both"),
     })
 }
 
 fn bond(h: &HostView<'_>) -> CheckOutcome {
     if !h.facts.facts.contains_key(&h.net("bonding/mode")) {
-        return not_applicable("it is no bond");
+        return not_applicable("the interface is not a bond");
     }
     let mode = h.text(&h.net("bonding/mode"))?.split(' ').next().unwrap_or_default();
     let policy = h.text(&h.net("bonding/xmit_hash_policy"))?.split(' ').next().unwrap_or_default();
@@ -114,8 +114,8 @@ fn bond(h: &HostView<'_>) -> CheckOutcome {
     let spread = policy == "layer3+4" || h.target.flows == 1;
     let found = CheckResult::rule(mode != "balance-rr" && spread, value, "layer3+4, and never balance-rr");
     Ok(found
-        .shows(format!("one flow gets at most one member: {each}"))
-        .shows_if(mode == "balance-rr", "packets in turn over several links arrive out of order")
+        .shows(format!("one flow gets at most the rate of one member: {each}"))
+        .shows_if(mode == "balance-rr", "round-robin over several links delivers packets out of order")
         .advise(
             format!("echo layer3+4 > {}", h.net("bonding/xmit_hash_policy")),
             "xmit_hash_policy=layer3+4 in its configuration",
@@ -130,7 +130,7 @@ fn hops(h: &HostView<'_>) -> CheckOutcome {
         in_way.push(format!("member of the bridge {}", h.maybe("net/master").unwrap_or("not known")));
     }
     if made.contains(&driver) {
-        in_way.push(format!("made of software ({driver})"));
+        in_way.push(format!("virtual ({driver})"));
     }
     if driver.is_empty() && in_way.is_empty() {
         h.text(&h.card("driver"))?;
@@ -141,7 +141,7 @@ fn hops(h: &HostView<'_>) -> CheckOutcome {
     }
     let value = if in_way.is_empty() { "none".to_owned() } else { in_way.join(", ") };
     Ok(CheckResult::rule(in_way.is_empty(), value, "none before the data")
-        .advise("give the data an interface of their own", ""))
+        .advise("use a separate interface for the data", ""))
 }
 
 fn extras(h: &HostView<'_>) -> CheckOutcome {

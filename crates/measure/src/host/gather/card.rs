@@ -97,7 +97,7 @@ fn network_facts(asked: &GatherOptions, facts: &mut Facts) {
             facts.note("firewall/tables", is.tables.join(" "));
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            facts.unreadable("firewall/rules", "only root may read them");
+            facts.unreadable("firewall/rules", "readable by root only");
         }
         Err(error) => facts.unreadable("firewall/rules", why(&error)),
     }
@@ -205,7 +205,7 @@ fn one(facts: &mut Facts, name: &str, value: io::Result<impl ToString>) {
 
 fn why(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::Unsupported => "the driver does not say".to_owned(),
+        io::ErrorKind::Unsupported => "the driver does not report it".to_owned(),
         _ => system_text(error),
     }
 }

@@ -153,7 +153,7 @@ fn bus(tree: &Tree, facts: &mut Facts) {
             facts.note("pci/relaxed_ordering", if link.relaxed { "on" } else { "off" });
         }
         None if octets.len() <= PUBLIC => {
-            names.iter().for_each(|name| facts.unreadable(*name, "only root may read it"));
+            names.iter().for_each(|name| facts.unreadable(*name, "readable by root only"));
         }
         None => {}
     }

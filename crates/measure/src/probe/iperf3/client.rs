@@ -1,7 +1,7 @@
 //! One test, as a client runs it.
 
 use super::IPERF3_VERSION;
-use super::control::{COOKIE, Control, Cookie, PATIENCE, REPORT, RESULTS};
+use super::control::{COOKIE, Control, Cookie, MESSAGE_TIMEOUT, REPORT, RESULTS};
 use super::datagram::{HELLO, is_answer};
 use super::error::Iperf3Error;
 use super::params::Iperf3Params;
@@ -60,7 +60,7 @@ impl Iperf3ClientOptions {
             params: Iperf3Params::default(),
             datagrams_by_path: false,
             interval: Duration::from_secs(1),
-            patience: PATIENCE,
+            patience: MESSAGE_TIMEOUT,
             source: None,
         }
     }
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
     fn until_running(&mut self) -> Result<RunningStreams, Iperf3Error> {
         let mut sockets = None;
         loop {
-            match self.expect(self.options.patience.max(PATIENCE) * 2)? {
+            match self.expect(self.options.patience.max(MESSAGE_TIMEOUT) * 2)? {
                 Iperf3State::ParamExchange => self.control.send(&self.params.write())?,
                 Iperf3State::CreateStreams => sockets = Some(self.streams()?),
                 Iperf3State::TestStart => {}
@@ -191,7 +191,7 @@ impl<'a> Client<'a> {
         }
         let to = self.options.to;
         let text =
-            format!("udp://{to}: no answer to the first datagram; hint: does a firewall let UDP through?");
+            format!("udp://{to}: no answer to the first datagram; hint: check that firewalls allow UDP");
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
@@ -222,7 +222,7 @@ impl<'a> Client<'a> {
         }
         self.control.tell(Iperf3State::TestEnd)?;
         // What the server still sends until it hears that belongs to what it counts.
-        let heard = self.expect(PATIENCE * 2)?;
+        let heard = self.expect(MESSAGE_TIMEOUT * 2)?;
         work.stop();
         Ok((work.finish(&self.params), heard))
     }
@@ -234,7 +234,7 @@ impl<'a> Client<'a> {
         self.control.send(&ours.write())?;
         let most = if self.params.server_output { REPORT } else { RESULTS };
         let theirs = Iperf3Results::read(&self.control.receive(most)?).map_err(Iperf3Error::Protocol)?;
-        match self.expect(PATIENCE)? {
+        match self.expect(MESSAGE_TIMEOUT)? {
             Iperf3State::DisplayResults => {}
             state => return Err(Iperf3Error::Protocol(format!("{state:?} after results"))),
         }

@@ -19,7 +19,7 @@ pub const RESULTS: usize = 256 << 10;
 /// Longest JSON of results with a server's report, which a client takes if it asked for it.
 pub const REPORT: usize = 16 << 20;
 /// How long the other end may take for each message.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The cookie of a test.
 pub type Cookie = [u8; COOKIE];
@@ -87,7 +87,7 @@ impl Control {
     /// They do not come.
     pub fn hear_error(&mut self) -> Result<u32, Iperf3Error> {
         let mut numbers = [0; 8];
-        self.fill(&mut numbers, PATIENCE)?;
+        self.fill(&mut numbers, MESSAGE_TIMEOUT)?;
         Ok(u32::from_be_bytes([numbers[0], numbers[1], numbers[2], numbers[3]]))
     }
 
@@ -107,16 +107,16 @@ impl Control {
     /// It is too long, does not come in time, or is no JSON.
     pub fn receive(&mut self, most: usize) -> Result<Value, Iperf3Error> {
         let mut length = [0; 4];
-        self.fill(&mut length, PATIENCE)?;
+        self.fill(&mut length, MESSAGE_TIMEOUT)?;
         let mut text = vec![0; judged(length, most)?];
-        self.fill(&mut text, PATIENCE)?;
+        self.fill(&mut text, MESSAGE_TIMEOUT)?;
         serde_json::from_slice(&text).map_err(|error| Iperf3Error::Protocol(error.to_string()))
     }
 
-    /// Write all of it within [`PATIENCE`], and a second more for each 64 KiB: a peer that takes an octet now and then holds
+    /// Write all of it within [`MESSAGE_TIMEOUT`], and a second more for each 64 KiB: a peer that takes an octet now and then holds
     /// nothing up.
     fn put(&mut self, octets: &[u8]) -> Result<(), Iperf3Error> {
-        let until = Instant::now() + PATIENCE + Duration::from_secs(octets.len() as u64 >> 16);
+        let until = Instant::now() + MESSAGE_TIMEOUT + Duration::from_secs(octets.len() as u64 >> 16);
         let mut at = 0;
         while at < octets.len() {
             let rest = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -206,7 +206,7 @@ mod tests {
         let (mut here, there) = pair();
         let mut there = Control::new(there).unwrap();
         there.tell(Iperf3State::TestEnd).unwrap();
-        assert_eq!(here.hear(PATIENCE).unwrap(), Some(Iperf3State::TestEnd));
+        assert_eq!(here.hear(MESSAGE_TIMEOUT).unwrap(), Some(Iperf3State::TestEnd));
         assert_eq!(here.hear(Duration::from_millis(1)).unwrap(), None);
         there.send(&serde_json::json!({"a": 1})).unwrap();
         assert_eq!(here.receive(100).unwrap()["a"], 1);
@@ -215,12 +215,12 @@ mod tests {
         there.stream.write_all(&[0, 0, 0, 2, b'{', b'x']).unwrap();
         assert!(matches!(here.receive(PARAMETERS), Err(Iperf3Error::Protocol(_))));
         there.stream.write_all(&[99]).unwrap();
-        assert!(matches!(here.hear(PATIENCE), Err(Iperf3Error::Protocol(_))));
+        assert!(matches!(here.hear(MESSAGE_TIMEOUT), Err(Iperf3Error::Protocol(_))));
         here.tell_error(7);
-        assert_eq!(there.hear(PATIENCE).unwrap(), Some(Iperf3State::ServerError));
+        assert_eq!(there.hear(MESSAGE_TIMEOUT).unwrap(), Some(Iperf3State::ServerError));
         assert_eq!(there.hear_error().unwrap(), 7);
         drop(there);
-        assert!(matches!(here.hear(PATIENCE), Err(Iperf3Error::Gone)));
+        assert!(matches!(here.hear(MESSAGE_TIMEOUT), Err(Iperf3Error::Gone)));
     }
 
     #[test]

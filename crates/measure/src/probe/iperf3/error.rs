@@ -16,17 +16,17 @@ pub enum Iperf3Error {
     #[error("the other end closed the control connection")]
     Gone,
     /// The other end said nothing for too long.
-    #[error("the other end said nothing for too long")]
+    #[error("the other end did not respond in time")]
     Silent,
     /// What came is not what the protocol says.
-    #[error("not what iperf3 says: {0}; hint: is it iperf3, version 3.1 or later?")]
+    #[error("not the iperf3 protocol: {0}; hint: the other end must be iperf3 3.1 or later")]
     Protocol(String),
     /// A message that is longer than allowed: its length, and the most.
-    #[error("a message of {0} bytes; at most {1} are taken")]
+    #[error("a message of {0} bytes exceeds the limit of {1}")]
     TooLong(usize, usize),
     /// The server runs another test.
     #[error(
-        "the server is busy with another test; hint: iperf3 serves one client at a time, try again later"
+        "the server is busy with another test; hint: iperf3 serves one client at a time; try again later"
     )]
     Busy,
     /// The server refused, or failed.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Time to say the cookie.
-const PATIENCE: Duration = Duration::from_secs(5);
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All of them, in the order in which they came.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl PendingConnections {
         // None of them has proved anything, so there is always one that can leave.
         let displaced = self.0.displaced(from.ip()).ok().flatten();
         displaced.map(|id| self.0.remove(id));
-        self.0.insert(from.ip(), Pending { stream, cookie: [0; COOKIE], have: 0, until: now + PATIENCE });
+        self.0.insert(from.ip(), Pending { stream, cookie: [0; COOKIE], have: 0, until: now + COOKIE_TIMEOUT });
         displaced.is_some()
     }
 

@@ -115,7 +115,7 @@ fn number(object: &Map<String, Value>, name: &str, code: u32, most: u64) -> Resu
     let number = value.as_u64().or_else(|| value.as_f64().and_then(whole));
     match number {
         Some(number) if number <= most => Ok(number),
-        Some(number) => Err(refused(code, format!("`{name}` is {number}, at most {most} is possible"))),
+        Some(number) => Err(refused(code, format!("`{name}` is {number}, expected at most {most}"))),
         None => Err(refused(code, format!("`{name}` is not a number from 0 on"))),
     }
 }
@@ -139,7 +139,7 @@ impl Iperf3Params {
             |name: &str| object.get(name).is_some_and(|v| v.as_bool().unwrap_or(v.as_f64() != Some(0.0)));
         let count = |name, code, most| number(object, name, code, most);
         if has("sctp") || has("mptcp") {
-            return Err(refused(code::UNKNOWN, "only TCP and UDP are spoken here"));
+            return Err(refused(code::UNKNOWN, "only TCP and UDP are supported"));
         }
         let udp = has("udp");
         if !udp && !has("tcp") {
@@ -239,10 +239,10 @@ fn block(bytes: u64, udp: bool) -> Result<u64, RefusedParams> {
         (true, SHORTEST_DATAGRAM..=LONGEST_DATAGRAM) | (false, 1..=LONGEST_BLOCK) => Ok(bytes),
         (true, _) => Err(refused(
             code::DATAGRAM,
-            format!("datagrams of {bytes} bytes: {SHORTEST_DATAGRAM} to {LONGEST_DATAGRAM} are possible"),
+            format!("datagrams of {bytes} bytes: expected {SHORTEST_DATAGRAM} to {LONGEST_DATAGRAM}"),
         )),
         (false, _) => {
-            Err(refused(code::BLOCK, format!("blocks of {bytes} bytes: 1 to {LONGEST_BLOCK} are possible")))
+            Err(refused(code::BLOCK, format!("blocks of {bytes} bytes: expected 1 to {LONGEST_BLOCK}")))
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Streams in one message of results, more than any test has.
-const MOST: usize = 512;
+const MAX_STREAMS: usize = 512;
 
 /// One end's results.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,8 +95,8 @@ impl Iperf3Results {
     /// There is no list of streams, or it is too long.
     pub fn read(json: &Value) -> Result<Self, String> {
         let streams = json.get("streams").and_then(Value::as_array).ok_or("there are no `streams`")?;
-        if streams.len() > MOST {
-            return Err(format!("{} streams, at most {MOST} are possible", streams.len()));
+        if streams.len() > MAX_STREAMS {
+            return Err(format!("{} streams: expected at most {MAX_STREAMS}", streams.len()));
         }
         let float = |json: &Value, name: &str| {
             json.get(name).and_then(Value::as_f64).filter(|value| value.is_finite()).unwrap_or(0.0)

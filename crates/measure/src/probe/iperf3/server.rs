@@ -98,7 +98,7 @@ impl Iperf3Server {
         }
     }
 
-    /// Whether it still serves: it ends by itself only by a fault in this program.
+    /// Whether it still serves: it ends by itself only by an internal error.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.doors.iter().any(JoinHandle::is_finished)

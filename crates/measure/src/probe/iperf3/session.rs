@@ -1,6 +1,6 @@
 //! One test, as a server runs it.
 
-use super::control::{Control, Cookie, PARAMETERS, PATIENCE, RESULTS};
+use super::control::{Control, Cookie, MESSAGE_TIMEOUT, PARAMETERS, RESULTS};
 use super::desk::{Arrival, Common};
 use super::error::Iperf3Error;
 use super::params::Iperf3Params;
@@ -98,7 +98,8 @@ impl<'a> Session<'a> {
         }
         if !self.place.take(params) {
             self.common.counters.no_room.fetch_add(1, Relaxed);
-            let text = format!("{} streams and their buffers are more than is left", params.connections());
+            let text =
+                format!("{} streams and their buffers exceed the memory that is left", params.connections());
             return refuse(code::STREAMS, text);
         }
         Ok(())
@@ -109,11 +110,11 @@ impl<'a> Session<'a> {
         let count = self.params.connections();
         let (give, take) = sync_channel(count);
         let host = self.params.udp.then(|| self.peer.ip().to_canonical());
-        if !self.common.open(self.cookie, give, host, PATIENCE) {
+        if !self.common.open(self.cookie, give, host, MESSAGE_TIMEOUT) {
             return Err(Iperf3Error::Silent);
         }
         self.control.tell(Iperf3State::CreateStreams)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + MESSAGE_TIMEOUT;
         let (mut connections, mut ports) = (Vec::new(), Vec::new());
         for n in 0..count {
             let stream = loop {
@@ -121,7 +122,7 @@ impl<'a> Session<'a> {
                     break stream;
                 }
                 if Instant::now() >= until || self.common.is_stopped() {
-                    let text = format!("{n} of {count} streams came");
+                    let text = format!("{n} of {count} streams were connected");
                     return Err(Iperf3Error::Refused { code: code::ACCEPT, text });
                 }
                 self.refuse_words()?;
@@ -137,7 +138,7 @@ impl<'a> Session<'a> {
                     ports.push(socket);
                 }
                 // A connection with our cookie, where datagrams were agreed on.
-                _ => return Err(Iperf3Error::Protocol("a stream of the other kind".into())),
+                _ => return Err(Iperf3Error::Protocol("a stream of the wrong protocol".into())),
             }
         }
         self.common.close(&self.cookie);
@@ -209,7 +210,7 @@ impl<'a> Session<'a> {
         }
         self.control.send(&ours.write())?;
         self.control.tell(Iperf3State::DisplayResults)?;
-        match self.control.hear(PATIENCE) {
+        match self.control.hear(MESSAGE_TIMEOUT) {
             // Some clients just close.
             Ok(Some(Iperf3State::IperfDone) | None) | Err(Iperf3Error::Gone) => Ok(()),
             Ok(Some(state)) => Err(Iperf3Error::Protocol(format!("{state:?} at the end"))),

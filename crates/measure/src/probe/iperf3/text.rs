@@ -53,7 +53,7 @@ fn side(side: &StreamTotals, udp: bool, sent: bool) -> String {
         let part = 100.0 * side.lost as f64 / side.packets.max(1) as f64;
         let _ = write!(
             text,
-            ", {} of {} datagrams lost ({part:.2} %), {} out of order, {} doubled, jitter {:.3} ms",
+            ", {} of {} datagrams lost ({part:.2} %), {} out of order, {} duplicates, jitter {:.3} ms",
             side.lost,
             side.packets,
             side.late,
@@ -61,7 +61,7 @@ fn side(side: &StreamTotals, udp: bool, sent: bool) -> String {
             side.jitter * 1e3
         );
     } else if let Some(retransmits) = side.retransmits {
-        let _ = write!(text, ", {retransmits} segments sent again");
+        let _ = write!(text, ", {retransmits} segments retransmitted");
     }
     text
 }

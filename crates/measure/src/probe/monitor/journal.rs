@@ -175,7 +175,7 @@ fn open(path: &Path) -> io::Result<File> {
         }
         Err(TryLockError::WouldBlock) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
-            format!("another monitor writes {}\nhint: name another file with --lines", path.display()),
+            format!("{} is in use by another monitor\nhint: give another file with --lines", path.display()),
         )),
         Err(TryLockError::Error(error)) => Err(failed("lock", path, &error)),
     }

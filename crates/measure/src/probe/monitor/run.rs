@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often waiting looks whether to end.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The addresses of a server as the user wrote it, or why there is none.
 pub type ResolveServer = dyn Fn(&str) -> Result<Vec<SocketAddr>, String>;
@@ -113,8 +113,8 @@ impl Monitor {
                 let next = self
                     .schedule
                     .poll_timeout()
-                    .map_or(LOOK, |at| Duration::from_nanos(at.0.saturating_sub(now.0)));
-                std::thread::sleep(next.min(LOOK));
+                    .map_or(POLL_INTERVAL, |at| Duration::from_nanos(at.0.saturating_sub(now.0)));
+                std::thread::sleep(next.min(POLL_INTERVAL));
                 continue;
             };
             let line = self.measure(due, stop);

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestSpec {
     /// A point of datagrams, which way, and how many flows.
@@ -86,7 +86,7 @@ impl MonitorTest {
             Err(PeerError::Stopped) => match gave_up {
                 Some(Waiting { seconds, .. }) => (
                     TestOutcome::Refused,
-                    Some(format!("it is busy with other tests for some {seconds:.1} s")),
+                    Some(format!("the server is busy with other tests for about {seconds:.1} s")),
                 ),
                 None => (TestOutcome::Away, Some("the server closed the connection".to_owned())),
             },

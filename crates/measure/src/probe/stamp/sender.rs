@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Packets of a measurement, at most: the times of each are remembered.
 pub const MAX_STAMP_PACKETS: u64 = 1_000_000;
 /// How long a read waits, and so a stop.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time to live of test packets (RFC 8762, 4.2.1): the reflector says what is left of it.
 const HOPS: u8 = 255;
 
@@ -58,7 +58,7 @@ pub fn measure(options: &StampOptions, stop: &AtomicBool) -> io::Result<StampRep
     point.check().map_err(wrong)?;
     if (point.size as usize) < LEN {
         return Err(wrong(format!(
-            "a test packet of STAMP has at least {LEN} bytes, not {}\nhint: choose a size of {LEN} to 65507",
+            "STAMP test packets have at least {LEN} bytes; got {}\nhint: choose a size from {LEN} to 65507",
             point.size
         )));
     }
@@ -109,7 +109,7 @@ fn settle(shared: &Shared<'_>, wait: Duration, sent: u64, stop: &AtomicBool) {
 fn receive(mut socket: Noted, shared: &Shared<'_>) -> io::Result<Reflections> {
     let mut learned = Reflections::new();
     while !shared.over.load(Ordering::Relaxed) {
-        socket.poll(LOOK, &mut |_, arrival| {
+        socket.poll(POLL_INTERVAL, &mut |_, arrival| {
             let at = arrival.time.map_or_else(unix_now, |time| time.0);
             let time = |number: u32| {
                 let time = shared.times.get(number as usize)?.load(Ordering::Acquire);

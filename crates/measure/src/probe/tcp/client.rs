@@ -4,7 +4,7 @@ use super::expected::TcpPrediction;
 use super::flow::FlowDirection;
 use super::point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
 use super::report::TcpReport;
-use super::service::{COOKIE, NAME};
+use super::service::{COOKIE_BYTES, NAME};
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Connection, PeerError, Token, Waiting, connect_any};
 use std::io::Write as _;
@@ -16,11 +16,11 @@ use std::time::Duration;
 const HOLE_FLOWS: usize = 4;
 
 /// Time to connect, and for short answers.
-const SOON: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For the server's report, which waits until nothing is under way.
-const REPORT: Duration = Duration::from_secs(60);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a measurement looks whether to end.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A point as both ends measured it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ impl TcpClient {
         points: &[TcpPoint],
         wait: &mut dyn FnMut(Waiting) -> bool,
     ) -> Result<Self, PeerError> {
-        let mut connection = connect_any(to, token, SOON)?;
+        let mut connection = connect_any(to, token, RESPONSE_TIMEOUT)?;
         // What a diagnosis measures besides is short.
         let more = HOLE_FLOWS as f64 * 2.0;
         let seconds = points.iter().map(|point| point.takes() + 1.0).sum::<f64>() + more;
@@ -87,20 +87,20 @@ impl TcpClient {
         live: &mut dyn FnMut(Duration, (u64, u64)),
     ) -> Result<TcpPointReport, PeerError> {
         self.connection.send(&TcpCommand::Point(Box::new(point.clone())))?;
-        let (port, cookie) = match self.connection.receive(SOON)? {
-            TcpReply::Open { port, cookie } if cookie.len() == COOKIE => (port, cookie),
+        let (port, cookie) = match self.connection.receive(RESPONSE_TIMEOUT)? {
+            TcpReply::Open { port, cookie } if cookie.len() == COOKIE_BYTES => (port, cookie),
             other => return Err(self.refused(other)),
         };
         let to = SocketAddr::new(self.connection.peer().ip(), port);
         let streams = (0..point.connections()).map(|_| flow(point, to, &cookie));
         let streams = streams.collect::<Result<Vec<_>, _>>()?;
-        match self.connection.receive(SOON)? {
+        match self.connection.receive(RESPONSE_TIMEOUT)? {
             TcpReply::Ready => {}
             other => return Err(self.refused(other)),
         }
         let run = point.start(streams, true)?;
         while !run.is_done() && !stop.load(Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             live(run.elapsed(), run.moved());
             if self.connection.is_gone() {
                 return Err(PeerError::Stopped);
@@ -111,7 +111,7 @@ impl TcpClient {
         }
         // Flows that only receive end with those of the server, which it tells to stop.
         self.connection.send(&TcpCommand::Stop)?;
-        let there = match self.connection.receive_slowly(SOON, REPORT)? {
+        let there = match self.connection.receive_slowly(RESPONSE_TIMEOUT, REPORT_TIMEOUT)? {
             TcpReply::Report(report) => *report,
             other => return Err(self.refused(other)),
         };
@@ -142,7 +142,7 @@ impl TcpClient {
 }
 
 fn flow(point: &TcpPoint, to: SocketAddr, cookie: &str) -> Result<TcpStream, PeerError> {
-    let mut stream = point.setup().connect(to, SOON)?;
+    let mut stream = point.setup().connect(to, RESPONSE_TIMEOUT)?;
     stream.write_all(cookie.as_bytes())?;
     Ok(stream)
 }

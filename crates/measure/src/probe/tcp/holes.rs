@@ -45,7 +45,7 @@ impl TcpClient {
                 named.confidence = if passes { SURE } else { DOUBT };
                 named.evidence.push(match passes {
                     true => format!("segments of {SHORT} bytes do arrive"),
-                    false => format!("segments of {SHORT} bytes do not arrive, either"),
+                    false => format!("segments of {SHORT} bytes do not arrive either"),
                 });
             }
         }

@@ -130,16 +130,16 @@ impl TcpPoint {
     pub fn check(&self) -> Result<(), String> {
         let time = |seconds: f64| (0.0..=LONGEST).contains(&seconds);
         if !(1..=MAX_FLOWS).contains(&self.flows) {
-            return Err(format!("{} flows: 1 to {MAX_FLOWS} are possible", self.flows));
+            return Err(format!("{} flows: expected 1 to {MAX_FLOWS}", self.flows));
         }
         if !(1..=LONGEST_BLOCK).contains(&self.block) {
-            return Err(format!("writes of {} bytes: 1 byte to 64 MiB are possible", self.block));
+            return Err(format!("writes of {} bytes: expected 1 byte to 64 MiB", self.block));
         }
         if !(time(self.seconds) && time(self.omit) && time(self.stagger)) || self.seconds <= 0.0 {
-            return Err("a time of more than 0 s and at most a week is possible".to_owned());
+            return Err("the time must be above 0 s and at most a week".to_owned());
         }
         if self.cpus_here.len().max(self.cpus_there.len()) > CPUS {
-            return Err(format!("at most {CPUS} CPUs are possible"));
+            return Err(format!("at most {CPUS} CPUs can be listed"));
         }
         Ok(())
     }

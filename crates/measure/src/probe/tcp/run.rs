@@ -46,7 +46,7 @@ impl TcpRun {
     /// There are no flows or more than [`MAX_FLOWS`], or the system has no thread left.
     pub fn start(flows: Vec<TcpFlow>, options: TcpRunOptions) -> io::Result<Self> {
         if flows.is_empty() || flows.len() > 2 * MAX_FLOWS {
-            let text = format!("run {} flows: only 1 to {} are possible", flows.len(), 2 * MAX_FLOWS);
+            let text = format!("{} flows: expected 1 to {}", flows.len(), 2 * MAX_FLOWS);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let count = flows.len();

@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 /// Name of the service.
 pub const NAME: &str = "tcp";
 /// Length of a cookie of flows.
-pub(super) const COOKIE: usize = 32;
+pub(super) const COOKIE_BYTES: usize = 32;
 /// A client that says nothing for so long is gone, however its connection looks.
-const SILENT: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a loop looks whether to end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for all flows of a point to be connected, and for one to say its cookie.
-const CONNECT: Duration = Duration::from_secs(20);
-const SAY: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Samples and intervals of all flows that fit a message.
-const SAMPLES: usize = 4000;
+const MAX_SAMPLES: usize = 4000;
 
 /// Measurements of a path with TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpService;
 
 fn request(body: &Value) -> Result<TcpRequest, String> {
-    serde_json::from_value(body.clone()).map_err(|error| format!("no request of this service: {error}"))
+    serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))
 }
 
 impl Service for TcpService {
@@ -47,8 +47,8 @@ impl Service for TcpService {
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         request(&body).map_err(|why| session.connection.unexpected(&why))?;
         let mut heard = Instant::now();
-        while !session.is_over() && heard.elapsed() < SILENT {
-            match session.connection.receive(LOOK) {
+        while !session.is_over() && heard.elapsed() < IDLE_TIMEOUT {
+            match session.connection.receive(POLL_INTERVAL) {
                 Ok(TcpCommand::Point(point)) => {
                     measure(session, &point)?;
                     heard = Instant::now();
@@ -83,7 +83,7 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
         return failed(session.connection, why);
     }
     if point.takes() > session.left().as_secs_f64() {
-        let why = "the time that was asked for is over; hint: measure less at a time";
+        let why = "the reserved time has expired; hint: run fewer or shorter tests at a time";
         return failed(session.connection, why.to_owned());
     }
     let streams = match accept(session, point)? {
@@ -97,11 +97,11 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
     session.connection.send(&TcpReply::Ready)?;
     // The client says when it has ended.
     while !session.is_over() {
-        match session.connection.receive(LOOK) {
+        match session.connection.receive(POLL_INTERVAL) {
             Ok(TcpCommand::Stop) => {
                 run.stop();
                 let mut report = run.finish();
-                report.thin(SAMPLES);
+                report.thin(MAX_SAMPLES);
                 return session.connection.send(&TcpReply::Report(Box::new(report)));
             }
             Ok(_) => return Err(session.connection.unexpected("another order while it measures")),
@@ -124,7 +124,7 @@ fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<
     let port = listener.local_addr()?.port();
     listener.set_nonblocking(true)?;
     session.connection.send(&TcpReply::Open { port, cookie: cookie.clone() })?;
-    let until = Instant::now() + CONNECT;
+    let until = Instant::now() + CONNECT_TIMEOUT;
     let mut streams = Vec::new();
     while streams.len() < point.connections() {
         if session.is_over() || session.connection.is_gone() {
@@ -146,7 +146,7 @@ fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<
 }
 
 fn next(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    readable(&[listener.as_fd()], LOOK)?;
+    readable(&[listener.as_fd()], POLL_INTERVAL)?;
     match listener.accept() {
         Ok(accepted) => Ok(Some(accepted)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -156,7 +156,7 @@ fn next(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
 
 /// Whether a flow begins with the cookie.
 fn greets(stream: &mut TcpStream, cookie: &[u8]) -> bool {
-    let mut said = [0; COOKIE];
-    let read = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(SAY)));
+    let mut said = [0; COOKIE_BYTES];
+    let read = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(COOKIE_TIMEOUT)));
     read.and_then(|()| stream.read_exact(&mut said)).is_ok() && said == cookie
 }

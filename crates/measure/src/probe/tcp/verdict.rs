@@ -55,13 +55,13 @@ pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last:
     if cpu > BUSY_CPU {
         return of_cpu(cpu);
     }
-    let text = format!("{} nothing to send: the application is slow", percent(most));
+    let text = format!("{} with nothing to send: the application is slow", percent(most));
     verdict(TcpBottleneck::Application, most, text, None)
 }
 
 fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
     let (has, wants) = wanted(flow.send_buffer);
-    let text = format!("{} send buffer: {has} hold less than the path", percent(share));
+    let text = format!("{} send buffer: {has} is less than the path holds", percent(share));
     let hint =
         format!("--windows {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here", wants.bytes());
     verdict(TcpBottleneck::SendBuffer, share, text, Some(hint))
@@ -73,11 +73,11 @@ fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> FlowVerdict 
     if mean_peer_window < 0.6 * most as f64 {
         let text =
             format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
-        let hint = "look at the receiver's CPU and disks, or receive without copying".to_owned();
+        let hint = "check the receiver's CPU and disks, or receive without copying".to_owned();
         return verdict(TcpBottleneck::SlowReceiver, share, text, Some(hint));
     }
     let (has, wants) = wanted(most);
-    let text = format!("{} receiver's window: {has} are all it announces", percent(share));
+    let text = format!("{} receiver's window: it advertises at most {has}", percent(share));
     let hint = if most >= LARGEST_WINDOW / 2 {
         "TCP allows no larger window: use more flows".to_owned()
     } else {
@@ -111,7 +111,7 @@ fn of_path(flow: &FlowReport, waited: &SenderWaits, cpu: f64, idle: f64, last: &
     }
     if idle > 0.5 {
         let text = format!(
-            "{} of the time less to send than the window allows: the application is slow",
+            "{} of the time with less to send than the window allows: the application is slow",
             percent(idle)
         );
         return verdict(TcpBottleneck::Application, idle, text, None);
@@ -148,17 +148,17 @@ fn at_most(flow: &FlowReport, limit: u64) -> bool {
 fn of_losses(flow: &FlowReport, share: f64) -> FlowVerdict {
     let TcpCounts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
     let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
-    let of = format!("{retransmits} of {segments} segments sent again");
+    let of = format!("{retransmits} of {segments} segments retransmitted");
     if lossy(flow).is_sprayed() {
         let text = format!("{} path: segments arrive out of order ({of})", percent(share));
-        let hint = "find what sends packets of one flow over several paths".to_owned();
+        let hint = "find the device that sends packets of one flow over several paths".to_owned();
         return verdict(TcpBottleneck::Spraying, share, text, Some(hint));
     }
     let (bound, what, hint) = match pattern(flow) {
         Pattern::Full { .. } => (
             TcpBottleneck::Path,
             format!("the queue of the bottleneck is full when segments are lost ({of})"),
-            Some("the bottleneck is full: more is not to be had"),
+            Some("the bottleneck is full: no higher rate is possible"),
         ),
         Pattern::Shallow { queue, each } => (
             TcpBottleneck::ShallowBuffer,
@@ -179,7 +179,7 @@ fn of_losses(flow: &FlowReport, share: f64) -> FlowVerdict {
         Pattern::Bursts { each, .. } => (
             TcpBottleneck::BurstLoss,
             format!("some {each:.0} segments are lost together, whatever the rate ({of})"),
-            Some("look for outages, and for a link that fails for moments"),
+            Some("look for outages, and for a link that fails briefly"),
         ),
         Pattern::Random { .. } => (
             TcpBottleneck::Loss,
@@ -187,10 +187,12 @@ fn of_losses(flow: &FlowReport, share: f64) -> FlowVerdict {
             Some("find the lossy link, use larger segments, or --cc bbr"),
         ),
         Pattern::None => (TcpBottleneck::Path, format!("{of} at the end of slow start"), None),
-        Pattern::Few(times) => {
-            (TcpBottleneck::Path, format!("{of}, {times} times after slow start: too few to tell why"), None)
-        }
-        Pattern::Unknown => (TcpBottleneck::Path, format!("{of}, in no pattern that tells why"), None),
+        Pattern::Few(times) => (
+            TcpBottleneck::Path,
+            format!("{of}, {times} times after slow start: too few to find the cause"),
+            None,
+        ),
+        Pattern::Unknown => (TcpBottleneck::Path, format!("{of}, in no pattern that shows a cause"), None),
     };
     verdict(bound, share, format!("{} path: {what}", percent(share)), hint.map(str::to_owned))
 }

@@ -123,7 +123,7 @@ pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndR
         before: passed.0.copied(),
         behind: passed.1.copied(),
         lost: left,
-        evidence: if left > 0 { "what no counter of the hosts explains".into() } else { String::new() },
+        evidence: if left > 0 { "no counter of either host explains it".into() } else { String::new() },
     };
     stages.insert(at, network);
     stages

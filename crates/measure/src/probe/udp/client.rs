@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time to connect, and for short answers.
-const SOON: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a report that keeps coming, at the most.
-const REPORT: Duration = Duration::from_secs(90);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(90);
 /// Exchanges of times before the first point and behind the last.
-const PINGS: usize = 20;
+const PING_COUNT: usize = 20;
 /// Time between two of them.
-const BETWEEN: Duration = Duration::from_millis(2);
+const PING_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What a test takes.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +76,11 @@ impl UdpClient {
         options: UdpClientOptions,
         wait: &mut dyn FnMut(Waiting) -> bool,
     ) -> Result<Self, PeerError> {
-        let mut connection = connect_any(to, token, SOON)?;
+        let mut connection = connect_any(to, token, RESPONSE_TIMEOUT)?;
         let UdpClientOptions { flows, seconds, rate, join, .. } = options;
         connection.ask(NAME, &UdpRequest { flows, seconds, rate, join }, wait)?;
-        let opened: UdpSession = connection.receive(SOON)?;
-        let cookie = unhex(&opened.cookie).ok_or_else(|| connection.unexpected("a cookie that is none"))?;
+        let opened: UdpSession = connection.receive(RESPONSE_TIMEOUT)?;
+        let cookie = unhex(&opened.cookie).ok_or_else(|| connection.unexpected("an invalid cookie"))?;
         let (from, server) = (connection.local().ip(), connection.peer().ip());
         let (end, here) = TestSockets::reach(from, server, &opened.ports, opened.test, cookie, join)?;
         let mut client = Self {
@@ -105,9 +105,9 @@ impl UdpClient {
 
     /// Compare clocks while nothing else is sent.
     pub fn exchange_times(&mut self) {
-        for _ in 0..PINGS {
+        for _ in 0..PING_COUNT {
             self.end.pings().ping();
-            std::thread::sleep(BETWEEN);
+            std::thread::sleep(PING_INTERVAL);
         }
         keep(&mut self.exchanges, self.end.exchanges());
     }
@@ -166,7 +166,10 @@ impl UdpClient {
             settle_ms,
             packed: true,
         })?;
-        self.answer(SOON, |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run))?;
+        self.answer(
+            RESPONSE_TIMEOUT,
+            |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run),
+        )?;
         let mut sent = Vec::new();
         let begun = Instant::now();
         if direction.forward() {
@@ -242,7 +245,7 @@ impl UdpClient {
 
     /// What the server did, with the packets that it kept.
     fn await_report(&mut self, run: u32, settle: Duration) -> Result<EndReport, PeerError> {
-        let reply = self.connection.receive_slowly(SOON + settle * 2, REPORT)?;
+        let reply = self.connection.receive_slowly(RESPONSE_TIMEOUT + settle * 2, REPORT_TIMEOUT)?;
         match self
             .wanted(reply, |reply| matches!(reply, UdpReply::Report { run: theirs, .. } if *theirs == run))?
         {
@@ -250,7 +253,7 @@ impl UdpClient {
                 for (received, text) in report.received.iter_mut().zip(&packed) {
                     let samples = packed::unpack(text);
                     received.samples =
-                        samples.ok_or_else(|| self.connection.unexpected("samples that are none"))?;
+                        samples.ok_or_else(|| self.connection.unexpected("invalid samples"))?;
                 }
                 Ok(*report)
             }
@@ -286,7 +289,7 @@ impl UdpClient {
         stop: &AtomicBool,
         live: &mut dyn FnMut(u64),
     ) -> Result<Vec<u64>, PeerError> {
-        let end = Instant::now() + point.takes() * 2 + SOON;
+        let end = Instant::now() + point.takes() * 2 + RESPONSE_TIMEOUT;
         let mut stopped = false;
         while Instant::now() < end {
             match self.connection.receive(super::end::TICK) {

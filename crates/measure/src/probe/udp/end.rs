@@ -23,15 +23,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long both ends try to meet on UDP, from when the last flow did.
-const MEETING: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two attempts.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at sockets that have nothing.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Datagrams of one flow that are read before those of the next.
-const AT_ONCE: usize = 64;
+const BATCH_DATAGRAMS: usize = 64;
 /// How long a receiver is awaited that does not come to look: less than the other end waits for the report.
-const LATE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often something else is looked at while data are sent.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
@@ -89,7 +89,7 @@ impl PendingTest {
 
     /// Await that the client shows in every flow that it receives: nothing but answers as long as what came is sent before.
     pub(super) fn meet(self, cookies: &Cookies, over: &dyn Fn() -> bool) -> Result<TestSockets, PeerError> {
-        let mut end = Instant::now() + MEETING;
+        let mut end = Instant::now() + HANDSHAKE_TIMEOUT;
         let mut met = vec![false; self.sockets.len()];
         while !met.iter().all(|&met| met) {
             if over() || Instant::now() > end {
@@ -98,18 +98,18 @@ impl PendingTest {
             let mut heard = false;
             // Those that were met, too: the client may not have heard that it may begin.
             for (flow, both) in self.sockets.iter().enumerate() {
-                for _ in 0..AT_ONCE {
+                for _ in 0..BATCH_DATAGRAMS {
                     let mut bytes = [0; LEN + 1];
                     let Some((length, from)) = both.receive_from(&mut bytes, Duration::ZERO)? else { break };
                     heard = true;
                     if self.hear(cookies, both, flow as u16, &bytes[..length], from)? && !met[flow] {
                         met[flow] = true;
-                        end = Instant::now() + MEETING;
+                        end = Instant::now() + HANDSHAKE_TIMEOUT;
                     }
                 }
             }
             if !heard {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         let lanes = self.sockets.into_iter().enumerate();
@@ -258,7 +258,7 @@ impl TestSockets {
             let open = chosen.iter().zip(sent).zip(&looked).any(|((lane, &sent), &looked)| {
                 let (unique, silent) = lane.receiver.progress();
                 // Two looks: one may have begun before.
-                let read = lane.receiver.empty() >= looked + 2 || told.elapsed() > LATE;
+                let read = lane.receiver.empty() >= looked + 2 || told.elapsed() > READER_TIMEOUT;
                 unique < sent && (silent.min(told.elapsed()) < settle || !read)
             });
             if !open {
@@ -329,7 +329,7 @@ fn knock(
     cookie: [u8; 16],
     server: IpAddr,
 ) -> Result<(), PeerError> {
-    let mut end = Instant::now() + MEETING;
+    let mut end = Instant::now() + HANDSHAKE_TIMEOUT;
     // What is still to be said in each flow; nothing, once it was met.
     let mut says = vec![Some(Handshake::Knock(cookie)); sockets.len()];
     while says.iter().any(Option::is_some) {
@@ -343,7 +343,7 @@ fn knock(
                 let _ = sockets[flow].send(&ControlDatagram { test, flow: flow as u16, meeting }.octets());
             }
         }
-        let until = Instant::now() + AGAIN;
+        let until = Instant::now() + RETRY_INTERVAL;
         while Instant::now() < until && says.iter().any(Option::is_some) {
             let mut heard = false;
             for (flow, (both, say)) in sockets.iter().zip(&mut says).enumerate() {
@@ -365,13 +365,13 @@ fn knock(
                     }
                     Ok(ControlDatagram { meeting: Handshake::Ready, .. }) => {
                         *say = None;
-                        end = Instant::now() + MEETING;
+                        end = Instant::now() + HANDSHAKE_TIMEOUT;
                     }
                     _ => {}
                 }
             }
             if !heard {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
@@ -380,7 +380,7 @@ fn knock(
 
 fn unanswered(peer: SocketAddr) -> io::Error {
     let why = format!(
-        "no answer to UDP at {peer}, though TCP works; hint: let UDP through the firewalls between, both ways"
+        "no answer over UDP from {peer}, although TCP works; hint: allow UDP through firewalls in both directions"
     );
     io::Error::new(io::ErrorKind::TimedOut, why)
 }

@@ -169,7 +169,7 @@ impl UdpClient {
         direction: TestDirection,
         stop: &AtomicBool,
     ) -> Result<(Option<Bottleneck>, Vec<UdpPointReport>), PeerError> {
-        limit_with(self, &UdpPoint::even(size, spacing_ps, LOOK), direction, stop)
+        limit_with(self, &UdpPoint::even(size, spacing_ps, FIRST_TEST_TIME), direction, stop)
     }
 }
 
@@ -224,7 +224,7 @@ pub(super) fn limit_with(
     let spacing = length * 8.0 / (found.bits_per_second * 2.0) * 1e12;
     // Four times as long as it takes to the first loss, which comes when the excess, as much as the rate, fills it.
     let fills = Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second).clamp(0.0, 10.0));
-    let time = (fills * 4).max(LOOK);
+    let time = (fills * 4).max(FIRST_TEST_TIME);
     let second = UdpPoint { only, ..UdpPoint::even(size, (spacing as u64).max(1), time) };
     let second = ends.point(&second, direction, stop)?;
     let again = limited(&second, ends.is_ipv6());
@@ -238,4 +238,4 @@ pub(super) fn limit_with(
 }
 
 /// Length of a first look.
-const LOOK: Duration = Duration::from_millis(1000);
+const FIRST_TEST_TIME: Duration = Duration::from_millis(1000);

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long to wait for packets before looking whether to stop.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Send a point to an address, whoever receives there. `each` is told about once a second how many packets were sent.
 ///
@@ -43,7 +43,7 @@ pub fn send(
         scope.spawn(|| {
             let mut told = Instant::now();
             while !done.load(Ordering::Relaxed) {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
                 if told.elapsed() >= Duration::from_secs(1) {
                     told = Instant::now();
                     each(count.load(Ordering::Relaxed));
@@ -79,7 +79,7 @@ pub fn receive(
     let (begun, mut heard, mut told) = (Instant::now(), Instant::now(), Instant::now());
     while !stop.load(Ordering::Relaxed) && longest.is_none_or(|longest| begun.elapsed() < longest) {
         let mut came = false;
-        source.poll(LOOK, &mut |train| {
+        source.poll(POLL_INTERVAL, &mut |train| {
             let now = unix_now();
             let arrived = train.time.map_or(now, |time| time.0);
             let mut first = true;
@@ -133,7 +133,8 @@ mod tests {
             assert_eq!((sent.packets, got.packets, got.lost), (300, 300, 0));
             assert_eq!(got.bytes, 300 * 400);
         });
-        let nothing = receive(&Endpoint::udp(at), false, LOOK, Some(LOOK), 64, &stop, &mut |_| {});
+        let nothing =
+            receive(&Endpoint::udp(at), false, POLL_INTERVAL, Some(POLL_INTERVAL), 64, &stop, &mut |_| {});
         assert_eq!(nothing.unwrap(), None);
     }
 }

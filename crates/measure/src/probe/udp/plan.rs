@@ -17,7 +17,7 @@ pub const MIN_DATAGRAM: u32 = skyhaul_core::wire::probe::Probe::LEN as u32;
 /// Longest datagram.
 pub const MAX_DATAGRAM: u32 = 65_507;
 /// Most packets of one point and flow.
-pub(super) const MOST: u64 = 1 << 40;
+pub(super) const MAX_PACKETS: u64 = 1 << 40;
 /// Longest train.
 pub const MAX_TRAIN: u32 = 64;
 /// Most flows of a test.
@@ -79,8 +79,10 @@ impl UdpPoint {
     pub fn even(size: u32, spacing_ps: u64, time: Duration) -> Self {
         let longest_ns = Nanos::from(time).0;
         let packets = match spacing_ps {
-            0 => MOST,
-            spacing => (time.as_nanos() * 1000 / u128::from(spacing)).clamp(2, u128::from(MOST)) as u64,
+            0 => MAX_PACKETS,
+            spacing => {
+                (time.as_nanos() * 1000 / u128::from(spacing)).clamp(2, u128::from(MAX_PACKETS)) as u64
+            }
         };
         Self {
             size,
@@ -109,7 +111,7 @@ impl UdpPoint {
             packets: if self.spacing_ps == 0 {
                 self.packets
             } else {
-                scaled(self.packets, old, new).min(MOST)
+                scaled(self.packets, old, new).min(MAX_PACKETS)
             },
             ..*self
         }
@@ -170,11 +172,11 @@ impl UdpPoint {
             if range.contains(&value) {
                 Ok(())
             } else {
-                Err(format!("{what} {value}: {least} to {most} are possible"))
+                Err(format!("{what} {value}: expected {least} to {most}"))
             }
         }
         within("a datagram of", self.size, MIN_DATAGRAM..=MAX_DATAGRAM)?;
-        within("packets", self.packets, 1..=MOST)?;
+        within("packets", self.packets, 1..=MAX_PACKETS)?;
         within("a train of", self.train, 1..=MAX_TRAIN)?;
         within("a time of nanoseconds", self.longest_ns, 1..=u64::from(u32::MAX) * 1_000_000)?;
         if let Some(burst) = self.burst {
@@ -227,7 +229,7 @@ mod tests {
         point.check().unwrap();
         for (wrong, said) in [
             (UdpPoint { size: 3, ..point }, "a datagram of 3"),
-            (UdpPoint { size: 65_508, ..point }, "65507 are possible"),
+            (UdpPoint { size: 65_508, ..point }, "to 65507"),
             (UdpPoint { packets: 0, ..point }, "packets 0"),
             (UdpPoint { train: 65, ..point }, "a train of 65"),
             (UdpPoint { longest_ns: u64::MAX, ..point }, "a time of nanoseconds"),

@@ -17,12 +17,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long it waits for packets before it looks whether to stop.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// On one host, for how long after a packet it looks for the next before it sleeps: there a sender wakes the receiver's
 /// processor itself, which takes it up to 10 us and makes its gaps uneven.
-const AWAKE: Duration = Duration::from_micros(100);
+const SPIN_TIME: Duration = Duration::from_micros(100);
 /// Most exchanges of times that are kept.
-const EXCHANGES: usize = 1 << 14;
+const MAX_NEW_EXCHANGES: usize = 1 << 14;
 
 /// One exchange of times, in nanoseconds: sent here, came there, left there, came here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Receiver {
         });
         let mine = shared.clone();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let awake = if both.is_own() && processors > 1 { AWAKE } else { Duration::ZERO };
+        let awake = if both.is_own() && processors > 1 { SPIN_TIME } else { Duration::ZERO };
         let thread = std::thread::Builder::new().name(format!("probe {flow}"));
         let thread = Some(thread.spawn(move || receive(source, &replies, &mine, awake))?);
         Ok(Self { shared, thread, cpu_before: Duration::ZERO })
@@ -154,7 +154,7 @@ fn receive(mut source: UdpSource, replies: &Both, shared: &Shared, awake: Durati
     let mut until = Instant::now();
     while !shared.stop.load(Ordering::Relaxed) {
         let looks = !awake.is_zero() && Instant::now() < until;
-        let wait = if looks { Duration::ZERO } else { LOOK };
+        let wait = if looks { Duration::ZERO } else { POLL_INTERVAL };
         let polled = source.poll(wait, &mut |train| take(&train, replies, shared));
         if matches!(polled, Ok(0)) {
             shared.empty.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl State {
                         // One that is not answered is one exchange less.
                         let _ = replies.send(&ControlDatagram { test, flow, meeting }.octets());
                     }
-                    Handshake::Pong { sent, came, back, .. } if self.exchanges.len() < EXCHANGES => {
+                    Handshake::Pong { sent, came, back, .. } if self.exchanges.len() < MAX_NEW_EXCHANGES => {
                         self.exchanges.push(Exchange { sent, came, back, here: arrived });
                     }
                     // The client did not hear that it may begin.
@@ -242,12 +242,12 @@ impl State {
 }
 
 /// Most exchanges that are kept; every second is dropped when there are more.
-const KEPT: usize = 1 << 16;
+const MAX_EXCHANGES: usize = 1 << 16;
 
 /// Keep more of them.
 pub(super) fn keep(all: &mut Vec<Exchange>, more: Vec<Exchange>) {
     all.extend(more);
-    while all.len() > KEPT {
+    while all.len() > MAX_EXCHANGES {
         let mut n = 0;
         all.retain(|_| {
             n += 1;
@@ -263,10 +263,10 @@ mod tests {
     #[test]
     fn exchanges_of_a_long_run_are_thinned() {
         let mut all = Vec::new();
-        for n in 0..3 * KEPT as u64 {
+        for n in 0..3 * MAX_EXCHANGES as u64 {
             keep(&mut all, vec![Exchange { sent: n, ..Exchange::default() }]);
         }
-        assert!(all.len() <= KEPT && all.len() > KEPT / 4);
+        assert!(all.len() <= MAX_EXCHANGES && all.len() > MAX_EXCHANGES / 4);
         assert!(all.windows(2).all(|two| two[0].sent < two[1].sent));
     }
 }

@@ -20,11 +20,11 @@ const SLACK: Nanos = Nanos(2_000_000);
 /// The same of what is evenly spaced, where it is made up a little in each gap: a few turns of other threads on this processor.
 const SMOOTH_SLACK: Nanos = Nanos(20_000_000);
 /// Longest sleep between two looks at the flag that stops it.
-const LONG: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// A packet that is due later than this lets the thread sleep.
-const DOZE: Duration = Duration::from_micros(300);
+const SLEEP_THRESHOLD: Duration = Duration::from_micros(300);
 /// For how long before its time the thread is awake.
-const AWAKE: Duration = Duration::from_micros(150);
+const SPIN_TIME: Duration = Duration::from_micros(150);
 
 /// Send the packets of a point on `both`, as `run` and `flow`; `count` is raised by each.
 ///
@@ -185,8 +185,8 @@ impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
                 return now;
             }
             let left = due - now;
-            if left > DOZE {
-                std::thread::sleep((left - AWAKE).min(LONG));
+            if left > SLEEP_THRESHOLD {
+                std::thread::sleep((left - SPIN_TIME).min(MAX_SLEEP));
                 if self.stop.load(Ordering::Relaxed) {
                     return now;
                 }

@@ -19,11 +19,11 @@ pub const NAME: &str = "udp";
 /// Most packets that are reported one by one.
 pub const MAX_SAMPLES: u32 = 65_536;
 /// Longest time without arrival that is waited at the end of a point.
-const SETTLE: u32 = 10_000;
+const MAX_SETTLE_MS: u32 = 10_000;
 /// A client that says nothing for so long is gone, however its connection looks.
-const SILENT: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a loop looks whether to end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Tests of a path with UDP.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl UdpService {
 }
 
 fn request(body: &Value) -> Result<UdpRequest, String> {
-    serde_json::from_value(body.clone()).map_err(|error| format!("no request of this service: {error}"))
+    serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))
 }
 
 impl Service for UdpService {
@@ -56,7 +56,7 @@ impl Service for UdpService {
     fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
         let request = request(body)?;
         if !(1..=MAX_FLOWS).contains(&request.flows) {
-            return Err(format!("{} flows: 1 to {MAX_FLOWS} are possible", request.flows));
+            return Err(format!("{} flows: expected 1 to {MAX_FLOWS}", request.flows));
         }
         allowed(request.rate, limits)?;
         let seconds = request.seconds.clamp(1.0, 1e6);
@@ -72,10 +72,10 @@ impl Service for UdpService {
         session.connection.send(&UdpSession { test, cookie: hex(&cookie), ports: waiting.ports(), host })?;
         let mut end = waiting.meet(&self.cookies, &|| session.is_over() || session.connection.is_gone())?;
         let mut heard = Instant::now();
-        while !session.is_over() && heard.elapsed() < SILENT {
-            match session.connection.receive(LOOK) {
+        while !session.is_over() && heard.elapsed() < IDLE_TIMEOUT {
+            match session.connection.receive(POLL_INTERVAL) {
                 Ok(UdpCommand::Point { run, point, direction, samples, settle_ms, packed }) => {
-                    let settle = Duration::from_millis(u64::from(settle_ms.min(SETTLE)));
+                    let settle = Duration::from_millis(u64::from(settle_ms.min(MAX_SETTLE_MS)));
                     let samples = samples.min(MAX_SAMPLES / u32::from(point.flows(end.flows()).max(1)));
                     let point = Run { run, point, direction, samples, settle, packed };
                     point.serve(session, &mut end)?;
@@ -129,7 +129,7 @@ impl Run {
             return session.connection.send(&UdpReply::Failed { why });
         }
         if self.point.takes() > session.left() {
-            let why = "the time that was asked for is over; hint: measure less at a time".to_owned();
+            let why = "the reserved time has expired; hint: run fewer or shorter tests at a time".to_owned();
             return session.connection.send(&UdpReply::Failed { why });
         }
         let forward = self.direction.forward();
@@ -187,9 +187,9 @@ impl Run {
 
     /// The client says how much it sent.
     fn await_sent(&self, session: &mut Session<'_>) -> Result<Vec<u64>, PeerError> {
-        let end = Instant::now() + self.point.takes() * 2 + SILENT;
+        let end = Instant::now() + self.point.takes() * 2 + IDLE_TIMEOUT;
         while !session.is_over() && Instant::now() < end {
-            match session.connection.receive(LOOK) {
+            match session.connection.receive(POLL_INTERVAL) {
                 Ok(UdpCommand::Sent { run, packets }) if run == self.run => return Ok(packets),
                 Ok(UdpCommand::Stop) => {}
                 Ok(other) => return Err(session.connection.unexpected(&format!("{other:?}"))),

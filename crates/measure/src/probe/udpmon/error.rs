@@ -13,7 +13,7 @@ pub enum UdpmonError {
     Io(#[from] io::Error),
     /// Nothing came back.
     #[error(
-        "{0} does not answer as a responder of udpmon\nhint: start `udpmon_resp` or `skyhaul probe serve --udpmon` there, and let UDP port {port} through", port = .0.port()
+        "{0} does not answer as a udpmon responder\nhint: start `udpmon_resp` or `skyhaul probe serve --udpmon` there, and let UDP port {port} through", port = .0.port()
     )]
     Silent(SocketAddr),
     /// It speaks another version.
@@ -23,11 +23,11 @@ pub enum UdpmonError {
     OtherVersion(u32),
     /// It has another test.
     #[error(
-        "the responder is busy with another test\nhint: udpmon_resp has one at a time, and holds it for 60 s: try again later"
+        "the responder is busy with another test\nhint: udpmon_resp runs one test at a time and holds it for 60 s; try again later"
     )]
     Busy,
     /// An answer is none.
-    #[error("the answer to {0:?} is none of udpmon's\nhint: is it a responder of udpmon that listens there?")]
+    #[error("invalid answer to {0:?}\nhint: check that a udpmon responder listens there")]
     Broken(Command),
     /// It was interrupted before there was anything to report.
     #[error("interrupted before the test began")]

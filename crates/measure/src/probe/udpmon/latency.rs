@@ -22,7 +22,7 @@ const SHORTEST: u32 = 64;
 /// How long a response is waited for, as with udpmon.
 const WAIT: Duration = Duration::from_secs(1);
 /// Longest sleep before it is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Round trips of one size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub fn latency(options: &RequestOptions, stop: &AtomicBool) -> Result<LatencyRep
     while asked < point.packets && begun.elapsed() < longest && !stop.load(Ordering::Relaxed) {
         let early = pacer.due().0.saturating_sub(elapsed().0);
         if early > 0 {
-            std::thread::sleep(Duration::from_nanos(early).min(LOOK));
+            std::thread::sleep(Duration::from_nanos(early).min(POLL_INTERVAL));
             continue;
         }
         pacer.sent(1, elapsed());
@@ -98,7 +98,9 @@ impl Dialogue<'_> {
             Err(error) => return Err(error.into()),
         }
         while sent.elapsed() < WAIT && !self.stop.load(Ordering::Relaxed) {
-            let Some((length, _)) = self.socket.receive_from(&mut self.answer, LOOK)? else { continue };
+            let Some((length, _)) = self.socket.receive_from(&mut self.answer, POLL_INTERVAL)? else {
+                continue;
+            };
             let came = sent.elapsed();
             let head = Message::read_in(self.order, &self.answer[..length.min(LEN)]).map(|read| read.head);
             let is_it = |head: skyhaul_core::wire::udpmon::Head| {

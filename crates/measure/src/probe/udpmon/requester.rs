@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 /// Octets of a piece of a structure, as udpmon itself asks for.
 const PIECE: usize = 1400;
-/// Tries of a command, as with udpmon; once it was interrupted, and for what may be missing, fewer.
-const TRIES: u32 = 10;
-const FEW: u32 = 3;
+/// Tries of a command, as with udpmon; once interrupted, and for what may be missing, fewer.
+const MAX_TRIES: u32 = 10;
+const MAX_SHORT_TRIES: u32 = 3;
 /// Bins that udpmon's responder has for times.
 const BINS: u64 = 150;
 /// How often a busy responder is asked again.
-const AGAIN: Duration = Duration::from_millis(500);
+const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How long one wait lasts before it is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What to ask for.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl<'a> Dialogue<'a> {
     pub(super) fn begin(&mut self) -> Result<(), UdpmonError> {
         let start = Instant::now();
         loop {
-            let octets = self.ask(Command::ZeroStats, 0, 0, TRIES)?;
+            let octets = self.ask(Command::ZeroStats, 0, 0, MAX_TRIES)?;
             let answer = Message::read(&octets).map_err(|_| UdpmonError::Broken(Command::ZeroStats))?;
             self.order = answer.order;
             match answer.command() {
@@ -109,7 +109,7 @@ impl<'a> Dialogue<'a> {
                 }
                 Some(Command::Ok) => return Ok(()),
                 Some(Command::InUse) if start.elapsed() < self.options.patience => {
-                    std::thread::sleep(AGAIN.min(self.options.patience));
+                    std::thread::sleep(BUSY_RETRY_INTERVAL.min(self.options.patience));
                 }
                 Some(Command::InUse) => return Err(UdpmonError::Busy),
                 _ => return Err(UdpmonError::Broken(Command::ZeroStats)),
@@ -122,7 +122,7 @@ impl<'a> Dialogue<'a> {
 
     /// The end of a test. The responder may be gone, which changes nothing of what was measured.
     pub(super) fn end(&mut self) {
-        let _ = self.ask(Command::TestEnd, 0, 0, FEW);
+        let _ = self.ask(Command::TestEnd, 0, 0, MAX_SHORT_TRIES);
     }
 
     fn is_stopped(&self) -> bool {
@@ -143,7 +143,7 @@ impl<'a> Dialogue<'a> {
 
     /// Counts, and what there is besides.
     fn told(&mut self) -> Result<ResponderResults, UdpmonError> {
-        let octets = self.ask(Command::GetStats, 0, 0, TRIES)?;
+        let octets = self.ask(Command::GetStats, 0, 0, MAX_TRIES)?;
         let stats =
             Message::read_in(self.order, &octets).map_err(|_| UdpmonError::Broken(Command::GetStats))?;
         // A build of another layout has others, which cannot be read.
@@ -158,7 +158,7 @@ impl<'a> Dialogue<'a> {
         let mut octets = Vec::with_capacity(length);
         while octets.len() < length {
             let piece = (length - octets.len()).min(PIECE);
-            match self.ask(command, octets.len(), piece, FEW) {
+            match self.ask(command, octets.len(), piece, MAX_SHORT_TRIES) {
                 Ok(piece) => octets.extend(piece),
                 Err(UdpmonError::Silent(_)) => return Ok(None),
                 Err(error) => return Err(error),
@@ -189,7 +189,7 @@ impl<'a> Dialogue<'a> {
         while self.socket.receive_from(&mut self.answer, Duration::ZERO)?.is_some() {}
         let begin = command == Command::ZeroStats;
         for attempt in 0..tries {
-            if self.is_stopped() && (begin || attempt >= FEW) {
+            if self.is_stopped() && (begin || attempt >= MAX_SHORT_TRIES) {
                 break;
             }
             if begin && attempt > 0 {
@@ -198,7 +198,7 @@ impl<'a> Dialogue<'a> {
             match self.socket.send(&self.message(command, index, length).octets()) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    std::thread::sleep(self.options.timeout.min(LOOK));
+                    std::thread::sleep(self.options.timeout.min(POLL_INTERVAL));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -221,7 +221,7 @@ impl<'a> Dialogue<'a> {
             if left.is_zero() || (self.is_stopped() && command == Command::ZeroStats) {
                 return Ok(None);
             }
-            let came = self.socket.receive_from(&mut self.answer, left.min(LOOK))?;
+            let came = self.socket.receive_from(&mut self.answer, left.min(POLL_INTERVAL))?;
             let Some((n, _)) = came else { continue };
             let octets = &self.answer[..n];
             // udpmon leaves the head of its counts undefined, so they cannot be told by it; but an Ok is to something before.

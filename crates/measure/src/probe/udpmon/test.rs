@@ -169,12 +169,12 @@ mod tests {
     use super::*;
     use skyhaul_core::wire::udpmon::Command;
 
-    const MOST: usize = 1000;
+    const MAX_RECORDS: usize = 1000;
 
     fn begin(octets: u32, lost_only: u32) -> ResponderTest {
         let mut message = Message::new(Order::Little, Command::ZeroStats, 0);
         (message.head.width, message.head.response_length, message.head.lost_only) = (10, octets, lost_only);
-        ResponderTest::new(&message, 1_000, MOST)
+        ResponderTest::new(&message, 1_000, MAX_RECORDS)
     }
 
     fn send(test: &mut ResponderTest, frames: &[u64]) {
@@ -212,6 +212,6 @@ mod tests {
         send(&mut lost, &[0, 3, u64::MAX - 1, u64::MAX]);
         let octets = lost.records(0, 72, Order::Little);
         assert_eq!([2, 5, 8].map(|n| word(&octets, n)), [1, 2, 4], "numbers of lost packets");
-        assert!(lost.records.len() <= MOST);
+        assert!(lost.records.len() <= MAX_RECORDS);
     }
 }

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 /// Rate in bits per second and duration for a receiver to touch its memory: so low that it has no loss.
 const WARM: (u64, Duration) = (500_000_000, Duration::from_millis(200));
 /// Timeout for a receiver to listen: some first fill a gigabyte.
-const LISTENS: Duration = Duration::from_secs(60);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for reading its socket empty, and for writing its report.
-const PATIENCE: Duration = Duration::from_secs(20);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for it to process the packets read last.
-const SETTLE: Duration = Duration::from_millis(20);
+const SETTLE_TIME: Duration = Duration::from_millis(20);
 /// Start the candidate, limit it, send at `rate`, and see what was lost.
 pub(super) fn trial(
     options: &LimitedOptions,
@@ -57,7 +57,7 @@ pub(super) fn trial(
         thread.join().map_err(|_| io::Error::other("the sending thread ended early"))?
     })?;
     if candidate.reports && trial.dropped == 0 && !options.stop.is_set() {
-        let ended = receiver.finish(PATIENCE)?;
+        let ended = receiver.finish(DRAIN_TIMEOUT)?;
         let report = serde_json::from_slice::<ReceiveReport>(&ended.stdout).ok();
         trial.all &= report.is_some_and(|report| report.is_whole() && complete(&report) == heaps);
     }
@@ -117,7 +117,7 @@ fn wait_until_open(
     while UdpPort::of(receiver.id(), port).is_none() {
         let why = match receiver.ended()? {
             Some(why) => format!("ended before it listened: {why}"),
-            None if begun.elapsed() > LISTENS => "does not listen on its UDP port".into(),
+            None if begun.elapsed() > LISTEN_TIMEOUT => "does not listen on its UDP port".into(),
             None => String::new(),
         };
         if !why.is_empty() {
@@ -176,9 +176,9 @@ fn drain(
             let why = receiver.ended()?.unwrap_or_else(|| "its port is closed".into());
             return Err(failed(candidate, &format!("ended during reception: {why}")));
         };
-        let late = begun.elapsed() > PATIENCE || options.stop.is_set();
+        let late = begun.elapsed() > DRAIN_TIMEOUT || options.stop.is_set();
         if now.waiting == 0 || late {
-            std::thread::sleep(SETTLE);
+            std::thread::sleep(SETTLE_TIME);
             return Ok((!late, now));
         }
         std::thread::sleep(Duration::from_millis(2));

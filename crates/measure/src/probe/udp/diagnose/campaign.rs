@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Most packets of a point, which must all be kept, duplicates too.
-const MOST: u64 = 60_000;
+const MAX_POINT_PACKETS: u64 = 60_000;
 /// Length of each point but the first, of that of the first.
 const EACH: f64 = 0.4;
 /// Flows of a test: one of most points, and others from more ports, to find links that only some of them use.
@@ -84,7 +84,7 @@ pub(super) fn run(
     let mut ended = campaign.measure_all();
     let mut found = campaign.judge(&mut ended);
     found.cut_short = match ended {
-        _ if stop.load(Ordering::Relaxed) => Some("it was interrupted".to_owned()),
+        _ if stop.load(Ordering::Relaxed) => Some("interrupted".to_owned()),
         Ok(()) => None,
         Err(error) => Some(error.to_string()),
     };
@@ -242,7 +242,7 @@ fn opposite(direction: TestDirection) -> TestDirection {
 
 fn even(size: u32, spacing_ps: u64, time: Duration) -> UdpPoint {
     let even = UdpPoint::even(size, spacing_ps, time);
-    UdpPoint { packets: even.packets.min(MOST), only: Some(0), ..even }
+    UdpPoint { packets: even.packets.min(MAX_POINT_PACKETS), only: Some(0), ..even }
 }
 
 /// Picoseconds between packets.
@@ -289,7 +289,7 @@ fn campaign(asked: &DiagnosisOptions, pps: f64) -> Vec<UdpPoint> {
 fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
     let Some(limit) = limit else {
         finding.confidence *= 0.5;
-        finding.evidence.push("a second test at a higher rate did not show the limit again".to_owned());
+        finding.evidence.push("a second test at a higher rate did not reproduce the limit".to_owned());
         return;
     };
     let rate = display_rate(limit.bits_per_second);
@@ -300,7 +300,7 @@ fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
         LimitKind::Unclear => format!("{rate} of frames"),
     };
     let text = format!(
-        "a test beyond the limit: {text}; before the first loss the delay grew by {grew:.2} ms, a queue's would by {queue:.2} ms"
+        "a test beyond the limit: {text}; before the first loss the delay grew by {grew:.2} ms; a queue would add {queue:.2} ms"
     );
     let cause = match limit.limit {
         LimitKind::Policer => Cause::Policer,
@@ -331,7 +331,10 @@ mod tests {
         };
         for (size, pps) in [(1472, 100_000.0), (64, 1e6), (8972, 0.1)] {
             let points = campaign(&asked(size), pps);
-            assert!(points.iter().all(|point| point.check().is_ok() && point.packets <= MOST), "{points:?}");
+            assert!(
+                points.iter().all(|point| point.check().is_ok() && point.packets <= MAX_POINT_PACKETS),
+                "{points:?}"
+            );
             assert!(points.iter().any(|point| point.burst.is_some()));
         }
         let rates: Vec<f64> = campaign(&asked(1472), 10_000.0).iter().filter_map(UdpPoint::rate).collect();

@@ -163,7 +163,7 @@ fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> PacketAccou
     let network = lost - (before + behind).min(lost);
     let (out, came) = (sender.counters.get("interface.sent"), receiver.counters.get("interface.received"));
     let taken: u64 = TAKEN.iter().map(|name| count(&receiver.counters, name)).sum();
-    // Where the kernel does not say what readers took, only ours is known.
+    // Where the kernel does not report it what readers took, only ours is known.
     let residual = came.map(|&came| came as i64 - taken.max(packets) as i64 - behind as i64);
     // What did not leave, or came and is in no counter, is not the network's.
     let hidden = out.map(|&out| (sent - before.min(sent)).saturating_sub(out)).unwrap_or(0)
@@ -171,7 +171,7 @@ fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> PacketAccou
     let proven_network = if same { 0 } else { network.saturating_sub(hidden) };
     let missing = |end: &str| {
         format!(
-            "the counters of the {end} are not available, so it is not known in which layer packets were lost"
+            "the counters of the {end} are not available, so the layer in which packets were lost is unknown"
         )
     };
     let unknown = match () {
@@ -181,7 +181,7 @@ fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> PacketAccou
         () if network as f64 > 0.2 * lost as f64 && (proven_network as f64) < PROVEN * network as f64 => {
             Some(format!(
                 "no counter explains {network} lost packets, and the interfaces do not show that the network lost them: \
-                 {hidden} packets came or were to leave, and nothing says what became of them"
+                 {hidden} packets reached or left a host without being counted further"
             ))
         }
         () => None,
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!((found.residual, found.proven_network, found.unknown), (Some(4), 96, None));
         let hidden = evidence(&[report(Some(1000), &[])], None, false).identity;
         assert_eq!((hidden.residual, hidden.proven_network), (Some(100), 0));
-        assert!(hidden.unknown.unwrap().contains("100 packets came or were to leave"));
+        assert!(hidden.unknown.unwrap().contains("100 packets reached or left a host"));
     }
 
     #[test]

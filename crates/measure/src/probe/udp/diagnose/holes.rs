@@ -92,7 +92,7 @@ pub(in crate::probe::udp) fn longest(
 
 fn nothing_passes() -> PeerError {
     let why = format!(
-        "not even datagrams of {MIN_DATAGRAM} bytes pass\nhint: see whether the path loses: --diagnose"
+        "not even datagrams of {MIN_DATAGRAM} bytes arrive\nhint: check the path for loss: --diagnose"
     );
     PeerError::Io(std::io::Error::other(why))
 }

@@ -79,15 +79,15 @@ impl UdpDiagnosis {
         let what = match &self.identity.unknown {
             Some(why) => format!("unknown: {why}"),
             None if self.unexplained > 0 => {
-                format!("unknown: the loss of {} packets fits no cause", self.unexplained)
+                format!("unknown: no known cause explains the loss of {} packets", self.unexplained)
             }
             None if !self.causes.is_empty() => String::new(),
-            None if self.identity.sent == 0 => "unknown: nothing was measured".to_owned(),
-            None if self.cut_short.is_some() => "nothing wrong was found until then".to_owned(),
-            None => "nothing wrong was found at this load".to_owned(),
+            None if self.identity.sent == 0 => "unknown: no packets were sent".to_owned(),
+            None if self.cut_short.is_some() => "no fault was found before that".to_owned(),
+            None => "no fault was found at this load".to_owned(),
         };
         let early =
-            self.cut_short.as_ref().map_or(String::new(), |why| format!("the campaign ended early: {why}"));
+            self.cut_short.as_ref().map_or(String::new(), |why| format!("the diagnosis ended early: {why}"));
         let parts: Vec<String> = [early, what].into_iter().filter(|part| !part.is_empty()).collect();
         (!parts.is_empty()).then(|| parts.join("\n"))
     }
@@ -120,8 +120,8 @@ pub struct DiagnosisHosts {
 fn title(cause: Cause) -> &'static str {
     match cause {
         Cause::Policer => "a policer drops what exceeds a rate",
-        Cause::FullQueue => "a queue before a slower line is full",
-        Cause::Microburst => "a short queue overflows in bursts",
+        Cause::FullQueue => "the queue before a slower link is full",
+        Cause::Microburst => "a short queue overflows during bursts",
         Cause::SocketBuffer => "the receiver's socket buffer overflows while its reader pauses",
         Cause::UdpMemory => "the receiver's kernel has no more memory for UDP",
         Cause::NicRing => "the ring of the receiver's interface overflows",
@@ -129,20 +129,20 @@ fn title(cause: Cause) -> &'static str {
         Cause::Sender => "packets do not leave the sending host",
         Cause::BitErrors => "single packets are lost at random, at any rate: bit errors, or a lossy link",
         Cause::BurstLoss => {
-            "packets are lost many in a row, at any rate: outages, or a link that fails for moments"
+            "many packets in a row are lost at any rate: outages, or a link that fails briefly"
         }
         Cause::Mtu => "packets above a size do not pass",
         Cause::Firewall => "a firewall or address translation forgets the flow",
-        Cause::PacketRate => "something on the way limits packets per second",
+        Cause::PacketRate => "a device on the path limits packets per second",
         Cause::Spraying => "packets of one flow take several paths",
         Cause::Polarisation => "one of several parallel links is full",
         Cause::RouteChange => "the route changed",
         Cause::Duplication => "packets arrive twice",
-        Cause::IdleStates => "a processor sleeps too deeply between bursts",
-        Cause::Moderation => "an interface gathers packets before it interrupts",
-        Cause::Pause => "the other side asks the line to pause",
+        Cause::IdleStates => "a CPU sleeps too deeply between bursts",
+        Cause::Moderation => "interrupt moderation delays packets",
+        Cause::Pause => "pause frames stop the sender",
         Cause::ClockStep => "a clock stepped",
-        Cause::Reader => "the receiving program needs all of a processor",
+        Cause::Reader => "the receiving program uses all of a CPU",
         Cause::ReceiverWindow => "the receiver's window is too small",
         Cause::SendBuffer => "the send buffer is too small",
         Cause::SlowApplication => "an application is slow",
