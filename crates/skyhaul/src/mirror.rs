@@ -14,20 +14,19 @@
 //!
 //! Receivers tell streams apart by their sender, so each stream leaves by a socket of its own.
 
-mod outlet;
 mod tap;
 mod target;
 
 pub use tap::Tap;
 pub use target::TargetReport;
 
-use outlet::Outlets;
 use skyhaul_io::address::Endpoint;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use target::Outlets;
 use target::{Run, Shared};
 
 /// All targets of a receiver.

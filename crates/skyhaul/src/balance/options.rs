@@ -5,9 +5,8 @@ use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::quantity::Size;
 use skyhaul_io::udp::send::SendOptions;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
+use std::{fmt, io};
 
 /// How a balancer works.
 #[derive(Clone, Debug)]

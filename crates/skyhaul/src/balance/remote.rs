@@ -19,14 +19,12 @@
 //! Limits: one controller at a time; another is turned away. Whoever may open the socket's file may decide.
 
 mod again;
-mod claim;
-mod messages;
 mod serve;
 
-pub use claim::Claim;
+pub use again::Claim;
 
 use super::shared::{Done, Lost, Planes};
-use messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
+use serve::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
 use skyhaul_core::balance::{Table, Ticks};
 use skyhaul_io::host::server::Server;
 use std::io;

@@ -279,7 +279,7 @@ fn a_server_that_stops_ends_its_sessions() {
 
 #[test]
 fn the_entry_for_the_fuzzer_takes_messages_in_pieces() {
-    let whole = frame::framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
+    let whole = super::message::framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
     for choice in 0..=255 {
         fuzz(&[&[choice], whole.as_slice(), &whole, &[9, 9]].concat());
     }

@@ -12,13 +12,13 @@
 
 mod sink;
 
-pub use sink::{ObjectCounts, ObjectSink, Received, Storable};
+pub use sink::{Loaded, ObjectCounts, ObjectLoad, ObjectSink, Received, Storable};
 
 use super::keyed::{
     Counts, Ended, GetError, Missing, ObjectStream, Stats, StreamConfig, StreamReader, TcpReaderOptions,
     TrainSink,
 };
-use super::load::ObjectLoad;
+
 use crate::control::Gauge;
 use crate::panics::reason;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};

@@ -8,11 +8,13 @@
 //!
 //! A stream's concrete layout is chosen once, when it begins ([`Visit`]); nothing after that depends on the format.
 
-use super::edges;
-use super::gate::Gate;
+use super::filter;
+use super::filter::Gate;
 use super::info::{Part, StreamInfo};
+use super::stream::Refusals;
 use super::stream::Stream;
 use crate::mirror::Tap;
+use skyhaul_core::assembly::Ordered;
 use skyhaul_core::assembly::{Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
 use skyhaul_core::wire::{StreamFormat, Visit};
@@ -99,6 +101,31 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// Begin anew in the other phase, if its frames come in parts. Which packets of a FILA10G are first halves depends on when
+    /// the board was started: after a restart in the other phase, no packet has a place.
+    #[cold]
+    pub(super) fn rephase(&mut self) {
+        let unpaired = self.refusals.unpaired(self.report.placed);
+        self.refusals = Refusals::default();
+        let mut format = self.info.format.clone();
+        let Some(own) = format.own.rephased() else { return };
+        format.own = own;
+        let Ok(new) = of(&format) else { return };
+        for retired in self.unfinished() {
+            let info = self.info.clone();
+            if let Some(part) = self.finished(retired) {
+                self.before.push_back((info, part));
+            }
+        }
+        self.watch.rephased(unpaired);
+        self.assembly = Ordered::restarted(*self.assembly.config(), self.assembly.epoch() + 1);
+        self.arrivals.forget();
+        self.only.take_if(|only| only.end == u64::MAX);
+        let (unit_bytes, listen) = (self.info.unit_bytes, self.info.listen.clone());
+        self.info = Arc::new(StreamInfo { format, unit_bytes, listen, ..*self.info });
+        self.replace(new);
+    }
+
     pub(super) fn new(stream: Stream, placing: Box<dyn Placing>) -> Self {
         Self { stream, placing, before: VecDeque::new() }
     }
@@ -275,7 +302,7 @@ impl Stream {
             self.gated(&placement, packet, around.gate)?;
         }
         if let Some(only) = &self.only {
-            edges::admit(only, self.number(&placement))?;
+            filter::admit(only, self.number(&placement))?;
         }
         self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
     }

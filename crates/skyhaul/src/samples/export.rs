@@ -17,16 +17,13 @@
 
 mod hdf5;
 mod layout;
-mod lookup3;
-mod output;
-mod plain;
 mod zarr;
 
 pub use layout::{Attribute, Element};
 
 use super::{Samples, SamplesError, Vectored};
 use layout::Layout;
-use output::Output;
+use layout::Output;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -142,8 +139,8 @@ pub enum ExportError {
 impl FileFormat {
     fn create(self, path: &Path, layout: &Layout) -> io::Result<Box<dyn Output>> {
         Ok(match self {
-            FileFormat::Npy => Box::new(plain::Plain::npy(path, layout)?),
-            FileFormat::Raw => Box::new(plain::Plain::raw(path)?),
+            FileFormat::Npy => Box::new(layout::Plain::npy(path, layout)?),
+            FileFormat::Raw => Box::new(layout::Plain::raw(path)?),
             FileFormat::Hdf5 => Box::new(hdf5::Hdf5::create(path, layout)?),
             FileFormat::Zarr => Box::new(zarr::Zarr::create(path, layout)?),
         })

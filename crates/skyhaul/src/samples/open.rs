@@ -1,9 +1,9 @@
 //! Finds out what the samples of a recording or of files are.
 
-use super::ends::{Ends, ends_of_seconds};
 use super::frames::FrameReader;
-use super::scratch::Kept;
+use super::frames::Kept;
 use super::timing::measured_rate;
+use super::timing::{Ends, ends_of_seconds};
 use super::{First, Options, Samples, SamplesError};
 use crate::recording::{Datastream, FilePiece, Pieces, Recording, mark6};
 use skyhaul_core::samples::{Coded, Coding};

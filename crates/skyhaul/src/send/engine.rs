@@ -8,11 +8,11 @@
 //!
 //! A source may have several *jobs* under way. What goes wrong with the packets of one ends that job and no other.
 
+use super::clock::Pacing;
+use super::clock::SendStats;
 use super::clock::{Clock, Control};
-use super::error::SendError;
 use super::outlet::Outlet;
-use super::pacing::Pacing;
-use super::stats::SendStats;
+use super::outlet::SendError;
 use crate::control::{RateControl, Steering};
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;

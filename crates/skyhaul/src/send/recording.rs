@@ -8,7 +8,7 @@
 //! What the reader does not give, or gives unproven, is in the supply's [`Account`] as soon as it is met, and makes the
 //! sending fail at its end.
 
-use super::own::{OwnPace, SentTimes};
+use super::clock::{OwnPace, SentTimes};
 use super::recorded::{RecordedFrames, RecordedOptions, Restamp, SEGMENT, Told};
 use super::supply::{Sequence, Supply};
 use super::{HEAD, Packetize};

@@ -1,13 +1,13 @@
 //! Sends the packets of a [`Supply`] in the caller's thread.
 
+use super::clock::Pacing;
+use super::clock::Schedule;
+use super::clock::SendStats;
 use super::clock::{Control, Real};
 use super::engine::{Engine, Limits, Next, Source};
-use super::error::SendError;
 use super::outlet::Outlet;
-use super::own::Schedule;
-use super::pacing::Pacing;
+use super::outlet::SendError;
 use super::report::SendReport;
-use super::stats::SendStats;
 use super::{HEAD, Supply};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::{Endpoint, Transport};

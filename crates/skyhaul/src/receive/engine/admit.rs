@@ -5,10 +5,10 @@
 use super::Engine;
 use crate::irregular::{CLOCK_OFFSET, began_late};
 use crate::receive::Sink;
+use crate::receive::engine::{Route, Split};
 use crate::receive::info::StreamInfo;
 use crate::receive::newcomers::{Held, Late};
 use crate::receive::placing::{self, Placed};
-use crate::receive::route::{Route, Split};
 use crate::receive::strangers::{Claim, Conclusion};
 use crate::receive::stream::{Begin, Stream};
 use crate::recording::Event;

@@ -1,6 +1,6 @@
 //! Configuration of a receiving stream: all limits and end conditions.
 
-use crate::receive::allow::Allow;
+use crate::receive::filter::Allow;
 use skyhaul_core::assembly::{Keyed, KeyedConfig};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::memory::heap::HeapMemory;

@@ -9,7 +9,7 @@
 use super::config::{KeyedBy, StopRule, StreamConfig};
 use super::stats::{Counts, Ended, Missing, MissingHeaps};
 use super::store::{HeadOf, Run, RunRejected, Sender, Store};
-use crate::receive::allow::Allow;
+use crate::receive::filter::Allow;
 use skyhaul_core::assembly::{Keyed, Slot, Window};
 use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Keyed as _;

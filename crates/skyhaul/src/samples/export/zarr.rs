@@ -9,8 +9,8 @@
 //!
 //! Source: Zarr core specification, version 3.0 (2024).
 
+use super::layout::Output;
 use super::layout::{Element, Layout};
-use super::output::Output;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io;

@@ -9,14 +9,13 @@
 //! Every call gets a number, and calls are served in order of their numbers, so callers and the thread never mix their
 //! packets. Queued objects are sent as one run: trains span them.
 
-use super::batch::Batch;
+use super::burst::Batch;
 use super::burst::Burst;
-use super::object::{Object, ObjectConfig};
-use super::options::{ObjectOptions, Order};
-use super::part::{Entry, Sequence};
+use super::burst::{Entry, Sequence};
+use super::object::{Object, ObjectConfig, ObjectOptions, Order};
 use super::queue::{Job, Queued, Ticket, is_own};
+use super::queue::{Shared, Turn};
 use super::run::Run;
-use super::shared::{Shared, Turn};
 use crate::control::Progress;
 use crate::send::{Clock, Control, Engine, Outlet, Real, SendError, SendReport, SendStats, Sending};
 use std::sync::atomic::Ordering;

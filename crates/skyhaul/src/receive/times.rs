@@ -1,6 +1,7 @@
 //! The ends of a finished object: the first and the last of its units that arrived, and their times.
 
 use super::info::StreamInfo;
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::FrameTime;
 use std::ops::Range;
 
@@ -76,3 +77,65 @@ pub(crate) fn moved(time: FrameTime, frames: i64, rate: Option<u32>) -> Option<F
     let unix_seconds = time.unix_seconds.checked_add(frame.div_euclid(rate))?;
     Some(FrameTime { unix_seconds, frame: u32::try_from(frame.rem_euclid(rate)).ok()?, ..time })
 }
+
+/// Objects that are remembered; of a stream, fewer are open.
+const MOST: usize = 64;
+
+/// When the last packet of each object arrived, if that is known.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// Of the packets that are placed now, if the kernel noted it.
+    now: Option<Nanos>,
+    current: Option<(u64, Option<Nanos>)>,
+    others: Vec<(u64, Option<Nanos>)>,
+}
+
+impl Arrivals {
+    /// The packets that are placed from now on arrived then.
+    #[inline]
+    pub(super) fn at(&mut self, time: Option<Nanos>) {
+        self.now = time;
+    }
+
+    /// When they arrived.
+    pub(super) fn now(&self) -> Option<Nanos> {
+        self.now
+    }
+
+    /// One of them belongs to this object.
+    #[inline]
+    pub(super) fn placed(&mut self, object: u64) {
+        match &mut self.current {
+            Some((current, last)) if *current == object => *last = self.now,
+            _ => self.turn(object),
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, object: u64) {
+        self.others.retain(|(other, _)| *other != object);
+        if let Some(before) = self.current.replace((object, self.now)) {
+            if self.others.len() >= MOST {
+                self.others.remove(0);
+            }
+            self.others.push(before);
+        }
+    }
+
+    /// The object is finished: when the last packet of it arrived.
+    pub(super) fn take(&mut self, object: u64) -> Option<Nanos> {
+        if let Some((_, last)) = self.current.take_if(|(current, _)| *current == object) {
+            return last;
+        }
+        let at = self.others.iter().position(|(other, _)| *other == object)?;
+        self.others.remove(at).1
+    }
+
+    /// Objects have other numbers from here on.
+    pub(super) fn forget(&mut self) {
+        (self.current, self.others) = (None, Vec::new());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,11 @@
 //!   --from :5000                this port of any host
 //! ```
 
-use skyhaul_core::placement::Reject;
+use skyhaul_core::placement::{Nanos, Reject};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
 /// Allowed senders: addresses of a network, and their ports.
@@ -147,59 +148,117 @@ impl Allow {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+/// A second of data time, as a UNIX time.
+pub type DataTime = i64;
 
-    fn admits(origin: &str, sender: &str) -> bool {
-        origin.parse::<Origin>().unwrap().admits(sender.parse().unwrap())
+/// Lets packets through from one second of data time (included) to another (excluded).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// First second that passes.
+    pub start: Option<DataTime>,
+    /// First second that does not pass any more.
+    pub stop: Option<DataTime>,
+}
+
+impl Gate {
+    /// Whether it passes everything.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.start.is_none() && self.stop.is_none()
     }
 
-    #[test]
-    fn networks_hosts_and_ports() {
-        assert!(admits("10.1.0.0/16", "10.1.255.7:9") && !admits("10.1.0.0/16", "10.2.0.1:9"));
-        assert!(admits("10.1.2.3", "10.1.2.3:9") && !admits("10.1.2.3", "10.1.2.4:9"));
-        assert!(
-            admits("10.1.2.3:5000-5010", "10.1.2.3:5010") && !admits("10.1.2.3:5000-5010", "10.1.2.3:5011")
-        );
-        assert!(admits("[fd00::1]:5000", "[fd00::1]:5000") && !admits("[fd00::1]:5000", "[fd00::1]:5001"));
-        assert!(admits("fd00::/8", "[fdff::2]:1") && !admits("fd00::/8", "[fe80::2]:1"));
-        assert!(
-            admits(":5000", "[::1]:5000")
-                && admits("*:5000", "10.0.0.1:5000")
-                && !admits(":5000", "1.1.1.1:5")
-        );
-        assert!(admits("0.0.0.0/0", "10.0.0.1:1") && !admits("0.0.0.0/0", "[::1]:1"), "all of IPv4");
-        assert!(admits("10.0.0.1", "[::ffff:10.0.0.1]:1"), "IPv4 as a socket for both shows it");
-        assert!(admits("::/0", "[::1]:1"));
-    }
-
-    #[test]
-    fn what_is_no_sender_is_said() {
-        for text in
-            ["", "*", "10.0.0.0/33", "10.0.0.1:70000", "10.0.0.1:9-1", "here", "[::1", "[::1]5", "1.2.3.4:"]
-        {
-            let error = text.parse::<Origin>().unwrap_err().to_string();
-            assert!(error.contains("hint:"), "{text}: {error}");
+    /// Check that a packet of second `time` passes.
+    ///
+    /// # Errors
+    /// [`Reject::BeforeStart`] or [`Reject::AfterStop`].
+    pub fn admit(&self, time: DataTime) -> Result<(), Reject> {
+        if self.start.is_some_and(|start| time < start) {
+            return Err(Reject::BeforeStart);
         }
-    }
-
-    #[test]
-    fn stations_are_named_or_not_taken() {
-        let allow = Allow { stations: vec!["Eb".into(), "17".into()], ..Allow::default() };
-        assert_eq!(allow.station(Some("Eb")), Ok(()));
-        assert_eq!(allow.station(Some("On")), Err(Reject::NotAllowed));
-        assert_eq!(allow.station(None), Err(Reject::NotAllowed));
-        assert_eq!(Allow::default().station(None), Ok(()));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_reads_the_same(ip: [u8; 4], prefix in 0u8..=32, a: u16, b: u16, any: bool) {
-            let ports = if any { 0..=u16::MAX } else { a.min(b)..=a.max(b) };
-            let origin = Origin { network: Some((IpAddr::from(ip), prefix + 96)), ports };
-            prop_assert_eq!(origin.to_string().parse::<Origin>().unwrap(), origin);
+        if self.stop.is_some_and(|stop| time >= stop) {
+            return Err(Reject::AfterStop);
         }
+        Ok(())
     }
 }
+
+/// Where a gate cut a stream, by the numbers of its packets: for packets that do not state a time, such as second halves of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Behind all packets of the last frame before the start.
+    start: u64,
+    /// The first packet of the first frame that was admitted.
+    begun: Option<u64>,
+    /// The first packet of the first frame after the stop.
+    stop: Option<u64>,
+}
+
+impl Cut {
+    /// The sender's counter restarted.
+    pub(super) fn restart(&mut self) {
+        *self = Cut { begun: self.begun.map(|_| 0), ..Cut::default() };
+    }
+
+    /// Packet `number`, the first of the `parts` of a frame, was admitted, or was not.
+    pub(super) fn note(&mut self, admitted: Result<(), Reject>, number: u64, parts: u64) {
+        match admitted {
+            Ok(()) => self.begun = Some(self.begun.map_or(number, |begun| begun.min(number))),
+            Err(Reject::BeforeStart) => self.start = self.start.max(number.saturating_add(parts)),
+            Err(Reject::AfterStop) => self.stop = Some(self.stop.map_or(number, |stop| stop.min(number))),
+            Err(_) => {}
+        }
+    }
+
+    /// Check that a packet without a time belongs to a frame that passes. Before the first frame that was admitted, its own may
+    /// be one from before the start that arrives late.
+    pub(super) fn admit(&self, gate: &Gate, number: u64) -> Result<(), Reject> {
+        let is_early = gate.start.is_some() && self.begun.is_none_or(|begun| number < begun);
+        if is_early || number < self.start {
+            return Err(Reject::BeforeStart);
+        }
+        if self.stop.is_some_and(|stop| number >= stop) {
+            return Err(Reject::AfterStop);
+        }
+        Ok(())
+    }
+}
+
+/// Senders that are remembered from before the start.
+const MOST_EARLY: usize = 1024;
+/// A sender that was silent for this long before its first packet was not cut off.
+const RECENT: Nanos = Nanos::SECOND;
+
+/// Check that a frame is within the edges of its stream.
+///
+/// # Errors
+/// [`Reject::BeforeStart`] or [`Reject::AfterStop`].
+pub(super) fn admit(only: &Range<u64>, number: u64) -> Result<(), Reject> {
+    if number < only.start {
+        return Err(Reject::BeforeStart);
+    }
+    if number >= only.end {
+        return Err(Reject::AfterStop);
+    }
+    Ok(())
+}
+
+/// Senders whose packets arrived before the start, and when the last one did.
+#[derive(Debug, Default)]
+pub(super) struct Early(HashMap<SocketAddr, Nanos>);
+
+impl Early {
+    /// A packet of `sender` arrived too early.
+    pub(super) fn heard(&mut self, sender: SocketAddr, now: Nanos) {
+        if self.0.len() < MOST_EARLY || self.0.contains_key(&sender) {
+            self.0.insert(sender, now);
+        }
+    }
+
+    /// Whether a stream whose first packet came at `since` was arriving already.
+    pub(super) fn was_cut(&self, sender: SocketAddr, since: Nanos) -> bool {
+        self.0.get(&sender).is_some_and(|&last| since.since(last) < RECENT)
+    }
+}
+
+#[cfg(test)]
+mod tests;
