@@ -1,4 +1,4 @@
-//! Irregularities of a stream in words and as data: the same live, in reports, and in what `check` finds.
+//! Irregularities of a stream, in words and as data: live, in reports, and in findings of `check`.
 
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::{Apart, Change, FamilyRef, FrameTime, Irregular};
@@ -11,7 +11,7 @@ pub struct IrregularSummary {
     pub time_jumps: u64,
     /// Times in headers that stood still while packets were sent.
     pub time_stops: u64,
-    /// Frames seen whose time was wrong for themselves alone. A live watch does not look at every frame of a fast stream.
+    /// Single frames with a wrong time. A live watch does not inspect every frame of a fast stream.
     pub odd_frames: u64,
     /// Threads that vanished, or that sent nothing.
     pub threads_lost: u64,
@@ -21,12 +21,12 @@ pub struct IrregularSummary {
     pub threads_joined: u64,
     /// Changes of the station in the headers.
     pub station_changes: u64,
-    /// Seconds with another number of frames than was assumed.
+    /// Seconds whose number of frames differs from the assumed rate.
     pub rate_changes: u64,
     /// Data time less the host's clock at the arrival of the last frames, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_offset_seconds: Option<f64>,
-    /// The least and the largest of these offsets.
+    /// The minimum and maximum of these offsets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_offset_range: Option<(f64, f64)>,
 }

@@ -1,4 +1,4 @@
-//! What became of every frame of a stream: one type for every report, whose sums are checked.
+//! The fate of every frame of a stream: one type for all reports, whose sums are checked.
 //!
 //! ```text
 //!   frames of the stream's span

@@ -36,9 +36,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Options of a recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
-    /// What to receive.
+    /// The receiver.
     pub receiver: ReceiverOptions,
-    /// Where to write it.
+    /// Disks and scan.
     pub writer: WriterOptions,
     /// Memory for packets.
     pub pool: PoolOptions,
@@ -71,7 +71,7 @@ pub struct Recorder {
 
 /// A running recorder.
 #[derive(Debug)]
-pub struct Recording {
+pub struct RunningRecorder {
     running: Running,
     writer: Arc<Writer>,
     pool: Pool,
@@ -121,7 +121,7 @@ impl Recorder {
     ///
     /// # Errors
     /// A thread that cannot be started.
-    pub fn start(self) -> io::Result<Recording> {
+    pub fn start(self) -> io::Result<RunningRecorder> {
         let Self { receiver, writer, pool, fill, flush, family } = self;
         let of_sinks = writer.clone();
         let mut recorder = ObjectRecorder::new(writer.clone(), pool.clone(), flush);
@@ -136,11 +136,11 @@ impl Recorder {
             Box::new(RecordSink { writer, fill, pool, lost, streams: HashMap::new() })
         };
         let running = receiver.start_with(sink, Box::new(recorder))?;
-        Ok(Recording { running, writer, pool, heaps_lost, lost })
+        Ok(RunningRecorder { running, writer, pool, heaps_lost, lost })
     }
 }
 
-impl Recording {
+impl RunningRecorder {
     /// The receiving side.
     pub fn running(&mut self) -> &mut Running {
         &mut self.running
@@ -170,7 +170,7 @@ impl Recording {
         self.writer.space()
     }
 
-    /// What became of the frames so far.
+    /// The fate of the frames so far.
     #[must_use]
     pub fn ledger(&self) -> FrameLedger {
         self.writer.ledger()
@@ -182,7 +182,7 @@ impl Recording {
         self.writer.lost_bytes()
     }
 
-    /// What happened to the disks, from event number `from` on.
+    /// Events of the disks, from number `from` on.
     #[must_use]
     pub fn events_from(&self, from: usize) -> Vec<Event> {
         self.writer.events_from(from)
@@ -207,8 +207,8 @@ impl Recording {
     }
 }
 
-/// Streams that are in the index as soon as they are known.
-const EAGER: usize = 64;
+/// Streams that enter the index as soon as they are known; further ones with their first chunk.
+const EAGER_STREAMS: usize = 64;
 
 /// Makes chunks from the parts of one thread.
 struct RecordSink {
@@ -243,7 +243,7 @@ impl Sink for RecordSink {
     /// Readers may follow it from here on. If there are very many senders, a stream gets its directory only with its
     /// first chunk.
     fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
-        if self.streams.len() < EAGER {
+        if self.streams.len() < EAGER_STREAMS {
             self.begin(stream);
         }
     }
@@ -252,7 +252,7 @@ impl Sink for RecordSink {
         self.writer.paused(time);
     }
 
-    /// In the index at once: it must be there if this program is killed.
+    /// Written to the index immediately: it must be there if this program is killed.
     fn event(&mut self, event: &Event) -> bool {
         self.writer.keep_event(event.clone());
         true

@@ -1,4 +1,4 @@
-//! Recordings: written to many disks at once, and verifiable afterwards.
+//! Recordings: written to many disks in parallel, and verifiable afterwards.
 //!
 //! ```text
 //!   submit(chunk) ─▶ striping ─▶ disk 0 ┐  fill gaps · checksum · write (O_DIRECT) · fdatasync
@@ -19,44 +19,43 @@
 //!
 //! Limits: at most 10⁸ chunks per datastream (eight digits in the file name); a label has no `.` or `/`.
 
+mod contents;
 mod index;
+mod list;
 pub mod mark6;
+mod names;
 mod open;
 mod plan;
 mod read;
-mod scan;
+mod report;
 mod verify;
 mod write;
 
 pub use crate::frames::FrameReader;
-pub use index::checksums::PART_BYTES;
-pub use index::event::Event;
+pub use contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding, Gap, Instead, Lack, State, Verdict};
 pub use index::heaps::HeapsOf;
 pub use index::record::{
-    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, Record, Session,
+    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
 };
 pub use index::{IndexReader, Tally};
-pub use open::entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
+pub use list::{ScanSummary, ls};
+pub use names::{Label, LabelError};
 pub use open::{OpenError, Recording};
-pub use plan::gap::{Gap, Instead, Lack};
-pub use read::account::{Account, Damaged};
-pub use read::piece::{Missing, Piece, PieceBytes, ReadOptions, Times};
+pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};
 pub use read::{Next, Reader};
-pub use scan::names::{Label, LabelError};
-pub use scan::{ScanSummary, ls};
+pub use report::{
+    DatastreamReport, DiskState, DiskStatus, Event, Latency, RecordingReport, SpaceReport, in_words,
+};
 pub use skyhaul_core::wire::FrameSeen;
-pub use verify::finding::{Finding, Verdict};
 pub use verify::judge::{DatastreamCheck, HeapsCheck};
-pub use verify::proof::{Prover, unverified_chunks};
+pub use verify::prove::{Prover, unverified_chunks};
 pub use verify::repair::{Repaired, repair};
 pub use verify::{CheckOptions, CheckReport, Frames};
 pub use write::Writer;
-pub use write::chunk::{Chunk, DatastreamId, Fill, Refusal, Refused};
-pub use write::ledger::DatastreamReport;
-pub use write::options::{Existing, SyncPolicy, WriterError, WriterOptions};
-pub use write::report::{DiskState, DiskStatus, Latency, RecordingReport};
-pub use write::space::{SpaceReport, in_words};
+pub use write::options::{
+    Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, WriterError, WriterOptions,
+};
 
 #[cfg(test)]
 mod measure;

@@ -116,7 +116,7 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
 struct Stage {
     second: Running,
     collector: Collector,
-    recording: recorder::Recording,
+    recording: recorder::RunningRecorder,
     scan: String,
     to: Endpoint,
 }

@@ -9,7 +9,7 @@ use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::irregular::STREAM_EVENTS;
-use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, Recording};
+use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
 use skyhaul::recording::{
     DatastreamReport, DiskState, DiskStatus, Event, Existing, RecordingReport, SpaceReport, SyncPolicy,
     WriterOptions, in_words,
@@ -117,7 +117,7 @@ const WARNINGS: [&str; 9] = [
 ];
 
 /// What the disks say: new warnings, what was discarded, rate and space. `told` counts the events seen.
-fn extra(recording: &Recording, told: &mut usize) -> Extra {
+fn extra(recording: &RunningRecorder, told: &mut usize) -> Extra {
     let events = recording.events_from(*told);
     *told += events.len();
     let of =

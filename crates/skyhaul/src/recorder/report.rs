@@ -49,7 +49,7 @@ impl RecordReport {
         self.recording.ledger.discarded
     }
 
-    /// The same report, with every sum that does not hold.
+    /// The report with every sum that does not hold.
     pub(super) fn balanced(mut self) -> Self {
         let mut wrong = self.recording.imbalance();
         // Heaps and events are counted by their tables, and their datastreams apart.

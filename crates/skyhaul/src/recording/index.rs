@@ -7,22 +7,18 @@
 //! Limits: reading ends after 64 MiB without a valid line, so that a file of terabytes that is not an index does not
 //! delay opening the scan.
 
-pub(in crate::recording) mod checksums;
-pub(in crate::recording) mod event;
-pub(in crate::recording) mod heaps;
-pub(in crate::recording) mod record;
+pub(super) mod heaps;
+pub(super) mod record;
 
+use crate::recording::index::record::{MAX_LINE_BYTES, Record};
+use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use skyhaul_io::disk::open_regular;
-
-use crate::recording::index::record::{LONGEST_LINE, Record};
-
 /// Bytes without a line that checks, behind which an index is not read on.
-const MOST_JUNK: u64 = 64 << 20;
+const MAX_INVALID_BYTES: u64 = 64 << 20;
 
 /// How much of an index could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -68,7 +64,7 @@ impl IndexReader {
     }
 
     /// Read `file`, which may have lost its name.
-    pub(in crate::recording) fn of(file: File) -> IndexReader {
+    pub(super) fn of(file: File) -> IndexReader {
         let pending = Vec::new();
         IndexReader { file, offset: 0, pending, junk: 0, overlong: false, tally: Tally::default() }
     }
@@ -80,7 +76,7 @@ impl IndexReader {
     pub fn read(&mut self, mut take: impl FnMut(Record)) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         loop {
-            if self.junk > MOST_JUNK {
+            if self.junk > MAX_INVALID_BYTES {
                 self.tally.given_up = true;
                 break;
             }
@@ -122,7 +118,7 @@ impl IndexReader {
         if !self.overlong {
             self.pending.extend_from_slice(bytes);
         }
-        if self.pending.len() > LONGEST_LINE {
+        if self.pending.len() > MAX_LINE_BYTES {
             self.pending = Vec::new();
             self.overlong = true;
         }
@@ -138,8 +134,8 @@ impl IndexReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::index::event::Event;
     use crate::recording::index::record::{ChunkMeta, ChunkRecord};
+    use crate::recording::report::Event;
 
     fn records() -> Vec<Record> {
         let chunk = |number: u32| {
@@ -276,7 +272,7 @@ mod tests {
     fn garbage_is_counted_and_memory_stays_small() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.index");
-        let mut bytes = vec![b'x'; LONGEST_LINE + 100_000];
+        let mut bytes = vec![b'x'; MAX_LINE_BYTES + 100_000];
         bytes.extend(b"\n00000000 {}\nzzzzzzzz {}\n\n\xff\xfe\n");
         bytes.extend(records()[2].to_line().bytes());
         std::fs::write(&path, &bytes).unwrap();

@@ -11,7 +11,7 @@
 //!
 //! Limit: blocks are put in the order of their numbers, which the first recorders (2011) did not keep.
 
-use crate::recording::plan::gap::{Gap, Lack};
+use crate::recording::contents::{Gap, Lack};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
@@ -22,14 +22,14 @@ use std::path::{Path, PathBuf};
 const DATA: &str = "data";
 const SUFFIX: &str = ".vdif";
 const SYNC: u32 = 0xFEED_6666;
-/// Octets before the first block.
+/// Bytes before the first block.
 const FILE_HEADER: u64 = 20;
 /// Sizes of a block that recorders use, generously.
 const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 30;
 /// Blocks of a file below half their size: recorders write one or two.
-const MOST_SHORT: usize = 64;
+const MAX_SHORT_BLOCKS: usize = 64;
 /// Gaps that are listed.
-const MOST_GAPS: usize = 1000;
+const MAX_GAPS: usize = 1000;
 
 /// Whole packets in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Block {
     pub path: PathBuf,
     /// Where its packets begin.
     pub offset: u64,
-    /// Their octets.
+    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Block {
 pub struct Scattered {
     /// Its blocks, in order.
     pub blocks: Vec<Block>,
-    /// What is missing or damaged.
+    /// Missing or damaged blocks.
     pub gaps: Vec<Gap>,
 }
 
@@ -110,7 +110,7 @@ pub fn blocks(paths: &[PathBuf]) -> Result<Scattered, (PathBuf, io::Error)> {
             (!missing.is_empty()).then(|| Gap::new(&scan_of(&block.path), missing, Lack::Missing, why))
         };
         let twice = gap.as_ref().is_some_and(|gap| !gap.has_chunks());
-        gaps.extend(gap.filter(|_| gaps.len() < MOST_GAPS));
+        gaps.extend(gap.filter(|_| gaps.len() < MAX_GAPS));
         !twice
     });
     Ok(found)
@@ -135,7 +135,7 @@ fn damaged(path: &Path, why: String) -> Gap {
     Gap::new(&path.display().to_string(), 0..0, Lack::Damaged, why)
 }
 
-/// What the beginning of a file says.
+/// The header of a file.
 struct FileHeader {
     version: u32,
     block_size: u32,
@@ -148,7 +148,7 @@ impl FileHeader {
         Ok(known.then_some(Self { version, block_size }))
     }
 
-    /// Octets of a block before its packets.
+    /// Bytes of a block before its packets.
     fn before(&self) -> u64 {
         if self.version == 1 { 4 } else { 8 }
     }
@@ -161,12 +161,12 @@ impl FileHeader {
             short += usize::from(size < self.block_size / 2);
             let legal =
                 u64::from(size) > self.before() && size <= self.block_size && number < i32::MAX as u32;
-            if !legal || short > MOST_SHORT {
+            if !legal || short > MAX_SHORT_BLOCKS {
                 // The next one is where it would be after a whole block; if that is none either, this ends the file.
                 let next = at + u64::from(self.block_size);
                 let why = format!("the header of the block at byte {at} is damaged: the block is not used");
                 found.gaps.push(damaged(path, why));
-                if short > MOST_SHORT || found.gaps.len() > MOST_GAPS {
+                if short > MAX_SHORT_BLOCKS || found.gaps.len() > MAX_GAPS {
                     break;
                 }
                 at = next;
@@ -262,7 +262,7 @@ mod tests {
         // Blocks of nothing but headers do not fill the memory.
         octets[20..].chunks_exact_mut(8).for_each(|block| block.copy_from_slice(&[1, 0, 0, 0, 9, 0, 0, 0]));
         std::fs::write(&path, [&octets[..], &[0; 1 << 20]].concat()).unwrap();
-        assert!(blocks(std::slice::from_ref(&path)).unwrap().blocks.len() <= MOST_SHORT);
+        assert!(blocks(std::slice::from_ref(&path)).unwrap().blocks.len() <= MAX_SHORT_BLOCKS);
         std::fs::write(&path, [0x55; 100]).unwrap();
         assert!(!is_scattered(&path));
         assert!(blocks(&[path]).unwrap().blocks.is_empty());

@@ -1,28 +1,23 @@
-//! Opening a scan: what its indexes say, compared with the existing files.
+//! Opens a scan: compares its indexes with the existing files.
 //!
-//! Nothing needs to be whole: any disk may be missing, any index torn or absent. A scan without an index is a
+//! Any disk may be missing, and any index torn or absent. A scan without an index is a
 //! plain FlexBuff recording: its chunk files are listed, and none of them is acknowledged.
 
-pub(in crate::recording) mod entry;
-pub(in crate::recording) mod gather;
+pub(super) mod gather;
 
+use crate::recording::contents::{DatastreamEntry, FileEntry, Finding, State};
+use crate::recording::index::Tally;
+use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
+use crate::recording::names::{FIRST_ADOPTED_NUMBER, Label, LabelError};
+use crate::recording::open::gather::DiskContents;
+use crate::recording::report::{Event, RecordingReport};
+use skyhaul_io::file::failed;
 use std::path::PathBuf;
 
-use skyhaul_io::file::failed;
-
-use crate::recording::index::Tally;
-use crate::recording::index::event::Event;
-use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
-use crate::recording::open::entry::{DatastreamEntry, FileEntry, State};
-use crate::recording::open::gather::Gathered;
-use crate::recording::scan::names::{ADOPTED, Label, LabelError};
-use crate::recording::verify::finding::Finding;
-use crate::recording::write::report::RecordingReport;
-
 /// Chunk files that are read to find out their format.
-const LOOK_AT: usize = 4;
+const LEARN_FILES: usize = 4;
 /// Bytes of each that are read.
-const LOOK_BYTES: u64 = 1 << 20;
+const LEARN_BYTES: u64 = 1 << 20;
 
 /// A scan, opened.
 #[derive(Clone, Debug)]
@@ -31,17 +26,17 @@ pub struct Recording {
     pub label: Label,
     /// The disks that were searched.
     pub disks: Vec<PathBuf>,
-    /// What each session of it said at its beginning (one, unless labels were used twice).
+    /// The first record of each session (one, unless the label was used twice).
     pub sessions: Vec<Session>,
     /// Its datastreams, in order of their names.
     pub datastreams: Vec<DatastreamEntry>,
-    /// What the recorder noted.
+    /// Events noted by the recorder.
     pub events: Vec<Event>,
     /// The recorder's own account, if it ended normally.
     pub report: Option<RecordingReport>,
     /// Each index that was found and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
-    /// Disks of the session that were not given.
+    /// DiskContents of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
     /// State of its recorder.
     pub state: State,
@@ -51,8 +46,8 @@ pub struct Recording {
     pub findings: Vec<Finding>,
     /// Two recordings have this name: one of them is read.
     pub ambiguous: bool,
-    /// Of which of `disks` the recorder noted that it failed, was full or hung: it gave what it had there to others.
-    pub(in crate::recording) gave_up: Vec<bool>,
+    /// For each of `disks`, whether the recorder noted that it failed, was full or hung, so that its chunks went to others.
+    pub(super) gave_up: Vec<bool>,
 }
 
 /// Why a scan cannot be opened.
@@ -71,7 +66,7 @@ pub enum OpenError {
     NoDisk {
         /// The label.
         scan: String,
-        /// What is wrong with the disk, with a hint.
+        /// The fault of the disk, with a hint.
         error: std::io::Error,
     },
 }
@@ -87,7 +82,7 @@ impl Recording {
     ) -> Result<Recording, OpenError> {
         let label = Label::new(scan)?;
         let disks: Vec<PathBuf> = disks.into_iter().map(Into::into).collect();
-        let mut gathered = Gathered::of(&label, &disks);
+        let mut gathered = DiskContents::of(&label, &disks);
         let report = gathered.report();
         let datastreams = gathered.streams(&label, &disks);
         if datastreams.is_empty() && gathered.indexes.is_empty() {
@@ -115,7 +110,7 @@ impl Recording {
         gathered.judge_indexes(state);
         let missing_disks = gathered.missing_disks(&disks);
         let (sessions, gave_up) = (gathered.sessions(), gathered.gave_up(&disks, report.as_ref()));
-        let Gathered { events, indexes, others, ambiguous, findings, .. } = gathered;
+        let DiskContents { events, indexes, others, ambiguous, findings, .. } = gathered;
         let findings = findings.all;
         Ok(Recording {
             label,
@@ -134,7 +129,7 @@ impl Recording {
         })
     }
 
-    /// What is known of the datastream with this place in `datastreams`: by its index record, or, without one, by the
+    /// The description of the datastream with this index in `datastreams`: from its index record or, without one, from the
     /// frames of its first chunk files.
     #[must_use]
     pub fn about(&self, datastream: usize) -> Option<Datastream> {
@@ -144,8 +139,8 @@ impl Recording {
         }
         let files =
             stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.offset, chunk.bytes?)));
-        let info = files.take(LOOK_AT).find_map(|(path, offset, bytes)| {
-            let mut head = vec![0; usize::try_from(bytes.min(LOOK_BYTES)).ok()?];
+        let info = files.take(LEARN_FILES).find_map(|(path, offset, bytes)| {
+            let mut head = vec![0; usize::try_from(bytes.min(LEARN_BYTES)).ok()?];
             let file = skyhaul_io::disk::open_regular(path).ok()?;
             std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, offset).ok()?;
             crate::frames::learn(&head, bytes)
@@ -159,7 +154,7 @@ impl Recording {
         let info = info.map(|info| DatastreamInfo { units: units(&info), ..info });
         let suffix = stream.name.strip_prefix(self.label.as_str()).unwrap_or_default().to_owned();
         let number = stream.datastream.as_ref().map(|about| about.datastream);
-        let datastream = number.unwrap_or(ADOPTED + datastream as u32);
+        let datastream = number.unwrap_or(FIRST_ADOPTED_NUMBER + datastream as u32);
         Some(Datastream { datastream, name: stream.name.clone(), info: DatastreamInfo { suffix, ..info? } })
     }
 }

@@ -5,30 +5,24 @@
 //! ```
 //!
 //! The numbers that there must be follow from the recorder's account at its end (`end` in the index), which every disk
-//! has: it tells how many chunks were given, so a tail that is gone with its records is noticed. Without an account the
+//! has: it gives the number of chunks submitted, so a tail that is missing with its records is noticed. Without an account the
 //! end is open. A chunk of the plan is not proven yet: its bytes are, when they are read.
 //!
 //! Limits: a file without a record is taken for a chunk of the recording only up to the last number of the account, or,
 //! without one, if it is at most 10 000 numbers behind the chunk before it.
 
-pub(in crate::recording) mod gap;
-pub(in crate::recording) mod rate;
-
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, State, Time};
+use crate::recording::index::record::ChunkRecord;
+use crate::recording::names::MAX_CHUNK_NUMBER;
+use crate::recording::open::Recording;
 use std::collections::BTreeMap;
 
-use crate::recording::index::record::ChunkRecord;
-use crate::recording::open::Recording;
-use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
-use crate::recording::plan::gap::{Gap, Lack, Time};
-use crate::recording::plan::rate::Rate;
-use crate::recording::scan::names::LAST_NUMBER;
-
 /// Without an account, a file without a record is at most this many numbers behind the chunk before it.
-const REACH: u32 = 10_000;
+const MAX_CHUNK_DISTANCE: u32 = 10_000;
 
 /// A step of a plan.
 #[derive(Clone, Debug)]
-pub(in crate::recording) enum Step {
+pub(super) enum Step {
     /// A chunk to prove; for one without a record, the time by which it has to end, and how long it should be.
     Chunk { entry: Box<ChunkEntry>, upto: Option<Time>, length: Option<u64> },
     /// Something that is not there.
@@ -37,12 +31,11 @@ pub(in crate::recording) enum Step {
     Foreign(Box<ChunkEntry>),
 }
 
-/// What is said of such a file.
-pub(in crate::recording) const FOREIGN: &str =
-    "it is in no index, and its number is outside the recording: it is not used";
+/// The finding about such a file.
+pub(super) const FOREIGN: &str = "it is in no index, and its number is outside the recording: it is not used";
 
 /// The plan of one datastream from chunk `from` on.
-pub(in crate::recording) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) -> Vec<Step> {
+pub(super) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) -> Vec<Step> {
     let mut plan = Planner::new(recording, stream);
     for entry in stream.chunks.values() {
         if plan.is_foreign(entry) {
@@ -87,7 +80,7 @@ struct Planner<'a> {
     end: u32,
     /// Bytes that the steps so far stand for.
     bytes: u64,
-    /// Chunks of which it is known what became of them.
+    /// Chunks with a known fate.
     told: BTreeMap<u32, (Lack, String)>,
     /// Numbers without a record that are in no list were never given to the recorder.
     sparse: bool,
@@ -111,8 +104,8 @@ impl<'a> Planner<'a> {
         let recorded = records.last().map_or(0, |record| record.number + 1);
         let last_told = told.keys().next_back().map_or(0, |&number| number.saturating_add(1));
         let given =
-            account.map_or(0, |a| u32::try_from(a.submitted).unwrap_or(u32::MAX).min(LAST_NUMBER + 1));
-        let end = recorded.max(given).max(last_told.min(LAST_NUMBER + 1));
+            account.map_or(0, |a| u32::try_from(a.submitted).unwrap_or(u32::MAX).min(MAX_CHUNK_NUMBER + 1));
+        let end = recorded.max(given).max(last_told.min(MAX_CHUNK_NUMBER + 1));
         // Recorders number without gaps; only where there are more numbers than chunks given, some were left out.
         let adopted = recording.report.as_ref().is_some_and(|report| report.adopted);
         let by_recorder = records.iter().filter(|record| adopted || !record.adopted).count();
@@ -126,7 +119,7 @@ impl<'a> Planner<'a> {
 
     /// A file that cannot be a chunk of this recording.
     fn is_foreign(&self, entry: &ChunkEntry) -> bool {
-        let reach = if self.stream.account.is_some() { 0 } else { REACH };
+        let reach = if self.stream.account.is_some() { 0 } else { MAX_CHUNK_DISTANCE };
         entry.record.is_none() && entry.number >= self.end.max(self.next).saturating_add(reach)
     }
 
@@ -193,7 +186,7 @@ impl<'a> Planner<'a> {
         self.steps.push(Step::Gap(gap));
     }
 
-    /// How long chunks were of which there is no record: by the time between their neighbours, at most as long as whole
+    /// The length of chunks without a record: by the time between their neighbours, at most that of whole
     /// chunks; at the end by the recorder's account.
     fn hole_bytes(&self, chunks: &std::ops::Range<u32>, count: u32) -> Option<u64> {
         if self.recording.state == State::Unindexed {
@@ -225,7 +218,7 @@ impl<'a> Planner<'a> {
         u64::from(count).checked_mul(whole)
     }
 
-    /// What is unknown.
+    /// Add the unknown end.
     fn open_end(&mut self) {
         let behind = match self.next.checked_sub(1) {
             Some(last) => format!("what followed chunk {last}, if anything, is unknown"),

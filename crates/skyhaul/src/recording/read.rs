@@ -4,23 +4,24 @@
 //!   plan: chunks and gaps ─▶ thread: O_DIRECT reads, each chunk verified, then given ▶ few buffers ─▶ Read
 //! ```
 //!
-//! Nothing is delivered before it is verified: a chunk stays in memory until its checksum is known. A chunk longer than
+//! A chunk is delivered only after it is verified: it stays in memory until its checksum is known. A chunk longer than
 //! 512 MiB is read twice. Missing data, or data without a correct checksum under any name, are a [`Gap`]: an error,
 //! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`](super::Missing)). Every gap is in
 //! [`Reader::gaps`], and a stream without gaps is whole to its end.
 
-pub(in crate::recording) mod account;
-pub(in crate::recording) mod feed;
-pub(in crate::recording) mod feeder;
-pub(in crate::recording) mod filling;
-pub(in crate::recording) mod follow;
-pub(in crate::recording) mod ground;
-pub(in crate::recording) mod lost;
-pub(in crate::recording) mod parts;
-pub(in crate::recording) mod piece;
-pub(in crate::recording) mod pieces;
-pub(in crate::recording) mod unpack;
+pub(super) mod ahead;
+pub(super) mod fill;
+pub(super) mod follow;
+pub(super) mod piece;
+pub(super) mod pieces;
 
+use crate::recording::contents::Gap;
+use crate::recording::open::Recording;
+use crate::recording::plan::{self, Step};
+use crate::recording::read::ahead::ReadAhead;
+use crate::recording::read::piece::{Account, Held, Piece, PieceSender, ReadOptions};
+use skyhaul_io::disk::read_buffers;
+use skyhaul_io::memory::ALIGN;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,26 +29,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use skyhaul_io::disk::read_buffers;
-use skyhaul_io::memory::ALIGN;
-
-use crate::recording::open::Recording;
-use crate::recording::plan::gap::Gap;
-use crate::recording::plan::{self, Step};
-use crate::recording::read::account::Account;
-use crate::recording::read::feeder::Feeder;
-use crate::recording::read::piece::{Held, Piece, ReadOptions};
-
 /// Pieces read ahead of the consumer, besides those of the chunk being verified.
-const AHEAD: usize = 7;
+const PIECES_AHEAD: usize = 7;
 /// Bytes of them, if each is a chunk.
-const WHOLE_AHEAD: usize = 64 << 20;
+const WHOLE_CHUNK_BYTES_AHEAD: usize = 64 << 20;
 /// Longest chunk that is held in memory while it is verified, in bytes.
-const MOST_HELD: u64 = 512 << 20;
+const MAX_HELD_BYTES: u64 = 512 << 20;
 /// Polling interval of an unlimited wait.
-const LONG: Duration = Duration::from_secs(3600);
+const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What a reader has next.
+/// The next result of a reader.
 #[derive(Debug)]
 pub enum Next {
     /// Bytes.
@@ -81,11 +72,11 @@ impl Recording {
 
 impl Reader {
     fn new(recording: &Recording, datastream: usize, options: &ReadOptions) -> io::Result<Reader> {
-        Self::holding(MOST_HELD, recording, datastream, options)
+        Self::holding(MAX_HELD_BYTES, recording, datastream, options)
     }
 
     /// One that holds chunks of at most so many bytes while they are verified.
-    pub(in crate::recording) fn holding(
+    pub(super) fn holding(
         most_held: u64,
         recording: &Recording,
         datastream: usize,
@@ -111,22 +102,23 @@ impl Reader {
         // Small chunks need no large buffers, and large buffers are few.
         let piece = at_once.clamp(ALIGN, 1 << 30).min((longest as usize).max(1)).next_multiple_of(ALIGN);
         let held = (longest as usize).div_ceil(piece);
-        let ahead = if is_whole { (WHOLE_AHEAD / piece).clamp(3, AHEAD) } else { AHEAD };
+        let ahead =
+            if is_whole { (WHOLE_CHUNK_BYTES_AHEAD / piece).clamp(3, PIECES_AHEAD) } else { PIECES_AHEAD };
         let buffers = read_buffers(held + ahead, piece)?;
-        let (sender, pieces) = channel();
+        let (to, pieces) = channel();
         let (account, from_memory, gone) = (Account::default(), Arc::default(), Arc::default());
-        let feeder = Feeder {
+        let sender = PieceSender {
             most_held: (held * piece) as u64,
             buffers,
-            sender,
+            channel: to,
             options: *options,
             account: account.clone(),
             from_memory: Arc::clone(&from_memory),
             gone: Arc::clone(&gone),
             in_memory: Held::default(),
         };
-        let feed = feeder.feed(recording.clone(), stream.name.clone(), about, steps);
-        let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || feed.run())?;
+        let ahead = ReadAhead::new(sender, recording.clone(), stream.name.clone(), about, steps);
+        let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || ahead.run())?;
         Ok(Reader { pieces: Some(pieces), thread: Some(thread), current: None, account, from_memory, gone })
     }
 
@@ -136,7 +128,7 @@ impl Reader {
     /// [`Damaged`](super::Damaged) at the first gap, with [`Missing::Refuse`](super::Missing::Refuse).
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
         loop {
-            match self.next_within(LONG)? {
+            match self.next_within(WAIT_INTERVAL)? {
                 Next::Piece(piece) => return Ok(Some(piece)),
                 Next::End => return Ok(None),
                 Next::NotYet => {}
@@ -170,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// What is encountered, now and later, even while the stream is read elsewhere.
+    /// The account of gaps, which stays up to date while the stream is read elsewhere.
     #[must_use]
     pub fn account(&self) -> Account {
         self.account.clone()

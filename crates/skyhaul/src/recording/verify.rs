@@ -11,46 +11,34 @@
 //! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
 //! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
-pub(in crate::recording) mod count;
-pub(in crate::recording) mod cutter;
-pub(in crate::recording) mod finding;
-pub(in crate::recording) mod judge;
-pub(in crate::recording) mod proof;
-pub(in crate::recording) mod prove;
-pub(in crate::recording) mod repair;
-pub(in crate::recording) mod search;
-pub(in crate::recording) mod seen;
-pub(in crate::recording) mod times;
+pub(super) mod count;
+pub(super) mod file;
+pub(super) mod judge;
+pub(super) mod prove;
+pub(super) mod repair;
 
+use crate::frames::FrameReader;
+use crate::ledger::FrameLedger;
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Finding, Findings, Lack, State, Verdict};
+use crate::recording::index::Tally;
+use crate::recording::index::record::Datastream;
+use crate::recording::open::Recording;
+use crate::recording::plan::{self, Step};
+use crate::recording::read::fill::MAX_UNRECORDED_BYTES;
+use crate::recording::report::Event;
+use crate::recording::verify::count::{Count, Times};
+use crate::recording::verify::file::{Cutter, READ_BYTES, Seen, read_file};
+use crate::recording::verify::judge::{DatastreamCheck, StreamCheck, verdict_of};
+use crate::recording::verify::prove::Search;
+use serde::{Deserialize, Serialize};
+use skyhaul_io::disk::read_buffers;
+use skyhaul_io::memory::ALIGN;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-
-use serde::{Deserialize, Serialize};
-use skyhaul_io::disk::read_buffers;
-use skyhaul_io::memory::ALIGN;
-
-use crate::frames::FrameReader;
-use crate::ledger::FrameLedger;
-use crate::recording::index::Tally;
-use crate::recording::index::event::Event;
-use crate::recording::index::record::Datastream;
-use crate::recording::open::Recording;
-use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
-use crate::recording::plan::gap::Lack;
-use crate::recording::plan::{self, Step};
-use crate::recording::read::filling::MOST_UNRECORDED;
-use crate::recording::verify::count::Count;
-use crate::recording::verify::cutter::Cutter;
-use crate::recording::verify::finding::{Finding, Findings, Verdict};
-use crate::recording::verify::judge::{DatastreamCheck, StreamCheck, verdict_of};
-use crate::recording::verify::prove::{READ_BYTES, read_file};
-use crate::recording::verify::search::Search;
-use crate::recording::verify::seen::Seen;
-use crate::recording::verify::times::Times;
 
 /// Makes a reader for a datastream's frames, if its format is known.
 pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync + 'a;
@@ -63,7 +51,7 @@ pub struct CheckOptions<'a> {
     pub frames: Option<&'a Frames<'a>>,
     /// Whether the payload of such packets must be the pattern.
     pub verify: bool,
-    /// Called now and then with bytes read and total bytes.
+    /// Called repeatedly with bytes read and total bytes.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync + 'a)>,
 }
 
@@ -78,7 +66,7 @@ pub struct CheckReport {
     pub verdict: Verdict,
     /// Each datastream.
     pub datastreams: Vec<DatastreamCheck>,
-    /// What became of all frames: the sum over the datastreams, except those of heaps and events.
+    /// The fate of all frames: the sum over the datastreams, except those of heaps and events.
     #[serde(default)]
     pub ledger: FrameLedger,
     /// Sums that do not hold, as text: the index and the recorder's account contradict each other.
@@ -92,7 +80,7 @@ pub struct CheckReport {
     pub indexes: Vec<(PathBuf, Tally)>,
     /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
-    /// What the recorder noted.
+    /// Events noted by the recorder.
     #[serde(default)]
     pub events: Vec<Event>,
     /// Bytes read.
@@ -157,7 +145,7 @@ impl Recording {
             datastreams.push(check.run());
         }
         if self.state != State::Live && datastreams.iter().all(DatastreamCheck::is_empty) {
-            findings.add(Verdict::Unproven, None, NOTHING);
+            findings.add(Verdict::Unproven, None, NOTHING_RECORDED);
         }
         let of_frames = datastreams.iter().filter(|stream| stream.heaps.is_none());
         // Worst first, and findings about several files before those about one.
@@ -224,11 +212,11 @@ impl Recording {
     }
 }
 
-/// What is said of a scan without data.
-const NOTHING: &str = "nothing was recorded";
+/// The finding about a scan without data.
+const NOTHING_RECORDED: &str = "nothing was recorded";
 
 /// Problems found from names, lengths and indexes, without reading data.
-pub(in crate::recording) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
+pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
     let mut findings = Findings::from(&recording.findings[..]);
     for stream in &recording.datastreams {
         for copy in stream.copies.iter().filter(|copy| copy.bytes.is_some() && copy.record.is_none()) {
@@ -260,7 +248,7 @@ pub(in crate::recording) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
         stream.chunks.is_empty() && stream.lost.is_empty() && given == 0
     };
     if recording.state != State::Live && recording.datastreams.iter().all(is_empty) {
-        findings.add(Verdict::Unproven, None, NOTHING);
+        findings.add(Verdict::Unproven, None, NOTHING_RECORDED);
     }
     findings.all
 }
@@ -293,7 +281,7 @@ fn jobs<'a>(stream: &'a DatastreamEntry, about: Option<&'a Datastream>) -> impl 
     stream.chunks.values().chain(&stream.copies).filter_map(move |entry| {
         let length = entry.bytes?;
         let counted = stream.chunks.get(&entry.number).and_then(|chunk| chunk.record.as_ref());
-        let most = entry.record.as_ref().or(counted).map_or(MOST_UNRECORDED, |record| record.bytes);
+        let most = entry.record.as_ref().or(counted).map_or(MAX_UNRECORDED_BYTES, |record| record.bytes);
         Some(Job { entry, most: most.min(length), about })
     })
 }

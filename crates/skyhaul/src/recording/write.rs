@@ -1,4 +1,4 @@
-//! The writing half of a recorder: its public interface.
+//! Writes chunks to many disks in parallel.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -18,23 +18,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(in crate::recording) mod chunk;
-pub(in crate::recording) mod commit;
-pub(in crate::recording) mod dispatch;
-pub(in crate::recording) mod drive;
-pub(in crate::recording) mod full;
-pub(in crate::recording) mod given;
-pub(in crate::recording) mod lane;
-pub(in crate::recording) mod ledger;
-pub(in crate::recording) mod options;
-pub(in crate::recording) mod presence;
-pub(in crate::recording) mod report;
-pub(in crate::recording) mod space;
-pub(in crate::recording) mod striping;
-pub(in crate::recording) mod work;
+pub(super) mod account;
+pub(super) mod disk_thread;
+pub(super) mod dispatch;
+pub(super) mod full;
+pub(super) mod options;
+pub(super) mod presence;
+pub(super) mod queue;
+pub(super) mod space;
 
 use crate::ledger::FrameLedger;
 use crate::panics::reason;
+use crate::recording::index::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
+use crate::recording::names::{Label, MAX_CHUNK_NUMBER};
+use crate::recording::report::SpaceReport;
+use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};
+use crate::recording::write::disk_thread::DiskThread;
+use crate::recording::write::dispatch::Dispatch;
+use crate::recording::write::options::{
+    Chunk, DatastreamId, Existing, Refusal, Refused, WriterError, WriterOptions,
+};
+use crate::recording::write::queue::{Note, SharedDisk, Work};
+use skyhaul_io::disk::{self, Disk, DiskOptions, Log};
+use skyhaul_io::memory::Pool;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -42,23 +48,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use skyhaul_io::disk::{self, Disk, DiskOptions, Log};
-use skyhaul_io::memory::Pool;
-
-use crate::recording::index::event::Event;
-use crate::recording::index::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
-use crate::recording::scan::names::{LAST_NUMBER, Label};
-use crate::recording::write::chunk::{Chunk, DatastreamId, Refusal, Refused};
-use crate::recording::write::dispatch::Dispatch;
-use crate::recording::write::drive::Drive;
-use crate::recording::write::lane::{Lane, Note};
-use crate::recording::write::options::{Existing, WriterError, WriterOptions};
-use crate::recording::write::report::{DiskState, DiskStatus, RecordingReport};
-use crate::recording::write::space::SpaceReport;
-use crate::recording::write::work::Work;
-
 /// Minimum time for a disk to confirm its chunks at the end.
-const LOOK: Duration = Duration::from_secs(10);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -99,14 +90,14 @@ impl Writer {
             let part = arm(options, index, &label.index(path), &record);
             parts.push(part.map_err(|error| WriterError::Disk { path: path.clone(), error })?);
         }
-        let lanes = options.disks.iter().zip(&parts);
-        let lanes = lanes.map(|(path, (disk, log))| Lane::new(path.clone(), disk, log)).collect();
-        let dispatch = Arc::new(Dispatch::new(lanes, number, options));
+        let disks = options.disks.iter().zip(&parts);
+        let disks = disks.map(|(path, (disk, log))| SharedDisk::new(path.clone(), disk, log)).collect();
+        let dispatch = Arc::new(Dispatch::new(disks, number, options));
         note_shared_devices(&dispatch, &options.disks);
         dispatch.note_full_disks();
         let mut threads = Vec::new();
         for (index, (disk, log)) in parts.into_iter().enumerate() {
-            let drive = Drive::new(index, dispatch.clone(), disk, log);
+            let drive = DiskThread::new(index, dispatch.clone(), disk, log);
             let of_thread = dispatch.clone();
             let thread = std::thread::Builder::new().name(format!("disk-{index}"));
             let thread = thread.spawn(move || run(drive, &of_thread, index));
@@ -175,7 +166,8 @@ impl Writer {
             self.dispatch.ledger().refuse(chunk.datastream.0, &given);
             return refuse(Refusal::Closed, chunk);
         }
-        let valid = chunk.number <= LAST_NUMBER && range.start < range.end && range.end <= chunk.block.len();
+        let valid =
+            chunk.number <= MAX_CHUNK_NUMBER && range.start < range.end && range.end <= chunk.block.len();
         if !valid || !self.dispatch.ledger().submit(chunk.datastream.0, chunk.number, given) {
             self.dispatch.ledger().refuse(chunk.datastream.0, &given);
             return refuse(Refusal::Invalid, chunk);
@@ -215,13 +207,13 @@ impl Writer {
         self.dispatch.space_report()
     }
 
-    /// What happened, from event number `from` on.
+    /// The events, from number `from` on.
     #[must_use]
     pub fn events_from(&self, from: usize) -> Vec<Event> {
         self.dispatch.ledger().events_from(from)
     }
 
-    /// What became of the frames so far.
+    /// The fate of the frames so far.
     #[must_use]
     pub fn ledger(&self) -> FrameLedger {
         self.dispatch.ledger().frames()
@@ -273,14 +265,14 @@ impl Writer {
         let end = Instant::now() + deadline;
         self.dispatch.close();
         self.dispatch.wait_settled(end);
-        self.dispatch.look_for_acknowledged(end.max(Instant::now() + LOOK));
+        self.dispatch.look_for_acknowledged(end.max(Instant::now() + CONFIRM_TIMEOUT));
         let line = Record::End(Box::new(self.report())).to_line();
         self.dispatch.broadcast(&Note { line, directory: None });
         self.dispatch.end();
         // A thread in a system call that does not return is left behind; the process's end takes it along. On a disk that
         // was seen to hang nobody waits for long.
         let soon = Instant::now() + Duration::from_secs(3);
-        let hangs = |index: usize| self.dispatch.lanes[index].state().health == DiskState::Stalled;
+        let hangs = |index: usize| self.dispatch.disks[index].state().health == DiskState::Stalled;
         let patience = |index| if hangs(index) { soon } else { end.max(soon) };
         let is_awaited = |(index, thread): (usize, &JoinHandle<()>)| {
             !thread.is_finished() && Instant::now() < patience(index)
@@ -302,7 +294,7 @@ impl Drop for Writer {
 }
 
 /// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
-fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
+fn run(drive: DiskThread, dispatch: &Dispatch, index: usize) {
     // What it leaves behind is locked state that is sound at every step, and memory that comes back.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
         dispatch.died(index, reason(&*panic));

@@ -4,20 +4,20 @@
 //!   "heaps":{"count":4096,"incomplete":1,"counters":[[70000,1,4096]],"missing":[[70013,2880,4320]],"items":[5,4096,4097]}
 //! ```
 //!
-//! Counters mostly go on by a step, so a chunk of thousands of heaps has one entry; of senders without any step the first
-//! [`MOST_RUNS`] entries are kept. The chunk's own heads have all of it in any case.
+//! Counters mostly increase by a constant step, so a chunk of thousands of heaps has one entry. For senders without a step, the first
+//! [`MAX_RUNS`] entries are kept. The chunk's own heads have all of it in any case.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 /// Runs of counters that are kept for a chunk.
-const MOST_RUNS: usize = 4096;
+const MAX_RUNS: usize = 4096;
 /// Missing ranges that are kept for a chunk.
-const MOST_MISSING: usize = 16_384;
+const MAX_MISSING_RANGES: usize = 16_384;
 
 /// Items that are kept for a chunk.
-const MOST_ITEMS: usize = 1024;
+const MAX_ITEMS: usize = 1024;
 
 /// The heaps that begin in a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub struct HeapsOf {
     /// Entries of the lists of counters and missing bytes that were omitted because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// A counter was left out: none goes on behind it.
+    /// A counter was left out: no run continues after it.
     #[serde(skip)]
     broken: bool,
 }
@@ -75,7 +75,7 @@ impl HeapsOf {
             && let Err(at) = items.binary_search(&id)
         {
             items.insert(at, id);
-            self.items.take_if(|items| items.len() > MOST_ITEMS);
+            self.items.take_if(|items| items.len() > MAX_ITEMS);
         }
     }
 
@@ -89,7 +89,7 @@ impl HeapsOf {
         self.incomplete += u64::from(!missing.is_empty());
         for gap in missing {
             self.missing_bytes = self.missing_bytes.saturating_add(gap.end.saturating_sub(gap.start));
-            if self.missing.len() < MOST_MISSING {
+            if self.missing.len() < MAX_MISSING_RANGES {
                 self.missing.push((counter, gap.start, gap.end));
             } else {
                 self.left_out += 1;
@@ -109,7 +109,7 @@ impl HeapsOf {
                 return;
             }
         }
-        if self.counters.len() < MOST_RUNS {
+        if self.counters.len() < MAX_RUNS {
             self.counters.push((counter, 0, 1));
         } else {
             self.broken = true;
@@ -120,7 +120,7 @@ impl HeapsOf {
 
 // Serde gives a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
-pub(in crate::recording) fn is_zero(n: &u64) -> bool {
+pub(super) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
@@ -171,11 +171,14 @@ mod tests {
         }
         assert_eq!((heaps.count, heaps.incomplete, heaps.missing_bytes), (100_000, 100_000, 300_000));
         assert!(
-            heaps.counters.len() <= MOST_RUNS && heaps.missing.len() <= MOST_MISSING && heaps.left_out > 0
+            heaps.counters.len() <= MAX_RUNS
+                && heaps.missing.len() <= MAX_MISSING_RANGES
+                && heaps.left_out > 0
         );
         assert!(heaps.all_counters().is_none());
         assert!(
-            serde_json::to_string(&heaps).unwrap().len() < crate::recording::index::record::LONGEST_LINE / 4
+            serde_json::to_string(&heaps).unwrap().len()
+                < crate::recording::index::record::MAX_LINE_BYTES / 4
         );
     }
 }

@@ -5,26 +5,24 @@
 //! ```
 //!
 //! The checksum (eight hexadecimal digits, of the JSON's bytes) distinguishes a torn or corrupt line from a valid one, so
-//! a reader needs no other structure than lines: it skips invalid ones. JSON makes a recording self-describing.
+//! a reader needs no structure other than lines: it skips invalid ones. JSON makes a recording self-describing.
+//!
+//! A chunk's record has the CRC-32C of the whole chunk, and of its parts of 4 MiB, so that a reader of a few samples
+//! verifies only the parts that it reads.
 
+use crate::ledger::Discard;
+use crate::recording::index::heaps::{HeapsOf, is_zero};
+use crate::recording::report::{Event, RecordingReport};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::ledger::Discard;
-use crate::recording::index::checksums::UNSTATED_PART_BYTES;
-use crate::recording::index::event::Event;
-use crate::recording::index::heaps::{HeapsOf, is_zero};
-use crate::recording::write::given::Given;
-use crate::recording::write::report::RecordingReport;
-
 /// Version of the index's records.
 pub(crate) const VERSION: u32 = 1;
 /// Maximum length of a line in bytes.
-pub(crate) const LONGEST_LINE: usize = 8 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// One line of the index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +36,7 @@ pub enum Record {
     Chunk(ChunkRecord),
     /// A chunk was given to the recorder, and no disk could take it.
     Lost(LostChunk),
-    /// Something an operator should know.
+    /// An event for the operator.
     Event(Event),
     /// The recorder ended in order, or `check --repair` closed what a killed one left.
     End(Box<RecordingReport>),
@@ -69,7 +67,7 @@ pub struct Session {
     /// Where the chunks are still in its memory, if others may read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryFile>,
-    /// What the caller wants to be remembered.
+    /// Metadata of the caller.
     #[serde(default)]
     pub metadata: Value,
 }
@@ -83,7 +81,7 @@ pub struct MemoryFile {
     pub id: u64,
 }
 
-/// What a caller says of a datastream.
+/// Description of a datastream by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatastreamInfo {
     /// Behind the scan's label in names: empty for the first one, then `_ds1`, …
@@ -105,7 +103,7 @@ pub struct DatastreamInfo {
     /// Frames were placed by the packets' sequence numbers, not by the times in their headers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub numbered: bool,
-    /// What the format's reader needs.
+    /// Parameters for the format's reader.
     #[serde(default)]
     pub format: Value,
 }
@@ -125,12 +123,12 @@ pub struct Datastream {
     pub datastream: u32,
     /// Its directory and file name.
     pub name: String,
-    /// What the caller said of it.
+    /// The caller's description.
     #[serde(flatten)]
     pub info: DatastreamInfo,
 }
 
-/// What a chunk holds.
+/// Contents of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChunkMeta {
     /// Number of the object (block of frames) it is.
@@ -170,9 +168,9 @@ impl ChunkMeta {
         self.missing.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
     }
 
-    /// What is counted of it as a chunk of so many bytes.
-    pub(in crate::recording) fn given(&self, bytes: u64) -> Given {
-        Given {
+    /// The counts of this chunk, which has `bytes` bytes.
+    pub(in crate::recording) fn given(&self, bytes: u64) -> ChunkCounts {
+        ChunkCounts {
             bytes,
             units: self.units,
             missing: self.missing_units(),
@@ -201,11 +199,11 @@ pub struct ChunkRecord {
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc32c: u32,
-    /// CRC-32C of each of its parts; none if it has but one, or they are not known.
+    /// CRC-32C of each part; empty if there is only one, or they are not known.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
-        with = "crate::recording::index::checksums::hexadecimal"
+        with = "crate::recording::index::record::hexadecimal"
     )]
     pub parts: Vec<u32>,
     /// Bytes of a part, the last one excepted; 16 MiB if it is not stated.
@@ -214,7 +212,7 @@ pub struct ChunkRecord {
     /// True if the record was made from the file afterwards, not by the recorder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
-    /// What it holds.
+    /// Its contents.
     #[serde(flatten)]
     pub meta: ChunkMeta,
 }
@@ -235,7 +233,7 @@ pub struct LostChunk {
     pub number: u32,
     /// Why.
     pub reason: String,
-    /// Why, for programs; older recorders did not say this and what follows.
+    /// Why, for programs. Older recorders did not write this field and the following ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Discard>,
     /// Its bytes.
@@ -260,7 +258,12 @@ pub struct LostChunk {
 
 impl LostChunk {
     /// A chunk that was given up, with its contents.
-    pub(in crate::recording) fn new(datastream: u32, number: u32, why: Discard, of: &Given) -> LostChunk {
+    pub(in crate::recording) fn new(
+        datastream: u32,
+        number: u32,
+        why: Discard,
+        of: &ChunkCounts,
+    ) -> LostChunk {
         LostChunk {
             datastream,
             number,
@@ -304,17 +307,118 @@ mod pairs {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in crate::recording) fn serialize<S: Serializer>(
-        ranges: &[Range<u32>],
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(ranges: &[Range<u32>], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(ranges.iter().map(|range| (range.start, range.end)))
     }
 
-    pub(in crate::recording) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<Range<u32>>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Range<u32>>, D::Error> {
         let pairs = Vec::<(u32, u32)>::deserialize(from)?;
         Ok(pairs.into_iter().map(|(from, to)| from..to).collect())
+    }
+}
+
+/// Bytes of a part; the last one may be shorter. Verifying one takes about a millisecond, and a record of 256 MiB has half a
+/// kilobyte of checksums.
+pub const PART_BYTES: u64 = 4 << 20;
+/// Bytes of a part in records that do not state them.
+pub(super) const UNSTATED_PART_BYTES: u64 = 16 << 20;
+
+/// CRC-32C of a chunk and of its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::recording) struct Checksums {
+    pub(in crate::recording) whole: u32,
+    /// None for a chunk of one part.
+    pub(in crate::recording) parts: Vec<u32>,
+}
+
+impl Checksums {
+    /// Bytes of a part, if there are several.
+    pub(in crate::recording) fn part_bytes(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(PART_BYTES).filter(|_| !self.parts.is_empty())
+    }
+
+    /// Reads each byte once.
+    pub(in crate::recording) fn of(octets: &[u8]) -> Self {
+        if octets.len() as u64 <= PART_BYTES {
+            return Self { whole: crc32c::crc32c(octets), parts: Vec::new() };
+        }
+        let mut parts = Vec::new();
+        let whole = octets.chunks(PART_BYTES as usize).fold(0, |whole, part| {
+            let crc = crc32c::crc32c(part);
+            parts.push(crc);
+            crc32c::crc32c_combine(whole, crc, part.len())
+        });
+        Self { whole, parts }
+    }
+}
+
+/// Parts as one text of eight hexadecimal digits each.
+pub(super) mod hexadecimal {
+    use super::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(parts: &[u32], to: S) -> Result<S::Ok, S::Error> {
+        let text: String = parts.iter().map(|part| format!("{part:08x}")).collect();
+        to.serialize_str(&text)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+        let part = |digits: &[u8]| {
+            let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 8)?;
+            u32::from_str_radix(digits, 16).ok()
+        };
+        let parts: Option<Vec<u32>> = text.as_bytes().chunks(8).map(part).collect();
+        parts.ok_or_else(|| de::Error::custom("not eight hexadecimal digits for each part"))
+    }
+}
+
+/// Bytes and units of a chunk, and its times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::recording) struct ChunkCounts {
+    pub(in crate::recording) bytes: u64,
+    pub(in crate::recording) units: u32,
+    /// Units of these that never arrived.
+    pub(in crate::recording) missing: u64,
+    /// Units that never arrived before it.
+    pub(in crate::recording) gap: u64,
+    /// The units are heaps or events.
+    pub(in crate::recording) keyed: bool,
+    pub(in crate::recording) first_time: Option<(i64, u32)>,
+    pub(in crate::recording) last_time: Option<(i64, u32)>,
+}
+
+impl ChunkCounts {
+    /// Units that arrived.
+    pub(in crate::recording) fn received(&self) -> u64 {
+        u64::from(self.units).saturating_sub(self.missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{ChunkRecord, Record};
+
+    #[test]
+    fn parts_make_the_whole() {
+        let mut octets: Vec<u8> = (0..2 * PART_BYTES + 5).map(|n| ((n * n) >> 7) as u8).collect();
+        let all = Checksums::of(&octets);
+        assert_eq!(all.whole, crc32c::crc32c(&octets));
+        assert_eq!(all.parts.len(), 3);
+        assert_eq!(all.parts[2], crc32c::crc32c(&octets[2 * PART_BYTES as usize..]));
+        octets.truncate(PART_BYTES as usize);
+        assert_eq!(Checksums::of(&octets), Checksums { whole: all.parts[0], parts: Vec::new() });
+        assert_eq!(Checksums::of(&[]), Checksums { whole: 0, parts: Vec::new() });
+    }
+
+    #[test]
+    fn records_keep_them_and_need_none() {
+        for parts in [vec![], vec![0xDEAD_BEEF, 7]] {
+            let record = Record::Chunk(ChunkRecord { number: 3, parts, ..ChunkRecord::default() });
+            let line = record.to_line();
+            assert_eq!(Record::parse(line.trim_end().as_bytes()), Some(record), "{line}");
+        }
+        let json = r#"{"record":"chunk","datastream":0,"number":0,"bytes":9,"crc32c":1,"parts":"0000001","object":0,"units":1}"#;
+        assert!(serde_json::from_str::<Record>(json).is_err());
     }
 }

@@ -17,25 +17,25 @@ use std::path::{Path, PathBuf};
 
 use skyhaul_io::disk;
 
-use crate::recording::index::event::Event;
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, State};
+use crate::recording::contents::{Findings, Verdict};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
 use crate::recording::index::{IndexReader, Tally};
 use crate::recording::mark6;
-use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
-use crate::recording::scan::names::{self, Label};
-use crate::recording::verify::finding::{Findings, Verdict};
-use crate::recording::verify::prove::checksum;
-use crate::recording::write::report::RecordingReport;
+use crate::recording::names::{self, Label};
+use crate::recording::report::Event;
+use crate::recording::report::RecordingReport;
+use crate::recording::verify::file::checksum;
 
 /// Chunks of a session that are read to decide whether its records fit.
-const SAMPLES: usize = 3;
+const SESSION_SAMPLES: usize = 3;
 
 /// Files and records of each number of each datastream.
 type Numbered = BTreeMap<String, BTreeMap<u32, Vec<ChunkEntry>>>;
 
 /// Data from the disks, before they are combined.
 #[derive(Default)]
-pub(in crate::recording) struct Gathered {
+pub(super) struct DiskContents {
     /// Session and number of each datastream.
     datastreams: HashMap<(String, u32), Datastream>,
     chunks: Vec<(String, usize, ChunkRecord)>,
@@ -45,19 +45,19 @@ pub(in crate::recording) struct Gathered {
     entries: Numbered,
     partial: Vec<(String, PathBuf)>,
     /// Regular files that are called neither chunk nor index.
-    pub(in crate::recording) others: Vec<FileEntry>,
-    pub(in crate::recording) events: Vec<Event>,
-    pub(in crate::recording) indexes: Vec<(PathBuf, Tally)>,
-    pub(in crate::recording) live: bool,
+    pub(super) others: Vec<FileEntry>,
+    pub(super) events: Vec<Event>,
+    pub(super) indexes: Vec<(PathBuf, Tally)>,
+    pub(super) live: bool,
     /// Two recordings have this name.
-    pub(in crate::recording) ambiguous: bool,
-    pub(in crate::recording) findings: Findings,
+    pub(super) ambiguous: bool,
+    pub(super) findings: Findings,
 }
 
-impl Gathered {
+impl DiskContents {
     /// Look at all disks.
-    pub(in crate::recording) fn of(label: &Label, disks: &[PathBuf]) -> Gathered {
-        let mut all = Gathered::default();
+    pub(super) fn of(label: &Label, disks: &[PathBuf]) -> DiskContents {
+        let mut all = DiskContents::default();
         for (disk, path) in disks.iter().enumerate() {
             all.read_index(disk, label.index(path));
         }
@@ -124,7 +124,7 @@ impl Gathered {
                 self.datastreams.insert((session.clone(), found.datastream), found);
             }
             // No file can have such a number: a recorder never wrote this.
-            Record::Chunk(found) if found.number > names::LAST_NUMBER => {}
+            Record::Chunk(found) if found.number > names::MAX_CHUNK_NUMBER => {}
             Record::Chunk(found) => self.chunks.push((session.clone(), disk, found)),
             Record::Lost(found) => self.lost.push((session.clone(), found)),
             Record::Event(found) if !self.events.contains(&found) => self.events.push(found),
@@ -185,7 +185,7 @@ impl Gathered {
         self.entries.entry(name.to_owned()).or_default().entry(entry.number).or_default().push(entry);
     }
 
-    /// Keep one session; a session without a number (its line is rotten, or there was none) is part of it.
+    /// Keep one session, and records without a session (its line is corrupt or missing).
     fn choose_session(&mut self, label: &Label, disks: &[PathBuf]) {
         let sessions: BTreeSet<String> =
             self.session_indexes.iter().map(|(_, _, s)| s.session.clone()).collect();
@@ -199,7 +199,8 @@ impl Gathered {
                 let path = names::chunk_path(&disks[*disk], &name, record.number);
                 checksum(&path, record.bytes).is_ok_and(|crc| crc == record.crc32c)
             };
-            let proven = records.clone().map(|(_, disk, record)| (*disk, record)).filter(fits).take(SAMPLES);
+            let proven =
+                records.clone().map(|(_, disk, record)| (*disk, record)).filter(fits).take(SESSION_SAMPLES);
             (proven.count(), records.count())
         };
         let Some(main) = sessions.iter().max_by_key(|session| rank(session)).cloned() else { return };
@@ -227,22 +228,18 @@ impl Gathered {
         exact.or_else(any).map_or_else(|| label.datastream(number), |stream| stream.name.clone())
     }
 
-    /// What the recorder, or who closed the recording after it, said at the end.
-    pub(in crate::recording) fn report(&self) -> Option<RecordingReport> {
+    /// The final report of the recorder, or of the repair that closed the recording.
+    pub(super) fn report(&self) -> Option<RecordingReport> {
         self.reports.iter().map(|(_, report)| report).max_by(|a, b| a.ended.cmp(&b.ended)).cloned()
     }
 
-    pub(in crate::recording) fn sessions(&self) -> Vec<Session> {
+    pub(super) fn sessions(&self) -> Vec<Session> {
         self.session_indexes.iter().map(|(_, _, session)| session.clone()).collect()
     }
 
-    /// Of which of these disks the recorder noted that it gave what it had there to others. A disk is known by its index,
-    /// wherever it is mounted now; one that has none any more, by its path alone.
-    pub(in crate::recording) fn gave_up(
-        &self,
-        disks: &[PathBuf],
-        report: Option<&RecordingReport>,
-    ) -> Vec<bool> {
+    /// For each disk, whether the recorder noted that its chunks went to others. A disk is identified by its index, wherever it
+    /// is mounted now, or, without an index, by its path.
+    pub(super) fn gave_up(&self, disks: &[PathBuf], report: Option<&RecordingReport>) -> Vec<bool> {
         let kinds = ["disk_failed", "disk_full", "disk_stalled"];
         let events = self.events.iter().chain(report.into_iter().flat_map(|report| &report.events));
         let noted: BTreeSet<&PathBuf> = events
@@ -261,7 +258,7 @@ impl Gathered {
     }
 
     /// Put files and records together.
-    pub(in crate::recording) fn streams(&mut self, label: &Label, disks: &[PathBuf]) -> Vec<DatastreamEntry> {
+    pub(super) fn streams(&mut self, label: &Label, disks: &[PathBuf]) -> Vec<DatastreamEntry> {
         for (session, disk, record) in std::mem::take(&mut self.chunks) {
             let name = self.name(label, &session, record.datastream);
             let number = record.number;
@@ -307,7 +304,7 @@ impl Gathered {
     }
 
     /// Problems of the indexes themselves.
-    pub(in crate::recording) fn judge_indexes(&mut self, state: State) {
+    pub(super) fn judge_indexes(&mut self, state: State) {
         for (path, tally) in &self.indexes {
             let mut add = |verdict, text: String| self.findings.add(verdict, Some(path), text);
             if tally.garbage > 0 {
@@ -335,8 +332,8 @@ impl Gathered {
         }
     }
 
-    /// Disks of the session that have no index here: those that were not given are returned.
-    pub(in crate::recording) fn missing_disks(&mut self, disks: &[PathBuf]) -> Vec<PathBuf> {
+    /// DiskContents of the session that have no index here: those that were not given are returned.
+    pub(super) fn missing_disks(&mut self, disks: &[PathBuf]) -> Vec<PathBuf> {
         let given: Vec<PathBuf> = disks.iter().map(|path| real(path)).collect();
         let (mut missing, mut without) = (Vec::new(), BTreeSet::new());
         for (_, _, session) in &self.session_indexes {

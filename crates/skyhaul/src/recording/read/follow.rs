@@ -11,15 +11,15 @@ use std::time::Duration;
 use skyhaul_io::disk;
 use skyhaul_io::memory::peek::Peek;
 
+use crate::recording::contents::ChunkEntry;
 use crate::recording::index::IndexReader;
 use crate::recording::index::record::{ChunkRecord, Record};
+use crate::recording::names;
 use crate::recording::open::Recording;
-use crate::recording::open::entry::ChunkEntry;
-use crate::recording::scan::names;
-use crate::recording::write::drive::stream_key;
+use crate::recording::write::disk_thread::stream_key;
 
 /// Time between looks at the indexes.
-const PAUSE: Duration = Duration::from_millis(20);
+const INDEX_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One disk's index, as far as it was read.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ struct Tail {
     ended: bool,
 }
 
-/// What a follower gives.
+/// The next result of a follower.
 #[derive(Debug)]
-pub(in crate::recording) enum Followed {
+pub(super) enum Followed {
     Chunk(Box<ChunkEntry>),
     /// No disk could take the chunk of this number, and why.
     Lost(u32, String),
@@ -43,9 +43,9 @@ pub(in crate::recording) enum Followed {
     Unwanted,
 }
 
-/// Gives chunks as they are acknowledged.
+/// Delivers chunks as they are acknowledged.
 #[derive(Debug)]
-pub(in crate::recording) struct Follower {
+pub(super) struct Follower {
     name: String,
     tails: Vec<Tail>,
     chunks: BTreeMap<u32, (usize, ChunkRecord)>,
@@ -56,7 +56,7 @@ pub(in crate::recording) struct Follower {
 }
 
 impl Follower {
-    pub(in crate::recording) fn new(recording: &Recording, name: &str) -> Follower {
+    pub(super) fn new(recording: &Recording, name: &str) -> Follower {
         let tail = |disk: &PathBuf| Tail {
             disk: disk.clone(),
             path: recording.label.index(disk),
@@ -81,7 +81,7 @@ impl Follower {
     }
 
     /// The next chunk in order. Waits for it, until the recorder ends or is dead or `wanted` says no.
-    pub(in crate::recording) fn next(&mut self, wanted: impl Fn() -> bool) -> Followed {
+    pub(super) fn next(&mut self, wanted: impl Fn() -> bool) -> Followed {
         loop {
             let number = self.next;
             if let Some((tail, record)) = self.chunks.remove(&number) {
@@ -111,7 +111,7 @@ impl Follower {
             self.read_indexes();
             self.ended |= !alive;
             if before == (self.chunks.len(), self.lost.len()) && !self.ended {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(INDEX_POLL_INTERVAL);
             }
         }
     }
@@ -148,7 +148,7 @@ impl Follower {
     }
 
     /// The chunk's bytes, if they are still in the recorder's memory.
-    pub(in crate::recording) fn recall(&mut self, record: &ChunkRecord) -> Option<Vec<u8>> {
+    pub(super) fn recall(&mut self, record: &ChunkRecord) -> Option<Vec<u8>> {
         let (peek, session) = self.memory.as_ref()?;
         let mut bytes = Vec::new();
         let found = peek.read(stream_key(*session, record.datastream), u64::from(record.number), &mut bytes);

@@ -1,10 +1,22 @@
-//! Options and results of a reader: bytes of one chunk at a time.
+//! What a reader delivers, and how: pieces of chunks in few buffers, and an account of gaps and filled frames.
+//!
+//! ```text
+//!   read-ahead thread ── PieceSender ──▶ channel ──▶ Reader        a buffer returns when its piece is dropped
+//!         └─ gaps, notes, frames filled and left out ──▶ Account   shared: complete as far as the thread has read
+//! ```
 
-use std::sync::Arc;
+use crate::recording::contents::{Finding, Gap, MAX_FINDINGS};
+use crate::recording::index::record::Datastream;
+use crate::recording::verify::file::{Cutter, Seen, read_file};
+use skyhaul_io::memory::{Block, Pool};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use skyhaul_io::memory::Block;
-
-/// What to do about a missing, damaged or unverified chunk.
+/// How a reader treats a missing, damaged or unverified chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
     /// End the stream with an error there.
@@ -24,11 +36,11 @@ pub struct ReadOptions {
     pub verify: bool,
     /// Wait for further chunks until the recorder ends.
     pub follow: bool,
-    /// What to do about gaps.
+    /// Treatment of gaps.
     pub missing: Missing,
     /// Bytes of one read.
     pub read_bytes: usize,
-    /// If no chunk is longer, each is read at once, as one piece.
+    /// If no chunk is longer than this, each is delivered as one piece.
     pub whole: u64,
 }
 
@@ -86,7 +98,7 @@ impl Piece {
         }
     }
 
-    /// The bytes alone. Those in a buffer of the reader's keep it from it.
+    /// The bytes alone. A buffer of the reader stays in use until they are dropped.
     #[must_use]
     pub fn into_bytes(self) -> PieceBytes {
         PieceBytes(match self.data {
@@ -113,7 +125,7 @@ impl Default for Place {
 }
 
 impl PieceBytes {
-    /// How many buffers the reader has whose buffer this is; `None` if it is none of a reader's.
+    /// Number of buffers of the reader that owns this one; `None` if the bytes are in no buffer of a reader.
     #[must_use]
     pub fn buffers(&self) -> Option<usize> {
         match &self.0 {
@@ -146,5 +158,171 @@ impl std::ops::Deref for PieceBytes {
             Place::Buffer(block, length) => &block[..*length],
             Place::Vec(bytes) => bytes,
         }
+    }
+}
+
+/// Gaps, counts and notes of a reader.
+#[derive(Debug, Default)]
+struct Encountered {
+    gaps: Vec<Gap>,
+    gaps_total: u64,
+    frames_filled: u64,
+    frames_left_out: u64,
+    notes: Vec<Finding>,
+}
+
+/// The gaps and counts of a reader, up to date for every holder of a clone.
+#[derive(Clone, Debug, Default)]
+pub struct Account(Arc<Mutex<Encountered>>);
+
+impl Account {
+    fn met(&self) -> MutexGuard<'_, Encountered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The gaps encountered, from number `from` on (the first 100 000).
+    #[must_use]
+    pub fn gaps_from(&self, from: usize) -> Vec<Gap> {
+        self.met().gaps.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// Number of gaps encountered.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.met().gaps_total
+    }
+
+    /// Frames marked invalid that were made in the place of missing ones.
+    #[must_use]
+    pub fn frames_filled(&self) -> u64 {
+        self.met().frames_filled
+    }
+
+    /// Missing frames for which nothing is delivered, as far as their number is known.
+    #[must_use]
+    pub fn frames_left_out(&self) -> u64 {
+        self.met().frames_left_out
+    }
+
+    pub(super) fn add_frames(&self, filled: u64, left_out: u64) {
+        let mut met = self.met();
+        met.frames_filled = met.frames_filled.saturating_add(filled);
+        met.frames_left_out = met.frames_left_out.saturating_add(left_out);
+    }
+
+    /// Findings without consequences: chunks under another name, files that are too long.
+    #[must_use]
+    pub fn notes_from(&self, from: usize) -> Vec<Finding> {
+        self.met().notes.get(from..).unwrap_or_default().to_vec()
+    }
+
+    pub(in crate::recording) fn add(&self, gap: Gap) {
+        let mut met = self.met();
+        met.gaps_total += 1;
+        if met.gaps.len() < MAX_GAPS {
+            met.gaps.push(gap);
+        }
+    }
+
+    pub(in crate::recording) fn note(&self, finding: Finding) {
+        let mut met = self.met();
+        if met.notes.len() < MAX_FINDINGS {
+            met.notes.push(finding);
+        }
+    }
+}
+
+/// A gap that ended a stream ([`Missing::Refuse`]).
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}\nhint: `skyhaul check` lists all damage; reading can continue if gaps are skipped or filled")]
+pub struct Damaged(pub Gap);
+
+/// Maximum number of gaps kept; further ones are only counted.
+const MAX_GAPS: usize = 100_000;
+
+/// Time between looks for a free buffer.
+const BUFFER_POLL_INTERVAL: Duration = Duration::from_micros(300);
+
+/// Pieces in no buffer that are ahead of the consumer.
+const MAX_PIECES_IN_MEMORY: usize = 2;
+
+/// Delivers pieces from the read-ahead thread: its buffers and its channel to the consumer.
+#[derive(Debug)]
+pub(super) struct PieceSender {
+    pub(in crate::recording) buffers: Pool,
+    /// Longer chunks are read twice.
+    pub(in crate::recording) most_held: u64,
+    pub(in crate::recording) channel: Sender<io::Result<Piece>>,
+    pub(in crate::recording) options: ReadOptions,
+    pub(in crate::recording) account: Account,
+    pub(in crate::recording) from_memory: Arc<AtomicU64>,
+    pub(in crate::recording) gone: Arc<AtomicBool>,
+    /// Held by every piece that is in no buffer.
+    pub(super) in_memory: Held,
+}
+
+/// The consumer was dropped, or received an error: there is nothing left to do.
+pub(super) struct ConsumerGone;
+
+pub(super) type Delivery = Result<(), ConsumerGone>;
+
+/// A file that was read.
+pub(super) struct Loaded {
+    pub(in crate::recording) seen: Seen,
+    /// Its bytes, where they are held.
+    pub(in crate::recording) blocks: Vec<(Block, usize)>,
+    pub(in crate::recording) held: bool,
+}
+
+impl PieceSender {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.gone.load(Ordering::Acquire)
+    }
+
+    pub(in crate::recording) fn send(&self, piece: Piece) -> Delivery {
+        self.channel.send(Ok(piece)).map_err(|_| ConsumerGone)
+    }
+
+    /// Bytes that are in no buffer: waits until the consumer has taken others.
+    pub(super) fn in_memory(&self, number: u32, filled: bool, times: Times, bytes: Vec<u8>) -> Piece {
+        while self.is_wanted() && self.in_memory.pieces() >= MAX_PIECES_IN_MEMORY {
+            std::thread::sleep(BUFFER_POLL_INTERVAL);
+        }
+        let data = Data::Memory { bytes, held: self.in_memory.clone() };
+        Piece { number, filled, last: true, times, data }
+    }
+
+    /// A buffer: waits until the consumer gives one back.
+    pub(in crate::recording) fn buffer(&self) -> Option<Block> {
+        while self.is_wanted() {
+            if let Some(block) = self.buffers.take() {
+                return Some(block);
+            }
+            std::thread::sleep(BUFFER_POLL_INTERVAL);
+        }
+        None
+    }
+
+    /// Read a file, and hold it if there is room.
+    pub(in crate::recording) fn load(
+        &self,
+        place: (&Path, u64),
+        most: u64,
+        about: Option<&Datastream>,
+    ) -> Loaded {
+        let held = most <= self.most_held;
+        let mut blocks = Vec::new();
+        let seen = read_file(
+            place,
+            most,
+            Cutter::of(about, false),
+            || self.buffer(),
+            |block, length| {
+                if held {
+                    blocks.push((block, length));
+                }
+            },
+        );
+        Loaded { seen, blocks, held }
     }
 }

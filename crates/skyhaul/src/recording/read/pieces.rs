@@ -1,22 +1,31 @@
-//! Files that hold consecutive frames or packets, for readers that begin anywhere; each is verified once, before it is used:
-//! as a whole, or part by part.
+//! Files of consecutive frames or packets, for readers that begin anywhere. Each chunk is verified before it is used: as a whole,
+//! or part by part if its record has the checksums of its parts.
+//!
+//! ```text
+//!   record   CRC-32C of each part     a1 ┊ b2 ┊ c3 ┊ d4
+//!   chunk    read(range)              ───┊─▒▒▒▒▒▒─┊───     only the parts that the range touches are verified, once
+//! ```
+//!
+//! If a part does not match, the bytes of the whole chunk are sought under every other name, once. If no file has them, that
+//! part is damaged: it is in the gap of its chunk, and none of its bytes is read.
+//!
+//! Limits: this verifies what the file held at that time. Without the checksums of parts, only whole chunks are verified.
 
+use crate::recording::contents::{ChunkEntry, Gap, Lack};
+use crate::recording::index::record::ChunkRecord;
 use crate::recording::open::Recording;
-use crate::recording::open::entry::ChunkEntry;
-use crate::recording::plan::gap::{Gap, Lack};
-use crate::recording::read::ground::Ground;
-use crate::recording::read::parts::Parts;
 use crate::recording::read::piece::Times;
-use crate::recording::verify::proof::{Prover, unverified_chunks};
+use crate::recording::verify::prove::{Prover, unverified_chunks};
 use skyhaul_io::disk::open_regular;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Consecutive frames or packets in a file, and what its reader finds out about them.
+/// Consecutive frames or packets in a file, and what their reader learns about them.
 #[derive(Debug)]
 pub(crate) struct Piece<T> {
     pub(crate) path: PathBuf,
@@ -26,15 +35,15 @@ pub(crate) struct Piece<T> {
     pub(crate) bytes: u64,
     /// Unix second and frame number of its first and last frame, from the index.
     pub(crate) times: Times,
-    /// In a recording: what the index says of it.
+    /// Its entry, if it belongs to a recording.
     pub(crate) entry: Option<Box<ChunkEntry>>,
-    /// What its reader knows of it.
+    /// The reader's own data.
     pub(crate) known: T,
-    /// What verifies it; `None` if nothing does.
+    /// Its proof; `None` if it is damaged.
     proven: OnceLock<Option<Proven>>,
 }
 
-/// What is known of a piece's bytes.
+/// How a piece is verified.
 #[derive(Debug)]
 enum Proven {
     /// They are this file's, from its first byte to before this one.
@@ -57,11 +66,11 @@ impl<T: Default> Piece<T> {
     }
 }
 
-/// The pieces of a datastream in order, and what is missing between them.
+/// The pieces of a datastream in order, and the gaps between them.
 #[derive(Debug)]
 pub(crate) struct Pieces<T> {
     pieces: Vec<Piece<T>>,
-    ground: Arc<Ground>,
+    ground: Arc<Verification>,
 }
 
 impl<T: Default> Pieces<T> {
@@ -78,22 +87,22 @@ impl<T: Default> Pieces<T> {
             piece
         });
         let prover = Some(Prover::new(recording, datastream));
-        let ground = Arc::new(Ground::new(gaps, prover));
+        let ground = Arc::new(Verification::new(gaps, prover));
         Self { pieces: pieces.collect(), ground }
     }
 }
 
 impl<T> Pieces<T> {
-    /// Plain files, and what is known to be missing.
+    /// Plain files, and known gaps.
     pub(crate) fn of_files(pieces: Vec<Piece<T>>, gaps: Vec<Gap>) -> Self {
-        Self { pieces, ground: Arc::new(Ground::new(gaps, None)) }
+        Self { pieces, ground: Arc::new(Verification::new(gaps, None)) }
     }
 
     pub(crate) fn all(&self) -> &[Piece<T>] {
         &self.pieces
     }
 
-    /// What is known of a piece, to be changed.
+    /// The reader's data of a piece.
     pub(crate) fn known_mut(&mut self, piece: usize) -> &mut T {
         &mut self.pieces[piece].known
     }
@@ -143,7 +152,7 @@ impl<T> Pieces<T> {
         self.ground.note(gap);
     }
 
-    /// A piece whose packets are not what they have to be.
+    /// Note a piece with invalid packets.
     pub(crate) fn note_unproven(&self, piece: &Piece<T>, why: String) {
         let name = self.ground.prover().map_or("", Prover::name);
         let number = piece.entry.as_ref().map_or(0, |entry| entry.number);
@@ -225,5 +234,224 @@ impl OpenPiece {
         }
         let file = open_regular(path)?;
         Ok(self.instead.get_or_init(|| file))
+    }
+}
+
+/// Bytes of one read, which stay in the cache until their checksum is computed.
+const PART_READ_BYTES: usize = 256 << 10;
+/// Parts of a chunk, at most: others are verified as a whole.
+const MAX_PARTS: usize = 1 << 14;
+/// Damaged ranges that a gap names.
+const MAX_NAMED_RANGES: usize = 8;
+
+/// A chunk whose record has the checksums of its parts.
+#[derive(Debug)]
+pub(super) struct Parts {
+    ground: Arc<Verification>,
+    entry: ChunkEntry,
+    part_bytes: u64,
+    sums: Vec<u32>,
+    sound: Vec<OnceLock<bool>>,
+    /// Another file that has all bytes of the chunk, if its own has not; sought at the first damaged part.
+    elsewhere: OnceLock<Option<PathBuf>>,
+    damaged: Mutex<BTreeSet<usize>>,
+}
+
+impl Parts {
+    /// `None`: only the whole of this chunk can be verified.
+    pub(super) fn of(ground: &Arc<Verification>, entry: &ChunkEntry) -> Option<Self> {
+        let record = entry.record.as_ref().filter(|_| entry.bytes.is_some_and(|bytes| bytes > 0))?;
+        let part_bytes = record.part_bytes();
+        let count = record.bytes.div_ceil(part_bytes);
+        if !(2..=MAX_PARTS).contains(&record.parts.len()) || record.parts.len() as u64 != count {
+            return None;
+        }
+        if whole(record) != record.crc32c {
+            return None;
+        }
+        Some(Self {
+            ground: Arc::clone(ground),
+            part_bytes,
+            sums: record.parts.clone(),
+            sound: record.parts.iter().map(|_| OnceLock::new()).collect(),
+            elsewhere: OnceLock::new(),
+            damaged: Mutex::default(),
+            entry: ChunkEntry { record: record.clone().into(), ..entry.clone() },
+        })
+    }
+
+    /// The chunk's own file.
+    pub(super) fn path(&self) -> &Path {
+        &self.entry.path
+    }
+
+    /// The file that has its bytes instead.
+    pub(super) fn elsewhere(&self) -> Option<&Path> {
+        self.elsewhere.get()?.as_deref()
+    }
+
+    /// Bytes of the chunk, as recorded.
+    pub(super) fn bytes(&self) -> u64 {
+        self.entry.record.as_ref().map_or(0, |record| record.bytes)
+    }
+
+    /// The first byte from `from` to before `to` that is verified; its part is verified if it was not yet. `own` is the
+    /// chunk's file.
+    pub(super) fn begin(&self, own: &File, from: u64, to: u64) -> Option<u64> {
+        let mut at = from;
+        while at < to {
+            let part = usize::try_from(at / self.part_bytes).ok()?;
+            if self.is_sound(own, part) {
+                return Some(at);
+            }
+            at = self.range(part).end.max(at + 1);
+        }
+        None
+    }
+
+    /// Where the verified bytes end that begin at `from`, at most `to`.
+    pub(super) fn end(&self, own: &File, from: u64, to: u64) -> u64 {
+        let mut at = from;
+        while at < to {
+            let part = (at / self.part_bytes) as usize;
+            if !self.is_sound(own, part) {
+                return at;
+            }
+            at = self.range(part).end;
+        }
+        to
+    }
+
+    fn range(&self, part: usize) -> Range<u64> {
+        let from = part as u64 * self.part_bytes;
+        from..self.bytes().min(from + self.part_bytes)
+    }
+
+    fn is_sound(&self, own: &File, part: usize) -> bool {
+        self.sound.get(part).is_some_and(|sound| *sound.get_or_init(|| self.verify(own, part)))
+    }
+
+    fn verify(&self, own: &File, part: usize) -> bool {
+        if let Some(elsewhere) = self.elsewhere.get() {
+            // The whole chunk was verified there.
+            if elsewhere.is_some() {
+                return true;
+            }
+        }
+        match checksum(own, self.range(part)) {
+            Ok(crc) if self.sums.get(part) == Some(&crc) => return true,
+            _ => {}
+        }
+        let found = self.elsewhere.get_or_init(|| self.ground.prover()?.find_elsewhere(&self.entry));
+        if found.is_none() {
+            self.note(part);
+        }
+        found.is_some()
+    }
+
+    /// The gap of the chunk grows by a part.
+    fn note(&self, part: usize) {
+        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.gap(&damaged);
+        damaged.insert(part);
+        let now = self.gap(&damaged);
+        self.ground.replace(before.as_ref(), now);
+    }
+
+    fn gap(&self, damaged: &BTreeSet<usize>) -> Option<Gap> {
+        let (record, number) = (self.entry.record.as_ref()?, self.entry.number);
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for &part in damaged {
+            let range = self.range(part);
+            match runs.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => runs.push(range),
+            }
+        }
+        let shown = runs.iter().take(MAX_NAMED_RANGES);
+        let mut named: Vec<String> =
+            shown.map(|run| format!("{} to {}", run.start, run.end.saturating_sub(1))).collect();
+        if runs.is_empty() {
+            return None;
+        }
+        if runs.len() > MAX_NAMED_RANGES {
+            named.push(format!("{} more ranges", runs.len() - MAX_NAMED_RANGES));
+        }
+        let mut why =
+            format!("damaged: the CRC-32C of its index record is not that of bytes {}", named.join(", "));
+        if let Some(bytes) = self.entry.bytes.filter(|&bytes| bytes < record.bytes) {
+            why = format!("{why}; it has {bytes} bytes, but its index record says {}", record.bytes);
+        }
+        let name = self.ground.prover().map_or("", Prover::name);
+        let gap = Gap::new(name, number..number.saturating_add(1), Lack::Damaged, why);
+        let bytes = runs.iter().map(|run| run.end - run.start).sum();
+        Some(Gap { from: record.meta.first_time, to: record.meta.last_time, bytes: Some(bytes), ..gap })
+    }
+}
+
+/// The CRC-32C of a chunk, of those of its parts.
+fn whole(record: &ChunkRecord) -> u32 {
+    let (size, mut left) = (record.part_bytes(), record.bytes);
+    record.parts.iter().fold(0, |crc, &part| {
+        let length = size.min(left);
+        left -= length;
+        crc32c::crc32c_combine(crc, part, length as usize)
+    })
+}
+
+/// CRC-32C of a range of a file.
+fn checksum(file: &File, range: Range<u64>) -> io::Result<u32> {
+    let mut buffer = vec![0; PART_READ_BYTES.min((range.end - range.start) as usize)];
+    let (mut at, mut crc) = (range.start, 0);
+    while at < range.end {
+        let most = buffer.len().min((range.end - at) as usize);
+        match file.read_at(&mut buffer[..most], at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                crc = crc32c::crc32c_append(crc, &buffer[..n]);
+                at += n as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(crc)
+}
+
+/// Shared by all pieces: their verifier, and the gaps.
+#[derive(Debug)]
+pub(super) struct Verification {
+    gaps: Mutex<Vec<Gap>>,
+    prover: Option<Prover>,
+}
+
+impl Verification {
+    pub(super) fn new(gaps: Vec<Gap>, prover: Option<Prover>) -> Self {
+        Self { gaps: Mutex::new(gaps), prover }
+    }
+
+    pub(super) fn gaps(&self) -> Vec<Gap> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn prover(&self) -> Option<&Prover> {
+        self.prover.as_ref()
+    }
+
+    /// Something is missing.
+    pub(super) fn note(&self, gap: Gap) {
+        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        if !gaps.contains(&gap) {
+            gaps.push(gap);
+        }
+    }
+
+    /// More is missing than was noted.
+    pub(super) fn replace(&self, before: Option<&Gap>, now: Option<Gap>) {
+        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        match gaps.iter_mut().find(|gap| Some(&**gap) == before) {
+            Some(gap) => now.into_iter().for_each(|now| *gap = now),
+            None => gaps.extend(now),
+        }
     }
 }

@@ -1,23 +1,24 @@
-//! Counts the frames of a datastream from its plan: in chunks, given up, gone, never received.
+//! Counts the frames of a datastream from its plan, and compares the times in its frames with their places.
 //!
-//! An index record gives the frames of its chunk, those of them that never arrived, and those that never arrived before it. The
-//! recorder's account at the end gives the sums, so that frames of chunks whose records are gone are counted too. Where
-//! both are missing (older recorders, killed ones, plain FlexBuff) frames are counted by the length of files and gaps, and by the
-//! time between chunks: frame numbers times the threads that share them.
+//! An index record gives the frames of its chunk, those that never arrived, and those that never arrived before it. The
+//! recorder's account at the end gives the sums, so that frames of chunks whose records are missing are counted too. Without
+//! both (older or killed recorders, plain FlexBuff), frames are counted by the length of files and gaps, and by the time
+//! between chunks: frame numbers times the threads that share them.
 
+use crate::frames;
+use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
-use crate::recording::index::record::{Datastream, LostChunk};
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict};
+use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
-use crate::recording::open::entry::{ChunkEntry, DatastreamEntry};
-use crate::recording::plan::gap::{Gap, Lack, Time};
-use crate::recording::plan::rate::Rate;
+use skyhaul_core::wire::{Change, FamilyRef, Format, Timeline, TimelineOptions, Trace};
 
-/// What is known of a chunk's file.
+/// State of a chunk's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::recording) enum Proof {
-    /// It is what its record promises.
+    /// It matches its record.
     Sound,
-    /// It is not, or it is missing.
+    /// It differs from its record, or is missing.
     Damaged,
     /// It has no record; frames in the file, and those of them that are marked invalid.
     Unknown { frames: u64, invalid: u64 },
@@ -36,7 +37,7 @@ pub(in crate::recording) struct Count<'a> {
     /// Frames of chunks that are not there since then.
     since: u64,
     gaps_since: bool,
-    /// A record does not say what is missing before its chunk.
+    /// A record does not give the frames missing before its chunk.
     is_silent: bool,
     ledger: FrameLedger,
 }
@@ -198,4 +199,101 @@ impl<'a> Count<'a> {
 
 fn add(to: &mut u64, n: u64) {
     *to = to.saturating_add(n);
+}
+
+/// Findings of one datastream that are reported individually.
+const MOST_TOLD: u64 = 100;
+
+/// Follows one datastream.
+pub(super) struct Times {
+    timeline: Timeline,
+    family: FamilyRef,
+    /// Frames were placed by the packets' numbers: places go on from chunk to chunk.
+    numbered: bool,
+    /// The place behind the last chunk, and its epoch.
+    next: Option<(u64, u64)>,
+    told: u64,
+}
+
+impl Times {
+    /// For a datastream whose frames can be looked into.
+    pub(super) fn of(about: Option<&Datastream>, is_indexed: bool) -> Option<Times> {
+        let info = &about?.info;
+        let family = info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()?;
+        let format = frames::stream_format(about?)?;
+        let timeline = Timeline::new(TimelineOptions {
+            rate: Rate::of(about).get(),
+            parts: format.parts as u64,
+            // The index has the threads of the end: one of them may have begun late.
+            group: Some(format.threads.len() as u64),
+            threads: Vec::new(),
+            numbered: is_indexed,
+        });
+        Some(Times { timeline, family, numbered: info.numbered, next: None, told: 0 })
+    }
+
+    /// Something is missing whose length is not known.
+    pub(super) fn interrupt(&mut self) {
+        self.next = None;
+    }
+
+    /// The frames of the next chunk, with its index record. Returns what is irregular: how grave it is, and in words.
+    pub(in crate::recording) fn chunk(
+        &mut self,
+        trace: &Trace,
+        record: Option<&ChunkRecord>,
+    ) -> Vec<(Verdict, String)> {
+        let meta = record.map(|record| &record.meta);
+        let behind = self.next.filter(|_| self.numbered).zip(meta).and_then(|((place, epoch), meta)| {
+            let gap = meta.gap.filter(|_| meta.epoch == epoch)?;
+            place.checked_add(gap)
+        });
+        if behind.is_none() {
+            self.timeline.restart();
+        }
+        let base = behind.unwrap_or(0);
+        let holes = meta.filter(|meta| meta.packed).map_or(&[][..], |meta| &meta.missing);
+        trace.tell(|at| base.saturating_add(unpacked(holes, at)), &mut self.timeline);
+        self.next = meta.map(|meta| (base.saturating_add(u64::from(meta.units)), meta.epoch));
+        let changes = std::iter::from_fn(|| self.timeline.poll_change());
+        let notable: Vec<Change> =
+            changes.filter(|change| !matches!(change, Change::Rate { assumed: None, .. })).collect();
+        let rate = self.timeline.rate();
+        let mut found = Vec::new();
+        for change in notable {
+            self.told += 1;
+            if self.told <= MOST_TOLD {
+                let harmless = matches!(change, Change::ThreadJoined(_) | Change::ThreadReturned(_));
+                let verdict = if harmless { Verdict::Holes } else { Verdict::Irregular };
+                found.push((verdict, told(&change, self.family, rate).1));
+            }
+        }
+        found
+    }
+
+    /// All of it.
+    pub(super) fn summary(&self) -> IrregularSummary {
+        self.timeline.counts().into()
+    }
+}
+
+/// The place of the unit at `at` of a file from which missing ones were left out.
+fn unpacked(holes: &[std::ops::Range<u32>], at: u64) -> u64 {
+    holes.iter().fold(at, |at, hole| {
+        let length = u64::from(hole.end.saturating_sub(hole.start));
+        if u64::from(hole.start) <= at { at.saturating_add(length) } else { at }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_is_counted_in() {
+        let holes = [0..2, 4..5, 9..12];
+        let places: Vec<u64> = (0..7).map(|at| unpacked(&holes, at)).collect();
+        assert_eq!(places, [2, 3, 5, 6, 7, 8, 12]);
+        assert_eq!(unpacked(&[], 3), 3);
+    }
 }

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::irregular::IrregularSummary;
 use crate::ledger::FrameLedger;
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, State};
+use crate::recording::contents::{Findings, Verdict};
+use crate::recording::contents::{Gap, Lack, Time};
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
-use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
-use crate::recording::plan::gap::{Gap, Lack, Time};
 use crate::recording::plan::{self, Step};
+use crate::recording::verify::count::Times;
 use crate::recording::verify::count::{Count, Proof};
-use crate::recording::verify::finding::{Findings, Verdict};
-use crate::recording::verify::search::Search;
-use crate::recording::verify::seen::Seen;
-use crate::recording::verify::times::Times;
+use crate::recording::verify::file::Seen;
+use crate::recording::verify::prove::Search;
 
 /// One datastream's account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct DatastreamCheck {
     pub damaged: Vec<u32>,
     /// Numbers of chunks that the recorder could not write.
     pub lost: Vec<u32>,
-    /// Ranges of numbers (first, one past the last) that are missing: of which there must be a chunk, and there is none.
+    /// Ranges of numbers (first, one past the last) of missing chunks.
     pub gaps: Vec<(u32, u32)>,
     /// Numbers that are on more than one disk.
     pub copies: u64,
@@ -45,24 +45,24 @@ pub struct DatastreamCheck {
     pub missing_units: u64,
     /// Discontinuities of time between chunks.
     pub time_breaks: u64,
-    /// Frames between chunks that are in none of them, and never arrived.
+    /// Frames between chunks that never arrived.
     pub missing_between: u64,
     /// Frames in the files that were read; packets of heaps or events.
     pub frames_seen: u64,
-    /// What became of all its frames, heaps or events.
+    /// The fate of all its frames, heaps or events.
     #[serde(default)]
     pub ledger: FrameLedger,
     /// Of `frames_seen`, invalid frames.
     pub illegal_frames: u64,
     /// Of these, marked as invalid.
     pub filled_frames: u64,
-    /// Of a stream of heaps or events, by the index: how many there are, and what is missing in them.
+    /// Number and completeness of its heaps or events, by the index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heaps: Option<HeapsCheck>,
     /// Irregularities of the times in its frames, of threads, station and frame rate.
     #[serde(default)]
     pub irregular: IrregularSummary,
-    /// Its format, if an index says it.
+    /// Its format, if an index states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
 }
@@ -80,14 +80,14 @@ impl DatastreamCheck {
 pub struct HeapsCheck {
     /// How many begin in its chunks.
     pub count: u64,
-    /// Of these, how many did not come whole.
+    /// Of these, incomplete ones.
     pub incomplete: u64,
     /// Bytes that are missing in these.
     pub missing_bytes: u64,
 }
 
 /// The severity of a gap.
-pub(in crate::recording) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
+pub(super) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
     match lack {
         Lack::Lost | Lack::Damaged => Verdict::Damaged,
         Lack::Unfinished
@@ -111,27 +111,27 @@ pub(in crate::recording) fn verdict_of(recording: &Recording, lack: Lack) -> Ver
 }
 
 /// The check of one datastream.
-pub(in crate::recording) struct StreamCheck<'a> {
-    pub(in crate::recording) recording: &'a Recording,
-    pub(in crate::recording) stream: &'a DatastreamEntry,
-    pub(in crate::recording) about: Option<&'a Datastream>,
-    pub(in crate::recording) seen: &'a HashMap<(PathBuf, u64), Seen>,
-    pub(in crate::recording) search: &'a mut Search,
-    pub(in crate::recording) findings: &'a mut Findings,
-    pub(in crate::recording) sum: DatastreamCheck,
-    pub(in crate::recording) count: Count<'a>,
+pub(super) struct StreamCheck<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) stream: &'a DatastreamEntry,
+    pub(super) about: Option<&'a Datastream>,
+    pub(super) seen: &'a HashMap<(PathBuf, u64), Seen>,
+    pub(super) search: &'a mut Search,
+    pub(super) findings: &'a mut Findings,
+    pub(super) sum: DatastreamCheck,
+    pub(super) count: Count<'a>,
     /// Sums that do not hold.
-    pub(in crate::recording) unbalanced: &'a mut Vec<String>,
+    pub(super) unbalanced: &'a mut Vec<String>,
     /// When the chunk before ended.
-    pub(in crate::recording) before: Option<Time>,
-    /// What its frames say of themselves, if they can be looked into.
-    pub(in crate::recording) times: Option<Times>,
-    /// Chunks one behind the other of which the same is to be said.
-    pub(in crate::recording) unknown: Option<Unknown>,
+    pub(super) before: Option<Time>,
+    /// Times in its frames, if they can be read.
+    pub(super) times: Option<Times>,
+    /// Consecutive chunks with the same finding.
+    pub(super) unknown: Option<Unknown>,
 }
 
 /// Chunks without a record.
-pub(in crate::recording) struct Unknown {
+pub(super) struct Unknown {
     first: PathBuf,
     last: u32,
     count: u32,
@@ -139,7 +139,7 @@ pub(in crate::recording) struct Unknown {
 }
 
 impl StreamCheck<'_> {
-    pub(in crate::recording) fn run(mut self) -> DatastreamCheck {
+    pub(super) fn run(mut self) -> DatastreamCheck {
         for step in plan::steps(self.recording, self.stream, 0) {
             match step {
                 Step::Gap(gap) => self.gap(&gap),
@@ -247,7 +247,7 @@ impl StreamCheck<'_> {
         self.findings.add(Verdict::Unproven, Some(&run.first), text);
     }
 
-    /// A chunk with a record: is it what was promised?
+    /// Whether a chunk matches its record.
     fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) -> bool {
         let Some(record) = &chunk.record else { return false };
         let path = Some(&chunk.path);
@@ -316,7 +316,7 @@ impl StreamCheck<'_> {
         self.findings.add(Verdict::Holes, Some(&chunk.path), text);
     }
 
-    /// What a further file or record of a number means.
+    /// Judge a further file or record of a number.
     fn copy(&mut self, copy: &ChunkEntry) {
         self.sum.copies += 1;
         let number = copy.number;

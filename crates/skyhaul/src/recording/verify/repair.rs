@@ -1,11 +1,11 @@
-//! Giving index records to files that no index knows, and an end to a recording that has none: plain FlexBuff scans, and
-//! what a killed recorder left.
+//! Gives index records to files that are in no index, and closes a recording without an end: plain FlexBuff scans, and
+//! scans of killed recorders.
 //!
 //! A file is made durable first, and then read from the disk: its record counts as an acknowledgement.
 //!
 //! An adopted record proves only that the file has not changed *since*; it says so (`adopted`). A file whose frames are
 //! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
-//! `end` record says what there is, so that what is lost from then on is noticed.
+//! `end` record lists its contents, so that a later loss is noticed.
 
 use std::fs::File;
 use std::io;
@@ -15,21 +15,21 @@ use skyhaul_io::disk::{Faults, Log, open_regular, read_buffers};
 use skyhaul_io::file::failed;
 use skyhaul_io::memory::{ALIGN, Pool};
 
+use crate::recording::contents::Verdict;
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, State};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
-use crate::recording::open::entry::{ChunkEntry, DatastreamEntry, State};
+use crate::recording::names::FIRST_ADOPTED_NUMBER;
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan::{self, Step};
-use crate::recording::scan::names::ADOPTED;
-use crate::recording::verify::cutter::Cutter;
-use crate::recording::verify::finding::Verdict;
-use crate::recording::verify::prove::{READ_BYTES, read_file};
-use crate::recording::write::ledger::DatastreamReport;
-use crate::recording::write::report::RecordingReport;
+use crate::recording::report::DatastreamReport;
+use crate::recording::report::RecordingReport;
+use crate::recording::verify::file::Cutter;
+use crate::recording::verify::file::{READ_BYTES, read_file};
 
-/// A recording of which more chunks are missing is not closed: they would all have to be listed.
-const MOST_MISSING: u64 = 10_000;
+/// A recording with more missing chunks is not closed, because its end would have to list them all.
+const MAX_MISSING_CHUNKS: u64 = 10_000;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Chunk files that have a record now.
@@ -85,7 +85,7 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
     let open = matches!(again.state, State::Interrupted | State::Unindexed);
     let sound = again.findings.iter().all(|finding| finding.verdict <= Verdict::Holes);
     let known = again.datastreams.iter().map(|stream| u64::from(missing(&again, stream))).sum::<u64>()
-        <= MOST_MISSING;
+        <= MAX_MISSING_CHUNKS;
     if open && sound && known && again.missing_disks.is_empty() && !again.ambiguous {
         let line = Record::End(Box::new(account(&again))).to_line();
         for path in again.disks.iter().filter(|path| again.label.index(path).exists()) {
@@ -96,7 +96,7 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
     Ok(repaired)
 }
 
-/// The records of what one disk has of one datastream, and no index knows.
+/// Records for the files of one datastream on one disk that are in no index.
 fn adopt_of(
     (recording, faults): (&Recording, &Faults),
     (disk, place): (usize, usize),
@@ -114,7 +114,7 @@ fn adopt_of(
     let piece = READ_BYTES.min(longest as usize).max(1).next_multiple_of(ALIGN);
     let buffers = read_buffers(1, piece)?;
     let about = recording.about(place).or_else(|| stream.datastream.clone()).unwrap_or_else(|| Datastream {
-        datastream: ADOPTED + place as u32,
+        datastream: FIRST_ADOPTED_NUMBER + place as u32,
         name: stream.name.clone(),
         ..Datastream::default()
     });
@@ -131,7 +131,7 @@ fn adopt_of(
     Ok(())
 }
 
-/// A record made from a file; or why it is none.
+/// The record of a file, or the reason why it gets none.
 fn adopt(
     chunk: &ChunkEntry,
     buffers: &Pool,
@@ -170,7 +170,7 @@ fn adopt(
     }))
 }
 
-/// Append lines to a disk's index, which is made if there is none.
+/// Append lines to a disk's index; create it if necessary.
 fn append((recording, faults): (&Recording, &Faults), disk: &Path, text: &str) -> io::Result<()> {
     let index = recording.label.index(disk);
     if let Some(directory) = index.parent() {
@@ -207,7 +207,7 @@ fn session(recording: &Recording, disk: &Path) -> Option<String> {
     Some(Record::Session(Session { disk: number, memory: None, ..known.clone() }).to_line())
 }
 
-/// Chunks of which there is nothing.
+/// Number of missing chunks.
 fn missing(recording: &Recording, stream: &DatastreamEntry) -> u32 {
     let gaps = plan::steps(recording, stream, 0).into_iter().filter_map(|step| match step {
         Step::Gap(gap) => Some(gap.chunks.1 - gap.chunks.0),
@@ -216,7 +216,7 @@ fn missing(recording: &Recording, stream: &DatastreamEntry) -> u32 {
     gaps.fold(0, u32::saturating_add)
 }
 
-/// What there is of a recording, as its recorder would have said it at the end.
+/// The final report of a recording, as its recorder would have made it.
 fn account(recording: &Recording) -> RecordingReport {
     let of = |stream: &DatastreamEntry| {
         let mut sum = DatastreamReport { name: stream.name.clone(), ..DatastreamReport::default() };

@@ -10,39 +10,39 @@ use std::time::{Duration, Instant};
 use crate::awake::Awake;
 use crate::ledger::Discard;
 
-use crate::recording::index::event::Event;
 use crate::recording::index::record::{LostChunk, Record};
-use crate::recording::write::lane::{Lane, Note};
-use crate::recording::write::ledger::Ledger;
+use crate::recording::report::Event;
+use crate::recording::report::{DiskState, DiskStatus};
+use crate::recording::write::account::Ledger;
 use crate::recording::write::options::{SyncPolicy, WriterOptions};
-use crate::recording::write::report::{DiskState, DiskStatus};
+use crate::recording::write::queue::{self, Candidate};
+use crate::recording::write::queue::{Note, SharedDisk};
+use crate::recording::write::queue::{Ready, Work};
 use crate::recording::write::space::Space;
-use crate::recording::write::striping::{self, Candidate};
-use crate::recording::write::work::{Ready, Work};
 
 /// Time between looks at free space and at other disks.
-pub(in crate::recording) const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Maximum number of different disks that a chunk is given to.
-const MOST_ATTEMPTS: u64 = 16;
+const MAX_ATTEMPTS: u64 = 16;
 
-/// All that is shared.
+/// The shared state.
 #[derive(Debug)]
-pub(in crate::recording) struct Dispatch {
-    pub(in crate::recording) lanes: Vec<Lane>,
+pub(super) struct Dispatch {
+    pub(super) disks: Vec<SharedDisk>,
     ledger: Mutex<Ledger>,
     settled: Condvar,
-    pub(in crate::recording) session: u64,
-    pub(in crate::recording) sync: SyncPolicy,
-    pub(in crate::recording) reserve: u64,
-    pub(in crate::recording) stall: Duration,
+    pub(super) session: u64,
+    pub(super) sync: SyncPolicy,
+    pub(super) reserve: u64,
+    pub(super) stall: Duration,
     /// Time left at which the operator is warned that the disks fill up.
-    pub(in crate::recording) space_alarm: Duration,
-    pub(in crate::recording) space: Mutex<Space>,
-    pub(in crate::recording) begun: Instant,
+    pub(super) space_alarm: Duration,
+    pub(super) space: Mutex<Space>,
+    pub(super) begun: Instant,
     /// Bytes of the largest chunk so far.
-    pub(in crate::recording) chunk_bytes: AtomicU64,
+    pub(super) chunk_bytes: AtomicU64,
     /// No disk had room for the last chunk.
-    pub(in crate::recording) all_full: AtomicBool,
+    pub(super) all_full: AtomicBool,
     /// When [`Dispatch::watch`] was last called because no disk's thread does it.
     watched: Mutex<Instant>,
     /// Stops while this program does not run.
@@ -52,9 +52,9 @@ pub(in crate::recording) struct Dispatch {
 }
 
 impl Dispatch {
-    pub(in crate::recording) fn new(lanes: Vec<Lane>, session: u64, options: &WriterOptions) -> Dispatch {
+    pub(super) fn new(disks: Vec<SharedDisk>, session: u64, options: &WriterOptions) -> Dispatch {
         let dispatch = Dispatch {
-            lanes,
+            disks,
             ledger: Mutex::default(),
             settled: Condvar::new(),
             session,
@@ -71,32 +71,32 @@ impl Dispatch {
             closed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         };
-        for lane in &dispatch.lanes {
-            let free = skyhaul_io::disk::free_bytes(&lane.path).unwrap_or_default();
-            let mut state = lane.state();
+        for disk in &dispatch.disks {
+            let free = skyhaul_io::disk::free_bytes(&disk.path).unwrap_or_default();
+            let mut state = disk.state();
             (state.free_bytes, state.free) = (free, free.saturating_sub(dispatch.reserve));
         }
         dispatch
     }
 
-    pub(in crate::recording) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Give `work` to the best disk, or return it if there is none.
-    pub(in crate::recording) fn give(&self, work: Work, attempt: u64) -> Result<(), Work> {
-        if attempt > MOST_ATTEMPTS {
+    pub(super) fn give(&self, work: Work, attempt: u64) -> Result<(), Work> {
+        if attempt > MAX_ATTEMPTS {
             return Err(work);
         }
-        let mut candidates: Vec<Candidate> = self.lanes.iter().map(|lane| lane.state().candidate()).collect();
+        let mut candidates: Vec<Candidate> = self.disks.iter().map(|disk| disk.state().candidate()).collect();
         for (disk, candidate) in candidates.iter_mut().enumerate() {
             candidate.usable &= !work.avoids(disk);
         }
         self.mark_short(&candidates, work.bytes());
-        let Some(index) = striping::choose(&candidates, work.bytes()) else { return Err(work) };
-        let lane = &self.lanes[index];
+        let Some(index) = queue::choose(&candidates, work.bytes()) else { return Err(work) };
+        let disk = &self.disks[index];
         {
-            let mut state = lane.state();
+            let mut state = disk.state();
             if !state.is_usable() {
                 // It broke in between: choose again.
                 drop(state);
@@ -107,12 +107,12 @@ impl Dispatch {
             state.free = state.free.saturating_sub(bytes);
             state.push(work);
         }
-        lane.waker.wake();
+        disk.waker.wake();
         Ok(())
     }
 
     /// Give a chunk that a disk failed to another one, or count it as lost.
-    pub(in crate::recording) fn give_again(&self, work: Work) {
+    pub(super) fn give_again(&self, work: Work) {
         if let Work::Again(ready) = &work {
             if ready.settled.load(Ordering::Acquire) {
                 return;
@@ -133,13 +133,13 @@ impl Dispatch {
     }
 
     /// A waiting chunk of a disk so far behind that disk `thief`, which has nothing to do, would be faster.
-    pub(in crate::recording) fn steal(&self, thief: usize) -> Option<Work> {
-        let mine = self.lanes[thief].state().candidate();
+    pub(super) fn steal(&self, thief: usize) -> Option<Work> {
+        let mine = self.disks[thief].state().candidate();
         if !mine.usable || mine.stalled {
             return None;
         }
-        for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != thief) {
-            let mut state = lane.state();
+        for (index, disk) in self.disks.iter().enumerate().filter(|&(index, _)| index != thief) {
+            let mut state = disk.state();
             let Some(bytes) = state.work.back().map(Work::bytes) else { continue };
             let late = state.candidate().finish(0) > 3.0 * mine.finish(bytes) + 0.02;
             let idle = state.health != DiskState::Active;
@@ -154,7 +154,7 @@ impl Dispatch {
             state.free += bytes;
             drop(state);
             debug_assert_ne!(index, thief);
-            let mut state = self.lanes[thief].state();
+            let mut state = self.disks[thief].state();
             state.given += bytes;
             state.free = state.free.saturating_sub(bytes);
             return work;
@@ -162,15 +162,15 @@ impl Dispatch {
         None
     }
 
-    pub(in crate::recording) fn acknowledge(&self, ready: &Ready) -> bool {
+    pub(super) fn acknowledge(&self, ready: &Ready) -> bool {
         ready.settled.store(true, Ordering::Release);
         let first = self.ledger().acknowledge(ready.datastream, ready.number);
         self.settled.notify_all();
         first
     }
 
-    /// Count a chunk as lost, and say so on every disk that is left.
-    pub(in crate::recording) fn lose(&self, datastream: u32, number: u32, why: Discard) {
+    /// Count a chunk as lost, and record that on every working disk.
+    pub(super) fn lose(&self, datastream: u32, number: u32, why: Discard) {
         let Some(given) = self.ledger().lose(datastream, number, why) else { return };
         self.settled.notify_all();
         let lost = LostChunk::new(datastream, number, why, &given);
@@ -178,34 +178,34 @@ impl Dispatch {
     }
 
     /// Keep an event, and write it to every index but `except`'s.
-    pub(in crate::recording) fn event(&self, event: Event, except: Option<usize>) {
+    pub(super) fn event(&self, event: Event, except: Option<usize>) {
         let note = Note { line: Record::Event(event.clone()).to_line(), directory: None };
         self.ledger().note(event);
-        for index in (0..self.lanes.len()).filter(|&index| Some(index) != except) {
+        for index in (0..self.disks.len()).filter(|&index| Some(index) != except) {
             self.tell(index, note.clone());
         }
     }
 
-    pub(in crate::recording) fn broadcast(&self, note: &Note) {
-        (0..self.lanes.len()).for_each(|index| self.tell(index, note.clone()));
+    pub(super) fn broadcast(&self, note: &Note) {
+        (0..self.disks.len()).for_each(|index| self.tell(index, note.clone()));
     }
 
     fn tell(&self, index: usize, note: Note) {
         // Limits the lines queued for a hanging disk.
-        const MOST_NOTES: usize = 10_000;
-        let lane = &self.lanes[index];
-        let mut state = lane.state();
-        if state.notes.len() < MOST_NOTES {
+        const MAX_NOTES: usize = 10_000;
+        let disk = &self.disks[index];
+        let mut state = disk.state();
+        if state.notes.len() < MAX_NOTES {
             state.notes.push_back(note);
         }
         drop(state);
-        lane.waker.wake();
+        disk.waker.wake();
     }
 
-    /// Take a disk out: its waiting chunks go to others. True for the first time.
-    pub(in crate::recording) fn retire(&self, index: usize, health: DiskState, error: &str) -> bool {
-        let lane = &self.lanes[index];
-        let mut state = lane.state();
+    /// Stop using a disk: its waiting chunks go to others. Returns true the first time.
+    pub(super) fn retire(&self, index: usize, health: DiskState, error: &str) -> bool {
+        let disk = &self.disks[index];
+        let mut state = disk.state();
         let first = state.is_usable();
         if first {
             state.health = health;
@@ -216,16 +216,16 @@ impl Dispatch {
         drop(state);
         if first {
             let kind = if health == DiskState::Full { "disk_full" } else { "disk_failed" };
-            self.event(Event::now(kind, Some(lane.path.clone()), error.to_owned()), Some(index));
+            self.event(Event::now(kind, Some(disk.path.clone()), error.to_owned()), Some(index));
         }
         waiting.into_iter().for_each(|work| self.give_again(work));
         first
     }
 
     /// A disk's thread panicked: its chunks go to other disks. The one being prepared is lost.
-    pub(in crate::recording) fn died(&self, index: usize, panic: &str) {
+    pub(super) fn died(&self, index: usize, panic: &str) {
         self.retire(index, DiskState::Failed, &format!("bug: its thread panicked: {panic}"));
-        let mut state = self.lanes[index].state();
+        let mut state = self.disks[index].state();
         let flying = std::mem::take(&mut state.flying);
         let preparing = state.preparing.take();
         drop(state);
@@ -244,15 +244,15 @@ impl Dispatch {
     }
 
     /// Give chunks of hanging disks to working ones; called by each disk's thread now and then.
-    pub(in crate::recording) fn watch(&self, watcher: usize) {
+    pub(super) fn watch(&self, watcher: usize) {
         if self.is_ending() {
             return;
         }
-        if watcher < self.lanes.len() {
+        if watcher < self.disks.len() {
             self.forgive_pause();
         }
-        for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != watcher) {
-            let mut state = lane.state();
+        for (index, disk) in self.disks.iter().enumerate().filter(|&(index, _)| index != watcher) {
+            let mut state = disk.state();
             let silence = state.silence(self.patience());
             if state.health != DiskState::Active || silence < self.stall {
                 continue;
@@ -262,7 +262,7 @@ impl Dispatch {
             work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
             drop(state);
             let text = format!("a write has not finished within {:.1} s", silence.as_secs_f64());
-            self.event(Event::now("disk_stalled", Some(lane.path.clone()), text), Some(index));
+            self.event(Event::now("disk_stalled", Some(disk.path.clone()), text), Some(index));
             work.into_iter().for_each(|work| self.hedge(work));
         }
     }
@@ -277,18 +277,18 @@ impl Dispatch {
     }
 
     /// Exclude `pause` for all disks.
-    pub(in crate::recording) fn forgive(&self, pause: Duration) {
+    pub(super) fn forgive(&self, pause: Duration) {
         let now = Instant::now();
         let later = |time: Instant| time.checked_add(pause).map_or(now, |time| time.min(now));
-        for lane in &self.lanes {
-            let mut state = lane.state();
+        for disk in &self.disks {
+            let mut state = disk.state();
             state.seen = later(state.seen);
             state.flying.values_mut().for_each(|flying| flying.since = later(flying.since));
         }
     }
 
     /// [`watch`](Self::watch) for the caller who gives chunks: each disk's thread may hang.
-    pub(in crate::recording) fn watch_all(&self) {
+    pub(super) fn watch_all(&self) {
         let Ok(mut watched) = self.watched.try_lock() else { return };
         if watched.elapsed() >= TICK {
             *watched = Instant::now();
@@ -297,16 +297,16 @@ impl Dispatch {
     }
 
     /// Use a stalled disk again when its pending writes have finished.
-    pub(in crate::recording) fn resume(&self, index: usize) {
-        let lane = &self.lanes[index];
-        let mut state = lane.state();
+    pub(super) fn resume(&self, index: usize) {
+        let disk = &self.disks[index];
+        let mut state = disk.state();
         if state.health != DiskState::Stalled || state.silence(self.patience()) >= self.stall {
             return;
         }
         state.health = DiskState::Active;
         drop(state);
         let text = "it responds again and is used".to_owned();
-        self.event(Event::now("disk_resumed", Some(lane.path.clone()), text), None);
+        self.event(Event::now("disk_resumed", Some(disk.path.clone()), text), None);
     }
 
     /// Like [`Dispatch::give_again`], but a chunk that no other disk can take stays with its disk.
@@ -322,17 +322,17 @@ impl Dispatch {
         }
     }
 
-    pub(in crate::recording) fn close(&self) {
+    pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.lanes.iter().for_each(|lane| lane.waker.wake());
+        self.disks.iter().for_each(|disk| disk.waker.wake());
     }
 
-    pub(in crate::recording) fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
     /// Wait until every chunk's fate is known, at most until `end`.
-    pub(in crate::recording) fn wait_settled(&self, end: Instant) {
+    pub(super) fn wait_settled(&self, end: Instant) {
         let mut ledger = self.ledger();
         while !ledger.is_settled() {
             let left = end.saturating_duration_since(Instant::now());
@@ -345,20 +345,20 @@ impl Dispatch {
     }
 
     /// Let the threads end.
-    pub(in crate::recording) fn end(&self) {
+    pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
-        self.lanes.iter().for_each(|lane| lane.waker.wake());
+        self.disks.iter().for_each(|disk| disk.waker.wake());
     }
 
-    pub(in crate::recording) fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
     }
 
-    pub(in crate::recording) fn status(&self) -> Vec<DiskStatus> {
-        let status = |lane: &Lane| {
-            let state = lane.state();
+    pub(super) fn status(&self) -> Vec<DiskStatus> {
+        let status = |disk: &SharedDisk| {
+            let state = disk.state();
             DiskStatus {
-                path: lane.path.clone(),
+                path: disk.path.clone(),
                 state: state.reported(),
                 engine: state.means.engine.to_owned(),
                 direct: state.means.direct,
@@ -377,6 +377,6 @@ impl Dispatch {
                 error: state.error.clone(),
             }
         };
-        self.lanes.iter().map(status).collect()
+        self.disks.iter().map(status).collect()
     }
 }

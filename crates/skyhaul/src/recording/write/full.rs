@@ -1,4 +1,4 @@
-//! Disks that fill up during a recording: what is said before, at and after it.
+//! Disks that fill up during a recording, and the events before, at and after that.
 //!
 //! A disk without room for a chunk is *full* from that chunk on, in every report, and not only when its last byte is gone. It
 //! is used again when space is freed on it; so is one whose free space other programs took. One on which a write failed for
@@ -8,27 +8,27 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::ledger::Discard;
-use crate::recording::index::event::Event;
+use crate::recording::report::DiskState;
+use crate::recording::report::Event;
+use crate::recording::report::SpaceReport;
 use crate::recording::write::dispatch::Dispatch;
-use crate::recording::write::report::DiskState;
-use crate::recording::write::space::SpaceReport;
-use crate::recording::write::striping::Candidate;
+use crate::recording::write::queue::Candidate;
 
 /// A disk that was full is used again when it has room for this many chunks.
-const CHUNKS_FREED: u64 = 4;
+const MIN_FREED_CHUNKS: u64 = 4;
 
 impl Dispatch {
     /// Say which disks are full from the start.
-    pub(in crate::recording) fn note_full_disks(&self) {
-        let candidates: Vec<Candidate> = self.lanes.iter().map(|lane| lane.state().candidate()).collect();
+    pub(super) fn note_full_disks(&self) {
+        let candidates: Vec<Candidate> = self.disks.iter().map(|disk| disk.state().candidate()).collect();
         self.mark_short(&candidates, self.chunk_bytes.load(Ordering::Relaxed).max(1));
     }
 
     /// Disks without room for a chunk of `bytes` are full.
-    pub(in crate::recording) fn mark_short(&self, candidates: &[Candidate], bytes: u64) {
+    pub(super) fn mark_short(&self, candidates: &[Candidate], bytes: u64) {
         for (index, _) in candidates.iter().enumerate().filter(|(_, candidate)| candidate.free < bytes) {
-            let lane = &self.lanes[index];
-            let mut state = lane.state();
+            let disk = &self.disks[index];
+            let mut state = disk.state();
             if !state.is_usable() || state.short {
                 continue;
             }
@@ -39,17 +39,17 @@ impl Dispatch {
                 "no room for another chunk of {bytes} bytes: {free} bytes are free, {} must remain free",
                 self.reserve
             );
-            self.event(Event::now("disk_full", Some(lane.path.clone()), text), None);
+            self.event(Event::now("disk_full", Some(disk.path.clone()), text), None);
         }
     }
 
     /// `free` bytes are free on a disk now: if it was full, is it so still?
-    pub(in crate::recording) fn watch_free(&self, index: usize, free: u64) {
-        let lane = &self.lanes[index];
-        let mut state = lane.state();
+    pub(super) fn watch_free(&self, index: usize, free: u64) {
+        let disk = &self.disks[index];
+        let mut state = disk.state();
         let room = free.saturating_sub(self.reserve).saturating_sub(state.backlog());
         // More than one chunk: what is being written is not yet all in `free`.
-        let enough = self.chunk_bytes.load(Ordering::Relaxed).max(1).saturating_mul(CHUNKS_FREED);
+        let enough = self.chunk_bytes.load(Ordering::Relaxed).max(1).saturating_mul(MIN_FREED_CHUNKS);
         let was_out = state.health == DiskState::Full && state.out_of_space;
         if room < enough || !(was_out || state.short) {
             return;
@@ -60,16 +60,16 @@ impl Dispatch {
         (state.short, state.free_bytes, state.free) = (false, free, room);
         drop(state);
         let text = "space was freed: it is used again".to_owned();
-        self.event(Event::now("disk_resumed", Some(lane.path.clone()), text), None);
+        self.event(Event::now("disk_resumed", Some(disk.path.clone()), text), None);
     }
 
     /// Before a chunk of `bytes` is given to a disk: warn if the disks fill up, and say so if no disk has room for it.
-    pub(in crate::recording) fn watch_space(&self, bytes: u64) {
+    pub(super) fn watch_space(&self, bytes: u64) {
         let chunk = self.chunk_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes);
-        let candidates: Vec<Candidate> = self.lanes.iter().map(|lane| lane.state().candidate()).collect();
+        let candidates: Vec<Candidate> = self.disks.iter().map(|disk| disk.state().candidate()).collect();
         let (mut room, mut fits, mut any, mut works) = (0u64, false, false, false);
-        for lane in &self.lanes {
-            let state = lane.state();
+        for disk in &self.disks {
+            let state = disk.state();
             if state.is_usable() {
                 works = true;
                 fits |= state.free >= bytes && !state.short;
@@ -103,17 +103,17 @@ impl Dispatch {
     }
 
     /// Why no disk takes a chunk.
-    pub(in crate::recording) fn why_none(&self) -> Discard {
+    pub(super) fn why_none(&self) -> Discard {
         let is_full = |health, short| health == DiskState::Full || health != DiskState::Failed && short;
-        let full = self.lanes.iter().any(|lane| {
-            let state = lane.state();
+        let full = self.disks.iter().any(|disk| {
+            let state = disk.state();
             is_full(state.health, state.short)
         });
         if full { Discard::DisksFull } else { Discard::DisksFailed }
     }
 
     /// Free space, and how long it lasts.
-    pub(in crate::recording) fn space_report(&self) -> SpaceReport {
+    pub(super) fn space_report(&self) -> SpaceReport {
         self.space.lock().unwrap_or_else(PoisonError::into_inner).report()
     }
 }

@@ -1,14 +1,18 @@
-//! What to record to, and how.
+//! What a writer is given: its options, and chunks.
+//!
+//! A [`Chunk`] is a finished block of memory with its description. The writer takes it and never copies it; the block is free
+//! again when the chunk is durable.
 
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
-
+use crate::recording::index::record::ChunkMeta;
+use crate::recording::names::{Label, LabelError};
 use serde_json::Value;
 use skyhaul_io::disk::{Engine, Faults, Place};
-use skyhaul_io::memory::Pool;
-
-use crate::recording::scan::names::{Label, LabelError};
+use skyhaul_io::memory::{Block, Pool};
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// When data are made durable, and so when a chunk counts as acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +105,7 @@ impl WriterOptions {
     }
 
     /// Bytes of a chunk, where that is known.
-    pub(in crate::recording) fn chunk_bytes(&self) -> u64 {
+    pub(super) fn chunk_bytes(&self) -> u64 {
         self.pool.as_ref().map_or(0, |pool| pool.block_bytes() as u64)
     }
 
@@ -168,4 +172,59 @@ pub enum WriterError {
         #[source]
         error: io::Error,
     },
+}
+
+/// A datastream of a [`Writer`](super::Writer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatastreamId(pub u32);
+
+/// Fills the gaps of a chunk, given its metadata, its block, and its range in the block. Called on a disk's thread. Parts
+/// that arrived may be in use by views: only gaps are written ([`Block::part_mut`]).
+pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
+
+/// One chunk: a block that is no longer written to.
+pub struct Chunk {
+    /// The datastream it belongs to.
+    pub datastream: DatastreamId,
+    /// Its place in the datastream, 0 to 99 999 999, given in stream order; each number once.
+    pub number: u32,
+    /// Its memory.
+    pub block: Block,
+    /// Its bytes in the block. A start that is not a multiple of 4096 makes writing slower.
+    pub range: Range<usize>,
+    /// Its description.
+    pub meta: ChunkMeta,
+    /// Fills the gaps.
+    pub finish: Option<Fill>,
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunk({}.{:08}, {:?})", self.datastream.0, self.number, self.range)
+    }
+}
+
+/// Why a chunk was refused, with the chunk.
+#[derive(Debug, thiserror::Error)]
+#[error("{chunk:?} was refused: {reason}")]
+pub struct Refused {
+    /// Why.
+    pub reason: Refusal,
+    /// The chunk.
+    pub chunk: Box<Chunk>,
+}
+
+/// Why a chunk was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No disk can take it: it is counted (and recorded on the remaining disks) as lost.
+    #[error("no disk can take it")]
+    NoDisk,
+    /// The recording is ending.
+    #[error("the recording is ending")]
+    Closed,
+    /// The datastream does not exist, the number has more than eight digits or is in progress, or the range is outside its
+    /// block.
+    #[error("invalid datastream, number or range")]
+    Invalid,
 }

@@ -4,7 +4,7 @@
 //! acknowledged chunks with it. So each disk's index is read back, through the descriptor that wrote it (its name may be
 //! gone, too), and each file that it names is looked for by name and length. No list of chunks is kept meanwhile.
 //!
-//! Limits: data are not read ([`Recording::check`](super::Recording::check) does that). A disk that does not respond in
+//! Limits: data are not read ([`Recording::check`](crate::recording::Recording::check) does that). A disk that does not respond in
 //! time is reported.
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crate::recording::index::IndexReader;
-use crate::recording::index::event::Event;
 use crate::recording::index::record::{ChunkRecord, Record};
-use crate::recording::scan::names;
+use crate::recording::names;
+use crate::recording::report::Event;
 use crate::recording::write::dispatch::Dispatch;
 
 /// One disk to look at.
@@ -115,9 +115,9 @@ fn in_words(numbers: &[u32]) -> String {
 
 impl Dispatch {
     /// Look for every acknowledged chunk on its disk, at most until `end`: missing ones are counted and named.
-    pub(in crate::recording) fn look_for_acknowledged(&self, end: Instant) {
+    pub(super) fn look_for_acknowledged(&self, end: Instant) {
         let places: Vec<Place> =
-            self.lanes.iter().map(|lane| Place { path: lane.path.clone(), log: lane.log.clone() }).collect();
+            self.disks.iter().map(|disk| Place { path: disk.path.clone(), log: disk.log.clone() }).collect();
         let names: Vec<String> = self.ledger().reports().into_iter().map(|report| report.name).collect();
         let gone = look(&places, &Arc::new(names.clone()), end);
         let mut by_disk: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
@@ -128,16 +128,16 @@ impl Dispatch {
         for ((disk, datastream), numbers) in by_disk {
             let name = names.get(datastream as usize).map_or("", String::as_str);
             let (count, which) = (numbers.len(), in_words(&numbers));
-            let disk_path = self.lanes[disk].path.display();
+            let disk_path = self.disks[disk].path.display();
             let text = format!("{count} acknowledged chunks of {name} are no longer on {disk_path}: {which}");
-            self.event(Event::now("chunks_gone", Some(self.lanes[disk].path.clone()), text), None);
+            self.event(Event::now("chunks_gone", Some(self.disks[disk].path.clone()), text), None);
         }
         for (disk, why) in gone.blind {
             let text = format!(
                 "could not look for the chunks that {} acknowledged: {why}",
-                self.lanes[disk].path.display()
+                self.disks[disk].path.display()
             );
-            self.event(Event::now("not_looked_at", Some(self.lanes[disk].path.clone()), text), None);
+            self.event(Event::now("not_looked_at", Some(self.disks[disk].path.clone()), text), None);
         }
     }
 }

@@ -12,37 +12,24 @@
 //! Limits: a rate that rises makes the forecast too long until it is measured; other writers on the same disks show only
 //! through the space that they use.
 
+use crate::recording::report::SpaceReport;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 /// The rate is that of this last time.
-const WINDOW: Duration = Duration::from_secs(30);
+const RATE_WINDOW: Duration = Duration::from_secs(30);
 /// No rate is known from less.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_RATE_TIME: Duration = Duration::from_secs(1);
 /// Time between samples.
-const STEP: Duration = Duration::from_millis(250);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 /// The second alarm comes when this part of the first one's time is left.
-const LAST_CALL: f64 = 0.1;
+const SECOND_ALARM_FRACTION: f64 = 0.1;
 /// An alarm is given again if the time left was this many times its threshold meanwhile.
-const REARM: f64 = 2.0;
-
-/// Free space, and how long it lasts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SpaceReport {
-    /// Bytes that whole chunks may still fill on all working disks, beyond the reserves.
-    pub free_bytes: u64,
-    /// Bytes per second that were submitted lately.
-    pub bytes_per_second: f64,
-    /// Seconds until all disks are full at that rate; `None` if nothing is being submitted.
-    pub seconds_left: Option<f64>,
-}
+const REARM_FACTOR: f64 = 2.0;
 
 /// Watches the space of a recording.
 #[derive(Debug, Default)]
-pub(in crate::recording) struct Space {
+pub(super) struct Space {
     /// Time since the start, and bytes submitted until then.
     samples: VecDeque<(Duration, u64)>,
     room: u64,
@@ -53,7 +40,7 @@ pub(in crate::recording) struct Space {
 impl Space {
     /// At `now` since the start, `submitted` bytes were submitted, and `room` are left in chunks of `chunk` bytes. Alarms begin
     /// at `alarm` left. Returns the alarm, if one is due.
-    pub(in crate::recording) fn observe(
+    pub(super) fn observe(
         &mut self,
         now: Duration,
         submitted: u64,
@@ -61,22 +48,22 @@ impl Space {
         alarm: Duration,
     ) -> Option<SpaceReport> {
         self.room = room;
-        let is_due = |&(at, _): &(Duration, u64)| now.saturating_sub(at) >= STEP;
+        let is_due = |&(at, _): &(Duration, u64)| now.saturating_sub(at) >= SAMPLE_INTERVAL;
         if self.samples.back().is_none_or(is_due) {
             self.samples.push_back((now, submitted));
         }
-        while self.samples.get(1).is_some_and(|&(at, _)| now.saturating_sub(at) >= WINDOW) {
+        while self.samples.get(1).is_some_and(|&(at, _)| now.saturating_sub(at) >= RATE_WINDOW) {
             self.samples.pop_front();
         }
         let report = self.report();
         let alarm = alarm.as_secs_f64();
         let left = report.seconds_left.unwrap_or(f64::INFINITY);
-        let thresholds = [alarm, alarm * LAST_CALL];
+        let thresholds = [alarm, alarm * SECOND_ALARM_FRACTION];
         let mut due = thresholds.iter().filter(|&&threshold| left < threshold).count() as u8;
         if room < chunk.saturating_mul(2) {
             due = 2;
         }
-        let rose = thresholds.iter().filter(|&&threshold| left < threshold * REARM).count() as u8;
+        let rose = thresholds.iter().filter(|&&threshold| left < threshold * REARM_FACTOR).count() as u8;
         if due > self.alarms {
             self.alarms = due;
             return Some(report);
@@ -88,9 +75,9 @@ impl Space {
     }
 
     /// The forecast.
-    pub(in crate::recording) fn report(&self) -> SpaceReport {
+    pub(super) fn report(&self) -> SpaceReport {
         let rate = match (self.samples.front(), self.samples.back()) {
-            (Some(&(from, before)), Some(&(to, now))) if to.saturating_sub(from) >= LEAST => {
+            (Some(&(from, before)), Some(&(to, now))) if to.saturating_sub(from) >= MIN_RATE_TIME => {
                 now.saturating_sub(before) as f64 / (to - from).as_secs_f64()
             }
             _ => 0.0,
@@ -100,37 +87,10 @@ impl Space {
     }
 }
 
-impl SpaceReport {
-    /// The alarm as text.
-    pub(in crate::recording) fn alarm(&self) -> String {
-        let megabytes = self.free_bytes as f64 / 1e6;
-        match self.seconds_left {
-            Some(left) => format!(
-                "all disks will be full in {}: {megabytes:.0} MB are free beyond the reserve, {:.1} MB/s arrive",
-                in_words(left),
-                self.bytes_per_second / 1e6
-            ),
-            None => format!("all disks are nearly full: {megabytes:.0} MB are free beyond the reserve"),
-        }
-    }
-}
-
-/// A time as an operator reads it: `3 h 20 min`, `9 min 40 s`, `12 s`.
-#[must_use]
-pub fn in_words(seconds: f64) -> String {
-    // A forecast of years is as good as any longer one.
-    let all = seconds.clamp(0.0, 1e10) as u64;
-    match (all / 86_400, all / 3600 % 24, all / 60 % 60, all % 60) {
-        (0, 0, 0, s) => format!("{s} s"),
-        (0, 0, m, s) => format!("{m} min {s} s"),
-        (0, h, m, _) => format!("{h} h {m} min"),
-        (d, h, ..) => format!("{d} d {h} h"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::in_words;
 
     const MB: u64 = 1_000_000;
     const ALARM: Duration = Duration::from_secs(600);

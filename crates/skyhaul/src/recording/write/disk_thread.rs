@@ -8,6 +8,16 @@
 //!
 //! Chunks that are written while a commit is under way share the next one (group commit).
 
+pub(super) mod commit;
+
+use crate::recording::index::record::{Checksums, PART_BYTES};
+use crate::recording::names;
+use crate::recording::report::DiskState;
+use crate::recording::write::dispatch::{Dispatch, TICK};
+use crate::recording::write::options::Chunk;
+use crate::recording::write::queue::{ASSUMED_SECONDS_PER_BYTE, InFlight, Ready, SharedDisk, Work};
+use skyhaul_io::disk::{self, Disk, Done, Log};
+use skyhaul_io::memory;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
@@ -15,56 +25,45 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use skyhaul_io::disk::{self, Disk, Done, Log};
-use skyhaul_io::memory;
-
-use crate::recording::index::checksums::{Checksums, PART_BYTES};
-use crate::recording::scan::names;
-use crate::recording::write::chunk::Chunk;
-use crate::recording::write::dispatch::{Dispatch, TICK};
-use crate::recording::write::lane::{ASSUMED, Flying, Lane};
-use crate::recording::write::report::DiskState;
-use crate::recording::write::work::{Ready, Work};
-
 /// How long a chunk's record may be, without its missing ranges.
 const RECORD_BYTES: u64 = 1024;
 
 /// Maximum number of chunks written but not committed (each holds an open file).
-pub(in crate::recording) const MOST_UNCOMMITTED: usize = 64;
+pub(super) const MAX_UNCOMMITTED: usize = 64;
 
 /// Chunks being made durable.
 #[derive(Debug)]
-pub(in crate::recording) struct Commit {
-    pub(in crate::recording) tokens: Vec<u64>,
-    pub(in crate::recording) waiting: usize,
+pub(super) struct Commit {
+    pub(super) tokens: Vec<u64>,
+    pub(super) waiting: usize,
     /// Data are durable, records are being synced.
-    pub(in crate::recording) recorded: bool,
-    pub(in crate::recording) error: Option<io::Error>,
+    pub(super) recorded: bool,
+    pub(super) error: Option<io::Error>,
 }
 
 /// One disk's thread.
 #[derive(Debug)]
-pub(in crate::recording) struct Drive {
-    pub(in crate::recording) index: usize,
-    pub(in crate::recording) dispatch: Arc<Dispatch>,
-    pub(in crate::recording) disk: Disk,
-    pub(in crate::recording) log: Log,
-    pub(in crate::recording) directories: HashMap<u32, (String, Arc<File>)>,
-    pub(in crate::recording) dirty_directories: BTreeSet<u32>,
-    pub(in crate::recording) jobs: HashMap<u64, Arc<Ready>>,
-    pub(in crate::recording) next_token: u64,
-    pub(in crate::recording) written: Vec<u64>,
-    pub(in crate::recording) commit: Option<Commit>,
-    pub(in crate::recording) log_dirty: bool,
-    pub(in crate::recording) committed_at: Instant,
-    pub(in crate::recording) ticked_at: Instant,
-    pub(in crate::recording) done_at: Instant,
+pub(super) struct DiskThread {
+    pub(super) index: usize,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) disk: Disk,
+    pub(super) log: Log,
+    pub(super) directories: HashMap<u32, (String, Arc<File>)>,
+    pub(super) dirty_directories: BTreeSet<u32>,
+    pub(super) jobs: HashMap<u64, Arc<Ready>>,
+    pub(super) next_token: u64,
+    pub(super) written: Vec<u64>,
+    pub(super) commit: Option<Commit>,
+    pub(super) log_dirty: bool,
+    pub(super) committed_at: Instant,
+    pub(super) ticked_at: Instant,
+    pub(super) done_at: Instant,
 }
 
-impl Drive {
-    pub(in crate::recording) fn new(index: usize, dispatch: Arc<Dispatch>, disk: Disk, log: Log) -> Drive {
+impl DiskThread {
+    pub(super) fn new(index: usize, dispatch: Arc<Dispatch>, disk: Disk, log: Log) -> DiskThread {
         let now = Instant::now();
-        Drive {
+        DiskThread {
             index,
             dispatch,
             disk,
@@ -82,22 +81,22 @@ impl Drive {
         }
     }
 
-    pub(in crate::recording) fn lane(&self) -> &Lane {
-        &self.dispatch.lanes[self.index]
+    pub(super) fn shared(&self) -> &SharedDisk {
+        &self.dispatch.disks[self.index]
     }
 
     /// Work until the recording ends.
-    pub(in crate::recording) fn run(mut self) {
+    pub(super) fn run(mut self) {
         let mut done = Vec::new();
         loop {
             // The order matters: notes made before the end are written before it.
             let ending = self.dispatch.is_ending();
-            self.lane().state().seen = Instant::now();
+            self.shared().state().seen = Instant::now();
             self.take_notes();
-            while self.disk.has_room() && self.written.len() < MOST_UNCOMMITTED {
+            while self.disk.has_room() && self.written.len() < MAX_UNCOMMITTED {
                 let Some(work) = self.next_work() else { break };
                 self.begin(work);
-                self.lane().state().seen = Instant::now();
+                self.shared().state().seen = Instant::now();
             }
             self.commit_if_due();
             if ending {
@@ -123,7 +122,7 @@ impl Drive {
     }
 
     fn take_notes(&mut self) {
-        let notes: Vec<_> = self.lane().state().notes.drain(..).collect();
+        let notes: Vec<_> = self.shared().state().notes.drain(..).collect();
         if notes.is_empty() {
             return;
         }
@@ -147,25 +146,25 @@ impl Drive {
         if self.directories.contains_key(&datastream) {
             return Ok(());
         }
-        let path = self.lane().path.join(&name);
+        let path = self.shared().path.join(&name);
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        disk::open_directory(&self.lane().path)?.sync_all()?;
+        disk::open_directory(&self.shared().path)?.sync_all()?;
         self.directories.insert(datastream, (name, disk::open_directory(&path)?));
         Ok(())
     }
 
     fn next_work(&self) -> Option<Work> {
-        let mine = self.lane().state().pop();
+        let mine = self.shared().state().pop();
         mine.or_else(|| self.dispatch.steal(self.index))
     }
 
     fn begin(&mut self, work: Work) {
         let ready = match work {
             Work::Fresh(chunk) => {
-                self.lane().state().preparing = Some((chunk.datastream.0, chunk.number));
+                self.shared().state().preparing = Some((chunk.datastream.0, chunk.number));
                 Arc::new(self.prepare(*chunk))
             }
             Work::Again(ready) if ready.settled.load(Ordering::Acquire) => return,
@@ -175,8 +174,8 @@ impl Drive {
         };
         let token = self.next_token;
         self.next_token += 1;
-        let flying = Flying { ready: ready.clone(), since: Instant::now(), written: false };
-        let mut state = self.lane().state();
+        let flying = InFlight { ready: ready.clone(), since: Instant::now(), written: false };
+        let mut state = self.shared().state();
         state.flying.insert(token, flying);
         state.preparing = None;
         drop(state);
@@ -212,7 +211,7 @@ impl Drive {
                 "the datastream's directory could not be created",
             ));
         };
-        let path = names::chunk_path(&self.lane().path, name, ready.number);
+        let path = names::chunk_path(&self.shared().path, name, ready.number);
         self.disk.start(token, &path, ready.view.clone())?;
         self.dirty_directories.insert(ready.datastream);
         Ok(())
@@ -239,7 +238,7 @@ impl Drive {
         }
     }
 
-    pub(in crate::recording) fn settle(&mut self, end: Done) {
+    pub(super) fn settle(&mut self, end: Done) {
         match end {
             Done::Written(token, Ok(time)) => self.written(token, time),
             Done::Written(token, Err(error)) => self.spoil(token, &error),
@@ -254,7 +253,7 @@ impl Drive {
         self.done_at = now;
         let Some(ready) = self.jobs.get(&token).cloned() else { return };
         let bytes = ready.view.len() as f64;
-        let mut state = self.lane().state();
+        let mut state = self.shared().state();
         state.seconds_per_byte = 0.8 * state.seconds_per_byte + 0.2 * (busy / bytes).max(1e-12);
         state.latency.add(time);
         state.chunks += 1;
@@ -268,13 +267,13 @@ impl Drive {
         self.written.push(token);
     }
 
-    pub(in crate::recording) fn forget(&mut self, token: u64) -> Option<Arc<Ready>> {
-        self.lane().state().flying.remove(&token);
+    pub(super) fn forget(&mut self, token: u64) -> Option<Arc<Ready>> {
+        self.shared().state().flying.remove(&token);
         self.jobs.remove(&token)
     }
 
     /// This disk failed a chunk: remove its part of the chunk, and give the chunk to another disk.
-    pub(in crate::recording) fn spoil(&mut self, token: u64, error: &io::Error) {
+    pub(super) fn spoil(&mut self, token: u64, error: &io::Error) {
         self.disk.discard(token);
         self.written.retain(|&other| other != token);
         let Some(ready) = self.forget(token) else { return };
@@ -284,7 +283,7 @@ impl Drive {
     }
 
     /// Judge the disk by an error.
-    pub(in crate::recording) fn trouble(&self, error: &io::Error) {
+    pub(super) fn trouble(&self, error: &io::Error) {
         let health = match error.kind() {
             // Another program's file has the name: not a fault of the disk.
             io::ErrorKind::AlreadyExists => return,
@@ -309,11 +308,11 @@ impl Drive {
         self.ticked_at = Instant::now();
         self.dispatch.watch(self.index);
         self.dispatch.resume(self.index);
-        let free = disk::free_bytes(&self.lane().path);
+        let free = disk::free_bytes(&self.shared().path);
         if let Ok(free) = free {
             self.dispatch.watch_free(self.index, free);
         }
-        let mut state = self.lane().state();
+        let mut state = self.shared().state();
         if !state.is_usable() {
             return;
         }
@@ -323,7 +322,7 @@ impl Drive {
                 drop(state);
                 let text = format!("{free} bytes are free, {} must remain free", self.dispatch.reserve);
                 self.dispatch.retire(self.index, DiskState::Full, &text);
-                self.lane().state().out_of_space = true;
+                self.shared().state().out_of_space = true;
             }
             Ok(free) => {
                 let waiting = state.waiting;
@@ -331,7 +330,7 @@ impl Drive {
                 state.free = free.saturating_sub(self.dispatch.reserve).saturating_sub(waiting);
                 // An old estimate is discarded, so that a disk that was slow is tried again.
                 if state.flying.is_empty() && state.waiting == 0 {
-                    state.seconds_per_byte = 0.95 * state.seconds_per_byte + 0.05 * ASSUMED;
+                    state.seconds_per_byte = 0.95 * state.seconds_per_byte + 0.05 * ASSUMED_SECONDS_PER_BYTE;
                 }
             }
             Err(error) => {

@@ -1,18 +1,201 @@
-//! The bytes of a file, as they are read, cut into frames of one size, or into packets that give their own.
+//! Reads one file: its bytes, their checksum, and its frames or packets; and whether they verify it.
 //!
 //! ```text
 //!   reads     │            4 MiB            │            4 MiB            │
-//!   frames    │ frame │ frame │ frame │ fra… me │ frame │                     each seen whole
-//!   packets   │ head │ payload             … payload │ head │ payload │      heads are kept, payload goes by
+//!   frames    │ frame │ frame │ frame │ fra… me │ frame │                     each inspected whole
+//!   packets   │ head │ payload             … payload │ head │ payload │      heads are kept, payload is not
 //! ```
-
-use skyhaul_core::pattern;
-use skyhaul_core::placement::Placement;
-use skyhaul_core::wire::Packets;
+//!
+//! A chunk is verified by its index record: length and CRC-32C. A file without a record is verified as far as its frame
+//! headers go: all legal, all of one length, in order of time, and between those of its neighbours.
 
 use crate::frames::{self, FrameReader, FramesOf};
-use crate::recording::index::record::Datastream;
-use crate::recording::verify::seen::Seen;
+use crate::recording::contents::Time;
+use crate::recording::index::record::{ChunkRecord, Datastream};
+use skyhaul_core::pattern;
+use skyhaul_core::placement::{Key, Placement};
+use skyhaul_core::wire::{FrameSeen, FrameTime, Packets, Sighting, Trace};
+use skyhaul_io::disk::{Source, open_regular};
+use skyhaul_io::memory::Block;
+use std::io;
+use std::path::Path;
+
+/// Bytes of one read.
+pub(super) const READ_BYTES: usize = 4 << 20;
+
+/// Read at most `most` bytes of the file at `path`, from `offset` on, into blocks of `next`, and hand each with its length to
+/// `take`. Ends early, with an error, where `next` gives none.
+pub(in crate::recording) fn read_file(
+    (path, offset): (&Path, u64),
+    most: u64,
+    mut cutter: Option<Cutter>,
+    mut next: impl FnMut() -> Option<Block>,
+    mut take: impl FnMut(Block, usize),
+) -> Seen {
+    let mut seen = Seen::default();
+    let source = match Source::open_at(path, offset) {
+        Ok(source) => source,
+        Err(error) => return Seen { error: Some(error.to_string()), ..seen },
+    };
+    seen.bytes = source.len().saturating_sub(offset);
+    let end = most.min(seen.bytes);
+    if offset > 0 {
+        // Other blocks follow in the file.
+        seen.bytes = end;
+    }
+    while seen.read < end {
+        let Some(mut block) = next() else {
+            return Seen { error: Some("no memory to read into".to_owned()), ..seen };
+        };
+        let length = match source.read(offset + seen.read, &mut block) {
+            Ok(0) => return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen },
+            Ok(length) => length.min((end - seen.read) as usize),
+            Err(error) => return Seen { error: Some(error.to_string()), ..seen },
+        };
+        seen.crc32c = crc32c::crc32c_append(seen.crc32c, &block[..length]);
+        seen.read += length as u64;
+        if let Some(cutter) = &mut cutter {
+            cutter.feed(&block[..length], &mut seen);
+        }
+        let short = length < block.len();
+        take(block, length);
+        if short {
+            break;
+        }
+    }
+    if let Some(cutter) = cutter {
+        cutter.finish(&mut seen);
+    }
+    seen
+}
+
+/// CRC-32C of the first `bytes` bytes of a file.
+///
+/// # Errors
+/// A system error, or the file is shorter.
+pub(in crate::recording) fn checksum(path: &Path, bytes: u64) -> io::Result<u32> {
+    use std::io::Read;
+    let mut file = open_regular(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    let (mut crc, mut left) = (0, bytes);
+    while left > 0 {
+        let most = left.min(buffer.len() as u64) as usize;
+        let n = file.read(&mut buffer[..most])?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        crc = crc32c::crc32c_append(crc, &buffer[..n]);
+        left -= n as u64;
+    }
+    Ok(crc)
+}
+
+/// Results of reading one file.
+#[derive(Debug, Default)]
+pub(in crate::recording) struct Seen {
+    /// Its length.
+    pub(in crate::recording) bytes: u64,
+    /// How much of it was read.
+    pub(in crate::recording) read: u64,
+    /// CRC-32C of the bytes read.
+    pub(in crate::recording) crc32c: u32,
+    pub(in crate::recording) error: Option<String>,
+    pub(in crate::recording) frames: u64,
+    pub(in crate::recording) illegal: u64,
+    pub(super) illegal_why: Option<&'static str>,
+    pub(in crate::recording) filled: u64,
+    /// Where packets have objects: how many follow each other, and the last one.
+    pub(in crate::recording) objects: u64,
+    pub(in crate::recording) object: Option<Key>,
+    pub(in crate::recording) first_time: Option<Time>,
+    pub(in crate::recording) last_time: Option<Time>,
+    /// A frame's time is before that of the frame before it.
+    pub(super) goes_back: bool,
+    /// Times, threads and stations of its valid frames.
+    pub(in crate::recording) trace: Trace,
+}
+
+impl Seen {
+    /// A packet of this object.
+    pub(super) fn add_packet(&mut self, object: Key) {
+        self.frames += 1;
+        self.objects += u64::from(self.object.replace(object) != Some(object));
+    }
+
+    /// Count an invalid frame or packet.
+    pub(in crate::recording) fn refuse(&mut self, why: &'static str) {
+        self.illegal += 1;
+        self.illegal_why.get_or_insert(why);
+    }
+
+    pub(super) fn add_frame(&mut self, frame: FrameSeen) {
+        let place = self.frames;
+        self.frames += 1;
+        self.filled += u64::from(frame.filled);
+        if let Some((unix_seconds, number)) = frame.time.filter(|_| frame.illegal.is_none() && !frame.filled)
+        {
+            let time = FrameTime { unix_seconds, frame: number, thread: frame.thread };
+            self.trace.add(Sighting { place, time, station: frame.station });
+        }
+        if let Some(why) = frame.illegal {
+            self.refuse(why);
+        }
+        if frame.time.is_some() {
+            self.goes_back |= frame.time < self.last_time;
+            self.first_time = self.first_time.or(frame.time);
+            self.last_time = frame.time;
+        }
+    }
+
+    /// Whether the bytes read match `record`.
+    ///
+    /// # Errors
+    /// The difference from the record.
+    pub(in crate::recording) fn proves(&self, record: &ChunkRecord) -> Result<(), String> {
+        if let Some(error) = &self.error {
+            return Err(format!("it cannot be read: {error}"));
+        }
+        if self.bytes < record.bytes {
+            return Err(format!("it has {} bytes, but its index record says {}", self.bytes, record.bytes));
+        }
+        if self.read != record.bytes || self.crc32c != record.crc32c {
+            let (is, was) = (self.crc32c, record.crc32c);
+            return Err(format!("its CRC-32C is {is:08x}, but its index record says {was:08x}"));
+        }
+        Ok(())
+    }
+
+    /// Whether its frame headers prove a file without a record: between what ends at `after` and begins at `before`.
+    ///
+    /// # Errors
+    /// The reason why the file cannot be verified.
+    pub(in crate::recording) fn proven_by_frames(
+        &self,
+        after: Option<Time>,
+        before: Option<Time>,
+    ) -> Result<(), String> {
+        if let Some(error) = &self.error {
+            return Err(format!("it cannot be read: {error}"));
+        }
+        if let Some(why) = self.illegal_why {
+            return Err(format!("{} of its frames are invalid: {why}", self.illegal));
+        }
+        if self.objects > 0 {
+            // Heaps have no time: the only test is that the file consists of valid packets.
+            return Ok(());
+        }
+        let (Some(first), Some(last)) = (self.first_time, self.last_time) else {
+            return Err("it contains no readable frame header".to_owned());
+        };
+        if self.goes_back
+            || after.is_some_and(|after| first < after)
+            || before.is_some_and(|before| last > before)
+        {
+            return Err("the times of its frames do not fit its place".to_owned());
+        }
+        Ok(())
+    }
+}
 
 /// Cuts the bytes of a file.
 pub(in crate::recording) enum Cutter {

@@ -1,20 +1,15 @@
 //! Lists the scans on disks.
 
-pub(in crate::recording) mod names;
-
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-use serde::{Deserialize, Serialize};
-
 use crate::ledger::FrameLedger;
+use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict};
 use crate::recording::mark6;
-use crate::recording::open::entry::{DatastreamEntry, State};
+use crate::recording::names::chunk_number;
 use crate::recording::open::{OpenError, Recording};
-use crate::recording::plan::gap::Lack;
 use crate::recording::plan::{self, Step};
 use crate::recording::verify::count::{Count, Proof};
-use crate::recording::verify::finding::{Finding, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// One scan in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +36,7 @@ pub struct ScanSummary {
     pub missing_disks: Vec<PathBuf>,
     /// Chunks that are missing, or shorter than recorded.
     pub missing: u64,
-    /// What became of its frames, by names, lengths and indexes; without streams of heaps and events.
+    /// The fate of its frames, by names, lengths and indexes; without streams of heaps and events.
     #[serde(default)]
     pub ledger: FrameLedger,
     /// Problems found from names, lengths and indexes, one line each.
@@ -93,7 +88,7 @@ fn labels(disk: &Path) -> Vec<String> {
             files.any(|file| {
                 let file = file.ok().and_then(|file| file.file_name().into_string().ok());
                 file.is_some_and(|file| {
-                    names::chunk_number(name, &file).is_some() || file == format!("{name}.index")
+                    chunk_number(name, &file).is_some() || file == format!("{name}.index")
                 })
             })
         })
@@ -165,7 +160,7 @@ fn summary(recording: Recording) -> ScanSummary {
     }
 }
 
-/// What may be a scan, but cannot be inspected.
+/// A directory that may be a scan, but cannot be inspected.
 fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
     ScanSummary {
         scan: label.to_owned(),

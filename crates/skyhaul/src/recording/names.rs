@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The largest chunk number that eight digits can say.
-pub(crate) const LAST_NUMBER: u32 = 99_999_999;
-/// First number of datastreams that no recorder numbered: far from those that a recorder gives.
-pub(in crate::recording) const ADOPTED: u32 = 1_000_000;
-const MOST_BYTES: usize = 200;
+/// Maximum chunk number: eight digits.
+pub(crate) const MAX_CHUNK_NUMBER: u32 = 99_999_999;
+/// First number of datastreams that no recorder numbered; recorders count from 0.
+pub(super) const FIRST_ADOPTED_NUMBER: u32 = 1_000_000;
+const MAX_LABEL_BYTES: usize = 200;
 
 /// A scan's label that can be a directory and a file name: no `.` and `/` (FlexBuff readers stumble over them),
 /// nothing unprintable, 1 to 200 bytes.
@@ -32,7 +32,7 @@ impl Label {
     pub fn new(text: &str) -> Result<Label, LabelError> {
         let reason = match text {
             "" => "it is empty",
-            _ if text.len() > MOST_BYTES => "it is longer than 200 bytes",
+            _ if text.len() > MAX_LABEL_BYTES => "it is longer than 200 bytes",
             _ if text.contains(['.', '/']) => "it contains a `.` or a `/`",
             _ if text.chars().any(|c| c.is_control()) => "it contains an unprintable character",
             _ if text.starts_with('-') => "it begins with a `-`",

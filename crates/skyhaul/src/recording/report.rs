@@ -1,29 +1,27 @@
-//! Reports of a recorder, while it runs and at its end.
+//! What a recorder reports, while it runs and at its end: datastreams, disks, free space, events.
+//!
+//! Only data, with the names of the report's JSON: `--json` prints them, and the last record of each index contains them.
+//! The sums that must hold are in [`RecordingReport::imbalance`].
 
+use crate::ledger::FrameLedger;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::measure::Histogram;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-use skyhaul_core::measure::Histogram;
-
-use crate::ledger::FrameLedger;
-use crate::recording::index::event::Event;
-use crate::recording::write::ledger::DatastreamReport;
-use crate::recording::write::space::SpaceReport;
 
 /// State of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskState {
-    /// It takes chunks.
+    /// It accepts chunks.
     #[default]
     Active,
     /// A write has been pending for long: it gets no chunks until that has finished.
     Stalled,
     /// No space is left for a chunk, down to the reserve.
     Full,
-    /// It gave an error: out for this scan.
+    /// It returned an error, and is not used for the rest of the scan.
     Failed,
 }
 
@@ -40,7 +38,7 @@ pub struct DiskStatus {
     pub direct: bool,
     /// Written from memory that is registered with the kernel.
     pub registered: bool,
-    /// What was refused, with the remedy.
+    /// Options that could not be applied, with the remedy.
     pub notes: Vec<String>,
     /// Chunks written.
     pub chunks: u64,
@@ -58,7 +56,7 @@ pub struct DiskStatus {
     pub latency: Latency,
     /// Bytes free on it.
     pub free_bytes: u64,
-    /// Of these, bytes that chunks may still fill: beyond the reserve and what is waiting; 0 if it is out.
+    /// Of these, bytes that chunks may still fill: beyond the reserve and the waiting chunks; 0 if the disk is not used.
     #[serde(default)]
     pub room_bytes: u64,
     /// Its last error.
@@ -82,14 +80,14 @@ pub struct RecordingReport {
     pub datastreams: Vec<DatastreamReport>,
     /// Each disk.
     pub disks: Vec<DiskStatus>,
-    /// What an operator should know.
+    /// Events for the operator.
     pub events: Vec<Event>,
     /// Events that were not kept, because there were too many.
     pub events_dropped: u64,
     /// Free space, and how long it lasts.
     #[serde(default)]
     pub space: SpaceReport,
-    /// What became of all frames: the sum over the datastreams, except those of heaps and events.
+    /// The fate of all frames: the sum over the datastreams, except those of heaps and events.
     #[serde(default)]
     pub ledger: FrameLedger,
     /// Made from the files by `check --repair`, after the recorder had died.
@@ -106,7 +104,7 @@ impl RecordingReport {
         })
     }
 
-    /// Sums that do not hold, as text: none, unless this program counts wrongly.
+    /// Sums that do not hold, as text. There are some only if this program counts wrongly.
     #[must_use]
     pub fn imbalance(&self) -> Vec<String> {
         let of = |stream: &DatastreamReport| stream.ledger.imbalance(&stream.name);
@@ -117,6 +115,90 @@ impl RecordingReport {
     #[must_use]
     pub fn acknowledged_bytes(&self) -> u64 {
         self.datastreams.iter().map(|stream| stream.acknowledged_bytes).sum()
+    }
+}
+
+/// One datastream's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatastreamReport {
+    /// Its number in the session.
+    pub datastream: u32,
+    /// Its name on disk.
+    pub name: String,
+    /// Its sender.
+    pub sender: Option<String>,
+    /// Chunks given to the recorder.
+    pub submitted: u64,
+    /// Bytes given.
+    pub submitted_bytes: u64,
+    /// Chunks durable with their index record.
+    pub acknowledged: u64,
+    /// Bytes durable.
+    pub acknowledged_bytes: u64,
+    /// Units missing in chunks that were given.
+    pub missing_units: u64,
+    /// Times a chunk was given to a second disk because the first one failed it.
+    pub rewritten: u64,
+    /// Chunks that no disk could take.
+    pub lost: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub lost_bytes: u64,
+    /// Their numbers (the first 10 000).
+    pub lost_numbers: Vec<u32>,
+    /// Numbers of chunks that were still under way at the end.
+    pub unacknowledged: Vec<u32>,
+    /// Chunks that were durable, and are on no disk any more: looked for at the end.
+    #[serde(default)]
+    pub gone: u64,
+    /// Their numbers (the first 10 000).
+    #[serde(default)]
+    pub gone_numbers: Vec<u32>,
+    /// The fate of its frames; of its heaps or events if it is `keyed`.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Its chunks hold heaps or events, which the ledger counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keyed: bool,
+}
+
+/// Free space, and how long it lasts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpaceReport {
+    /// Bytes that whole chunks may still fill on all working disks, beyond the reserves.
+    pub free_bytes: u64,
+    /// Bytes per second that were submitted lately.
+    pub bytes_per_second: f64,
+    /// Seconds until all disks are full at that rate; `None` if nothing is being submitted.
+    pub seconds_left: Option<f64>,
+}
+
+impl SpaceReport {
+    /// The alarm as text.
+    pub(super) fn alarm(&self) -> String {
+        let megabytes = self.free_bytes as f64 / 1e6;
+        match self.seconds_left {
+            Some(left) => format!(
+                "all disks will be full in {}: {megabytes:.0} MB are free beyond the reserve, {:.1} MB/s arrive",
+                in_words(left),
+                self.bytes_per_second / 1e6
+            ),
+            None => format!("all disks are nearly full: {megabytes:.0} MB are free beyond the reserve"),
+        }
+    }
+}
+
+/// A time as an operator reads it: `3 h 20 min`, `9 min 40 s`, `12 s`.
+#[must_use]
+pub fn in_words(seconds: f64) -> String {
+    // A forecast of years is as good as any longer one.
+    let all = seconds.clamp(0.0, 1e10) as u64;
+    match (all / 86_400, all / 3600 % 24, all / 60 % 60, all % 60) {
+        (0, 0, 0, s) => format!("{s} s"),
+        (0, 0, m, s) => format!("{m} min {s} s"),
+        (0, h, m, _) => format!("{h} h {m} min"),
+        (d, h, ..) => format!("{d} d {h} h"),
     }
 }
 
@@ -166,7 +248,7 @@ impl Latency {
     }
 }
 
-/// What is written of both is the same.
+/// Equal if their written form is.
 impl PartialEq for Latency {
     fn eq(&self, other: &Latency) -> bool {
         self.max() == other.max() && self.0.iter().eq(other.0.iter())
@@ -194,6 +276,26 @@ impl From<Buckets> for Latency {
             all.record_many(end.saturating_sub(1).min(buckets.max_us), count);
         }
         Latency(all)
+    }
+}
+
+/// An event that an operator should know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When (RFC 3339).
+    pub at: String,
+    /// A short name: `disk_failed`, `disk_full`, `disk_stalled`, `disk_resumed`, `restart`, …
+    pub kind: String,
+    /// The disk, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<PathBuf>,
+    /// The event in words.
+    pub text: String,
+}
+
+impl Event {
+    pub(crate) fn now(kind: &str, disk: Option<PathBuf>, text: String) -> Event {
+        Event { at: jiff::Timestamp::now().to_string(), kind: kind.to_owned(), disk, text }
     }
 }
 

@@ -4,52 +4,48 @@
 //!   … A 17 B 17 │ A 18! B 18! A 19! B 19! … │ A 96 B 96 …      ! predicted from the frames before (or behind) it
 //! ```
 //!
-//! An index may claim anything, so what is filled is bounded by what chunks are: see [`bounded`].
+//! An index may claim anything, so fill is bounded by the largest possible chunks: see [`bounded`].
 //!
-//! What cannot be predicted, because the format is not known or its headers were stripped, is 0x11223344 altogether.
-
-use std::ops::Range;
-
-use skyhaul_core::wire::{FILL, Filler, Octets, StreamFormat};
+//! If frames cannot be predicted, because the format is unknown or headers were stripped, the fill is 0x11223344 throughout.
 
 use crate::frames;
 use crate::recording::index::record::Datastream;
+use skyhaul_core::wire::{FILL, Filler, Octets, StreamFormat};
+use std::ops::Range;
 
-/// Bytes made at once.
-const PIECE: usize = 4 << 20;
+/// Bytes of fill in one piece.
+const FILL_BYTES: usize = 4 << 20;
 
-/// More is not kept to predict from, whatever an index says of threads and frames.
-const MOST_KEPT: usize = 64 << 20;
+/// Maximum number of bytes kept for prediction, whatever an index says of threads and frames.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 
 /// Longest file without a record that can be a chunk, in bytes.
-pub(in crate::recording) const MOST_UNRECORDED: u64 = 4 << 30;
+pub(in crate::recording) const MAX_UNRECORDED_BYTES: u64 = 4 << 30;
 /// Chunks that are filled in a row: terabytes, if they are of the usual size.
-pub(in crate::recording) const MOST_CHUNKS: u32 = 10_000;
+pub(super) const MAX_FILLED_CHUNKS: u32 = 10_000;
 
 /// The `bytes` to fill in the place of `chunks`, if a stream of such chunks can have that many there.
 ///
 /// # Errors
 /// Why not: the index claims what no recorder wrote.
-pub(in crate::recording) fn bounded(
-    about: Option<&Datastream>,
-    chunks: (u32, u32),
-    bytes: u64,
-) -> Result<u64, String> {
+pub(super) fn bounded(about: Option<&Datastream>, chunks: (u32, u32), bytes: u64) -> Result<u64, String> {
     let count = chunks.1.saturating_sub(chunks.0);
-    if count > MOST_CHUNKS {
-        return Err(format!("{count} chunks in a row are claimed, and at most {MOST_CHUNKS} are filled"));
+    if count > MAX_FILLED_CHUNKS {
+        return Err(format!(
+            "{count} chunks in a row are claimed, and at most {MAX_FILLED_CHUNKS} are filled"
+        ));
     }
     let whole = about.map(|about| about.info.whole_chunk()).filter(|&bytes| bytes > 0);
-    let longest = whole.unwrap_or(MOST_UNRECORDED).min(MOST_UNRECORDED);
+    let longest = whole.unwrap_or(MAX_UNRECORDED_BYTES).min(MAX_UNRECORDED_BYTES);
     if bytes > u64::from(count).saturating_mul(longest) {
         return Err(format!("{bytes} bytes are claimed, and a chunk of this stream has at most {longest}"));
     }
     Ok(bytes)
 }
 
-/// Makes what stands in the place of missing chunks.
+/// Makes frames in place of missing chunks.
 #[derive(Debug)]
-pub(in crate::recording) struct Filling {
+pub(super) struct Filling {
     filler: Option<Filler>,
     unit: usize,
     /// The last frame of each thread, as they were given.
@@ -58,8 +54,9 @@ pub(in crate::recording) struct Filling {
 }
 
 impl Filling {
-    pub(in crate::recording) fn new(about: Option<&Datastream>) -> Filling {
-        let bounded = |format: &StreamFormat| format.group().saturating_mul(format.packet_bytes) <= MOST_KEPT;
+    pub(super) fn new(about: Option<&Datastream>) -> Filling {
+        let bounded =
+            |format: &StreamFormat| format.group().saturating_mul(format.packet_bytes) <= MAX_KEPT_BYTES;
         let format = about.and_then(frames::stream_format).filter(bounded);
         let unit = about.map_or(0, |about| about.info.unit_bytes as usize);
         let group = format.as_ref().map_or(1, StreamFormat::group);
@@ -67,18 +64,18 @@ impl Filling {
     }
 
     /// More is known of the stream by now: its frame rate.
-    pub(in crate::recording) fn know(&mut self, about: &Datastream) {
+    pub(super) fn know(&mut self, about: &Datastream) {
         let filler = Filling::new(Some(about)).filler;
         self.filler = filler.or(self.filler.take());
     }
 
     /// Bytes from which frames are predicted.
-    pub(in crate::recording) fn needed(&self) -> usize {
+    pub(super) fn needed(&self) -> usize {
         if self.filler.is_some() { self.unit * self.group } else { 0 }
     }
 
-    /// Remember the end of what was given: at most the last [`Filling::needed`] bytes of it count.
-    pub(in crate::recording) fn keep(&mut self, bytes: &[u8]) {
+    /// Remember the end of the delivered bytes: only the last [`Filling::needed`] count.
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
         let needed = self.needed();
         self.last.extend_from_slice(&bytes[bytes.len().saturating_sub(needed)..]);
         let surplus = self.last.len().saturating_sub(needed);
@@ -86,12 +83,12 @@ impl Filling {
     }
 
     /// The last frames that were given, one of each thread; `None` if fewer were.
-    pub(in crate::recording) fn last(&self) -> Option<&[u8]> {
+    pub(super) fn last(&self) -> Option<&[u8]> {
         Some(&self.last[..]).filter(|last| !last.is_empty() && last.len() == self.needed())
     }
 
-    /// Fill what is missing among the units of `bytes`.
-    pub(in crate::recording) fn among(&self, bytes: &mut [u8], missing: &[Range<u32>]) {
+    /// Fill the `missing` units of `bytes`.
+    pub(super) fn among(&self, bytes: &mut [u8], missing: &[Range<u32>]) {
         match &self.filler {
             Some(filler) => drop(filler.fill(bytes, missing)),
             None => {
@@ -105,12 +102,12 @@ impl Filling {
     }
 
     /// The last bytes that were given, at most as many as frames are predicted from.
-    pub(in crate::recording) fn before(&self) -> &[u8] {
+    pub(super) fn before(&self) -> &[u8] {
         &self.last
     }
 
-    /// The next bytes of a hole of which `left` are still to be made; `behind` is what follows it, if that is known.
-    pub(in crate::recording) fn next(&mut self, left: u64, behind: &[u8]) -> Vec<u8> {
+    /// The next bytes of a hole of which `left` are missing; `behind` are the bytes after it, if known.
+    pub(super) fn next(&mut self, left: u64, behind: &[u8]) -> Vec<u8> {
         let needed = self.needed();
         let Some(filler) = self.filler.as_ref().filter(|_| needed > 0 && left >= self.unit as u64) else {
             return plain(left, self.unit);
@@ -130,8 +127,9 @@ impl Filling {
             self.keep(&made);
             return made;
         }
-        let units =
-            (PIECE / self.unit).max(1).min(usize::try_from(left / self.unit as u64).unwrap_or(usize::MAX));
+        let units = (FILL_BYTES / self.unit)
+            .max(1)
+            .min(usize::try_from(left / self.unit as u64).unwrap_or(usize::MAX));
         let mut made = self.last.clone();
         made.resize(needed + units * self.unit, 0);
         filler.fill(&mut made[..], &once(self.group as u32..(self.group + units) as u32));
@@ -147,14 +145,15 @@ fn once(units: Range<u32>) -> [Range<u32>; 1] {
     [units]
 }
 
-/// What nothing can be predicted for.
+/// Fill without prediction.
 fn plain(left: u64, unit: usize) -> Vec<u8> {
-    let most = PIECE.checked_div(unit).filter(|&units| units > 0).map_or(PIECE, |units| units * unit);
+    let most =
+        FILL_BYTES.checked_div(unit).filter(|&units| units > 0).map_or(FILL_BYTES, |units| units * unit);
     let length = usize::try_from(left).unwrap_or(usize::MAX).min(most);
     FILL.iter().copied().cycle().take(length).collect()
 }
 
-/// A hole of which only the beginning is made, and what follows it.
+/// A hole of which only the beginning is made, and the bytes after it.
 struct FromBehind<'a> {
     first: Vec<u8>,
     length: usize,

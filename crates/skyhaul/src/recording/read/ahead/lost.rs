@@ -1,50 +1,55 @@
-//! Frames that never arrived, for a reader: between two chunks, and left out of one. They are made where a reader wants fill,
-//! and counted otherwise.
+//! Frames that never arrived, for a reader: between two chunks, and left out of one. They are filled if the reader wants that,
+//! and counted otherwise. Each frame is counted once.
 //!
 //! ```text
-//!   chunk 4 │ A 17 B 17 │ gap: 4 │ chunk 5 │ A 20 · B 21 │      · left out of the file, its place is in the index
-//!   given     A 17 B 17   A 18! B 18! A 19! B 19!  A 20 B 20! A 21! B 21
+//!   chunk 4 │ A 17 B 17 │ gap: 4 │ chunk 5 │ A 20 · B 21 │      · left out of the file; its place is in the index
+//!   result    A 17 B 17   A 18! B 18! A 19! B 19!  A 20 B 20! A 21! B 21        ! filled
 //! ```
+//!
+//! A chunk from which frames were left out is put together piece by piece, with holes, behind the last frames that were
+//! delivered; then the holes are filled, as the recorder would have filled them.
 
 use crate::frames::{FramesOf, stream_format};
+use crate::recording::contents::{ChunkEntry, Gap, Lack, Rate, State, Time};
 use crate::recording::index::record::ChunkMeta;
-use crate::recording::open::entry::ChunkEntry;
-use crate::recording::open::entry::State;
 use crate::recording::plan::Step;
-use crate::recording::plan::gap::{Gap, Lack, Time};
-use crate::recording::plan::rate::Rate;
-use crate::recording::read::feed::{Counted, Feed};
-use crate::recording::read::feeder::Given;
-use crate::recording::read::piece::Missing;
+use crate::recording::read::ahead::{Counted, ReadAhead};
+use crate::recording::read::piece::{ConsumerGone, Delivery, Missing, Times};
+use crate::recording::verify::file::{Seen, read_file};
 use skyhaul_core::wire::{Timeline, TimelineOptions, Trace};
+use std::cell::RefCell;
+use std::iter::Peekable;
+use std::ops::Range;
+use std::path::Path;
+use std::vec::IntoIter;
 
 /// Bytes of fill for one gap between chunks, whatever an index says of it.
-const MOST_FILLED: u64 = 1 << 40;
+const MAX_FILLED_BYTES: u64 = 1 << 40;
 
-impl Feed {
+impl ReadAhead {
     /// Bytes of a frame; 0 if they are not of one size.
-    pub(in crate::recording) fn unit(&self) -> usize {
+    pub(super) fn unit(&self) -> usize {
         self.about.as_ref().map_or(0, |about| about.info.unit_bytes as usize)
     }
 
     fn fills(&self) -> bool {
-        self.feeder.options.missing == Missing::Fill && self.unit() > 0
+        self.sender.options.missing == Missing::Fill && self.unit() > 0
     }
 
     /// Whether frames that were left out of a chunk are wanted.
-    pub(in crate::recording) fn unpacks(&self, meta: &ChunkMeta) -> bool {
+    pub(super) fn unpacks(&self, meta: &ChunkMeta) -> bool {
         meta.packed && !meta.missing.is_empty() && self.fills()
     }
 
     /// Frames that were lost before a chunk.
-    pub(in crate::recording) fn lost_before(&mut self, entry: &ChunkEntry) -> Given {
+    pub(super) fn lost_before(&mut self, entry: &ChunkEntry) -> Delivery {
         let Some(meta) = entry.record.as_ref().map(|record| &record.meta) else { return Ok(()) };
         let counted = self.missing.take();
         let frames = self.frames_before(meta, counted);
         let bytes = frames.saturating_mul(self.unit() as u64);
         let packed = if meta.packed { meta.missing_units() } else { 0 };
-        if !self.fills() || bytes > MOST_FILLED {
-            self.feeder.account.add_frames(0, frames.saturating_add(if self.fills() { 0 } else { packed }));
+        if !self.fills() || bytes > MAX_FILLED_BYTES {
+            self.sender.account.add_frames(0, frames.saturating_add(if self.fills() { 0 } else { packed }));
             return Ok(());
         }
         self.fill(entry.number, bytes, &[])
@@ -95,13 +100,13 @@ impl Feed {
 
     /// Frames that were lost before a chunk that has no record, by the headers on both sides. What was filled in the place of
     /// missing chunks is before it already; what was left out there is counted already, and nothing is filled behind it.
-    pub(in crate::recording) fn lost_by_time(&mut self, entry: &ChunkEntry) -> Given {
+    pub(super) fn lost_by_time(&mut self, entry: &ChunkEntry) -> Delivery {
         let unit = self.unit();
         let left_out = self.missing.take().map_or(0, |counted| counted.left_out);
         let frames = self.frames_to(&read_first(entry, unit)).unwrap_or(0).saturating_sub(left_out);
         let bytes = frames.saturating_mul(unit as u64);
-        if !self.fills() || bytes > MOST_FILLED || left_out > 0 {
-            self.feeder.account.add_frames(0, frames);
+        if !self.fills() || bytes > MAX_FILLED_BYTES || left_out > 0 {
+            self.sender.account.add_frames(0, frames);
             return Ok(());
         }
         self.fill(entry.number, bytes, &[])
@@ -109,7 +114,7 @@ impl Feed {
 
     /// Without an index, the length of a hole follows from the times before and behind it, where the rate is known; `behind` is
     /// the first frame there.
-    pub(in crate::recording) fn time_of_hole(&self, gap: &mut Gap, behind: &[u8]) {
+    pub(super) fn time_of_hole(&self, gap: &mut Gap, behind: &[u8]) {
         if self.recording.state != State::Unindexed || gap.lack != Lack::Missing || behind.is_empty() {
             return;
         }
@@ -127,7 +132,7 @@ impl Feed {
     }
 
     /// Without an index, the rate may follow from the frames themselves.
-    pub(in crate::recording) fn learn_rate(&mut self, trace: &Trace) {
+    pub(super) fn learn_rate(&mut self, trace: &Trace) {
         let Some(about) = self.about.as_mut().filter(|about| about.info.frames_per_second.is_none()) else {
             return;
         };
@@ -148,7 +153,7 @@ impl Feed {
     }
 
     /// The first bytes of the next chunk that has a file, as they were before missing frames were left out.
-    pub(in crate::recording) fn first_bytes(&mut self, steps: &[Step], needed: usize) -> Vec<u8> {
+    pub(super) fn first_bytes(&mut self, steps: &[Step], needed: usize) -> Vec<u8> {
         let next = steps.iter().find_map(|step| match step {
             Step::Chunk { entry, .. } if entry.bytes.is_some() => Some(entry),
             _ => None,
@@ -184,4 +189,175 @@ fn read_first(entry: &ChunkEntry, needed: usize) -> Vec<u8> {
     let read = skyhaul_io::disk::open_regular(&entry.path)
         .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, entry.offset));
     if read.is_ok() { bytes } else { Vec::new() }
+}
+
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// A piece that is put together.
+struct Building {
+    number: u32,
+    times: Times,
+    /// What was given before, and the piece.
+    bytes: Vec<u8>,
+    lead: usize,
+    unit: usize,
+    /// Its holes, in units from the start of `bytes`.
+    holes: Vec<Range<u32>>,
+}
+
+impl Building {
+    /// Bytes until it is complete.
+    fn room(&self) -> usize {
+        let whole = (PIECE_BYTES / self.unit).max(1) * self.unit;
+        (self.lead + whole).saturating_sub(self.bytes.len())
+    }
+
+    fn units(&self) -> u32 {
+        u32::try_from(self.bytes.len() / self.unit).unwrap_or(u32::MAX)
+    }
+}
+
+/// A chunk that is unpacked, and how far.
+struct Unpacking {
+    piece: Building,
+    holes: Peekable<IntoIter<Range<u32>>>,
+    /// Where in the stream's chunk the next byte of the file lies.
+    at: u64,
+}
+
+impl ReadAhead {
+    /// Give such a chunk.
+    pub(super) fn unpack<'a>(
+        &mut self,
+        number: u32,
+        meta: &ChunkMeta,
+        blocks: impl Iterator<Item = &'a [u8]>,
+    ) -> Delivery {
+        let mut chunk = self.unpacking(number, meta);
+        for bytes in blocks {
+            self.unpack_more(&mut chunk, bytes)?;
+        }
+        self.unpack_end(chunk)
+    }
+
+    /// Give one that is too long to be held, as it is read.
+    pub(super) fn unpack_file(
+        &mut self,
+        number: u32,
+        meta: &ChunkMeta,
+        place: (&Path, u64),
+        most: u64,
+    ) -> Result<Seen, ConsumerGone> {
+        let (mut chunk, mut gone) = (self.unpacking(number, meta), false);
+        // The closures share what they need of `self`.
+        let this = RefCell::new(&mut *self);
+        let seen = read_file(
+            place,
+            most,
+            None,
+            || this.borrow().sender.buffer(),
+            |block, length| {
+                gone = gone || this.borrow_mut().unpack_more(&mut chunk, &block[..length]).is_err();
+            },
+        );
+        if gone || !self.sender.is_wanted() {
+            return Err(ConsumerGone);
+        }
+        self.unpack_end(chunk)?;
+        Ok(seen)
+    }
+
+    fn unpacking(&mut self, number: u32, meta: &ChunkMeta) -> Unpacking {
+        let times = (meta.first_time, meta.last_time);
+        let unit = self.unit();
+        let mut piece = Building { number, times, bytes: Vec::new(), lead: 0, unit, holes: Vec::new() };
+        self.begin(&mut piece);
+        Unpacking { piece, holes: meta.missing.clone().into_iter().peekable(), at: 0 }
+    }
+
+    fn unpack_more(&mut self, chunk: &mut Unpacking, mut bytes: &[u8]) -> Delivery {
+        let Unpacking { piece, holes, at } = chunk;
+        let unit = piece.unit as u64;
+        while !bytes.is_empty() {
+            let next = holes.peek().map(|hole| u64::from(hole.start).saturating_mul(unit));
+            if next.is_some_and(|start| start <= *at)
+                && let Some(hole) = holes.next()
+            {
+                self.leave(piece, &hole)?;
+                *at = u64::from(hole.end).saturating_mul(unit);
+                continue;
+            }
+            let most = usize::try_from(next.map_or(u64::MAX, |start| start - *at)).unwrap_or(usize::MAX);
+            let (now, rest) = bytes.split_at(bytes.len().min(piece.room()).min(most));
+            piece.bytes.extend_from_slice(now);
+            (bytes, *at) = (rest, *at + now.len() as u64);
+            self.hand_over(piece, false)?;
+        }
+        Ok(())
+    }
+
+    fn unpack_end(&mut self, chunk: Unpacking) -> Delivery {
+        let Unpacking { mut piece, holes, .. } = chunk;
+        for hole in holes {
+            self.leave(&mut piece, &hole)?;
+        }
+        self.hand_over(&mut piece, true)
+    }
+
+    fn begin(&mut self, piece: &mut Building) {
+        piece.bytes.clear();
+        // Of what was given before, whole frames: it may have been part of a file.
+        let before = self.filling().before();
+        piece.bytes.extend_from_slice(&before[before.len() % piece.unit..]);
+        piece.lead = piece.bytes.len();
+        piece.holes.clear();
+    }
+
+    /// A hole.
+    fn leave(&mut self, piece: &mut Building, hole: &Range<u32>) -> Delivery {
+        if !(piece.bytes.len() - piece.lead).is_multiple_of(piece.unit) {
+            // The chunk is not of whole frames, whatever its index says.
+            self.hand_over(piece, true)?;
+        }
+        let mut left = hole.end.saturating_sub(hole.start) as usize;
+        while left > 0 {
+            let units = left.min(piece.room() / piece.unit);
+            let start = piece.units();
+            piece.bytes.resize(piece.bytes.len() + units * piece.unit, 0);
+            piece.holes.push(start..piece.units());
+            left -= units;
+            self.hand_over(piece, false)?;
+        }
+        Ok(())
+    }
+
+    /// Fill the holes of a piece that is complete, or the last one, and give it.
+    fn hand_over(&mut self, piece: &mut Building, is_last: bool) -> Delivery {
+        if !is_last && piece.room() > 0 {
+            return Ok(());
+        }
+        self.filling().among(&mut piece.bytes, &piece.holes);
+        let mut at = piece.lead;
+        for hole in &piece.holes {
+            let (start, end) = (hole.start as usize * piece.unit, hole.end as usize * piece.unit);
+            self.give_run(piece, at..start)?;
+            let made = piece.bytes[start..end].to_vec();
+            self.sender.account.add_frames(u64::from(hole.end - hole.start), 0);
+            self.filling().keep(&made);
+            self.sender.send(self.sender.in_memory(piece.number, true, (None, None), made))?;
+            at = end;
+        }
+        self.give_run(piece, at..piece.bytes.len())?;
+        self.begin(piece);
+        Ok(())
+    }
+
+    fn give_run(&mut self, piece: &Building, range: Range<usize>) -> Delivery {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let run = piece.bytes[range].to_vec();
+        self.give(self.sender.in_memory(piece.number, false, piece.times, run))
+    }
 }

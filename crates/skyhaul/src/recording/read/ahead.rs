@@ -5,77 +5,64 @@
 //!   no record ─▶ frame headers legal, in order, in their place ─▶ given, and named as unproven; or a gap
 //! ```
 
+pub(super) mod lost;
+
+use crate::frames;
+use crate::recording::contents::{ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict};
+use crate::recording::index::record::Datastream;
+use crate::recording::open::Recording;
+use crate::recording::plan::{self, Step};
+use crate::recording::read::fill::{Filling, MAX_UNRECORDED_BYTES, bounded};
+use crate::recording::read::follow::{Followed, Follower};
+use crate::recording::read::piece::{
+    ConsumerGone, Damaged, Data, Delivery, Loaded, Missing, Piece, PieceSender, Times,
+};
+use crate::recording::verify::file::{Seen, read_file};
+use crate::recording::verify::prove::Search;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use crate::frames;
-use crate::recording::index::record::Datastream;
-use crate::recording::open::Recording;
-use crate::recording::open::entry::ChunkEntry;
-use crate::recording::plan::gap::{Gap, Instead, Lack, Time};
-use crate::recording::plan::{self, Step};
-use crate::recording::read::account::Damaged;
-use crate::recording::read::feeder::{Feeder, Given, Gone, Loaded};
-use crate::recording::read::filling::{Filling, MOST_UNRECORDED, bounded};
-use crate::recording::read::follow::{Followed, Follower};
-use crate::recording::read::piece::{Data, Missing, Piece, Times};
-use crate::recording::verify::finding::{Finding, Verdict};
-use crate::recording::verify::prove::read_file;
-use crate::recording::verify::search::Search;
-use crate::recording::verify::seen::Seen;
-
 /// The thread.
-pub(in crate::recording) struct Feed {
-    pub(in crate::recording) feeder: Feeder,
-    pub(in crate::recording) recording: Recording,
+pub(super) struct ReadAhead {
+    pub(super) sender: PieceSender,
+    pub(super) recording: Recording,
     name: String,
-    pub(in crate::recording) about: Option<Datastream>,
+    pub(super) about: Option<Datastream>,
     steps: Vec<Step>,
     search: Option<Search>,
-    pub(in crate::recording) filling: Option<Filling>,
+    pub(super) filling: Option<Filling>,
     /// Where the last chunk ended.
-    pub(in crate::recording) last_time: Option<Time>,
+    pub(super) last_time: Option<Time>,
     /// The frames counted since then, if something is missing behind it.
-    pub(in crate::recording) missing: Option<Counted>,
+    pub(super) missing: Option<Counted>,
 }
 
 /// Frames of missing chunks that are counted already, so that the next chunk does not count them again.
 #[derive(Clone, Copy, Default)]
-pub(in crate::recording) struct Counted {
-    pub(in crate::recording) filled: u64,
-    pub(in crate::recording) left_out: u64,
+pub(super) struct Counted {
+    pub(super) filled: u64,
+    pub(super) left_out: u64,
 }
 
-impl Feeder {
-    pub(in crate::recording) fn feed(
-        self,
+impl ReadAhead {
+    pub(super) fn new(
+        sender: PieceSender,
         recording: Recording,
         name: String,
         about: Option<Datastream>,
         steps: Vec<Step>,
-    ) -> Feed {
-        Feed {
-            feeder: self,
-            recording,
-            name,
-            about,
-            steps,
-            search: None,
-            filling: None,
-            last_time: None,
-            missing: None,
-        }
+    ) -> ReadAhead {
+        let (search, filling, last_time, missing) = Default::default();
+        ReadAhead { sender, recording, name, about, steps, search, filling, last_time, missing }
     }
-}
 
-impl Feed {
-    pub(in crate::recording) fn run(mut self) {
-        let _ = if self.feeder.options.follow { self.follow() } else { self.walk() };
+    pub(super) fn run(mut self) {
+        let _ = if self.sender.options.follow { self.follow() } else { self.walk() };
     }
 
     /// The plan from its first step to its last.
-    fn walk(&mut self) -> Given {
+    fn walk(&mut self) -> Delivery {
         let steps = std::mem::take(&mut self.steps);
         for at in 0..steps.len() {
             match &steps[at] {
@@ -93,11 +80,11 @@ impl Feed {
     }
 
     /// Chunks as they are acknowledged, and the rest of the plan when the recorder has ended.
-    fn follow(&mut self) -> Given {
+    fn follow(&mut self) -> Delivery {
         let mut follower = Follower::new(&self.recording, &self.name);
         let next = loop {
-            match follower.next(|| self.feeder.is_wanted()) {
-                Followed::Unwanted => return Err(Gone),
+            match follower.next(|| self.sender.is_wanted()) {
+                Followed::Unwanted => return Err(ConsumerGone),
                 Followed::Ended(next) => break next,
                 Followed::Lost(number, reason) => {
                     let why = format!("lost during the recording: {reason}");
@@ -112,7 +99,7 @@ impl Feed {
                         continue;
                     };
                     self.lost_before(&entry)?;
-                    self.feeder.from_memory.fetch_add(1, Ordering::Relaxed);
+                    self.sender.from_memory.fetch_add(1, Ordering::Relaxed);
                     let meta = entry.record.map(|record| record.meta).unwrap_or_default();
                     self.last_time = meta.last_time;
                     let times = (meta.first_time, meta.last_time);
@@ -120,7 +107,7 @@ impl Feed {
                         self.unpack(entry.number, &meta, std::iter::once(&bytes[..]))?;
                         continue;
                     }
-                    self.give(self.feeder.in_memory(entry.number, false, times, bytes))?;
+                    self.give(self.sender.in_memory(entry.number, false, times, bytes))?;
                 }
             }
         };
@@ -143,32 +130,32 @@ impl Feed {
         self.walk()
     }
 
-    pub(in crate::recording) fn give(&mut self, piece: Piece) -> Given {
-        if self.feeder.options.missing == Missing::Fill && !piece.filled {
+    pub(super) fn give(&mut self, piece: Piece) -> Delivery {
+        if self.sender.options.missing == Missing::Fill && !piece.filled {
             self.filling().keep(piece.bytes());
         }
-        self.feeder.send(piece)
+        self.sender.send(piece)
     }
 
     /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
-    fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Given {
+    fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Delivery {
         let Some(record) = &entry.record else { return Ok(()) };
         self.lost_before(entry)?;
         let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
         if let Some(path) = &own {
-            let loaded = self.feeder.load((path, 0), record.bytes, None);
+            let loaded = self.sender.load((path, 0), record.bytes, None);
             match loaded.seen.proves(record) {
                 Ok(()) => return self.proven(entry, (path, 0), loaded, behind),
                 Err(text) => why = text,
             }
-            if !self.feeder.is_wanted() {
-                return Err(Gone);
+            if !self.sender.is_wanted() {
+                return Err(ConsumerGone);
             }
         }
         let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
         while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
-            let loaded = self.feeder.load((&path, 0), record.bytes, None);
+            let loaded = self.sender.load((&path, 0), record.bytes, None);
             if loaded.seen.proves(record).is_ok() {
                 let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
                 self.note(&path, text);
@@ -183,8 +170,8 @@ impl Feed {
             ..Gap::new(&self.name, entry.number..entry.number + 1, Lack::Damaged, format!("damaged: {why}"))
         };
         self.last_time = record.meta.last_time.or(self.last_time);
-        match own.filter(|_| !self.feeder.options.verify) {
-            Some(path) => self.as_it_lies(gap, (&path, 0), MOST_UNRECORDED)?,
+        match own.filter(|_| !self.sender.options.verify) {
+            Some(path) => self.as_it_lies(gap, (&path, 0), MAX_UNRECORDED_BYTES)?,
             None => self.gap(gap, behind)?,
         }
         // What was counted stands for this chunk, and for nothing behind it.
@@ -194,11 +181,17 @@ impl Feed {
 
     fn note(&self, path: &Path, text: String) {
         let path = Some(path.to_owned());
-        self.feeder.account.note(Finding { verdict: Verdict::Unproven, path, text });
+        self.sender.account.note(Finding { verdict: Verdict::Unproven, path, text });
     }
 
     /// Deliver a verified chunk.
-    fn proven(&mut self, entry: &ChunkEntry, place: (&Path, u64), loaded: Loaded, behind: &[Step]) -> Given {
+    fn proven(
+        &mut self,
+        entry: &ChunkEntry,
+        place: (&Path, u64),
+        loaded: Loaded,
+        behind: &[Step],
+    ) -> Delivery {
         let (number, bytes) = (entry.number, loaded.seen.read);
         if loaded.seen.bytes > bytes {
             self.note(place.0, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
@@ -232,7 +225,13 @@ impl Feed {
     }
 
     /// Deliver a file as it is read.
-    fn stream(&mut self, number: u32, place: (&Path, u64), most: u64, times: Times) -> Result<Seen, Gone> {
+    fn stream(
+        &mut self,
+        number: u32,
+        place: (&Path, u64),
+        most: u64,
+        times: Times,
+    ) -> Result<Seen, ConsumerGone> {
         let (mut gone, mut given) = (false, 0);
         // The closures share what they need of `self`.
         let this = std::cell::RefCell::new(&mut *self);
@@ -240,7 +239,7 @@ impl Feed {
             place,
             most,
             None,
-            || this.borrow().feeder.buffer(),
+            || this.borrow().sender.buffer(),
             |block, length| {
                 given += length as u64;
                 let (last, data) = (given == most, Data::Disk(block, length));
@@ -248,7 +247,7 @@ impl Feed {
                 gone |= this.borrow_mut().give(piece).is_err();
             },
         );
-        if gone || !self.feeder.is_wanted() { Err(Gone) } else { Ok(seen) }
+        if gone || !self.sender.is_wanted() { Err(ConsumerGone) } else { Ok(seen) }
     }
 
     /// A file without a record: verified by its frame headers only.
@@ -257,16 +256,16 @@ impl Feed {
         entry: &ChunkEntry,
         should: (Option<Time>, Option<u64>),
         behind: &[Step],
-    ) -> Given {
+    ) -> Delivery {
         let (upto, length) = should;
         let bytes = entry.bytes.unwrap_or_default();
         let chunks = entry.number..entry.number + 1;
-        let proof = if bytes > MOST_UNRECORDED {
+        let proof = if bytes > MAX_UNRECORDED_BYTES {
             Err("it is longer than any chunk".to_owned())
         } else {
-            let loaded = self.feeder.load((&entry.path, entry.offset), bytes, self.about.as_ref());
-            if !self.feeder.is_wanted() {
-                return Err(Gone);
+            let loaded = self.sender.load((&entry.path, entry.offset), bytes, self.about.as_ref());
+            if !self.sender.is_wanted() {
+                return Err(ConsumerGone);
             }
             loaded.seen.proven_by_frames(self.last_time, upto).map(|()| loaded)
         };
@@ -295,10 +294,10 @@ impl Feed {
             }
             Err(why) => {
                 let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
-                if self.feeder.options.verify {
+                if self.sender.options.verify {
                     self.gap(gap, behind)
                 } else {
-                    let most = if entry.offset > 0 { bytes } else { MOST_UNRECORDED };
+                    let most = if entry.offset > 0 { bytes } else { MAX_UNRECORDED_BYTES };
                     self.as_it_lies(gap, (&entry.path, entry.offset), most)
                 }
             }
@@ -306,17 +305,17 @@ impl Feed {
     }
 
     /// Report a problem of a file, and deliver it.
-    fn as_it_lies(&mut self, gap: Gap, place: (&Path, u64), most: u64) -> Given {
+    fn as_it_lies(&mut self, gap: Gap, place: (&Path, u64), most: u64) -> Delivery {
         let number = gap.chunks.0;
         self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
         self.stream(number, place, most, (None, None)).map(|_| ())
     }
 
     /// Report a gap, and fill it if requested.
-    fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
+    fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Delivery {
         let next = self.first_bytes(behind, self.unit());
         self.time_of_hole(&mut gap, &next);
-        let missing = self.feeder.options.missing;
+        let missing = self.sender.options.missing;
         // Packets of heaps have no invalid ones that could stand there.
         let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
         let fills =
@@ -329,11 +328,11 @@ impl Feed {
         if bytes.is_some_and(|bytes| bytes > 0) {
             gap.instead = Instead::Filled;
         }
-        self.feeder.account.add(gap.clone());
+        self.sender.account.add(gap.clone());
         if missing == Missing::Refuse {
             let error = io::Error::new(io::ErrorKind::InvalidData, Damaged(gap));
-            let _ = self.feeder.sender.send(Err(error));
-            return Err(Gone);
+            let _ = self.sender.channel.send(Err(error));
+            return Err(ConsumerGone);
         }
         if bytes.is_none() && gap.has_chunks() && gap.instead == Instead::LeftOut {
             let frames = gap.bytes.unwrap_or_default().checked_div(self.unit() as u64).unwrap_or_default();
@@ -349,10 +348,10 @@ impl Feed {
     fn leave_out(&mut self, frames: u64) {
         let missing = self.missing.get_or_insert_default();
         missing.left_out = missing.left_out.saturating_add(frames);
-        self.feeder.account.add_frames(0, frames);
+        self.sender.account.add_frames(0, frames);
     }
 
-    pub(in crate::recording) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
+    pub(super) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Delivery {
         if bytes == 0 {
             return Ok(());
         }
@@ -360,7 +359,7 @@ impl Feed {
         if let Some(missing) = &mut self.missing {
             missing.filled = missing.filled.saturating_add(frames);
         }
-        self.feeder.account.add_frames(frames, 0);
+        self.sender.account.add_frames(frames, 0);
         let needed = self.filling().needed();
         let after = self.first_bytes(behind, needed);
         let mut left = bytes;
@@ -371,13 +370,13 @@ impl Feed {
                 break;
             }
             left -= made.len() as u64;
-            self.feeder.send(self.feeder.in_memory(number, true, (None, None), made))?;
+            self.sender.send(self.sender.in_memory(number, true, (None, None), made))?;
         }
         Ok(())
     }
 
-    /// What makes fill.
-    pub(in crate::recording) fn filling(&mut self) -> &mut Filling {
+    /// The source of fill frames.
+    pub(super) fn filling(&mut self) -> &mut Filling {
         self.filling.get_or_insert_with(|| Filling::new(self.about.as_ref()))
     }
 }

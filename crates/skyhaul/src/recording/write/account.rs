@@ -1,66 +1,25 @@
-//! Accounts of all chunks and of the frames in them: submitted, and then acknowledged or lost.
-
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+//! The account of each datastream: its chunks and frames, submitted, and then acknowledged or lost.
+//!
+//! ```text
+//!   submit ─▶ pending ─┬─▶ acknowledged: on a disk, with its record      ─▶ gone, if it is not there at the end
+//!                      └─▶ lost: no disk could take it, for a reason
+//! ```
 
 use crate::ledger::{Discard, FrameLedger};
-use crate::recording::index::event::Event;
-use crate::recording::write::given::Given;
+use crate::recording::index::record::ChunkCounts;
+use crate::recording::report::DatastreamReport;
+use crate::recording::report::Event;
+use std::collections::BTreeMap;
 
 /// Events that are kept; more are counted only.
-const MOST_EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
 /// Numbers of lost chunks that are kept for each datastream; more are counted only.
-const MOST_NUMBERS: usize = 10_000;
-
-/// One datastream's account.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DatastreamReport {
-    /// Its number in the session.
-    pub datastream: u32,
-    /// Its name on disk.
-    pub name: String,
-    /// Its sender.
-    pub sender: Option<String>,
-    /// Chunks given to the recorder.
-    pub submitted: u64,
-    /// Bytes given.
-    pub submitted_bytes: u64,
-    /// Chunks durable with their index record.
-    pub acknowledged: u64,
-    /// Bytes durable.
-    pub acknowledged_bytes: u64,
-    /// Units missing in chunks that were given.
-    pub missing_units: u64,
-    /// Times a chunk was given to a second disk because the first one failed it.
-    pub rewritten: u64,
-    /// Chunks that no disk could take.
-    pub lost: u64,
-    /// Bytes of these.
-    #[serde(default)]
-    pub lost_bytes: u64,
-    /// Their numbers (the first 10 000).
-    pub lost_numbers: Vec<u32>,
-    /// Numbers of chunks that were still under way at the end.
-    pub unacknowledged: Vec<u32>,
-    /// Chunks that were durable, and are on no disk any more: looked for at the end.
-    #[serde(default)]
-    pub gone: u64,
-    /// Their numbers (the first 10 000).
-    #[serde(default)]
-    pub gone_numbers: Vec<u32>,
-    /// What became of its frames; of its heaps or events, if it is `keyed`.
-    #[serde(default)]
-    pub ledger: FrameLedger,
-    /// Its chunks hold heaps or events, which the ledger counts.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keyed: bool,
-}
+const MAX_NUMBERS: usize = 10_000;
 
 #[derive(Debug, Default)]
 struct Account {
     report: DatastreamReport,
-    pending: BTreeMap<u32, Given>,
+    pending: BTreeMap<u32, ChunkCounts>,
     losses: BTreeMap<Discard, Losses>,
 }
 
@@ -89,7 +48,7 @@ impl Losses {
 
 /// All accounts of a session.
 #[derive(Debug, Default)]
-pub(in crate::recording) struct Ledger {
+pub(super) struct Ledger {
     accounts: Vec<Account>,
     events: Vec<Event>,
     events_dropped: u64,
@@ -97,7 +56,7 @@ pub(in crate::recording) struct Ledger {
 
 impl Ledger {
     /// A new datastream; its number.
-    pub(in crate::recording) fn open(&mut self, name: String, sender: Option<String>) -> u32 {
+    pub(super) fn open(&mut self, name: String, sender: Option<String>) -> u32 {
         let datastream = self.accounts.len() as u32;
         let report = DatastreamReport { datastream, name, sender, ..DatastreamReport::default() };
         self.accounts.push(Account { report, ..Account::default() });
@@ -105,23 +64,23 @@ impl Ledger {
     }
 
     /// How many datastreams there are.
-    pub(in crate::recording) fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.accounts.len()
     }
 
     /// Whether a datastream has this name.
-    pub(in crate::recording) fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.accounts.iter().any(|account| account.report.name == name)
     }
 
     /// The name of a datastream on disk.
-    pub(in crate::recording) fn name(&self, datastream: u32) -> Option<&str> {
+    pub(super) fn name(&self, datastream: u32) -> Option<&str> {
         Some(&self.accounts.get(datastream as usize)?.report.name)
     }
 
     /// A chunk is given. False (and nothing is counted) if there is no such datastream, or the same number is
     /// under way.
-    pub(in crate::recording) fn submit(&mut self, datastream: u32, number: u32, given: Given) -> bool {
+    pub(super) fn submit(&mut self, datastream: u32, number: u32, given: ChunkCounts) -> bool {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return false };
         if account.pending.contains_key(&number) {
             return false;
@@ -133,7 +92,7 @@ impl Ledger {
     }
 
     /// A chunk was not taken.
-    pub(in crate::recording) fn refuse(&mut self, datastream: u32, given: &Given) {
+    pub(super) fn refuse(&mut self, datastream: u32, given: &ChunkCounts) {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
         // It has no place among the chunks, but its frames are gone.
         account.count_frames(given);
@@ -142,7 +101,7 @@ impl Ledger {
     }
 
     /// A chunk is durable. True for the first time.
-    pub(in crate::recording) fn acknowledge(&mut self, datastream: u32, number: u32) -> bool {
+    pub(super) fn acknowledge(&mut self, datastream: u32, number: u32) -> bool {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return false };
         let Some(given) = account.pending.remove(&number) else { return false };
         account.report.acknowledged += 1;
@@ -152,15 +111,15 @@ impl Ledger {
         true
     }
 
-    /// No disk can take a chunk. What it was, for the first time.
-    pub(in crate::recording) fn lose(&mut self, datastream: u32, number: u32, why: Discard) -> Option<Given> {
+    /// No disk can take a chunk. Returns its counts the first time.
+    pub(super) fn lose(&mut self, datastream: u32, number: u32, why: Discard) -> Option<ChunkCounts> {
         let account = self.accounts.get_mut(datastream as usize)?;
         let given = account.pending.remove(&number)?;
         account.report.lost += 1;
         account.report.lost_bytes += given.bytes;
         account.report.ledger.pending -= given.received();
         account.report.ledger.discard(why, given.received());
-        if account.report.lost_numbers.len() < MOST_NUMBERS {
+        if account.report.lost_numbers.len() < MAX_NUMBERS {
             account.report.lost_numbers.push(number);
         }
         let new = Losses { event: None, first: number, last: number, chunks: 0, units: 0, bytes: 0 };
@@ -173,7 +132,7 @@ impl Ledger {
         match all.event.and_then(|at| self.events.get_mut(at)) {
             Some(event) => event.text = text,
             None => {
-                all.event = (self.events.len() < MOST_EVENTS).then_some(self.events.len());
+                all.event = (self.events.len() < MAX_EVENTS).then_some(self.events.len());
                 self.note(Event::now("chunk_lost", None, text));
             }
         }
@@ -182,27 +141,27 @@ impl Ledger {
     }
 
     /// A durable chunk of `received` units is on no disk any more.
-    pub(in crate::recording) fn miss(&mut self, datastream: u32, number: u32, received: u64) {
+    pub(super) fn miss(&mut self, datastream: u32, number: u32, received: u64) {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
         account.report.gone += 1;
         let ledger = &mut account.report.ledger;
         let received = received.min(ledger.recorded);
         ledger.recorded -= received;
         ledger.damaged += received;
-        if account.report.gone_numbers.len() < MOST_NUMBERS {
+        if account.report.gone_numbers.len() < MAX_NUMBERS {
             account.report.gone_numbers.push(number);
         }
     }
 
     /// A chunk goes to another disk.
-    pub(in crate::recording) fn rewrite(&mut self, datastream: u32) {
+    pub(super) fn rewrite(&mut self, datastream: u32) {
         if let Some(account) = self.accounts.get_mut(datastream as usize) {
             account.report.rewritten += 1;
         }
     }
 
-    pub(in crate::recording) fn note(&mut self, event: Event) {
-        if self.events.len() < MOST_EVENTS {
+    pub(super) fn note(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
             self.events.push(event);
         } else {
             self.events_dropped += 1;
@@ -210,12 +169,12 @@ impl Ledger {
     }
 
     /// Whether every chunk's fate is known.
-    pub(in crate::recording) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.accounts.iter().all(|account| account.pending.is_empty())
     }
 
     /// Each datastream's account as it is now.
-    pub(in crate::recording) fn reports(&self) -> Vec<DatastreamReport> {
+    pub(super) fn reports(&self) -> Vec<DatastreamReport> {
         let report = |account: &Account| DatastreamReport {
             unacknowledged: account.pending.keys().copied().collect(),
             ..account.report.clone()
@@ -223,34 +182,34 @@ impl Ledger {
         self.accounts.iter().map(report).collect()
     }
 
-    pub(in crate::recording) fn events(&self) -> (Vec<Event>, u64) {
+    pub(super) fn events(&self) -> (Vec<Event>, u64) {
         (self.events.clone(), self.events_dropped)
     }
 
     /// The events from number `from` on.
-    pub(in crate::recording) fn events_from(&self, from: usize) -> Vec<Event> {
+    pub(super) fn events_from(&self, from: usize) -> Vec<Event> {
         self.events.get(from..).unwrap_or_default().to_vec()
     }
 
-    /// What became of the frames of all datastreams.
-    pub(in crate::recording) fn frames(&self) -> FrameLedger {
+    /// The fate of the frames of all datastreams.
+    pub(super) fn frames(&self) -> FrameLedger {
         self.accounts.iter().map(|a| &a.report).filter(|report| !report.keyed).map(|r| &r.ledger).sum()
     }
 
     /// Bytes that were given up so far.
-    pub(in crate::recording) fn lost_bytes(&self) -> u64 {
+    pub(super) fn lost_bytes(&self) -> u64 {
         self.accounts.iter().map(|account| account.report.lost_bytes).sum()
     }
 
     /// Bytes given so far, over all datastreams.
-    pub(in crate::recording) fn submitted_bytes(&self) -> u64 {
+    pub(super) fn submitted_bytes(&self) -> u64 {
         self.accounts.iter().map(|account| account.report.submitted_bytes).sum()
     }
 }
 
 impl Account {
     /// A chunk was given.
-    fn count(&mut self, given: &Given) {
+    fn count(&mut self, given: &ChunkCounts) {
         let report = &mut self.report;
         report.submitted += 1;
         report.submitted_bytes += given.bytes;
@@ -258,7 +217,7 @@ impl Account {
         self.count_frames(given);
     }
 
-    fn count_frames(&mut self, given: &Given) {
+    fn count_frames(&mut self, given: &ChunkCounts) {
         let report = &mut self.report;
         report.keyed |= given.keyed;
         report.ledger.received += given.received();

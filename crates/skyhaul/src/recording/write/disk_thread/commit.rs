@@ -7,25 +7,23 @@
 //!
 //! One commit runs at a time; the disk continues to write meanwhile, and the chunks written join the next.
 
+use crate::recording::index::record::{Checksums, ChunkRecord, Record};
+use crate::recording::write::disk_thread::{Commit, DiskThread, MAX_UNCOMMITTED};
+use crate::recording::write::dispatch::TICK;
+use crate::recording::write::options::SyncPolicy;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::recording::index::checksums::Checksums;
-use crate::recording::index::record::{ChunkRecord, Record};
-use crate::recording::write::dispatch::TICK;
-use crate::recording::write::drive::{Commit, Drive, MOST_UNCOMMITTED};
-use crate::recording::write::options::SyncPolicy;
-
 /// Tokens of syncs that do not belong to a chunk.
-const INDEX: u64 = u64::MAX;
-const DIRECTORY: u64 = u64::MAX - 1;
+const INDEX_TOKEN: u64 = u64::MAX;
+const DIRECTORY_TOKEN: u64 = u64::MAX - 1;
 /// How long the records of the last commit may take at the end.
-const RECORDED: Duration = Duration::from_secs(10);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Drive {
-    pub(in crate::recording) fn until_commit(&self) -> Duration {
+impl DiskThread {
+    pub(super) fn until_commit(&self) -> Duration {
         match self.dispatch.sync {
             SyncPolicy::Interval(time) if !self.written.is_empty() => {
                 time.saturating_sub(self.committed_at.elapsed())
@@ -34,7 +32,7 @@ impl Drive {
         }
     }
 
-    pub(in crate::recording) fn commit_if_due(&mut self) {
+    pub(super) fn commit_if_due(&mut self) {
         if self.commit.is_some() || (self.written.is_empty() && !self.log_dirty) {
             return;
         }
@@ -42,7 +40,7 @@ impl Drive {
             SyncPolicy::Chunk | SyncPolicy::None => true,
             SyncPolicy::Interval(time) => {
                 self.committed_at.elapsed() >= time
-                    || self.written.len() >= MOST_UNCOMMITTED
+                    || self.written.len() >= MAX_UNCOMMITTED
                     || self.dispatch.is_closed()
                     || self.memory_is_short()
             }
@@ -67,7 +65,7 @@ impl Drive {
             }
             for datastream in std::mem::take(&mut self.dirty_directories) {
                 if let Some((_, directory)) = self.directories.get(&datastream) {
-                    self.disk.sync_file(DIRECTORY, directory.clone());
+                    self.disk.sync_file(DIRECTORY_TOKEN, directory.clone());
                     commit.waiting += 1;
                 }
             }
@@ -85,17 +83,17 @@ impl Drive {
         pool.is_some_and(|pool| pool.free() * 4 < pool.blocks())
     }
 
-    pub(in crate::recording) fn synced(&mut self, token: u64, result: io::Result<()>) {
+    pub(super) fn synced(&mut self, token: u64, result: io::Result<()>) {
         let Some(commit) = &mut self.commit else { return };
         commit.waiting = commit.waiting.saturating_sub(1);
         match result {
             Ok(()) => {}
-            Err(error) if token == INDEX => {
+            Err(error) if token == INDEX_TOKEN => {
                 // What is appended later lies behind lines that may be lost.
                 self.log.fail(&error);
                 commit.error = Some(error);
             }
-            Err(error) if token == DIRECTORY => commit.error = Some(error),
+            Err(error) if token == DIRECTORY_TOKEN => commit.error = Some(error),
             Err(error) => {
                 commit.tokens.retain(|&other| other != token);
                 self.spoil(token, &error);
@@ -106,8 +104,8 @@ impl Drive {
 
     /// Wait until it is known whether records that were written are durable: a second sync would not say so if the one under
     /// way failed. What is not known by then is not acknowledged.
-    pub(in crate::recording) fn await_records(&mut self) {
-        let end = Instant::now() + RECORDED;
+    pub(super) fn await_records(&mut self) {
+        let end = Instant::now() + RECORD_TIMEOUT;
         let mut done = Vec::new();
         while self.commit.as_ref().is_some_and(|commit| commit.recorded) && Instant::now() < end {
             if let Err(error) = self.disk.poll(TICK, &mut done) {
@@ -133,7 +131,7 @@ impl Drive {
                 Ok(()) if self.dispatch.sync == SyncPolicy::None => {}
                 Ok(()) => {
                     commit.waiting = 1;
-                    self.disk.sync_file(INDEX, self.log.file().clone());
+                    self.disk.sync_file(INDEX_TOKEN, self.log.file().clone());
                     self.commit = Some(commit);
                     return;
                 }
@@ -176,11 +174,11 @@ impl Drive {
         self.log.append(text.as_bytes())
     }
 
-    pub(in crate::recording) fn acknowledge(&mut self, token: u64) {
+    pub(super) fn acknowledge(&mut self, token: u64) {
         self.disk.close(token);
         let Some(ready) = self.forget(token) else { return };
         if self.dispatch.acknowledge(&ready) {
-            self.lane().state().acknowledged_bytes += ready.view.len() as u64;
+            self.shared().state().acknowledged_bytes += ready.view.len() as u64;
         }
     }
 }
