@@ -96,6 +96,6 @@ def test_a_server_that_is_killed_amid_a_plan_is_told_with_the_next_step(tmp_path
         process.kill()
         process.wait()
         said = client.communicate(timeout=60)[1]
-    assert client.returncode != 0 and "closed the connection\nhint: see whether it still runs" in said.replace("\n    ", "\n"), said
+    assert client.returncode != 0 and "closed the connection\nhint: check whether it is still running" in said.replace("\n    ", "\n"), said
     left = list(there.glob(".skyhaul-trial-*"))
     assert way == "push" or not left, "what the client made, it removes"

@@ -36,7 +36,7 @@ impl Server {
             let text = text();
             async move { ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text) }
         };
-        let nothing = || async { (StatusCode::NOT_FOUND, "there is nothing here\nhint: /metrics\n") };
+        let nothing = || async { (StatusCode::NOT_FOUND, "not found\nhint: /metrics\n") };
         let router = Router::new().route("/metrics", get(page)).fallback(nothing);
         let site = HttpService { name: "metrics", router, tls: None, connections: Connections::new() };
         HttpServer::start(site, listen, std::future::pending).map(Self)

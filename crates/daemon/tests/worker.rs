@@ -148,7 +148,7 @@ fn it_goes_on_while_the_control_plane_is_away() {
     wait_for("a report", || api.last());
     let at = plane.at;
     drop(plane);
-    said.wait("receiving goes on");
+    said.wait("receiving continues");
     // It lost its state with its life.
     let api = Api::default();
     let plane = Plane::at(at, &api, None);
@@ -176,7 +176,7 @@ fn leaving_ends_although_nobody_answers() {
     drop(plane);
     let report = worker.leave();
     assert!(!report.has_left, "{report:?}");
-    said.wait("left all the same");
+    said.wait("left anyway");
     assert!(!said.has(plane::TOKEN));
 }
 

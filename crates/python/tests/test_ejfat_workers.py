@@ -348,7 +348,7 @@ def test_it_goes_on_while_the_control_plane_is_away(service, capfd):
         wait_for("it to be back", lambda: worker.session["seconds_away"] > 0)
         wait_for("its report", lambda: [w for w in run.status().workers if w.taken == 1])
     said = capfd.readouterr().err
-    assert "receiving goes on" in said and "back after" in said
+    assert "receiving continues" in said and "back after" in said
     assert run.uri.split("//")[1].split("@")[0] not in said
     run.free()
 

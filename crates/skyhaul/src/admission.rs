@@ -187,11 +187,13 @@ mod tests {
     fn who_has_proved_a_token_stays_and_nothing_is_kept_of_those_that_left() {
         let mut table = ConnectionTable::new(2, 2);
         let ids = [table.insert(ip("10.0.0.1"), ()), table.insert(ip("10.0.0.2"), ())];
-        ids.map(|id| table.prove(id, true));
+        ids.iter().for_each(|id| table.prove(*id, true));
         assert_eq!(table.displaced(ip("10.0.0.3")), Err(Full));
         table.prove(ids[1], false);
         assert_eq!(table.displaced(ip("10.0.0.3")), Ok(Some(ids[1])));
-        ids.map(|id| table.remove(id));
+        for id in ids {
+            table.remove(id);
+        }
         assert!(table.is_empty() && table.unproven.is_empty() && table.addresses.is_empty());
     }
 

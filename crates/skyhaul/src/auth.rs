@@ -99,7 +99,7 @@ pub(crate) struct Nonces {
     pub(crate) client: [u8; MAC_BYTES],
 }
 
-/// What is signed. The purpose has no zero byte, and the nonces have a fixed length: no two texts are alike.
+/// The text that is signed. The purpose has no zero byte, and the nonces have a fixed length, so no two texts are equal.
 fn text(purpose: &[u8], nonces: &Nonces) -> Vec<u8> {
     [b"skyhaul peer 1 ".as_slice(), purpose, &[0], &nonces.server, &nonces.client].concat()
 }
@@ -217,7 +217,7 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Makes cookies, and tells its own from others.
+/// Makes cookies, and recognises its own.
 pub struct Cookies(hmac::Key);
 
 impl std::fmt::Debug for Cookies {

@@ -1,4 +1,4 @@
-//! Two hosts that work on one task: a control connection on which both have proved that they know the same token.
+//! The control connection of two hosts, on which both have proved that they know the same token.
 //!
 //! ```text
 //!   client                                             server
@@ -6,17 +6,17 @@
 //!     ◀─────── Challenge { version, nonce s } ──────────
 //!     ── Hello { version, nonce c, HMAC(client, s, c) } ─▶
 //!     ◀──────── Welcome { HMAC(server, s, c) } ──────────
-//!     ─────────── Ask: run "udp" for 12 s ─────────────▶ Line: so many at once, the others wait in turn
+//!     ─────────── Ask: run "udp" for 12 s ─────────────▶ Queue: a few at a time, the others wait in turn
 //!     ◀────────── Queued { ahead 2, 31 s } ─────────────
 //!     ◀──────────────────── Go ─────────────────────────
 //!     ◀═════════ messages of the Service ══════════════▶
 //! ```
 //!
-//! Every nonce is fresh, so a handshake that was recorded proves nothing the next time. Every message behind the handshake
-//! ends in an HMAC of its number and bytes under a key of this connection and direction: nothing can be changed, repeated
-//! or left out on the way. Nothing is encrypted. [0025](https://github.com/skyhaul/skyhaul/blob/main/docs/decisions/0025-a-control-connection-of-our-own.md) has the reasons.
+//! Every nonce is fresh, so a handshake that was recorded proves nothing the next time. Every message after the handshake
+//! ends in an HMAC of its number and bytes under a key of this connection and direction: a message cannot be altered, repeated
+//! or left out in transit. Messages are not encrypted. [0025](https://github.com/skyhaul/skyhaul/blob/main/docs/decisions/0025-a-control-connection-of-our-own.md) has the reasons.
 //!
-//! What a server does is a [`Service`], found by its name: tests of a path, audits, copies. It knows none of them.
+//! A server runs [`Service`]s, found by their names: tests of a path, audits, copies.
 //!
 //! ```
 //! use skyhaul::peer::{Admission, Limits, PeerError, Server, ServerOptions, Service, Session, Token, connect};
@@ -44,9 +44,6 @@
 //! ```
 //!
 //! Limits: a message to a client is at most [`MAX_MESSAGE_BYTES`] bytes, one to a server [`MAX_REQUEST_BYTES`], one of the handshake [`MAX_GREETING_BYTES`]; every read and write has a deadline.
-//!
-//! XXX peer::error
-//! Why two hosts do not work together.
 
 mod connection;
 mod message;
@@ -56,9 +53,9 @@ mod service;
 
 pub use self::connection::{Connection, attach, connect, connect_any};
 pub use self::message::{Answer, Ask, Challenge, Frames, Hello, Waiting, Welcome};
-pub use self::queue::{Line, Ticket, Turn};
+pub use self::queue::{Queue, QueueTicket, QueueTurn};
 pub use self::server::{Server, ServerOptions, ServerStats};
-pub use self::service::{Admission, Limits, Room, Service, Session};
+pub use self::service::{Admission, DataConnections, Limits, Service, Session};
 use super::auth::InvalidToken;
 pub use super::auth::Token;
 use std::io;
@@ -99,7 +96,7 @@ pub fn fuzz(input: &[u8]) {
 #[cfg(test)]
 mod tests;
 
-/// Why a connection could not be made or used.
+/// Why a connection cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// A system call failed.
@@ -107,35 +104,35 @@ pub enum PeerError {
     Io(#[from] io::Error),
     /// The peer did not answer, or took nothing, in time.
     #[error(
-        "{peer} did not {what} within {seconds:.1} s\nhint: see whether it runs, and whether a firewall is between"
+        "{peer} did not {what} within {seconds:.1} s\nhint: check that it is running and that no firewall is in between"
     )]
     Late {
         /// The peer.
         peer: SocketAddr,
-        /// What was expected.
+        /// The expected action.
         what: &'static str,
-        /// How long it had.
+        /// The deadline in seconds.
         seconds: f64,
     },
     /// The peer closed the connection.
-    #[error("{0} closed the connection\nhint: see whether it still runs, and what it said")]
+    #[error("{0} closed the connection\nhint: check whether it is still running, and its log")]
     Closed(SocketAddr),
-    /// A message longer than may be.
-    #[error("a message of {bytes} bytes, of at most {most}")]
+    /// A message that is too long.
+    #[error("message of {bytes} bytes exceeds the limit of {most} bytes")]
     TooLong {
-        /// What it says.
+        /// Its stated length.
         bytes: u64,
         /// Maximum.
         most: usize,
     },
-    /// What came is no greeting.
+    /// The peer sent no valid greeting.
     #[error(
-        "{0} is not a skyhaul server\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or name its port"
+        "{0} is not a skyhaul server\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or give its port"
     )]
     Stranger(SocketAddr),
-    /// Another version.
+    /// The versions of the protocol differ.
     #[error(
-        "{peer} speaks version {theirs} of this protocol, and this program version {ours}\nhint: install the same skyhaul on both hosts"
+        "{peer} uses protocol version {theirs}, this program version {ours}\nhint: install the same skyhaul on both hosts"
     )]
     Version {
         /// The peer.
@@ -147,24 +144,24 @@ pub enum PeerError {
     },
     /// The tokens differ.
     #[error(
-        "{0} has another token\nhint: copy the token file of the server to this host, and name it with --token-file"
+        "{0} has a different token\nhint: copy the server's token file to this host and pass it with --token-file"
     )]
     Token(SocketAddr),
     /// Text that cannot be a token.
     #[error("{0}")]
     InvalidToken(#[from] InvalidToken),
-    /// A message that somebody changed, repeated or left out.
-    #[error("a message from {0} was changed on the way; the connection is closed")]
+    /// A message was altered, repeated or left out in transit.
+    #[error("a message from {0} was altered in transit; the connection is closed")]
     Forged(SocketAddr),
-    /// A message with another meaning than expected here.
-    #[error("{peer} sent what was not expected: {why}")]
+    /// An unexpected message.
+    #[error("unexpected message from {peer}: {why}")]
     Unexpected {
         /// The peer.
         peer: SocketAddr,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// The peer will not do it, and says why.
+    /// The peer refused the request.
     #[error("{peer} refused: {why}")]
     Refused {
         /// The peer.
@@ -172,13 +169,13 @@ pub enum PeerError {
         /// Its reason.
         why: String,
     },
-    /// This end was asked to stop.
+    /// This end was stopped.
     #[error("stopped")]
     Stopped,
 }
 
 impl PeerError {
-    /// Whether nothing came in time, so that the connection can still be used.
+    /// Whether nothing arrived in time, so that the connection can still be used.
     #[must_use]
     pub fn is_late(&self) -> bool {
         matches!(self, Self::Late { .. })

@@ -13,7 +13,7 @@
 //! decided.
 //!
 //! **What a kill costs.** A range counts when its CRC-32C is right, its bytes are durable, and a durable line of the file's
-//! [journal] says so. Whoever copies again has these read again, and sends only the others. A file gets its name when
+//! [journal] says so. The next copy reads these again, and sends only the others. A file gets its name when
 //! it is whole and durable, never before.
 //!
 //! **Whom to trust.** Both ends prove the token. Names that a peer sends stay below the directory they are for: no `..`, no

@@ -83,7 +83,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     say!("  {roots_are}");
     doors::warn_of_traffic(server.local().ip());
     while !interrupt.is_set() {
-        anyhow::ensure!(server.is_running(), "no more peers are accepted");
+        anyhow::ensure!(server.is_running(), "connections are no longer accepted");
         std::thread::sleep(Duration::from_millis(50));
     }
     if args.json {

@@ -341,7 +341,7 @@ fn a_state_that_is_in_use_is_not_taken() {
     let running = place.start(&state);
     let second = Job::start(&place.line(&state)).finish();
     assert!(
-        second.code == Some(2) && second.stderr.contains("another balancer uses it"),
+        second.code == Some(2) && second.stderr.contains("stop the balancer that uses it"),
         "{}",
         second.stderr
     );

@@ -104,7 +104,10 @@ fn what_is_over_is_refused_to_everybody() {
         let done = facility.by("short", "status");
         (done.code != Some(0)).then_some(done)
     });
-    has(&over.expect(2).stderr, &["the token is not valid", "of what has ended", "hint: "]);
+    has(
+        &over.expect(2).stderr,
+        &["the token is not valid", "its reservation or session has ended", "hint: "],
+    );
     if before {
         has(&facility.by("shift", "extend --for 1h").expect(2).stderr, &["the token is not valid"]);
     }
@@ -150,10 +153,10 @@ fn tokens_are_made_shown_and_revoked() {
     facility.by("worker", "status").expect(0);
     has(
         &facility.by("worker", "free").expect(2).stderr,
-        &["does not allow to change reservation 1", "hint: "],
+        &["does not permit changing reservation 1", "hint: "],
     );
     let more = facility.by("worker", "tokens create m --allow update:all").expect(2);
-    has(&more.stderr, &["does not allow to change the whole facility"]);
+    has(&more.stderr, &["does not permit changing the whole facility"]);
     let id = listed.split_whitespace().next().unwrap();
     facility.by("uri", &format!("tokens revoke {id}")).expect(0);
     has(&facility.by("worker", "status").expect(2).stderr, &["the token is not valid"]);
@@ -279,7 +282,7 @@ fn a_full_disk_under_the_state() {
             break;
         }
     }
-    has(&refused.expect("no room for more"), &["disk is full", "hint: make room on that disk"]);
+    has(&refused.expect("no room for more"), &["disk is full", "hint: free space on that disk"]);
     has(&facility.operator("reserve y").expect(2).stderr, &["disk is full"]);
     wait_for("nobody to forward for what was refused", || {
         (!at.join("state.db.plane-2").exists()).then_some(())
@@ -311,7 +314,7 @@ fn a_chain_goes_on_after_the_control_plane_was_killed() {
     has(&out(&chained), &[&format!("chain 1: load balancer 1 of {} sends to this one", up.running.api)]);
     has(&out(&by("chains").expect(0)), &["chain 1: 1 at 127.0.0.1 sends to 1 at 127.0.0.1"]);
     let circle = up.by("uri", &format!("chain --from-file {}", place.path("uri").display())).expect(2);
-    has(&circle.stderr, &["in a circle; hint: "]);
+    has(&circle.stderr, &["events would circulate; hint: "]);
     // Its session at the other one, once it has a share that is in use.
     let session = |down: &Running| {
         wait_for("the chain to have a share", || {

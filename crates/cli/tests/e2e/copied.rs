@@ -190,8 +190,8 @@ fn wrong_use_is_told_with_a_hint() {
     let src = place.at("src").display().to_string();
     let base = format!("--token-file {} --port {}", place.at("token").display(), place.port);
     for (line, said) in [
-        (format!("copy {src} 127.0.0.1:/etc {base}"), "not below"),
-        (format!("copy {src} 127.0.0.1:../x {base}"), "not below"),
+        (format!("copy {src} 127.0.0.1:/etc {base}"), "outside the served directories"),
+        (format!("copy {src} 127.0.0.1:../x {base}"), "outside the served directories"),
         (format!("copy {src}x 127.0.0.1:in {base}"), "src"),
         (format!("copy 127.0.0.1:none here {base}"), "none"),
         (
@@ -200,7 +200,7 @@ fn wrong_use_is_told_with_a_hint() {
                 place.at("wrong").display(),
                 place.port
             ),
-            "another token",
+            "a different token",
         ),
         (
             format!("copy {src} 127.0.0.1:in --token-file {} --port 1", place.at("token").display()),

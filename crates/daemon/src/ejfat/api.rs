@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   gRPC ─┐                        ┌─ Registry: permissions, state          written before it takes effect
-//!         ├─▶ Api: one function ──┤
+//!         ├─▶ Api: one function ───┤
 //!   REST ─┘   for each call        └─ Balance of each reservation           packets, sessions, states
 //!                                     ▲ turn, once a second: ends, samples
 //! ```
@@ -14,12 +14,8 @@
 //! change being written. Queries and reports do not wait for a disk. Starting a process, resolving a name and asking
 //! another control plane are done without a lock, so no other call waits for them.
 //!
-//! Limits: those of [`Limits`](super::facility::Limits), and 1024 seats for each balancer.
+//! Limits: those of [`Limits`](super::registry::Limits), and 1024 workers for each balancer.
 //!
-//! XXX ejfat::API::rights
-//! Permissions, which every call checks first.
-//!
-//! XXX ejfat::API::uri
 //! `EJFAT_URI`, as issued by a server.
 //!
 //! ```text
@@ -27,9 +23,6 @@
 //! ```
 //!
 //! The data address comes first, because JLab's tools accept only this order.
-//!
-//! XXX ejfat::API::refusal
-//! Why a call is refused.
 
 #![expect(clippy::needless_pass_by_value, reason = "calls have one shape, which the doors rely on")]
 
@@ -257,13 +250,15 @@ fn gone(id: i64) -> Refusal {
 /// The number of a reservation, as text.
 fn number(text: &str) -> Result<i64, Refusal> {
     let id = text.parse().ok().filter(|id| *id > 0);
-    id.ok_or_else(|| Refusal::invalid(format!("`{}` is no number of a reservation; hint: like 1", cut(text))))
+    id.ok_or_else(|| {
+        Refusal::invalid(format!("invalid reservation number `{}`; hint: a number such as 1", cut(text)))
+    })
 }
 
 /// Checks that a name is suitable for a log.
 fn name(text: &str, most: usize) -> Result<&str, Refusal> {
     if text.len() > most || text.chars().any(char::is_control) {
-        return Err(Refusal::invalid(format!("the name is not plain text of at most {most} bytes")));
+        return Err(Refusal::invalid(format!("a name is plain text of at most {most} bytes")));
     }
     Ok(text)
 }
@@ -315,17 +310,16 @@ fn not_valid(keys: &TokenIndex, token: &str) -> Refusal {
         let text = format!("{SESSION_ENDED}; hint: start the worker again if it is to come back");
         return Refusal::new(RefusalKind::Ended, text);
     }
-    let text =
-        "the token is not valid: wrong, revoked, or of what has ended; hint: reserve or register again";
+    let text = "the token is not valid: wrong, revoked, or its reservation or session has ended; hint: reserve or register again";
     Refusal::new(RefusalKind::Unauthenticated, text)
 }
 
 pub(super) fn denied(resource: Resource, level: Level) -> Refusal {
     let level = match level {
-        Level::ReadOnly => "look at",
-        Level::Register => "register workers with",
-        Level::Reserve => "reserve",
-        Level::Update => "change",
+        Level::ReadOnly => "reading",
+        Level::Register => "registering workers with",
+        Level::Reserve => "reserving",
+        Level::Update => "changing",
     };
     let resource = match resource {
         Resource::All => "the whole facility".to_owned(),
@@ -333,9 +327,8 @@ pub(super) fn denied(resource: Resource, level: Level) -> Refusal {
         Resource::Reservation(id) => format!("reservation {id}"),
         Resource::Session(id) => format!("session {id}"),
     };
-    let text = format!(
-        "the token does not allow to {level} {resource}; hint: use one that does, or ask its operator"
-    );
+    let text =
+        format!("the token does not permit {level} {resource}; hint: use one that does, or ask its operator");
     Refusal::new(RefusalKind::Denied, text)
 }
 

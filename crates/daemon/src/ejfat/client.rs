@@ -20,12 +20,6 @@
 //! println!("{} workers", plane.status()?.workers.len());
 //! # Ok(()) }
 //! ```
-//!
-//! XXX ejfat::client::connection
-//! The connection to a control plane, with TLS and trust. It is made when needed, and again after it broke.
-//!
-//! XXX ejfat::client::uri
-//! The URI of a reservation, from the reply of the control plane.
 
 mod calls;
 mod error;
@@ -183,7 +177,7 @@ impl ControlPlane {
         let why = match take.recv() {
             Ok(Ok(reply)) => return Ok(reply),
             Ok(Err(why)) => why,
-            Err(_) => Why::Unreachable("the call was given up".to_owned()),
+            Err(_) => Why::Unreachable("the call was cancelled".to_owned()),
         };
         Err(ControlError { what, at: self.connection.at.clone(), why })
     }

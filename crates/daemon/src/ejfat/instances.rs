@@ -12,7 +12,6 @@
 //!
 //! Limits: with port 0, any free port is used.
 //!
-//! XXX ejfat::ground::guard
 //! Counts packets at the port used by clients that ignore the port in the URI.
 //!
 //! Such a client knows only the address, so its packets do not show which of the balancers at that address it means. A
@@ -273,13 +272,13 @@ impl StrayCounter {
             .iter()
             .map(|(ip, why)| {
                 format!(
-                    "port {DATA_PORT} of {ip} cannot be guarded: packets of clients that ignore the port in EJFAT_URI are not counted: {why}"
+                    "cannot count packets to {ip} port {DATA_PORT} from clients that ignore the port in EJFAT_URI: {why}"
                 )
             })
             .collect();
         if self.packets() > 0 {
             said.push(format!(
-                "packets come to port {DATA_PORT}, which is that of no load balancer here: they are refused (wrong_instance); \
+                "packets arrive at port {DATA_PORT}, which no load balancer here uses, and are dropped (wrong_instance); \
                  hint: the sender ignores the port in EJFAT_URI; --instance-address gives each load balancer an address of its own"
             ));
         }

@@ -16,10 +16,10 @@ static DEFINITION: LazyLock<Option<DescriptorPool>> =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The input is not such a message.
-    #[error("the request is no {0}: {1}")]
+    #[error("the request is not a {0}: {1}")]
     Request(String, String),
     /// It is not a message of the protocol: a bug in this program.
-    #[error("a fault in this program: the message is no {0}: {1}")]
+    #[error("internal error: the message is not a {0}: {1}")]
     Fault(String, String),
 }
 

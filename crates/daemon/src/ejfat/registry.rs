@@ -9,20 +9,16 @@
 //! nothing has changed. Numbers are never reused, so a reference to something that has ended never refers to something
 //! else.
 //!
-//! Limits, fixed at the start: [`Limits`]. The facility has no clock and forwards no packets.
+//! Limits, fixed at the start: [`Limits`]. The registry has no clock and forwards no packets.
 //!
-//! XXX ejfat::facility::room
 //! Limits on the number of tokens, and which reservation they count for.
 //!
 //! ```text
-//!   a reservation   its own + one for each worker + 1024 that were made        nobody else's tokens take room of these
-//!   the control plane    1024: the operator's, and those on more than one reservation
+//!   a reservation       its own + one for each worker + 1024 that were made        nobody else's tokens take room of these
+//!   the control plane   1024: the operator's, and those on more than one reservation
 //! ```
 //!
 //! So a worker that creates tokens as fast as it can takes no room from others, not even in the same reservation.
-//!
-//! XXX ejfat::facility::entry
-//! Entries of a control plane, its limits, and errors.
 
 mod change;
 mod store;

@@ -14,19 +14,12 @@
 //! ([`MAX_CALLS`], [`MAX_CALLS_PER_TENANT`], [`MAX_CALLS_PER_TOKEN`]), of heads ([`MAX_HEAD_BYTES`]) and bodies ([`MAX_BODY_BYTES`], [`BODY_TIMEOUT`]). A body is read only
 //! if the head shows a valid token.
 //!
-//! XXX ejfat::server::rights
 //! Permissions before bodies: what is checked when only the head of a request has been read.
 //!
 //! ```text
-//!   head ─▶ a valid token? ─▶ a server among the calls ─▶ the body, within its size and time ─▶ the call
+//!   head ─▶ a valid token? ─▶ a slot for the call ─▶ the body, within its size and time ─▶ the call
 //!              └ no: refused, and nothing of the body is read
 //! ```
-//!
-//! XXX ejfat::server::grpc
-//! The gRPC service: each call is the API's function of the same name.
-//!
-//! XXX ejfat::server::tls
-//! TLS: a certificate and its key, from two PEM files.
 
 mod calls;
 mod metrics;
@@ -269,7 +262,7 @@ impl TlsFiles {
         let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
         let chain = chain.map_err(|error| bad(&self.certificate, "certificate", error))?;
         if chain.is_empty() {
-            return Err(bad(&self.certificate, "certificate", "there is none in it"));
+            return Err(bad(&self.certificate, "certificate", "the file contains none"));
         }
         let key = PrivateKeyDer::from_pem_slice(&read_small(&self.key, SETTINGS)?)
             .map_err(|error| bad(&self.key, "private key", error))?;
@@ -287,6 +280,6 @@ impl TlsFiles {
 }
 
 fn bad(path: &Path, what: &str, error: impl Display) -> io::Error {
-    let text = format!("{} is no {what}: {error}; hint: a PEM file", path.display());
+    let text = format!("{} is not a valid {what}: {error}; hint: give a PEM file", path.display());
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }

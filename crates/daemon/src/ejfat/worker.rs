@@ -16,9 +16,6 @@
 //!   deregisters, so no event is lost. Dropping the worker deregisters immediately.
 //!
 //! Limits: one thread and one call at a time, each of at most a second.
-//!
-//! XXX ejfat::worker::options
-//! Options of a worker, and the address at which it receives.
 
 mod session;
 

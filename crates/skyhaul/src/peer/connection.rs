@@ -1,7 +1,4 @@
 //! A connection on which both ends have proved the token: whole messages, each with a deadline.
-//!
-//! XXX peer::reach
-//! How a client comes to a connection.
 
 use super::super::auth::{MAC_BYTES, Nonces, Role, Token, hex, random, unhex};
 use super::message::{Answer, Ask, Challenge, Frames, Hello, READ_BYTES, Waiting, Welcome, framed};
@@ -15,11 +12,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Time to take a message; a peer that takes nothing for so long is gone.
+/// Time to send a message; a peer that takes nothing for this long is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a server tells those who wait that it is there, at the least.
+/// Longest interval between two reports to a client that waits.
 pub(super) const QUEUE_UPDATE_INTERVAL: Duration = Duration::from_secs(1);
-/// After so long without it, it is taken for gone.
+/// A server that reports nothing for this long is gone.
 const QUEUE_SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The keys of one connection, and the numbers of its messages.
@@ -73,7 +70,7 @@ impl Connection {
         self.local
     }
 
-    /// That the peer sent `what` where something else was expected.
+    /// The error for an unexpected message.
     #[must_use]
     pub fn unexpected(&self, what: &str) -> PeerError {
         PeerError::Unexpected { peer: self.peer, why: what.to_owned() }
@@ -134,7 +131,7 @@ impl Connection {
         self.frames.allow(taken);
     }
 
-    /// A message of the handshake; what is none comes from a stranger.
+    /// Receives a message of the handshake; anything else comes from a stranger.
     fn greeting<T: DeserializeOwned>(&mut self, end: Instant) -> Result<T, PeerError> {
         match self.message(end.saturating_duration_since(Instant::now()), "answer") {
             Err(PeerError::TooLong { .. } | PeerError::Closed(_) | PeerError::Unexpected { .. }) => {
@@ -144,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Ask for a service, and wait for its turn. `each` is told the place in the line, and returns whether to go on waiting.
+    /// Asks for a service, and waits for its turn. `each` is called with the position in the queue, and returns whether to keep waiting.
     ///
     /// # Errors
     /// The server refuses, is gone, or `each` did not want to wait.
@@ -289,7 +286,7 @@ impl Connection {
         Ok(body)
     }
 
-    /// Whether the peer closed the connection, or sent what nobody waits for.
+    /// Whether the peer closed the connection, or sent something unexpected.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         let mut one = [0];
@@ -343,13 +340,13 @@ fn passes(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// How long one address of several may take.
+/// Time for one address if there are several.
 const NEXT_ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest segment of a control connection, with its options: a packet of at most 460 bytes with IPv6. Where longer packets vanish
 /// silently, a measurement must still be able to say so.
 const MAX_SEGMENT_BYTES: u32 = 400;
 
-/// Connect to the server at `to`, and prove the token to each other. Messages go in small segments, which pass where long packets
+/// Connects to the server at `to`; both ends prove the token. Messages are sent in small segments, which pass where long packets
 /// do not.
 ///
 /// # Errors
@@ -369,9 +366,9 @@ fn reach(
     let failed = |error: io::Error| {
         let hint = match error.kind() {
             ErrorKind::ConnectionRefused => {
-                "\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or name its port"
+                "\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or give its port"
             }
-            ErrorKind::TimedOut => "\nhint: see whether the host is up, and whether a firewall is between",
+            ErrorKind::TimedOut => "\nhint: check that the host is up and that no firewall is in between",
             _ => "",
         };
         io::Error::new(error.kind(), format!("connect to {to}: {}{hint}", system_text(&error)))

@@ -1,6 +1,5 @@
 //! The messages of the handshake, and around services.
 //!
-//! XXX peer::frame
 //! Messages in a stream of bytes: a length of four bytes, big-endian, then so many bytes.
 //!
 //! No more is read than the message at hand still needs, so the stream can be handed on behind any message. Memory grows
@@ -26,7 +25,7 @@ pub struct Hello {
     pub skyhaul: u32,
     /// Random bytes, as hexadecimal digits.
     pub nonce: String,
-    /// That the client knows the token.
+    /// The client's proof that it knows the token.
     pub proof: String,
 }
 
@@ -34,7 +33,7 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Welcome {
-    /// That the server knows the token.
+    /// The server's proof that it knows the token.
     Proof(String),
     /// The client does not.
     WrongToken,
@@ -42,7 +41,7 @@ pub enum Welcome {
     Version(u32),
 }
 
-/// What a client wants.
+/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
@@ -50,7 +49,7 @@ pub enum Ask {
     Run {
         /// Its name.
         service: String,
-        /// What it takes.
+        /// Its argument.
         body: Value,
     },
     /// To be a further connection of a service that runs: the stream behind this message is its own.
@@ -75,12 +74,12 @@ pub enum Answer {
     },
 }
 
-/// A place in the line.
+/// A position in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// How many wait before it.
+    /// Number of clients ahead.
     pub ahead: usize,
-    /// Seconds until it begins, if all take as long as they said.
+    /// Seconds until it begins, if all tests take as long as stated.
     pub seconds: f64,
 }
 

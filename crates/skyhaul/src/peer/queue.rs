@@ -1,4 +1,4 @@
-//! Who is served, who waits, and for how long: pure, with the time as an argument.
+//! The queue of clients that wait for a test: pure, with the time as an argument.
 //!
 //! ```text
 //!   served   [12 s left] [3 s left]                 as many as there are slots
@@ -7,20 +7,20 @@
 //!            in 3 s  in 12 s
 //! ```
 //!
-//! Limits: an address has a fixed share of slots and places, so that nobody takes the whole line.
+//! Limits: an address has a fixed share of slots and places, so that no address fills the whole queue.
 
 use super::message::Waiting;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Who joined a [`Line`].
+/// A client in a [`Queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u64);
+pub struct QueueTicket(u64);
 
-/// Whether it is somebody's turn.
+/// Whether it is a client's turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Turn {
+pub enum QueueTurn {
     /// It is.
     Go,
     /// Not yet.
@@ -29,14 +29,14 @@ pub enum Turn {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    ticket: Ticket,
+    ticket: QueueTicket,
     who: IpAddr,
     takes: Duration,
 }
 
-/// A line before some slots.
+/// Clients that wait for slots, first come, first served.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct Queue {
     slots: usize,
     places: usize,
     per_peer: usize,
@@ -45,7 +45,7 @@ pub struct Line {
     next: u64,
 }
 
-impl Line {
+impl Queue {
     /// For `slots` at a time, `places` that wait, and `per_peer` of both for one address.
     #[must_use]
     pub fn new(slots: usize, places: usize, per_peer: usize) -> Self {
@@ -53,31 +53,34 @@ impl Line {
         Self { slots, places, per_peer, served: Vec::new(), waiting: VecDeque::new(), next: 0 }
     }
 
-    /// Join at the end, with something that takes so long.
+    /// Joins at the end, with a test of this duration.
     ///
     /// # Errors
     /// The line is full, or `who` has its share already.
-    pub fn join(&mut self, who: IpAddr, takes: Duration) -> Result<Ticket, String> {
+    pub fn join(&mut self, who: IpAddr, takes: Duration) -> Result<QueueTicket, String> {
         let mine = self.served.iter().map(|(place, _)| place).chain(&self.waiting);
         if mine.filter(|place| place.who == who).count() >= self.per_peer {
             return Err(format!(
-                "{who} has {} tests running or waiting already; hint: wait for them, or allow more with --per-peer",
+                "{who} has {} tests running or waiting; hint: wait for them, or allow more with --per-peer",
                 self.per_peer
             ));
         }
         if self.served.len() + self.waiting.len() >= self.slots.saturating_add(self.places) {
-            return Err(format!("{} wait already; hint: try again later", self.waiting.len()));
+            return Err(format!(
+                "the queue is full, {} clients are waiting; hint: try again later",
+                self.waiting.len()
+            ));
         }
-        let ticket = Ticket(self.next);
+        let ticket = QueueTicket(self.next);
         self.next += 1;
         self.waiting.push_back(Place { ticket, who, takes });
         Ok(ticket)
     }
 
     /// Whether it is the turn of `ticket` now; once told, it holds a slot until it [leaves](Self::leave).
-    pub fn turn(&mut self, ticket: Ticket, now: Instant) -> Turn {
+    pub fn turn(&mut self, ticket: QueueTicket, now: Instant) -> QueueTurn {
         if self.served.iter().any(|(place, _)| place.ticket == ticket) {
-            return Turn::Go;
+            return QueueTurn::Go;
         }
         let ahead = self.waiting.iter().position(|place| place.ticket == ticket);
         let free = self.slots.saturating_sub(self.served.len());
@@ -86,11 +89,11 @@ impl Line {
                 if let Some(place) = self.waiting.remove(ahead) {
                     self.served.push((place, now + place.takes));
                 }
-                Turn::Go
+                QueueTurn::Go
             }
-            Some(ahead) => Turn::Wait(Waiting { ahead, seconds: self.until(ahead, now).as_secs_f64() }),
+            Some(ahead) => QueueTurn::Wait(Waiting { ahead, seconds: self.until(ahead, now).as_secs_f64() }),
             // It left.
-            None => Turn::Wait(Waiting::default()),
+            None => QueueTurn::Wait(Waiting::default()),
         }
     }
 
@@ -107,19 +110,19 @@ impl Line {
         ends.into_iter().min().unwrap_or_default()
     }
 
-    /// Give the slot or the place back.
-    pub fn leave(&mut self, ticket: Ticket) {
+    /// Leaves the slot or the queue.
+    pub fn leave(&mut self, ticket: QueueTicket) {
         self.served.retain(|(place, _)| place.ticket != ticket);
         self.waiting.retain(|place| place.ticket != ticket);
     }
 
-    /// How many are served, and how many wait.
+    /// Returns how many are served, and how many wait.
     #[must_use]
     pub fn len(&self) -> (usize, usize) {
         (self.served.len(), self.waiting.len())
     }
 
-    /// Whether nobody is there.
+    /// Whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
@@ -138,26 +141,26 @@ mod tests {
 
     #[test]
     fn those_who_wait_are_told_when_their_turn_is() {
-        let (mut line, now) = (Line::new(2, 3, 2), Instant::now());
-        let tickets: Vec<Ticket> = [(1, 12), (2, 3), (3, 10), (4, 5), (5, 1)]
+        let (mut line, now) = (Queue::new(2, 3, 2), Instant::now());
+        let tickets: Vec<QueueTicket> = [(1, 12), (2, 3), (3, 10), (4, 5), (5, 1)]
             .map(|(n, s)| line.join(who(n), s * S).unwrap())
             .to_vec();
         assert!(
             line.join(who(6), S).unwrap_err().contains("hint: try again later"),
             "two slots, three places"
         );
-        assert_eq!(line.turn(tickets[0], now), Turn::Go);
-        assert_eq!(line.turn(tickets[1], now), Turn::Go);
-        let eta = |line: &mut Line, n: usize, now| match line.turn(tickets[n], now) {
-            Turn::Wait(waiting) => (waiting.ahead, waiting.seconds),
-            Turn::Go => panic!("{n} goes"),
+        assert_eq!(line.turn(tickets[0], now), QueueTurn::Go);
+        assert_eq!(line.turn(tickets[1], now), QueueTurn::Go);
+        let eta = |line: &mut Queue, n: usize, now| match line.turn(tickets[n], now) {
+            QueueTurn::Wait(waiting) => (waiting.ahead, waiting.seconds),
+            QueueTurn::Go => panic!("{n} goes"),
         };
         assert_eq!(eta(&mut line, 2, now), (0, 3.0));
         assert_eq!(eta(&mut line, 3, now), (1, 12.0));
         assert_eq!(eta(&mut line, 4, now + S), (2, 12.0));
         line.leave(tickets[1]);
         assert_eq!(eta(&mut line, 3, now + S).0, 1, "the slot is for the first in line");
-        assert_eq!(line.turn(tickets[2], now + S), Turn::Go);
+        assert_eq!(line.turn(tickets[2], now + S), QueueTurn::Go);
         line.leave(tickets[3]);
         assert_eq!(eta(&mut line, 4, now + S), (0, 10.0));
         assert_eq!(line.len(), (2, 1));
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn one_address_takes_no_more_than_its_share() {
-        let mut line = Line::new(4, 4, 2);
+        let mut line = Queue::new(4, 4, 2);
         for _ in 0..2 {
             line.join(who(1), S).unwrap();
         }
@@ -176,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn slots_and_places_hold_whatever_is_done(steps in proptest::collection::vec((0u8..3, 0u8..5, 0u64..20), 0..200)) {
-            let (mut line, now) = (Line::new(2, 3, 3), Instant::now());
+            let (mut line, now) = (Queue::new(2, 3, 3), Instant::now());
             let mut tickets = Vec::new();
             for (what, n, seconds) in steps {
                 match what {

@@ -5,8 +5,8 @@
 
 use super::connection::QUEUE_UPDATE_INTERVAL;
 use super::message::{Answer, Ask, Waiting};
-use super::queue::{Line, Ticket, Turn};
-use super::service::Rooms;
+use super::queue::{Queue, QueueTicket, QueueTurn};
+use super::service::Attachments;
 use super::{Admission, Connection, Limits, PeerError, Service, Session, Token};
 use crate::admission::ConnectionTable;
 use crate::panics;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Time for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A client that asks for nothing for so long is disconnected.
+/// A client without a request for this long is disconnected.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often threads that wait look whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -33,7 +33,7 @@ const HANDSHAKE_STACK_BYTES: usize = 256 << 10;
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// Tests at a time.
+    /// Concurrent tests.
     pub tests: usize,
     /// Clients that wait for their turn.
     pub queue: usize,
@@ -43,7 +43,7 @@ pub struct ServerOptions {
     pub half_open: usize,
     /// Connections whose peer has.
     pub connections: usize,
-    /// What is allowed to tests.
+    /// Limits of tests.
     pub limits: Limits,
 }
 
@@ -54,7 +54,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// What happened so far.
+/// Counts of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ServerStats {
     /// Connections accepted.
@@ -140,9 +140,9 @@ struct Shared {
     stop: AtomicBool,
     half_open: HalfOpen,
     inside: AtomicUsize,
-    line: Mutex<Line>,
+    queue: Mutex<Queue>,
     moved: Condvar,
-    rooms: Arc<Rooms>,
+    attachments: Arc<Attachments>,
     counts: Counts,
 }
 
@@ -154,7 +154,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listen at `at`, and serve whoever knows `token`.
+    /// Listens at `at`, and serves clients that hold `token`.
     ///
     /// # Errors
     /// The address cannot be listened on, or the system has no thread left.
@@ -173,9 +173,9 @@ impl Server {
             stop: AtomicBool::new(false),
             half_open: HalfOpen::new(options.half_open, options.half_open.div_ceil(4)),
             inside: AtomicUsize::new(0),
-            line: Mutex::new(Line::new(options.tests, options.queue, options.per_peer)),
+            queue: Mutex::new(Queue::new(options.tests, options.queue, options.per_peer)),
             moved: Condvar::new(),
-            rooms: Arc::default(),
+            attachments: Arc::default(),
             counts: Counts::default(),
         });
         let mine = shared.clone();
@@ -196,11 +196,11 @@ impl Server {
         self.local
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         let (read, all) = (|n: &AtomicU64| n.load(Ordering::Relaxed), &self.shared.counts);
-        let (running, waiting) = self.shared.line().len();
+        let (running, waiting) = self.shared.queue().len();
         ServerStats {
             accepted: read(&all.accepted),
             full: read(&all.full),
@@ -216,7 +216,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Stop: services are told, and connections end within moments.
+    /// Stops: services are notified, and connections end within moments.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.moved.notify_all();
@@ -233,7 +233,7 @@ fn accept(door: &Door, shared: &Arc<Shared>) {
             Ok(Some((stream, from))) => shared.receive(stream, from),
             Ok(None) => {}
             Err(error) => {
-                skyhaul_io::say!("no more peers are accepted: {error}");
+                skyhaul_io::say!("connections are no longer accepted: {error}");
                 return;
             }
         }
@@ -245,8 +245,8 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begin the handshake on a thread.
@@ -277,7 +277,7 @@ impl Shared {
     fn welcome(self: &Arc<Self>, mut connection: Connection) {
         if self.inside.fetch_add(1, Ordering::Relaxed) >= self.options.connections {
             self.inside.fetch_sub(1, Ordering::Relaxed);
-            let why = "it has too many connections; hint: try again later".to_owned();
+            let why = "too many connections; hint: try again later".to_owned();
             let _ = connection.send(&Answer::Refused { why });
             return count(&self.counts.full);
         }
@@ -314,9 +314,9 @@ impl Shared {
     }
 
     fn attach(&self, mut connection: Connection, cookie: &str) {
-        let Some(door) = self.rooms.door(cookie) else {
+        let Some(door) = self.attachments.door(cookie) else {
             count(&self.counts.refused);
-            let why = "nothing runs here with that cookie".to_owned();
+            let why = "unknown cookie".to_owned();
             return drop(connection.send(&Answer::Refused { why }));
         };
         if connection.send(&Answer::Go).is_ok()
@@ -331,7 +331,7 @@ impl Shared {
         let known = || self.services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ");
         let found = self.services.iter().find(|service| service.name() == name);
         let admitted = found
-            .ok_or_else(|| format!("it does not know `{}`; it knows {}", name.escape_debug(), known()))
+            .ok_or_else(|| format!("unknown service `{}`; this server has {}", name.escape_debug(), known()))
             .and_then(|service| {
                 service.admit(&body, &self.options.limits).map(|admission| (service, admission))
             })
@@ -349,7 +349,10 @@ impl Shared {
         connection.send(&Answer::Go)?;
         let end = Instant::now() + admission.takes * 2 + Duration::from_secs(10);
         let limits = self.options.limits;
-        service.run(&mut Session { connection, limits, end, stop: &self.stop, rooms: &self.rooms }, body)?;
+        service.run(
+            &mut Session { connection, limits, end, stop: &self.stop, attachments: &self.attachments },
+            body,
+        )?;
         count(&self.counts.done);
         Ok(())
     }
@@ -359,13 +362,13 @@ impl Shared {
         if takes > self.options.limits.duration {
             let most = self.options.limits.duration.as_secs();
             return Err(format!(
-                "it would take {:.0} s, and at most {most} s are allowed; hint: measure less at a time, or start the server \
-                 with a longer --longest",
+                "the test would take {:.0} s, the limit is {most} s; hint: run a shorter test, or start the server with a \
+                 longer --longest",
                 takes.as_secs_f64()
             ));
         }
         let who = connection.peer().ip();
-        let ticket = admission.slot.then(|| self.line().join(who, takes)).transpose()?;
+        let ticket = admission.slot.then(|| self.queue().join(who, takes)).transpose()?;
         Ok(Place { shared: self.clone(), ticket })
     }
 }
@@ -373,17 +376,17 @@ impl Shared {
 /// A place in the line, given back when it is dropped, whatever happens.
 struct Place {
     shared: Arc<Shared>,
-    ticket: Option<Ticket>,
+    ticket: Option<QueueTicket>,
 }
 
 impl Place {
-    /// Wait for its turn, and tell the client meanwhile.
+    /// Waits for its turn, and reports its position to the client meanwhile.
     fn wait(&self, connection: &mut Connection) -> Result<(), PeerError> {
         let Some(ticket) = self.ticket else { return Ok(()) };
         let mut told: Option<(Waiting, Instant)> = None;
         loop {
-            let turn = self.shared.line().turn(ticket, Instant::now());
-            let Turn::Wait(waiting) = turn else { return Ok(()) };
+            let turn = self.shared.queue().turn(ticket, Instant::now());
+            let QueueTurn::Wait(waiting) = turn else { return Ok(()) };
             if told.is_none_or(|(before, at)| {
                 before.ahead != waiting.ahead || at.elapsed() > QUEUE_UPDATE_INTERVAL
             }) {
@@ -393,7 +396,7 @@ impl Place {
             if self.shared.stopped() || connection.is_gone() {
                 return Err(PeerError::Stopped);
             }
-            let line = self.shared.line();
+            let line = self.shared.queue();
             drop(self.shared.moved.wait_timeout(line, POLL_INTERVAL).map_err(|_| PeerError::Stopped)?);
         }
     }
@@ -402,7 +405,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.shared.line().leave(ticket);
+            self.shared.queue().leave(ticket);
             self.shared.moved.notify_all();
         }
     }

@@ -1,7 +1,4 @@
-//! What a server does for a client, as a trait: the server knows only names.
-//!
-//! XXX peer::rooms
-//! Further connections of a service that runs: it gives out a cookie, and who brings it is let in.
+//! Services of a server, found by their names, and the further connections of a service that runs.
 
 use super::super::auth::{hex, random, unhex};
 use super::{Connection, PeerError};
@@ -14,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the operator of a server allows to clients.
+/// Limits of a server for its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Highest rate of a test, in bits per second; `None`: any.
@@ -30,10 +27,10 @@ impl Default for Limits {
     }
 }
 
-/// What a request takes.
+/// The cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Time it takes, about: what those who wait are told. It is ended at twice this time and ten seconds more.
+    /// Approximate duration, reported to clients that wait. The request is ended after twice this time and ten seconds.
     pub takes: Duration,
     /// Whether it needs one of the slots: it measures, so that others would disturb it.
     pub slot: bool,
@@ -46,19 +43,19 @@ impl Admission {
         Self { takes, slot: true }
     }
 
-    /// A question that is answered at once, beside any tests.
+    /// A request that is answered immediately, beside any tests.
     #[must_use]
     pub fn aside(takes: Duration) -> Self {
         Self { takes, slot: false }
     }
 }
 
-/// One kind of work.
+/// Work that a server does for clients.
 pub trait Service: Send + Sync {
     /// The name by which clients ask for it.
     fn name(&self) -> &'static str;
 
-    /// Judge a request before it waits for its turn.
+    /// Checks a request before it waits for its turn.
     ///
     /// # Errors
     /// Why it is refused, for the user at the other end: it cannot be read, or exceeds the limits.
@@ -80,7 +77,7 @@ pub struct Session<'a> {
     pub limits: Limits,
     pub(super) end: Instant,
     pub(super) stop: &'a AtomicBool,
-    pub(super) rooms: &'a Arc<Rooms>,
+    pub(super) attachments: &'a Arc<Attachments>,
 }
 
 impl<'a> Session<'a> {
@@ -106,41 +103,41 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub fn room(&self, places: usize) -> io::Result<Room> {
-        self.rooms.open(places)
+    pub fn data_connections(&self, places: usize) -> io::Result<DataConnections> {
+        self.attachments.open(places)
     }
 }
 
 type Cookie = [u8; 16];
 
-/// All rooms of a server.
+/// All attachments of a server.
 #[derive(Debug, Default)]
-pub(super) struct Rooms(Mutex<HashMap<Cookie, SyncSender<TcpStream>>>);
+pub(super) struct Attachments(Mutex<HashMap<Cookie, SyncSender<TcpStream>>>);
 
-/// Where a service finds its further connections. Nobody is let in any more once it is gone.
+/// The further connections of a service that runs. Once it is dropped, no more are admitted.
 #[derive(Debug)]
-pub struct Room {
+pub struct DataConnections {
     cookie: Cookie,
     streams: Receiver<TcpStream>,
-    rooms: Arc<Rooms>,
+    attachments: Arc<Attachments>,
 }
 
-impl Rooms {
-    pub(super) fn open(self: &Arc<Self>, places: usize) -> io::Result<Room> {
+impl Attachments {
+    pub(super) fn open(self: &Arc<Self>, places: usize) -> io::Result<DataConnections> {
         let (give, streams) = sync_channel(places);
         let cookie = random()?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(cookie, give);
-        Ok(Room { cookie, streams, rooms: self.clone() })
+        Ok(DataConnections { cookie, streams, attachments: self.clone() })
     }
 
     /// The door that `cookie` opens.
     pub(super) fn door(&self, cookie: &str) -> Option<SyncSender<TcpStream>> {
-        let rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rooms.get(&unhex::<16>(cookie)?).cloned()
+        let attachments = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        attachments.get(&unhex::<16>(cookie)?).cloned()
     }
 }
 
-impl Room {
+impl DataConnections {
     /// What the other end brings with [`attach`](super::attach).
     #[must_use]
     pub fn cookie(&self) -> String {
@@ -154,8 +151,8 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for DataConnections {
     fn drop(&mut self) {
-        self.rooms.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.cookie);
+        self.attachments.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.cookie);
     }
 }

@@ -31,10 +31,10 @@ impl Service for Parrot {
     }
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         assert!(body != "panic", "as it was told");
-        let room = session.room(1)?;
-        session.connection.send(&room.cookie())?;
+        let connections = session.data_connections(1)?;
+        session.connection.send(&connections.cookie())?;
         while !session.is_over() {
-            if let Some(mut stream) = room.next(Duration::ZERO) {
+            if let Some(mut stream) = connections.next(Duration::ZERO) {
                 stream.write_all(b"in")?;
             }
             match session.connection.receive::<Value>(Duration::from_millis(20)) {
@@ -233,7 +233,7 @@ fn others_wait_in_line_and_are_told_how_long() {
     until("it waits", || server.stats().waiting == 1);
     let mut third = connect(at, &token(), SOON).unwrap();
     let said = third.ask("parrot", &"c", &mut |_| true).unwrap_err().to_string();
-    assert!(said.contains("1 wait already; hint: try again later"), "{said}");
+    assert!(said.contains("1 clients are waiting; hint: try again later"), "{said}");
     let (_aside, _) = running(&server, "aside");
     first.send(&"bye").unwrap();
     let told = second.join().unwrap().unwrap();
@@ -263,7 +263,7 @@ fn further_connections_come_in_by_the_cookie_only() {
     assert_eq!(&said, b"in");
     for wrong in ["", "00", "00112233445566778899aabbccddeeff"] {
         let error = attach(server.local(), &token(), wrong, SOON).unwrap_err();
-        assert!(error.to_string().contains("nothing runs here with that cookie"), "{error}");
+        assert!(error.to_string().contains("unknown cookie"), "{error}");
     }
     drop(peer);
     until("its room is gone", || attach(server.local(), &token(), &cookie, SOON).is_err());
@@ -279,7 +279,7 @@ fn a_server_that_stops_ends_its_sessions() {
 
 #[test]
 fn the_entry_for_the_fuzzer_takes_messages_in_pieces() {
-    let whole = super::message::framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
+    let whole = message::framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
     for choice in 0..=255 {
         fuzz(&[&[choice], whole.as_slice(), &whole, &[9, 9]].concat());
     }

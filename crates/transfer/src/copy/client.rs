@@ -1,7 +1,4 @@
-//! The asking end: connects, and sends or receives.
-//!
-//! XXX copy::report
-//! What was copied, and what bounded it.
+//! The client: copies, compares or predicts, and reports what happened.
 
 use super::control::{Outcome, Progress, of_peer};
 use super::destination::Destination;
@@ -21,7 +18,7 @@ use std::time::Duration;
 /// How long a server may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Copy. `progress` is told a few times a second.
+/// Copies. `progress` is called a few times a second.
 ///
 /// # Errors
 /// Nothing was copied: the server is not there, refuses, or a source does not exist. What ends a copy later is in the
@@ -255,11 +252,11 @@ pub struct CopyReport {
     /// Set-user-ID, set-group-ID or the sticky bit of these was not copied.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub dropped_bits: Vec<PathBuf>,
-    /// What was not copied, or differs.
+    /// Files that were not copied, or differ.
     pub failed: Vec<Failed>,
     /// FIFOs, sockets and devices, which are not copied.
     pub special: Vec<PathBuf>,
-    /// What was predicted.
+    /// The prediction.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub plan: Option<Plan>,
     /// Why it ended early; it may be resumed.

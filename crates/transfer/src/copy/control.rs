@@ -1,7 +1,5 @@
-//! The control connection of a copy, as both ends use it.
-//!
-//! XXX copy::watch
-//! What threads of one end share: whether it is over, why, and how long they waited.
+//! The control connection of a copy, as both ends use it, and what the threads of one end share: whether the session is over,
+//! why, and how long they waited.
 
 use super::manifest::shown;
 use super::message::{Done, Entry, Message, Side};
@@ -13,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a look at the connection waits: how soon files begin and end.
+/// Time to wait for a message, and so the delay before files begin and end.
 const POLL_TIMEOUT: Duration = Duration::from_millis(5);
-/// How often an end that has nothing to tell says so.
+/// Interval of keep-alives.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-/// How long an end that closed a flow may take to say why.
+/// Time for the end that closed a flow to send the reason.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Progress of a copy, for a line that is redrawn.
@@ -46,7 +44,7 @@ pub(super) struct Control<'a> {
     said: Instant,
 }
 
-/// What a copy came to, at either end.
+/// The result of a copy, at either end.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) entries: Vec<Entry>,
@@ -92,7 +90,7 @@ impl<'a> Control<'a> {
                     Message::Stop { why } => {
                         return Err(io::Error::new(
                             io::ErrorKind::ConnectionAborted,
-                            format!("the other end stopped: {}", shown(&why)),
+                            format!("the peer stopped: {}", shown(&why)),
                         ));
                     }
                     other => Some(other),
@@ -123,7 +121,7 @@ impl<'a> Control<'a> {
         failed
     }
 
-    /// That a message came which does not belong here.
+    /// The error for an unexpected message.
     pub(super) fn unexpected(&self, message: &Message) -> io::Error {
         let text: String = format!("{message:?}").chars().take(60).collect();
         of_peer(self.connection.unexpected(&text))
@@ -146,7 +144,7 @@ pub(super) fn of_peer(error: PeerError) -> io::Error {
     }
 }
 
-/// How long threads wait before they look whether it is over.
+/// How often threads check whether the session is over.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Counters of one end.
@@ -176,7 +174,7 @@ impl SessionState {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// A thread cannot go on: nor can the others.
+    /// A thread failed, so all of them end.
     pub(super) fn fail(&self, error: io::Error) {
         if !self.is_over() {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);

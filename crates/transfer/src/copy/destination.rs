@@ -1,23 +1,17 @@
-//! Directories to copy into.
-//!
-//! XXX copy::aside
-//! A place beside a destination's files for a copy in small: a directory that goes away with what is in it.
-//!
-//! It is locked while it is used. One that a kill left is removed after the next copy in small into the same directory; no copy
-//! takes it for something to be copied.
-//!
-//! XXX copy::entering
-//! What the receiving end does about a name that came.
+//! Directories to copy into: what is done with each name that arrives, and temporary directories for trial copies.
 //!
 //! ```text
-//!   directory, link ─▶ made              file ─▶ not there ───────────────────▶ wanted, or its part is checked first
+//!   directory, link ─▶ made              file ─▶ not there ───────────────────▶ wanted; an earlier part is checked first
 //!                                             ├▶ another size or time ────────▶ fail, skip, replace
 //!                                             └▶ the same size and time ─▶ kept; compared if the source changed since
 //! ```
 //!
-//! A program can set the time of a file back after it changed the content, but not its time of status change. So a file of the same
-//! size and time is taken for the same only where the source's status changed before the copy at the destination was made: by
-//! more than a minute, which is longer than a copy takes to end after it read the source. Else both are read.
+//! A program can reset a file's modification time after changing the content, but not its status change time. So a file of
+//! the same size and time counts as the same only if the status of the source changed before the copy at the destination
+//! was made, by more than a minute: longer than a copy takes to end after it read the source. Otherwise both are read.
+//!
+//! A temporary directory is locked while it is in use. One that a kill left behind is removed by the next trial copy into
+//! the same directory, and is never copied itself.
 
 use super::manifest::{JOURNAL_SUFFIX, TEMPORARY_PREFIX, beside};
 use super::message::{Entry, Exists, What};
@@ -41,7 +35,7 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    /// That it cannot be written.
+    /// The error that it cannot be written.
     pub(super) fn failed(&self, error: &io::Error) -> io::Error {
         skyhaul_io::file::failed("write", &self.tree.path().join(&self.path), error)
     }
@@ -135,7 +129,7 @@ impl Drop for TemporaryDirectories {
             // What cannot be removed now, the next one removes.
             let _ = into.tree.remove_all(&into.path);
             clear(beside);
-            // What is left to do about it would delay what is measured next.
+            // Otherwise the disk would still be busy with it in the next measurement.
             let _ = beside.tree.directory(&beside.path).and_then(|directory| directory.sync_all());
         }
     }
@@ -153,7 +147,7 @@ fn clear(into: &Destination) {
     }
 }
 
-/// A source that changed its status so long before the copy was made, or longer, did not change since.
+/// A source whose status changed at least this long before the copy was made has not changed since.
 const MIN_STATUS_AGE_NANOS: i128 = Duration::from_secs(60).as_nanos() as i128;
 
 /// What to do about a name.
@@ -171,7 +165,7 @@ pub(super) enum Verdict {
     Compare(Arc<Target>),
 }
 
-/// What a receiver was asked to do.
+/// The rules of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) range: u64,
@@ -201,16 +195,16 @@ fn refused(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, text)
 }
 
-/// That a file is there with other content.
+/// The error that a file with different content exists.
 pub(super) fn differs() -> io::Error {
-    refused("another one exists; hint: --exists replace replaces it, --exists skip leaves it")
+    refused("a different file exists; hint: --exists replace overwrites it, --exists skip keeps it")
 }
 
 fn other_kind() -> io::Error {
-    refused("something of another kind has this name; hint: remove it, or copy into another directory")
+    refused("the name is taken by a different type of file; hint: remove it, or copy into another directory")
 }
 
-/// Make a name at once, unless it is a file that must come.
+/// Makes a directory or link, or decides what to do about a file.
 ///
 /// # Errors
 /// Why it cannot be.
@@ -303,22 +297,22 @@ fn compare(
     rules: &Rules,
 ) -> io::Result<Verdict> {
     let Some(there) = there else {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "it is missing at the destination"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "missing at the destination"));
     };
     match (&entry.what, there.kind) {
         (What::Directory, Kind::Directory) => Ok(Verdict::Kept),
         (What::Link(to), Kind::Link) if tree.link(&path)? == to.os() => Ok(Verdict::Kept),
         (What::Link(_), Kind::Link) => {
-            Err(refused("it differs: the link at the destination leads elsewhere"))
+            Err(refused("differs: the link at the destination has another target"))
         }
         (What::File { size, .. }, Kind::File) if there.size == *size => {
             Ok(Verdict::Compare(target(entry, tree, path, rules, true)?))
         }
         (What::File { size, .. }, Kind::File) => {
-            let text = format!("it differs: {size} bytes at the source, {} at the destination", there.size);
+            let text = format!("differs: {size} bytes at the source, {} at the destination", there.size);
             Err(refused(&text))
         }
-        _ => Err(refused("it differs: something of another kind has its name at the destination")),
+        _ => Err(refused("differs: the destination has a different type of file with this name")),
     }
 }
 

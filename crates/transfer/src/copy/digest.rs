@@ -29,7 +29,7 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// Piece `number` has this CRC-32C and so many bytes.
+    /// Adds piece `number`, with its CRC-32C and length.
     pub(super) fn add(&mut self, number: u64, crc: u32, bytes: u64) {
         if number >= self.next {
             self.early.insert(number, (crc, bytes));
@@ -40,13 +40,13 @@ impl Digest {
         }
     }
 
-    /// That of `pieces` pieces, if all came.
+    /// The digest, if all `pieces` pieces were added.
     pub(super) fn of(&self, pieces: u64) -> Option<u32> {
         (self.next == pieces && self.early.is_empty()).then_some(self.crc)
     }
 }
 
-/// CRC-32C of so many zeros.
+/// The CRC-32C of a number of zeros.
 pub(super) fn zeros(mut bytes: u64) -> u32 {
     let (mut crc, mut power, mut length) = (0, crc32c::crc32c(&[0]), 1u64);
     while bytes > 0 {
@@ -86,7 +86,7 @@ pub(super) fn contents<'a>(known: &'a mut Option<Contents>, tuning: &Tuning) -> 
     known.as_mut().ok_or_else(|| io::Error::other("no memory to read files into"))
 }
 
-/// What is read, in order.
+/// A piece that is read; pieces are kept in order.
 struct Piece {
     run: usize,
     bytes: u64,
@@ -116,7 +116,7 @@ impl Contents {
         Ok(digest)
     }
 
-    /// CRC-32C of each of some runs of bytes, which begin at whole pages; `each` is told their numbers.
+    /// Computes the CRC-32C of each run of bytes, which begin at whole pages; calls `each` with the number of the run.
     ///
     /// # Errors
     /// As [`whole`](Self::whole).
@@ -127,7 +127,7 @@ impl Contents {
         watch: &SessionState,
         mut each: impl FnMut(usize, u32),
     ) -> io::Result<()> {
-        // Of a file that could not be read to its end.
+        // Reads that are left of a file that could not be read to its end.
         let mut ended = Vec::new();
         while self.queue.in_flight() > 0 {
             self.queue.wait(POLL_INTERVAL, &mut ended)?;
@@ -194,7 +194,10 @@ impl Contents {
         bytes = bytes.min(of.size.saturating_sub(left.start));
         let block = self.pool.take();
         let (Some(block), true) = (block, bytes > 0) else {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file became shorter while it was read",
+            ));
         };
         let whole = if of.direct { (bytes as usize).next_multiple_of(ALIGN) } else { bytes as usize };
         self.queue.read(tag, of.file, left.start, block, whole);
@@ -216,7 +219,7 @@ fn settle(end: Ended, pieces: &mut VecDeque<Piece>, first: u64) -> io::Result<()
             piece.crc = Some(crc32c::crc32c(&block[..piece.bytes as usize]));
             Ok(())
         }
-        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read")),
+        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read")),
     }
 }
 

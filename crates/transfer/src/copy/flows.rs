@@ -1,19 +1,17 @@
-//! The receiving end's flows: a range is read into a block, checked, and handed to the writer.
-//!
-//! XXX copy::checkr
-//! Files that are read again before they are believed: parts of an earlier attempt, and files that may be the same.
+//! The flows of the receiver: each range is read into a block, checked, and handed to the writer; files of an earlier attempt
+//! are read again first.
 //!
 //! ```text
-//!   part, journal ─▶ each range read, its CRC-32C as the journal says? ─▶ kept       the rest of the part ─▶ zeros
+//!   part, journal ─▶ each range read: CRC-32C as in the journal? ─▶ kept       the rest of the part ─▶ zeros
 //!   file here ─▶ CRC-32C ─┐
-//!   file there ─▶ CRC-32C ┴▶ equal: it is there
+//!   file there ─▶ CRC-32C ┴▶ equal: nothing to copy
 //! ```
 //!
-//! So a part that was damaged, or that belongs to another file, loses its ranges; and a range that is a hole in the source is
+//! A part that was damaged, or that belongs to another file, loses its ranges. A range that is a hole in the source becomes
 //! zeros here, whatever an older attempt wrote there.
 //!
-//! Limits: at most [`MAX_RESUMED_FILES`] parts are resumed in one session, since each is kept open and locked until it is written. The
-//! others are sent anew.
+//! Limits: at most [`MAX_RESUMED_FILES`] parts are resumed in one session, because each is kept open and locked until it is
+//! written. The others are sent again from the start.
 
 use super::control::{POLL_INTERVAL, SessionState};
 use super::digest::{Contents, Reads, contents, zeros};
@@ -53,15 +51,15 @@ pub(super) enum WriteOrder {
 pub(super) enum ReceiverEvent {
     /// A range must come again.
     Again { file: usize, range: u64 },
-    /// What an earlier attempt left of a file is known, or why it cannot be.
+    /// The part of an earlier attempt was checked, or could not be.
     Checked { file: usize, error: Option<Failure> },
-    /// What a file here has, for a comparison.
+    /// The digest of a file here, for a comparison.
     Found { file: usize, found: Result<u32, String> },
     /// A file ended.
     Done(Done),
 }
 
-/// What is to be read before it is believed.
+/// A file that is read before it is trusted.
 pub(super) enum Check {
     /// The part of a file that is to come.
     Part { file: usize, target: Arc<Target> },
@@ -126,7 +124,7 @@ impl ReceiverShared {
             let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;
             let target = self.files.find(head.file)?;
             let file = head.file as usize;
-            // Of a file that ended, what is on its way is read and dropped, so that the others go on.
+            // Ranges under way of a file that has ended are read and dropped, so that the others continue.
             let range = match target.claim(&head, &self.account) {
                 Ok(range) => range,
                 Err(_) if target.is_ended() => {
@@ -155,7 +153,7 @@ impl ReceiverShared {
                         return Err(io::Error::new(
                             io::ErrorKind::InvalidData,
                             format!(
-                                "{MAX_RESENT_RANGES} ranges came damaged; hint: check the network cards of both hosts"
+                                "{MAX_RESENT_RANGES} ranges arrived damaged; hint: check the network cards of both hosts"
                             ),
                         ));
                     }
@@ -211,10 +209,13 @@ impl ReceiverShared {
                     if self.watch.is_over() {
                         return Ok(Filled::Over);
                     }
-                    // Between two ranges the control connection tells whether the peer lives.
+                    // Between two ranges, the control connection shows whether the peer is alive.
                     let within = at > 0 || !may_end;
                     if within && moved.elapsed() > self.tuning.patience {
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, "a flow stopped within a range"));
+                        return Err(io::Error::new(
+                            io::ErrorKind::TimedOut,
+                            "a flow stalled in the middle of a range",
+                        ));
                     }
                 }
                 Err(error) => return Err(error),
@@ -255,7 +256,7 @@ impl ReceiverShared {
         let (file, direct) = target.tree.read(&target.path, self.tuning.direct)?;
         let size = target.identity.size;
         if file.metadata()?.len() != size {
-            return Err(io::Error::other("its size changed meanwhile"));
+            return Err(io::Error::other("its size changed"));
         }
         contents.whole(&Reads { file: &Arc::new(file), direct, size, sparse: true }, &self.watch)
     }

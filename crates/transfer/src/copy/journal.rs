@@ -1,7 +1,7 @@
 //! Which ranges of a file are on the disk, so that only the others are sent after a kill.
 //!
 //! A text file beside the one being made, one line for each range, each behind its own checksum. A line is written after
-//! the range is durable, and counts when it is durable itself. What a kill left half written is no line.
+//! the range is durable, and counts when it is durable itself. A line that a kill left half written does not count.
 //!
 //! ```text
 //!   .exp.00000012.skyhaul-journal
@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// A line has at most so many bytes: what is longer is none.
+/// Longest line in bytes; a longer one is invalid.
 const MAX_LINE_BYTES: u64 = 256;
 
-/// What a journal is of.
+/// The file that a journal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Bytes of the file.
@@ -73,8 +73,8 @@ fn checked(seed: u32, line: &str) -> Option<&str> {
     (check.len() == 8 && right).then_some(text)
 }
 
-/// Ranges that a journal says are durable, with their checksums; none if it is of another file. Reading ends at the first
-/// line that is none.
+/// Ranges that a journal says are durable, with their checksums; empty if it belongs to another file. Reading ends at the first
+/// invalid line.
 #[must_use]
 pub fn parse(bytes: &[u8], of: &Identity) -> BTreeMap<u64, u32> {
     lines(bytes, of)

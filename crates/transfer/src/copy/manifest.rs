@@ -1,26 +1,18 @@
-//! What is to be copied: the names below each source, in order.
-//!
-//! XXX copy::sample
-//! Which files a copy in small takes: some runs of neighbours, spread over all that there is.
+//! The files to copy: the names below each source in order, samples of them, and which names a peer may send.
 //!
 //! ```text
+//!   asked for HOST:d1/exp   ─▶ exp, exp/…                       everything else is refused
+//!   asked for HOST:         ─▶ whatever is there, except hidden names at the top: .profile, .ssh
+//!   a push                  ─▶ anything below the requested directory
+//!
 //!   all files   ░░▓▓░░░░▓▓░░░░▓▓░░░░▓▓░░░░▓▓░░░░▓▓░░░░▓▓░░░░▓▓░░
-//!   sample        └┴ neighbours, with the directories they are in: names of one directory become durable together
-//! ```
-//!
-//! Limits: links and empty directories are not in it; they cost little.
-//!
-//! XXX copy::names
-//! Names that a peer sends, and names of unfinished files.
-//!
-//! ```text
-//!   asked for HOST:d1/exp   ─▶ exp, exp/…                       what else comes is refused
-//!   asked for HOST:         ─▶ whatever is there, but no hidden name at the top: .profile, .ssh
-//!   a push                  ─▶ anything below the directory asked for
+//!   sample        └┴ neighbours and their directories: names of one directory become durable together
 //! ```
 //!
 //! A name is relative, without `.` and `..`, and never empty: the directory that is copied into keeps its permissions and
-//! times. Names of unfinished files are refused, too, or a peer could forge the journal of another copy.
+//! times. Names of temporary files are refused, because with them a peer could forge the journal of another copy.
+//!
+//! Limits: a sample has no links and no empty directories, which cost little.
 
 use super::message::{Entry, Name, Origin, Sample, Sizes, What};
 use super::options::Account;
@@ -49,7 +41,7 @@ pub(super) struct Root {
     pub(super) tree: Arc<Tree>,
     /// Its path there.
     pub(super) path: PathBuf,
-    /// What it is called at the destination; nothing: only what is in it is copied.
+    /// Its name at the destination; empty: only its contents are copied.
     pub(super) name: PathBuf,
     /// Which of the destination's directories it goes into.
     pub(super) to: usize,
@@ -141,17 +133,20 @@ impl Manifest {
         }
         if self.entries.len() > MAX_ENTRIES {
             return Err(refused(format!(
-                "more than {MAX_ENTRIES} names; hint: copy one directory after the other, or an archive of small files"
+                "more than {MAX_ENTRIES} files and directories; hint: copy one directory at a time, or an archive of small files"
             )));
         }
         if !is_directory {
             return Ok(());
         }
         if depth >= MAX_DEPTH {
-            return Err(refused(format!("{}: more than {MAX_DEPTH} directories deep", from.display())));
+            return Err(refused(format!(
+                "{}: directories are nested more than {MAX_DEPTH} deep",
+                from.display()
+            )));
         }
         for name in root.tree.list(from).map_err(|error| told(&error))? {
-            // What an earlier copy left unfinished here is not a file of its own.
+            // Temporary files of an earlier copy are not copied.
             if !is_temporary(&name) {
                 self.walk((at, account), root, &from.join(&name), &to.join(&name), depth + 1)?;
             }
@@ -172,7 +167,7 @@ impl Manifest {
                 && !both_directories(&other)
             {
                 return Err(refused(format!(
-                    "source {} and source {} both have {}; hint: give each a directory of its own: HOST:/d1 HOST:/d2",
+                    "source {} and source {} both have {}; hint: copy each into its own directory: HOST:/d1 HOST:/d2",
                     self.places[other].0 + 1,
                     source + 1,
                     path.display()
@@ -266,10 +261,10 @@ const MAX_TEXT_CHARS: usize = 512;
 pub(super) const PART_SUFFIX: &str = ".skyhaul-part";
 /// How the names of their journals end.
 pub(super) const JOURNAL_SUFFIX: &str = ".skyhaul-journal";
-/// How the names of directories begin that a copy in small is made in.
+/// Prefix of the directories of trial copies.
 pub(super) const TEMPORARY_PREFIX: &str = ".skyhaul-trial-";
 
-/// `.NAME.skyhaul-part` beside `NAME`. Of a name that would be too long, its beginning and a digest of it.
+/// `.NAME.skyhaul-part` beside `NAME`. A name that would be too long is cut, and gets a digest.
 pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     /// With it, and the longest end, a name is as long as it may be.
     const KEPT: usize = 200;
@@ -296,7 +291,7 @@ pub(super) fn is_temporary(name: &OsStr) -> bool {
         && (name.ends_with(PART_SUFFIX.as_bytes()) || name.ends_with(JOURNAL_SUFFIX.as_bytes()))
 }
 
-/// What a peer may name.
+/// The names that a peer may send.
 #[derive(Clone, Debug)]
 pub(super) enum Allowed {
     /// Anything below the directories asked for.
@@ -306,7 +301,7 @@ pub(super) enum Allowed {
 }
 
 impl Allowed {
-    /// What a request for these paths allows; `to`: which directory each goes into.
+    /// The names that a request for these paths allows; `to`: the directory of each.
     pub(super) fn by(paths: &[PathBuf], to: impl Fn(usize) -> usize) -> Self {
         let name = |(at, path): (usize, &PathBuf)| (to(at), asked_name(path));
         Self::Named(paths.iter().enumerate().map(name).collect())
@@ -325,10 +320,10 @@ impl Allowed {
         };
         let same = path.components().collect::<PathBuf>().into_os_string().into_vec() == bytes;
         if bytes.is_empty() || bytes.len() > MAX_PATH_BYTES || !same || !path.components().all(plain) {
-            return wrong("the other end sent a name that is no path below the directory; it is refused");
+            return wrong("the peer sent an invalid name; it was refused");
         }
         if path.iter().any(is_temporary) {
-            return wrong("the other end sent the name of an unfinished file; it is refused");
+            return wrong("the peer sent the name of a temporary file; it was refused");
         }
         let Self::Named(names) = self else { return Ok(()) };
         let top = path.iter().next().unwrap_or_default();
@@ -339,15 +334,13 @@ impl Allowed {
         let any = of.any(|(_, name)| name.is_none());
         match (any, top.as_bytes().starts_with(b".")) {
             (true, false) => Ok(()),
-            (true, true) => {
-                wrong("a hidden name is not copied unless it is asked for; hint: name it in the source")
-            }
-            (false, _) => wrong("the other end sent a name that was not asked for; it is refused"),
+            (true, true) => wrong("hidden files are copied only on request; hint: give it as a source"),
+            (false, _) => wrong("the peer sent a name that was not requested; it was refused"),
         }
     }
 }
 
-/// What is called for with a path of the other host; None: only what is in it.
+/// The name requested by a path of the other host; `None`: only the contents.
 pub(super) fn asked_name(path: &Path) -> Option<OsString> {
     path.file_name().map(OsStr::to_owned)
 }

@@ -1,4 +1,4 @@
-//! What both ends of a copy tell each other on the control connection.
+//! The messages of a copy on its control connection.
 //!
 //! ```text
 //!   client                                server
@@ -16,12 +16,6 @@
 //!     ◀─ Done { file, digest or why not } ──
 //!     ◀─ Finished ── Finished ─────────────▶
 //! ```
-//!
-//! XXX copy::sizes
-//! How many files of which size there are, and which of them a copy in small takes.
-//!
-//! XXX copy::bounds
-//! The part that bounds a copy, from where its ends waited.
 
 use serde::{Deserialize, Serialize};
 use skyhaul_io::address::system_text;
@@ -35,13 +29,13 @@ use std::time::Duration;
 /// Version of these messages and of the ranges.
 pub(super) const VERSION: u32 = 4;
 
-/// A path or a name as the file system has it: text, or octets where it is none.
+/// A path or a name as the file system has it: text, or octets if it is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Name {
-    /// What is UTF-8.
+    /// UTF-8.
     Text(String),
-    /// What is not.
+    /// Anything else.
     Octets(Vec<u8>),
 }
 
@@ -103,7 +97,7 @@ pub(super) enum Direction {
     Pull,
 }
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) version: u32,
@@ -132,7 +126,7 @@ pub(super) struct Request {
     /// Only measure, for a plan.
     #[serde(default)]
     pub(super) measure: Option<Measure>,
-    /// Only try: copy for so many milliseconds, into files without a name.
+    /// Only try: copy for this time in milliseconds, into files without a name.
     #[serde(default)]
     pub(super) trial: Option<u64>,
     /// With files that are longer than this.
@@ -160,7 +154,7 @@ impl Request {
     }
 }
 
-/// What is copied.
+/// The type of a name that is copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum What {
@@ -202,7 +196,7 @@ pub(super) struct Entry {
     pub(super) what: What,
     pub(super) mode: u32,
     pub(super) modified: (i64, u32),
-    /// Of a file.
+    /// For files.
     #[serde(default, skip_serializing_if = "Origin::is_none")]
     pub(super) origin: Origin,
 }
@@ -212,7 +206,7 @@ impl Entry {
         if let What::File { size, .. } = self.what { size } else { 0 }
     }
 
-    /// About as many bytes of memory as it takes at either end, with what is told of it.
+    /// Approximate bytes of memory that it takes at either end, with the messages about it.
     pub(super) fn memory(&self) -> u64 {
         let link = if let What::Link(to) = &self.what { to.len() } else { 0 };
         512 + (self.path.len() * 2 + link) as u64
@@ -241,7 +235,7 @@ pub(super) struct Sent {
     pub(super) error: Option<String>,
 }
 
-/// What a file has on the disk now, for a comparison.
+/// The digest of a file on the disk, for a comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Found {
     pub(super) file: usize,
@@ -324,7 +318,7 @@ impl From<&io::Error> for Failure {
 }
 
 /// What to do where there is no space.
-pub(super) const SPACE_HINT: &str = "; hint: free some space, and copy again";
+pub(super) const SPACE_HINT: &str = "; hint: free some space and copy again";
 
 /// What one end did, and where it waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -357,7 +351,7 @@ pub struct Side {
     pub congestion: String,
 }
 
-/// What was seen at the destination.
+/// The result of a trial at the destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Bytes written.
@@ -374,7 +368,7 @@ pub struct TrialResult {
 /// What one end did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tried {
-    /// Of the receiver.
+    /// At the receiver.
     pub(super) trial: TrialResult,
     pub(super) side: Side,
 }
@@ -384,13 +378,13 @@ pub(super) struct Tried {
 pub(super) enum Trial {
     /// The flows, with bytes from memory.
     Network,
-    /// A disk: files that are read, or about so many bytes that are written.
+    /// A disk: files are read, or about this many bytes are written.
     Disk(u64),
     /// Disks and flows together, with files longer than this, for a time.
     All { longer: u64, span: Duration },
 }
 
-/// What is measured by itself for a plan.
+/// A part that is measured alone for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Measure {
     /// What the flows carry; and of the sender, how much there is.
@@ -425,7 +419,7 @@ impl MeasuredRate {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) part: MeasuredRate,
-    /// Of the sender's network: what there is.
+    /// For the network of a sender: the sizes of its files.
     pub(super) sizes: Sizes,
 }
 
@@ -451,15 +445,15 @@ pub(super) enum Message {
     Sent(Vec<Sent>),
     Done(Vec<Done>),
     Finished(Box<Side>),
-    /// What a server measured for a plan.
+    /// The measurement of a server, for a plan.
     Measured(Box<Measured>),
-    /// What a server did in a trial.
+    /// The result of a server in a trial.
     Tried(Box<Tried>),
     /// It ends here, and may be resumed.
     Stop {
         why: String,
     },
-    /// Nothing to tell.
+    /// A keep-alive.
     Alive,
 }
 
@@ -468,11 +462,11 @@ pub(super) enum Message {
 pub(super) struct Sample {
     /// Longer ones are left out.
     pub(super) longest: u64,
-    /// At most so many,
+    /// At most this many files,
     pub(super) files: usize,
     /// and bytes: one file is taken however long it is.
     pub(super) bytes: u64,
-    /// Of each only so many bytes.
+    /// Only the first bytes of each.
     pub(super) cut: u64,
 }
 
@@ -537,7 +531,7 @@ impl Bounds {
     pub fn words(self) -> &'static str {
         match self {
             Self::SourceDisk => "reading the source",
-            Self::Network => "the network or the processors that carry it",
+            Self::Network => "the network or the CPUs that drive it",
             Self::Limit => "the --limit",
             Self::DestinationDisk => "writing the destination",
         }

@@ -1,13 +1,7 @@
-//! How to copy.
+//! How to copy, and the memory and threads that all sessions of a program may take together.
 //!
-//! XXX copy::budget
-//! The memory and the threads that all sessions of a program may take together.
-//!
-//! A peer that holds the token can ask for many sessions, flows, blocks and names. Each is charged here before it is made, and a
-//! request that does not fit is refused with the reason. A session gives back all that it took when it ends.
-//!
-//! XXX copy::tune
-//! Settings of a flow, and the memory of an end.
+//! A peer that holds the token can ask for many sessions, flows, blocks and names. Each is charged to an [`Account`] before it
+//! is made, and a request that does not fit is refused with the reason. A session returns everything when it ends.
 
 use super::message::Exists;
 use skyhaul::stop::StopFlag;
@@ -47,7 +41,7 @@ pub struct Tuning {
     pub congestion: Option<String>,
     /// Bits a second of all flows together.
     pub limit: Option<u64>,
-    /// How long a peer may make no progress.
+    /// Maximum time without progress of the peer.
     pub patience: Duration,
     /// Injected faults of the receiving disk, for tests.
     pub faults: Faults,
@@ -92,7 +86,10 @@ impl Tuning {
     /// Whether a peer may ask for it.
     pub(super) fn check(&self) -> Result<(), String> {
         if !RANGE_BYTES.contains(&self.range) || !self.range.is_multiple_of(4096) {
-            return Err(format!("a range has 64 KiB to 256 MiB, whole pages; {} bytes are not", self.range));
+            return Err(format!(
+                "range size {} must be a multiple of the page size, from 64 KiB to 256 MiB",
+                self.range
+            ));
         }
         if !(1..=MAX_FLOWS_PER_COPY).contains(&self.flows) {
             return Err(format!("1 to {MAX_FLOWS_PER_COPY} flows are possible; {} are not", self.flows));
@@ -106,7 +103,7 @@ impl Tuning {
         self
     }
 
-    /// Blocks of an end with so many flows: one for each request at the disk, and two for each flow, as far as its memory
+    /// Blocks of an end with this many flows: one for each request at the disk, and two for each flow, as far as its memory
     /// goes.
     pub(super) fn blocks(&self, flows: usize) -> usize {
         (self.depth + flows * 2).min((MAX_SESSION_BLOCK_BYTES / self.range.max(1)) as usize).max(1)
@@ -147,7 +144,7 @@ pub(super) const MAX_SESSIONS: u64 = 32;
 /// Flows of all sessions.
 pub(super) const MAX_FLOWS: u64 = 1024;
 
-/// What is left.
+/// The memory, sessions and flows in use.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     memory: AtomicU64,
@@ -180,19 +177,19 @@ fn refused(what: &str, hint: &str) -> io::Error {
 }
 
 impl Account {
-    /// Begin a session with so many flows.
+    /// Begins a session with this many flows.
     ///
     /// # Errors
     /// There are too many.
     pub(super) fn open(budget: &Arc<Budget>, flows: usize) -> io::Result<Self> {
         let flows = flows as u64;
         if !take(&budget.sessions, 1, MAX_SESSIONS) {
-            let text = format!("{MAX_SESSIONS} copies are running, the most that are served at a time");
+            let text = format!("{MAX_SESSIONS} copies are running, the maximum of this server");
             return Err(refused(&text, "try again later"));
         }
         let mut account = Self { budget: budget.clone(), memory: AtomicU64::new(0), flows: 0 };
         if !take(&budget.flows, flows, MAX_FLOWS) {
-            let text = format!("all copies together may have {MAX_FLOWS} flows");
+            let text = format!("the limit of {MAX_FLOWS} flows for all copies together is reached");
             return Err(refused(&text, "use fewer --flows, or try again later"));
         }
         account.flows = flows;
@@ -247,7 +244,7 @@ pub(super) fn tune(stream: &TcpStream, window: Option<u64>, congestion: Option<&
     Ok(())
 }
 
-/// Memory of an end with so many flows, charged to its account, and all of it touched.
+/// The memory of an end with this many flows, charged to its account, with all pages touched.
 pub(super) fn blocks(tuning: &Tuning, flows: usize, account: &Account) -> io::Result<(Pool, Fifo<Block>)> {
     let block_bytes = tuning.range as usize;
     let total_bytes = (block_bytes * tuning.blocks(flows)) as u64;
@@ -274,7 +271,7 @@ mod tests {
         drop(first);
         second.charge(MAX_MEMORY_BYTES).unwrap();
         let more: Vec<_> = (1..MAX_SESSIONS).map(|_| Account::open(&budget, 1).unwrap()).collect();
-        assert!(Account::open(&budget, 1).unwrap_err().to_string().contains("at a time"));
+        assert!(Account::open(&budget, 1).unwrap_err().to_string().contains("maximum of this server"));
         drop((second, more));
         assert_eq!(budget.memory.load(Ordering::Relaxed), 0);
         assert_eq!(budget.flows.load(Ordering::Relaxed), 0);

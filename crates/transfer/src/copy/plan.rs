@@ -1,20 +1,17 @@
-//! What a copy will reach, before it begins: each part measured for a moment, and the slowest named.
+//! What a copy will reach, predicted from measurements before it begins.
 //!
 //! ```text
 //!   network            bytes from memory, on the flows, for a second
-//!   files              copies of some of them: what each costs, and what a copy costs by itself ([`rehearsal`](super::rehearsal))
+//!   files              trial copies of some of them: the cost of a file, and of a copy by itself ([`rehearsal`])
 //!   source disk        its own files, read for a second
 //!   destination disk   a file without a name, written for a second
-//!   bytes              of long files, all at once for some seconds ([`trial`])
+//!   bytes              of long files, all parts together for some seconds ([`trial`])
 //! ```
 //!
-//! The parts say what could be reached if the others were not there. Predicted is a time: what a copy costs by itself, what its
-//! files cost, and its bytes. Files are copied before much is written: a disk that works it off is slower.
+//! The parts say what could be reached without the others; the slowest is named. The prediction is a time: the fixed cost of a
+//! copy, the cost of its files, and its bytes. Files are copied before much is written, because a disk with a backlog is slower.
 //!
-//! Limits: what is there already is not known. A path and a disk that others use change.
-//!
-//! XXX copy::predicted
-//! What is predicted of a copy, from parts that were measured.
+//! Limits: what the destination has already is not known. A path and a disk that others use change.
 
 pub(super) mod rehearsal;
 pub(super) mod trial;
@@ -31,7 +28,7 @@ use skyhaul_core::predict::{FilesCopied, FilesCost};
 use std::io;
 use std::time::Duration;
 
-/// How long the other end may take.
+/// Time for the other end to answer.
 const PLAN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One end of a trial.
@@ -72,11 +69,11 @@ fn measure(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, trial: Tri
     Ok(Ends { sender, receiver, sizes, rtt })
 }
 
-/// Predicts a copy: the path first, then copies in small, and only then the disks, which take long to be as they were before.
+/// Predicts a copy: the path first, then trial copies, and only then the disks, which need time to recover.
 pub(super) fn ask(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>) -> io::Result<Plan> {
     let tuning = &options.tuning;
     let Ends { sender, receiver, sizes, rtt } = measure(options, token, here, Trial::Network)?;
-    // What arrived counts, at the cost of both ends.
+    // The rate at the receiver counts, at the cost of both ends.
     let cpu = sender.rate.cpu_seconds_per_gb + receiver.rate.cpu_seconds_per_gb;
     let network = MeasuredRate { cpu_seconds_per_gb: cpu, ..receiver.rate };
     let mut plan = Plan { network, rtt_seconds: rtt.as_secs_f64(), ..Plan::default() };
@@ -112,7 +109,7 @@ pub(super) struct Rehearsed {
     pub(super) bound: Option<Bounds>,
 }
 
-/// What is predicted.
+/// A prediction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Bytes of all files.
@@ -130,9 +127,9 @@ pub struct Plan {
     pub rtt_seconds: f64,
     /// Windows of all flows a round trip, in bits a second.
     pub window_bits_per_second: Option<f64>,
-    /// Bytes of long files, all at once, for some seconds.
+    /// Bytes of long files, with all parts together, for some seconds.
     pub trial: TrialResult,
-    /// Files that were copied in small, at most.
+    /// Files of the largest trial copy.
     #[serde(default)]
     pub tried_files: u64,
     /// Seconds that any copy takes: to connect, to agree, for the last sync.
@@ -184,7 +181,7 @@ impl Plan {
         parts.into_iter().filter(|(rate, _)| *rate > 0.0).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// The time: what a copy costs by itself and what its files cost, as copies in small say, and the bytes of long files at the
+    /// Predicts the time: the fixed cost and the cost of files, from trial copies, and the bytes of long files at the
     /// rate of the trial, or that of the slowest part if there was none.
     pub(super) fn conclude(&mut self, tuning: &Tuning, rehearsed: &Rehearsed) {
         let Rehearsed { few, many, short, long, .. } = rehearsed;

@@ -1,15 +1,13 @@
-//! What precedes a range of a file on a connection: where its bytes belong.
+//! A range of a file on a connection: the head that says where its bytes belong; and sets of range numbers.
 //!
 //! ```text
 //!   ▐ RangeHead, 48 octets │ payload ································ │ CRC-32C of the payload ▐ RangeHead …
 //!     file 3, offset 8 MiB                                              big-endian, 4 octets
 //! ```
 //!
-//! Every range is its own description, so any connection may carry any range, in any order: the receiver reads the head,
-//! and the payload into the place it names. A range that is a hole in the file has no payload.
-//!
-//! XXX copy::runs
-//! A set of range numbers, as runs: memory is that of the runs, not of the file.
+//! Every range describes itself, so any connection may carry any range, in any order: the receiver reads the head, and then
+//! the payload into its place. A range that is a hole in the file has no payload. [`Runs`] keeps sets of ranges as runs: its
+//! memory is that of the runs, not of the file.
 
 use skyhaul_core::placement::{Key, Placement};
 use std::collections::BTreeMap;
@@ -35,7 +33,7 @@ pub const HOLE: u32 = 1;
 /// Octets of the checksum behind a payload.
 pub const TRAILER: usize = 4;
 
-/// Why octets are no head of a range.
+/// Why octets are not the head of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotARange {
     /// Fewer octets than a head.
@@ -58,10 +56,10 @@ impl RangeHead {
         octets
     }
 
-    /// Read one. What it says of its range is within its file.
+    /// Parses a head whose range lies within its file.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why the octets are not a head.
     pub fn parse(octets: &[u8]) -> Result<Self, NotARange> {
         let (head, _) = Self::read(octets).ok_or(NotARange::Short)?;
         if head.magic != MAGIC {

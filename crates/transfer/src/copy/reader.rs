@@ -1,11 +1,11 @@
-//! The sending end's threads: one that reads files, and one for each flow.
+//! The threads of the sender: one that reads files, and one for each flow.
 //!
 //! ```text
-//!   todo (a lane for each source) ─▶ reader: O_DIRECT, several in flight ─▶ ready ─▶ flow 0 ═══▶
-//!                                      ▲────────────── empty blocks ───────────────── flow n ═══▶
+//!   todo (a queue for each source) ─▶ reader: O_DIRECT, several in flight ─▶ ready ─▶ flow 0 ═══▶
+//!                                      ▲─────────────── empty blocks ──────────────── flow n ═══▶
 //! ```
 //!
-//! Sources lie on disks of their own, so the reader takes from them in turn.
+//! Sources are on different disks, so the reader takes from them in turn.
 
 use super::control::{POLL_INTERVAL, SessionState};
 use super::digest::{Contents, Reads, contents, zeros};
@@ -49,12 +49,12 @@ pub(super) enum SenderEvent {
     Range { file: usize, range: u64, crc: u32 },
     /// A file cannot be read.
     Lost { file: usize, error: String },
-    /// What a file has, for a comparison.
+    /// The digest of a file, for a comparison.
     Found { file: usize, found: Result<u32, String> },
 }
 
 /// Why a file is not copied.
-pub(super) const CHANGED: &str = "it changed while it was copied; hint: copy it when nobody writes it";
+pub(super) const CHANGED: &str = "the file changed during the copy; hint: copy it when nothing writes to it";
 
 /// What the threads of a sender share.
 pub(super) struct SenderShared {
@@ -349,7 +349,7 @@ impl Reader<'_> {
                 self.shared.ready.push(Ready { head, block: end.block });
                 return;
             }
-            Ok(_) => io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was copied"),
+            Ok(_) => io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter during the copy"),
             Err(error) => error,
         };
         if let Some(block) = end.block {

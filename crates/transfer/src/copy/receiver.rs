@@ -1,7 +1,4 @@
-//! The receiving end: says what it wants, and has it written.
-//!
-//! XXX copy::asking
-//! What the receiving end asks of the sender, in messages of bounded length.
+//! The receiver: requests what it lacks, in messages of bounded length, and has it written.
 
 use super::control::{Control, Outcome, Progress};
 use super::destination::{self, Destination, Rules, Verdict, skew};
@@ -23,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What is received, and how.
+/// What to receive, and under which rules.
 pub(super) struct ReceiveRequest<'a> {
     pub(super) into: &'a [Destination],
     pub(super) exists: Exists,
@@ -59,7 +56,7 @@ struct Receiver<'a> {
 /// Receive what the other end has, on `flows`.
 ///
 /// # Errors
-/// The peer is gone, or something cannot go on. What was written so far may be resumed.
+/// The peer is gone, or a thread failed. The copy can be resumed.
 pub(super) fn receive(
     mut talk: Control<'_>,
     flows: Vec<TcpStream>,
@@ -203,20 +200,23 @@ impl Receiver<'_> {
     fn enter(&mut self, entry: Entry, shared: &ReceiverShared, asks: &mut Requests) -> io::Result<()> {
         let file = self.entries.len();
         if file >= MAX_ENTRIES {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {MAX_ENTRIES} names")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the peer sent more than {MAX_ENTRIES} names"),
+            ));
         }
         shared.account.charge(entry.memory())?;
         let into = self.wishes.into.get(entry.to).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "a name for a directory that was not asked for came")
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer sent a name for a directory that was not requested",
+            )
         })?;
         let path = entry.path.path();
         let is_directory = entry.what == What::Directory;
         let verdict = self.wishes.allowed.check(entry.to, &path).and_then(|()| {
             if !is_directory && !self.seen.is_new(entry.to, &path) {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "the other end sent this name twice",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer sent this name twice"));
             }
             destination::enter(&entry, &into.tree, &into.path, &self.rules)
         });
@@ -291,7 +291,7 @@ impl Receiver<'_> {
             }
             (Ok(mine), Ok(theirs)) if self.rules.verify => {
                 let text =
-                    format!("it differs: CRC-32C {theirs:08x} at the source, {mine:08x} at the destination");
+                    format!("differs: CRC-32C {theirs:08x} at the source, {mine:08x} at the destination");
                 self.failed(file, text, shared);
             }
             (Ok(_), Ok(_)) if self.rules.exists == Exists::Replace => match destination::wanted(target) {
@@ -301,9 +301,9 @@ impl Receiver<'_> {
                 Err(error) => self.failed(file, &error, shared),
             },
             (Ok(_), Ok(_)) => self.failed(file, destination::differs().to_string(), shared),
-            (_, Err(error)) => self.failed(file, format!("it cannot be read at the source: {error}"), shared),
+            (_, Err(error)) => self.failed(file, format!("cannot be read at the source: {error}"), shared),
             (Err(error), _) => {
-                self.failed(file, format!("it cannot be read at the destination: {error}"), shared);
+                self.failed(file, format!("cannot be read at the destination: {error}"), shared);
             }
         }
     }
@@ -329,7 +329,7 @@ impl Receiver<'_> {
         self.done.push(done);
     }
 
-    /// What the threads have to tell the other end.
+    /// Sends the events of the threads to the other end.
     fn tell(&mut self, talk: &mut Control<'_>, shared: &ReceiverShared) -> io::Result<()> {
         let mut asks = Requests::default();
         while let Some(told) = shared.events.try_pop() {

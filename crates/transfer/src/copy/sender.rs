@@ -1,4 +1,4 @@
-//! The sending end: names what there is, and sends what is wanted of it.
+//! The sender: names the files, and sends the ranges that the receiver wants.
 
 use super::control::{Control, Outcome, Progress};
 use super::destination::now;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Most bytes of a message with names: a server takes no longer ones than 256 KiB.
 const MAX_ENTRIES_BYTES: usize = 64 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// Most files that are told of in one message.
+/// Most files reported in one message.
 const MAX_FILES_PER_MESSAGE: usize = 256;
 
 /// A file of which ranges are wanted.
@@ -48,7 +48,7 @@ struct Sender<'a> {
 /// Send all of `manifest` that the other end wants, on `flows`.
 ///
 /// # Errors
-/// The peer is gone, or something cannot go on. What was sent so far may be resumed.
+/// The peer is gone, or a thread failed. The copy can be resumed.
 pub(super) fn send(
     mut talk: Control<'_>,
     flows: Vec<TcpStream>,
@@ -209,7 +209,7 @@ impl Sender<'_> {
             return Err(wrong());
         }
         let file = self.files.entry(want.file).or_default();
-        // What is on its way is not wanted again, but for what came damaged.
+        // Ranges under way are not requested again, except those that arrived damaged.
         if file.left + count > ranges + MAX_RESENT_RANGES {
             return Err(wrong());
         }
@@ -272,7 +272,7 @@ impl Sender<'_> {
         let (source, path) = &self.manifest.places[file];
         let entry = &self.manifest.entries[file];
         let now = self.roots[*source].tree.status(path).ok().flatten();
-        // Of a file that is cut, what is behind may grow.
+        // A file that is cut may grow beyond the cut.
         let long =
             |now: &Status| self.manifest.is_cut && now.size > entry.size() && now.modified == entry.modified;
         if !now.is_some_and(|now| entry.is_still(&now) || long(&now)) {

@@ -1,4 +1,4 @@
-//! The serving end: copies into and out of the directories it was given, for whoever knows the token.
+//! The server: copies to and from the given directories for clients that hold the token.
 
 use super::control::{Control, of_peer};
 use super::destination::{Destination, TemporaryDirectories};
@@ -58,7 +58,11 @@ impl CopyService {
     fn place(&self, path: &Path) -> Result<(Arc<Tree>, PathBuf), String> {
         let outside = || {
             let roots: Vec<_> = self.roots.iter().map(|root| root.path().display().to_string()).collect();
-            format!("{} is not below {}; hint: name a path there", path.display(), roots.join(", "))
+            format!(
+                "{} is outside the served directories ({}); hint: give a path below one of them",
+                path.display(),
+                roots.join(", ")
+            )
         };
         let within = |root: &&Arc<Tree>| path.starts_with(root.path());
         let (root, rest) = match path.is_absolute() {
@@ -96,7 +100,7 @@ impl CopyService {
             return Err("this server is read-only; hint: start it without --read-only".into());
         }
         if request.paths.is_empty() || request.paths.len() > 1024 {
-            return Err("1 to 1024 paths are possible".into());
+            return Err("a request has 1 to 1024 paths".into());
         }
         self.tuning(&request).check()?;
         request.paths.iter().try_for_each(|path| self.place(&path.path()).map(drop))?;
@@ -148,7 +152,7 @@ impl CopyService {
     fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
         let tuning = self.tuning(request);
         let account = Account::open(&self.budget, request.flows)?;
-        // What cannot begin is told before anything comes.
+        // Errors are reported before any data are sent.
         let (into, roots) = match request.way {
             Direction::Push => (self.into(request)?, Vec::new()),
             Direction::Pull => (Vec::new(), self.roots(request)?),
@@ -222,7 +226,7 @@ fn rehearse(
     session.connection.send(&Message::Alive).map_err(of_peer)
 }
 
-/// What a client that pushes may do: anything below the directories that it named, and was let into.
+/// A client that pushes may write anything below the directories that it named.
 fn wishes<'a>(into: &'a [Destination], request: &Request) -> ReceiveRequest<'a> {
     ReceiveRequest { into, exists: request.exists, verify: request.verify, allowed: Allowed::All }
 }
@@ -235,13 +239,13 @@ fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
 
 /// Let the client's flows in.
 fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStream>> {
-    let room = session.room(request.flows)?;
-    session.connection.send(&Message::Ready { cookie: room.cookie() }).map_err(of_peer)?;
+    let connections = session.data_connections(request.flows)?;
+    session.connection.send(&Message::Ready { cookie: connections.cookie() }).map_err(of_peer)?;
     let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH_TIMEOUT);
     while flows.len() < request.flows {
         let left = end.saturating_duration_since(Instant::now());
-        let stream = room.next(left).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::TimedOut, "the client did not attach its flows in time")
+        let stream = connections.next(left).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::TimedOut, "the client did not connect its flows in time")
         })?;
         tune(&stream, request.window, request.congestion.as_deref())?;
         flows.push(stream);
@@ -264,7 +268,7 @@ impl Service for CopyService {
         match self.serve(session, &request) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // What cannot begin: the client is told why.
+                // Report to the client why it cannot begin.
                 let why = error.to_string();
                 let _ = session.connection.send(&Message::Stop { why });
                 Err(PeerError::Io(error))

@@ -1,7 +1,5 @@
-//! How a client begins: it connects, asks, and attaches its flows.
-//!
-//! XXX copy::run
-//! One session of copying, as the asking end runs it: a whole copy, or one in small.
+//! A session of copying, as the client runs it: it connects, asks, and attaches its flows; then it copies all files, or some for
+//! a trial.
 
 use super::control::{Control, Outcome, Progress, of_peer};
 use super::destination::{Destination, TemporaryDirectories};
@@ -16,12 +14,12 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long the server may take to answer.
+/// Time for the server to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Flows that are attached at the same time: less than a server leaves half-open.
 const MAX_PARALLEL_ATTACHES: usize = 8;
 
-/// What a session is for.
+/// The purpose of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To copy.
@@ -92,7 +90,7 @@ impl Session {
     }
 }
 
-/// Attach so many flows at once: on a long path, one after the other takes three round trips each.
+/// Attaches several flows in parallel: one after the other, each takes three round trips.
 fn together(
     options: &CopyOptions,
     server: SocketAddr,
@@ -111,22 +109,22 @@ fn together(
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
-        let gone = |_| Err(io::Error::other("a thread that attaches a flow ended"));
+        let gone = |_| Err(io::Error::other("a thread that connects a flow failed"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(gone)).collect()
     })
 }
 
-/// How long a server may take to remove a copy in small.
+/// Time for a server to remove a trial copy.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is here: files to send, or directories to receive into.
+/// The files to send or the directories to receive into at this end.
 pub(super) struct LocalEnd<'a> {
     pub(super) roots: &'a [Root],
     pub(super) manifest: &'a Manifest,
     pub(super) into: &'a [Destination],
 }
 
-/// How it went.
+/// The result of a session.
 pub(super) struct Ran {
     pub(super) outcome: Outcome,
     /// From asking until all of it was durable.
@@ -135,7 +133,7 @@ pub(super) struct Ran {
     pub(super) rtt: Duration,
 }
 
-/// Copy what is here, there; or what is there, here. Of a [`Purpose::Sample`], nothing is left at the destination.
+/// Copies to or from the server. A [`Purpose::Sample`] leaves nothing at the destination.
 ///
 /// # Errors
 /// The server is not there, or refuses; the destination cannot be written.

@@ -1,7 +1,5 @@
-//! The receiving end's files: which of their ranges are open.
-//!
-//! XXX copy::landing
-//! A file that is being written by the receiving end: what of it is there, durable, in its journal.
+//! Files that are received: [`Target`], which of whose ranges are still open, and [`PartFile`], what of it is written, durable
+//! and in its journal.
 
 use super::digest::Digest;
 use super::journal::{Identity, Journal};
@@ -29,7 +27,7 @@ const RUNS_PER_CHARGE: usize = 1024;
 /// Why a range is refused. The peer proved the token, so it is at fault, and the copy ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Its head is none.
+    /// Its head is invalid.
     Head(NotARange),
     /// No such file is being copied.
     UnknownFile,
@@ -46,14 +44,14 @@ pub(super) enum Refusal {
 impl From<Refusal> for io::Error {
     fn from(why: Refusal) -> Self {
         let text = match why {
-            Refusal::Head(_) => "what came is no range of a file",
-            Refusal::UnknownFile => "a range of a file that was never named came",
-            Refusal::WrongSize => "a range of a file of another size came",
-            Refusal::WrongBounds => "a range with other bounds came",
-            Refusal::NotOpen => "a range came twice",
-            Refusal::Memory => "more ranges came out of order than there is memory for",
+            Refusal::Head(_) => "the peer sent data that is not a range of a file",
+            Refusal::UnknownFile => "the peer sent a range of an unknown file",
+            Refusal::WrongSize => "the peer sent a range of a file with a different size",
+            Refusal::WrongBounds => "the peer sent a range with wrong bounds",
+            Refusal::NotOpen => "the peer sent a range twice",
+            Refusal::Memory => "too many ranges arrived out of order for the memory limit",
         };
-        io::Error::new(io::ErrorKind::InvalidData, format!("{text}; the copy ends, and may be resumed"))
+        io::Error::new(io::ErrorKind::InvalidData, format!("{text}; the copy ended and can be resumed"))
     }
 }
 
@@ -87,7 +85,7 @@ pub(super) struct Target {
     /// Its path in the tree.
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
-    /// What is there already is replaced.
+    /// Whether an existing file is replaced.
     pub(super) replace: bool,
     ranges: Mutex<Ranges>,
     /// It ended: what is still on its way is not kept.
@@ -133,7 +131,7 @@ impl Target {
         ranges.resumed = Some(resumed);
     }
 
-    /// What an earlier attempt left, for the one that writes the others.
+    /// Takes the ranges of an earlier attempt, to write the others.
     pub(super) fn take_resumed(&self) -> Option<Resumed> {
         self.ranges().resumed.take()
     }
@@ -175,7 +173,7 @@ impl Target {
         self.identity.size.saturating_sub(range * self.identity.range).min(self.identity.range)
     }
 
-    /// A range comes: nobody else may bring it meanwhile.
+    /// Claims a range that arrives: no other flow may bring it meanwhile.
     pub(super) fn claim(&self, head: &RangeHead, account: &Account) -> Result<u64, Refusal> {
         let of = &self.identity;
         if head.size != of.size {
@@ -236,7 +234,7 @@ impl Files {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(target);
     }
 
-    /// A file ended. What is on its way then is taken, and dropped. Returns whether it had not ended before.
+    /// Ends a file; ranges still under way are dropped. Returns whether it had not ended before.
     pub(super) fn end(&self, number: usize) -> bool {
         let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let file = files.get(number).and_then(Option::as_ref);
@@ -246,7 +244,7 @@ impl Files {
 
 /// How often ranges become durable: what a kill costs at most. Tests copy less than takes as long.
 const SYNC_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 500 });
-/// What is left out of a file with holes where it is zero.
+/// Unit in bytes of zeros that are left out of a file with holes.
 const PAGE_BYTES: usize = 4096;
 /// Most pieces of a range; of one that has more, only longer holes are left out.
 const MAX_PIECES: usize = 64;
@@ -256,7 +254,7 @@ pub(super) struct PartFile {
     pub(super) file: Arc<File>,
     pub(super) direct: bool,
     journal: Option<Journal>,
-    /// Of the ranges so far.
+    /// The digest of the ranges so far.
     pub(super) digest: Digest,
     /// Ranges that are being written: checksum, and pieces that are not.
     pub(super) coming: HashMap<u64, (u32, usize)>,

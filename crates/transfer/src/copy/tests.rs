@@ -275,6 +275,6 @@ fn a_file_that_changes_meanwhile_is_not_called_whole() {
         }
     });
     let report = report.unwrap();
-    assert!(report.failed[0].error.contains("changed while it was copied"), "{report:?}");
+    assert!(report.failed[0].error.contains("changed during the copy"), "{report:?}");
     assert!(!site.at("root/in/src").exists());
 }

@@ -8,8 +8,8 @@
 //! So a file has its name only when it is whole and durable, and a range is in the journal only when it is.
 //!
 //! **A sync that fails** may have lost what was written since the one before it, and the kernel says so once: the next sync
-//! succeeds. So nothing that it was for is ever believed: the file fails, its ranges do not enter the journal, and whoever
-//! copies again sends them again.
+//! succeeds. So nothing that it covered is trusted: the file fails, its ranges do not enter the journal, and the next
+//! copy sends them again.
 
 use super::control::POLL_INTERVAL;
 use super::flows::{ReceiverEvent, ReceiverShared, WriteOrder};
@@ -33,7 +33,7 @@ const NO_SPACE: i32 = 28;
 /// A file that has its name, and its digest.
 type Named = (usize, Arc<Target>, Option<u32>);
 
-/// What a request of the queue is for.
+/// The purpose of a request of the queue.
 enum Purpose {
     Piece { file: usize, range: u64, length: usize },
     Ranges { file: usize, ranges: Vec<(u64, u32)> },
@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
             if idle {
                 match self.shared.orders.try_pop() {
                     Some(order) => self.take(order),
-                    // Nobody waits for anything but names.
+                    // Only names are left to become durable.
                     None if !self.named.is_empty() => self.sweep(),
                     None => self.wait().into_iter().for_each(|order| self.take(order)),
                 }
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
                 self.settle(end);
             }
         }
-        // What was written is free again, and so is what came for a file that cannot be opened: flows wait for it.
+        // Blocks that were written are free again, as are those of a file that cannot be opened: flows wait for them.
         std::iter::from_fn(|| self.shared.pool.take()).for_each(|block| self.shared.empty.push(block));
         Ok(())
     }
@@ -282,7 +282,10 @@ impl<'a> Writer<'a> {
             // Every range was right by itself, so the file changed while it was read.
             let target = landing.target.clone();
             landing.spoiled = true;
-            self.fail(file, "its digest differs at both ends: it changed while it was copied".to_owned());
+            self.fail(
+                file,
+                "the digests differ at the two ends: the file changed during the copy".to_owned(),
+            );
             let _ = target.tree.remove(&target.part());
             let _ = target.tree.remove(&target.journal());
             return;
@@ -336,7 +339,7 @@ impl<'a> Writer<'a> {
         self.fail(file, error);
     }
 
-    /// A file cannot be copied. What was written of it still becomes durable.
+    /// A file cannot be copied. The ranges written so far still become durable.
     fn fail(&mut self, file: usize, error: impl Into<Failure>) {
         if let Some(landing) = self.open.get_mut(&file) {
             landing.failed = true;

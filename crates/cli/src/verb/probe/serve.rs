@@ -80,7 +80,7 @@ fn watch(
     others: &others::Serving,
 ) -> Option<String> {
     while !interrupt.is_set() {
-        let peers = (!server.is_running()).then(|| "no more peers are accepted".to_owned());
+        let peers = (!server.is_running()).then(|| "connections are no longer accepted".to_owned());
         let iperf3 = iperf3.is_some_and(|iperf3| !iperf3.is_running());
         let iperf3 = iperf3.then(|| "the iperf3 server ended".to_owned());
         let fault = peers.or(iperf3).or_else(|| others.fault());

@@ -3,7 +3,7 @@
 //! ```text
 //!   senders ─▶ upstream ─┬─▶ worker                        each event whole to one of them
 //!                        └─▶ reservation here ─┬─▶ worker  with its label, so it is balanced again by the same tick
-//!                              │ LoadSum      └─▶ worker
+//!                              │ LoadSum       └─▶ worker
 //!   upstream's control plane ◀─┴─ Worker: registers, reports the sum of its workers, leaves
 //! ```
 //!
@@ -12,9 +12,6 @@
 //!
 //! Limits: 16 chains of a reservation; 8 concurrent calls that ask others, 32 balancers in a row, 1024 edges of a
 //! graph.
-//!
-//! XXX ejfat::API::link
-//! A chain that is active, or ended recently.
 
 use super::super::client::{ClientOptions, ControlError, ControlPlane, Why};
 use super::super::proto::{
@@ -238,7 +235,9 @@ impl Api {
         if self.asking.fetch_add(1, Ordering::AcqRel) < MAX_PEER_CALLS {
             return Ok(asking);
         }
-        let text = format!("{MAX_PEER_CALLS} calls ask other control planes already; hint: ask again later");
+        let text = format!(
+            "{MAX_PEER_CALLS} calls are already waiting for other control planes; hint: try again later"
+        );
         Err(Refusal::new(RefusalKind::Exhausted, text))
     }
 
@@ -253,7 +252,7 @@ impl Api {
             Ok(graph) if graph.cycle_detected => Err(Refusal::new(
                 RefusalKind::Unfit,
                 format!(
-                    "load balancer {} of {} is fed by this one: events would go in a circle; hint: look at the chains of both",
+                    "load balancer {} of {} is fed by this one: events would circulate; hint: check the chains of both",
                     plane.uri().balancer.as_deref().unwrap_or("?"),
                     plane.at()
                 ),
@@ -296,7 +295,9 @@ fn upstream(text: &str) -> Result<Uri, Refusal> {
     }
     let uri: Uri = text.parse().map_err(|error| Refusal::invalid(format!("ejfatUri: {error}")))?;
     let lacks = |what: &str| {
-        Refusal::invalid(format!("ejfatUri has no {what}; hint: that of the other one's reservation"))
+        Refusal::invalid(format!(
+            "ejfatUri has no {what}; hint: give the URI of the other load balancer's reservation"
+        ))
     };
     uri.token.as_ref().ok_or_else(|| lacks("token"))?;
     uri.balancer.as_ref().ok_or_else(|| lacks("load balancer"))?;

@@ -30,7 +30,7 @@ impl Api {
         wrong.extend(self.guard.iter().flat_map(StrayCounter::said));
         let over = self.locked().registry.over(now);
         for id in over {
-            wrong.extend(self.end(id).err().map(|refusal| format!("reservation {id} cannot end: {refusal}")));
+            wrong.extend(self.end(id).err().map(|refusal| format!("cannot end reservation {id}: {refusal}")));
         }
         let ids: Vec<i64> = self.locked().running.keys().copied().collect();
         for id in ids {
@@ -53,7 +53,7 @@ impl Api {
         };
         if !gone.is_empty() {
             let done = self.change(|state| Ok(state.registry.deregister(&gone)));
-            wrong.extend(done.err().map(|error| format!("silent workers cannot be removed: {error}")));
+            wrong.extend(done.err().map(|error| format!("cannot remove silent workers: {error}")));
         }
         wrong.extend(status.notes.iter().map(|note| format!("reservation {id}: {note}")));
         let slots: BTreeMap<i64, u16> = {

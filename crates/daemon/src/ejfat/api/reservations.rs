@@ -324,13 +324,13 @@ fn version(family: i32, ip: IpAddr) -> bool {
 }
 
 fn family(family: i32, listen: &[IpAddr]) -> Result<i32, Refusal> {
-    IpFamily::try_from(family).map_err(|_| Refusal::invalid(format!("there is no IP family {family}")))?;
+    IpFamily::try_from(family).map_err(|_| Refusal::invalid(format!("unknown IP family {family}")))?;
     if listen.iter().any(|&ip| version(family, ip)) {
         return Ok(family);
     }
     Err(Refusal::new(
         RefusalKind::Unfit,
-        "this balancer has no address of that version of IP; hint: start it with one more --listen",
+        "this balancer has no address of that IP version; hint: start it with another --listen",
     ))
 }
 
@@ -340,7 +340,7 @@ fn strategy(strategy: &str) -> Result<Strategy, Refusal> {
         "static" => Ok(Strategy::Static),
         "explicit" => Ok(Strategy::Explicit),
         other => {
-            let text = format!("there is no strategy `{}`; hint: dynamic, static or explicit", cut(other));
+            let text = format!("unknown strategy `{}`; hint: dynamic, static or explicit", cut(other));
             Err(Refusal::invalid(text))
         }
     }
@@ -372,7 +372,7 @@ fn senders(texts: &[String], list: &[Prefix], most: usize) -> Result<Vec<Prefix>
     if texts.len() > most {
         return Err(Refusal::new(
             RefusalKind::Exhausted,
-            format!("more than {most} senders; hint: write networks, like 10.1.0.0/16"),
+            format!("more than {most} senders; hint: give networks, such as 10.1.0.0/16"),
         ));
     }
     let parsed =

@@ -1,7 +1,4 @@
 //! Calls as gRPC and REST make them, on balancers with real sockets.
-//!
-//! XXX ejfat::API::tests::circling
-//! Workers that lead back to the load balancer with which they register.
 
 mod restart;
 
@@ -452,8 +449,8 @@ fn tokens_give_no_more_than_they_have_and_go_with_their_parent() {
     assert_eq!(details.created_at, "2023-11-14T22:13:20Z");
     assert_eq!(list(&own, of(&looking.token)).unwrap().permissions, [permission(Reservation, "1", ReadOnly)]);
     assert_eq!(kind(list(&onlooker, of(&registering.token))), RefusalKind::Denied);
-    assert_eq!(kind(list(&onlooker, of("no such token"))), RefusalKind::Denied);
-    assert_eq!(kind(list(&by(OPERATOR), of("no such token"))), RefusalKind::Missing);
+    assert_eq!(kind(list(&onlooker, of("unknown token"))), RefusalKind::Denied);
+    assert_eq!(kind(list(&by(OPERATOR), of("unknown token"))), RefusalKind::Missing);
     let children = api.list_child_tokens(&registrar, ListChildTokensRequest { target: None }).unwrap().tokens;
     assert_eq!(children.iter().map(|token| token.name.as_str()).collect::<Vec<_>>(), ["t", "session-1"]);
 

@@ -1,8 +1,7 @@
 //! Samples of the last minutes, one per second: ten minutes for each reservation, one minute for each session.
 //!
-//! Memory is bounded by the numbers of reservations and seats; the samples of ended ones are not kept.
+//! Memory is bounded by the numbers of reservations and workers; the samples of ended ones are not kept.
 //!
-//! XXX ejfat::API::selectors
 //! Selectors of time series: paths in which `*` stands for one part, and at the end for everything below.
 //!
 //! ```text
@@ -100,7 +99,7 @@ impl Default for SessionSeries {
 }
 
 impl<const N: usize> Series<N> {
-    /// Adds a sample, in server of the oldest.
+    /// Adds a sample, in place of the oldest.
     pub fn push(&mut self, now: Millis, values: [Value; N]) {
         if self.samples.len() >= self.most {
             self.samples.pop_front();

@@ -92,8 +92,7 @@ impl Api {
         self.change(|state| {
             let id = state.target(caller, request.target)?.id;
             if id == OPERATOR {
-                let text =
-                    "the operator's token cannot be revoked; hint: put another into its file, and start again";
+                let text = "the operator's token cannot be revoked; hint: replace it in its file and restart";
                 return Err(Refusal::new(RefusalKind::Unfit, text));
             }
             Ok(state.registry.revoke(id))
@@ -117,10 +116,10 @@ impl State {
         match found {
             Some(token) if all || tokens.comes_from(token.id, own.id) => Ok(token),
             None if all => {
-                Err(Refusal::new(RefusalKind::Missing, "there is no such token; hint: it may be revoked"))
+                Err(Refusal::new(RefusalKind::Missing, "unknown token; hint: it may have been revoked"))
             }
             // Do not reveal whether the token exists.
-            _ => Err(Refusal::new(RefusalKind::Denied, "it is not this token, and none that came from it")),
+            _ => Err(Refusal::new(RefusalKind::Denied, "the token is neither this one nor derived from it")),
         }
     }
 
@@ -142,14 +141,14 @@ fn permission(wanted: &TokenPermission) -> Result<Permission, Refusal> {
         let id = wanted.resource_id.parse::<i64>().ok().filter(|id| *id > 0);
         id.ok_or_else(|| {
             Refusal::invalid(format!(
-                "`{}` is no number of a resource; hint: like 1",
+                "invalid resource number `{}`; hint: a number such as 1",
                 cut(&wanted.resource_id)
             ))
         })
     };
     let kind = ResourceType::try_from(wanted.resource_type);
     let kind =
-        kind.map_err(|_| Refusal::invalid(format!("there is no resource type {}", wanted.resource_type)))?;
+        kind.map_err(|_| Refusal::invalid(format!("unknown resource type {}", wanted.resource_type)))?;
     let resource = match kind {
         ResourceType::All => Resource::All,
         ResourceType::LoadBalancer => Resource::Instance(number()?),
@@ -157,8 +156,7 @@ fn permission(wanted: &TokenPermission) -> Result<Permission, Refusal> {
         ResourceType::Session => Resource::Session(number()?),
     };
     let level = usize::try_from(wanted.permission).ok().and_then(|level| Level::ALL.get(level));
-    let level =
-        level.ok_or_else(|| Refusal::invalid(format!("there is no permission {}", wanted.permission)))?;
+    let level = level.ok_or_else(|| Refusal::invalid(format!("unknown permission {}", wanted.permission)))?;
     Ok(Permission { resource, level: *level })
 }
 

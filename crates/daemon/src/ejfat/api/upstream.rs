@@ -1,6 +1,5 @@
 //! Active chains of a reservation: their reports, the senders admitted for them, and how they leave.
 //!
-//! XXX ejfat::API::together
 //! The sums over all workers of a reservation, which are reported to a load balancer that feeds it.
 //!
 //! ```text
@@ -9,7 +8,7 @@
 //!   worker 3 ─ totals, fill ─┘   sums never decrease; fill: the mean by shares
 //! ```
 //!
-//! Memory is bounded by the number of seats.
+//! Memory is bounded by the number of workers.
 
 use super::super::client::ControlPlane;
 use super::super::proto::{ChainGraphEdge, IpFamily, RegisterReply};
@@ -55,14 +54,14 @@ impl State {
             Ok(IpFamily::Ipv4) => false,
             Ok(IpFamily::Ipv6) => true,
             Ok(IpFamily::DualStack) | Err(_) => {
-                let text = "a chain is of one version of IP; hint: ipFamily IPV4 or IPV6";
+                let text = "a chain uses one IP version; hint: set ipFamily to IPV4 or IPV6";
                 return Err(Refusal::invalid(text));
             }
         };
         let balance = self.balance(id)?;
         let at = balance.data().iter().find(|at| at.is_ipv6() == v6).copied();
         at.ok_or_else(|| {
-            let text = "this balancer has no address of that version of IP; hint: the other one";
+            let text = "this balancer has no address of that IP version; hint: use the other version";
             Refusal::new(RefusalKind::Unfit, text)
         })
     }

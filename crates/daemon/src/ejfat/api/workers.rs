@@ -1,7 +1,4 @@
 //! Calls of workers: register, report, leave.
-//!
-//! XXX ejfat::API::circles
-//! Detects circles between reservations of one control plane.
 
 use super::super::instances::{by_session, ranges, registration, seated};
 use super::super::proto::{
@@ -34,7 +31,7 @@ impl Api {
             let wanted = state.wanted(id, &request, &self.instances.addresses())?;
             let like = registration(&wanted).ok_or_else(|| {
                 Refusal::invalid(format!(
-                    "port {} with {} ports is none from 1 to 65535",
+                    "{1} ports from {0}: ports are 1 to 65535",
                     wanted.port,
                     1u32 << wanted.bits
                 ))
@@ -167,8 +164,10 @@ fn slots(demands: &[SlotRange]) -> Result<Vec<Slots>, Refusal> {
         let length = u16::try_from(range.length).ok().filter(|length| *length > 0);
         let slots = first.zip(length).map(|(first, length)| Slots { first, length });
         slots.ok_or_else(|| {
-            let text =
-                format!("there are no {} slots from {} on; hint: 512, from 0", range.length, range.index);
+            let text = format!(
+                "invalid demand: {} slots from {}; hint: slots are 0 to 511",
+                range.length, range.index
+            );
             Refusal::invalid(text)
         })
     };
@@ -189,25 +188,26 @@ impl State {
         let text = &request.ip_address;
         let ip: IpAddr = text.parse().map_err(|_| {
             Refusal::invalid(format!(
-                "`{}` is no IP address; hint: the worker's own, like 10.1.2.3",
+                "invalid IP address `{}`; hint: give the worker's own, such as 10.1.2.3",
                 cut(text)
             ))
         })?;
         let ip = ip.to_canonical();
         if ip.is_unspecified() || ip.is_multicast() {
-            return Err(Refusal::invalid(format!("{ip} is no address of one worker")));
+            return Err(Refusal::invalid(format!("{ip} is not the address of one worker")));
         }
         if listen.iter().all(|own| own.is_ipv4() != ip.is_ipv4()) {
-            let text =
-                format!("this balancer has no address to send to {ip} from; hint: the other version of IP");
+            let text = format!(
+                "this balancer has no address to send to {ip} from; hint: use an address of the other IP version"
+            );
             return Err(Refusal::new(RefusalKind::Unfit, text));
         }
         let port = u16::try_from(request.udp_port)
-            .map_err(|_| Refusal::invalid(format!("there is no port {}", request.udp_port)))?;
+            .map_err(|_| Refusal::invalid(format!("invalid port {}", request.udp_port)))?;
         let bits = u8::try_from(request.port_range).ok().filter(|bits| *bits <= 14);
         let bits = bits.ok_or_else(|| {
             Refusal::invalid(format!(
-                "there is no port range {}; hint: 0 to 14 for 1 to 16384 ports",
+                "invalid port range {}; hint: 0 to 14 for 1 to 16384 ports",
                 request.port_range
             ))
         })?;
@@ -255,7 +255,7 @@ impl State {
     /// A session that the caller may change; `reservation` may be omitted.
     fn session(&self, caller: &Caller, id: &str, reservation: &str) -> Result<&Session, Refusal> {
         let id: i64 = id.parse().map_err(|_| {
-            Refusal::invalid(format!("`{}` is no number of a session; hint: like 1", cut(id)))
+            Refusal::invalid(format!("invalid session number `{}`; hint: a number such as 1", cut(id)))
         })?;
         self.may(caller, Resource::Session(id), Level::Update)?;
         let gone =
@@ -263,7 +263,7 @@ impl State {
         let session = self.registry.session(id).ok_or_else(gone)?;
         if !reservation.is_empty() && number(reservation)? != session.reservation {
             return Err(Refusal::invalid(format!(
-                "session {id} is not of reservation {}; hint: leave lbId out",
+                "session {id} does not belong to reservation {}; hint: omit lbId",
                 cut(reservation)
             )));
         }
@@ -286,8 +286,8 @@ impl State {
                 }
                 if reached == id {
                     let text = format!(
-                        "reservation {id} feeds the load balancer at this address already: packets would circulate; hint: look at \
-                         the workers of both"
+                        "reservation {id} already feeds the load balancer at this address: packets would circulate; hint: check the \
+                         workers of both"
                     );
                     return Err(Refusal::new(RefusalKind::Unfit, text));
                 }

@@ -70,7 +70,7 @@ impl ControlError {
     fn hint(&self) -> &'static str {
         match &self.why {
             Why::Unreachable(why) if why.contains("certificate expired") => {
-                "renew it, and give the file of the new one, or accept any certificate"
+                "renew it and give the new file, or accept any certificate"
             }
             Why::Unreachable(why) if why.contains("certificate is not valid before") => {
                 "compare the clocks of both hosts, or accept any certificate"
@@ -81,7 +81,7 @@ impl ControlError {
             Why::Unreachable(_) => {
                 "check host and port in EJFAT_URI, that the control plane runs, and ejfat:// or, for TLS, ejfats://"
             }
-            Why::Silent(_) => "it accepts connections, but does not answer: look at its log",
+            Why::Silent(_) => "it accepts connections but does not answer; check its log",
             Why::Refused { code, .. } => match code {
                 Code::Unauthenticated => {
                     "the token in EJFAT_URI is missing, wrong or expired: take the URI that reserving printed"
@@ -90,7 +90,7 @@ impl ControlError {
                     "the token in EJFAT_URI does not permit this: take that of the reservation, or the administrator's"
                 }
                 Code::NotFound => "the reservation may have ended: reserve again, and take its new EJFAT_URI",
-                Code::ResourceExhausted => "free what is not needed any more",
+                Code::ResourceExhausted => "free reservations that are no longer needed",
                 Code::Unimplemented => "this control plane does not have this call",
                 _ => "the control plane's log may say more",
             },

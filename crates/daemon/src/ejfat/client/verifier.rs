@@ -61,7 +61,7 @@ pub(super) fn wrong_with(error: &Error) -> Option<String> {
             format!("its certificate expired at {}", moment(*not_after))
         }
         CertificateError::NotValidYetContext { time, not_before } => format!(
-            "its certificate is not valid before {}, and here it is {}",
+            "its certificate is not valid before {}; the time here is {}",
             moment(*not_before),
             moment(*time)
         ),
@@ -78,7 +78,7 @@ pub(super) fn wrong_with(error: &Error) -> Option<String> {
     })
 }
 
-const UNTRUSTED: &str = "its certificate is signed by nobody who is trusted here";
+const UNTRUSTED: &str = "its certificate is not signed by a trusted authority";
 
 fn moment(time: UnixTime) -> String {
     skyhaul::time::format(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))

@@ -178,5 +178,5 @@ fn reason(child: &mut Child) -> io::Error {
         let _ = stderr.take(4096).read_to_string(&mut text);
     }
     let text = text.trim().trim_start_matches("error: ");
-    io::Error::other(if text.is_empty() { "the data plane ended at once" } else { text })
+    io::Error::other(if text.is_empty() { "the data plane ended immediately" } else { text })
 }

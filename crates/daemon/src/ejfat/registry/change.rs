@@ -4,17 +4,11 @@
 //!   plan (may it be?) ─▶ Change ─ write (the disk takes its time) ─▶ Written ─ hold ─▶ Registry
 //! ```
 //!
-//! Only writing is slow, and it needs only the store. The planner of a change holds the store until the change takes
+//! Only writing is slow, and it needs only the database. The planner of a change holds the database until the change takes
 //! effect, so that no other change can come between.
 //!
-//! XXX ejfat::facility::chain
-//! A stored chain: another load balancer sends part of its events to a reservation.
-//!
-//! Its tokens are stored in plain text, because they have to be presented again; only the owner of the database can
+//! The tokens of a stored [`Chain`] are stored in plain text, because they have to be presented again; only the owner of the database can
 //! read them.
-//!
-//! XXX ejfat::facility::chains
-//! Changes of chains.
 
 use super::store::{self, Database, DatabaseError};
 use super::token::{Permission, Resource};

@@ -4,9 +4,6 @@
 //! `kill -9` nor a power failure loses an acknowledged change. The database is read once, when it is opened.
 //!
 //! Limits: one process at a time; another is refused.
-//!
-//! XXX ejfat::facility::kept
-//! Reservations, sessions and tokens as rows of the database.
 
 use super::token::{Level, Permission, Resource, Token};
 use super::{Reservation, Session};
@@ -82,17 +79,20 @@ impl fmt::Display for DatabaseError {
                 write!(f, "{verb} the state in {path}: {error}{}", hint(error.sqlite_error_code()))
             }
             DatabaseErrorKind::NotOurs => {
-                write!(f, "{path} is a database of something else; hint: name a file of its own with --state")
+                write!(
+                    f,
+                    "{path} is the database of another program; hint: give a file of its own with --state"
+                )
             }
             DatabaseErrorKind::Newer(version) => {
                 write!(
                     f,
-                    "{path} was written by a newer skyhaul (version {version} of the state); hint: use that one"
+                    "{path} was written by a newer skyhaul (state version {version}); hint: use that version"
                 )
             }
             DatabaseErrorKind::Corrupt(what) => write!(
                 f,
-                "the state in {path} is corrupt: {what}; hint: move it away and start again: workers then register anew"
+                "the state in {path} is corrupt: {what}; hint: move the file away and restart; workers then register again"
             ),
         }
     }
@@ -101,16 +101,16 @@ impl fmt::Display for DatabaseError {
 fn hint(code: Option<ErrorCode>) -> &'static str {
     match code {
         Some(ErrorCode::DiskFull) => {
-            "; hint: make room on that disk: what was asked for did not happen, packets go on"
+            "; hint: free space on that disk; the call had no effect, and forwarding continues"
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "; hint: another balancer uses it: stop that, or name another file with --state"
+            "; hint: stop the balancer that uses it, or give another file with --state"
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            "; hint: check that this user may write the file and its directory, or name another with --state"
+            "; hint: check that this user may write the file and its directory, or give another file with --state"
         }
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            "; hint: move it away and start again: workers then register anew"
+            "; hint: move the file away and restart; workers then register again"
         }
         _ => "",
     }

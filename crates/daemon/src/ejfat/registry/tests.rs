@@ -1,14 +1,10 @@
-//!
-//! XXX ejfat::facility::tests::crowds
-//! The limits on tokens, and that many tokens end quickly.
-
 use super::*;
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::time::{Duration, Instant};
 
 const NOW: Millis = 1_700_000_000_000;
 
-/// A facility with its store: changes are planned, written and made in one step.
+/// A registry with its database: changes are planned, written and made in one step.
 struct Whole(Registry, Database);
 
 impl std::ops::Deref for Whole {
@@ -277,12 +273,12 @@ fn what_cannot_be_opened_says_why() {
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE theirs (x)").unwrap();
     drop(other);
-    assert!(error(&path).contains("something else"));
+    assert!(error(&path).contains("another program"));
     std::fs::remove_file(&path).unwrap();
     let mut registry = open(Some(&path));
     let id = registry.reserve(&reservation(1), &new(OPERATOR, "r", "reservation")).unwrap();
     registry.register(&session(id, 1), &new(OPERATOR, "s", "session")).unwrap();
-    assert!(error(&path).contains("another balancer uses it"));
+    assert!(error(&path).contains("stop the balancer that uses it"));
     drop(registry);
     let damage = |change: &str| {
         let theirs = rusqlite::Connection::open(&path).unwrap();

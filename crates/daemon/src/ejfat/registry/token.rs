@@ -8,16 +8,12 @@
 //! Only the SHA-256 of a token is stored. Tokens form a tree: the token that creates another is its parent, can give it
 //! no more permissions than it has, and is revoked together with it.
 //!
-//! Limits: the resource of a permission is only a number. The facility checks whether it exists, and limits the number
+//! Limits: the resource of a permission is only a number. The registry checks whether it exists, and limits the number
 //! of tokens.
 //!
-//! XXX ejfat::facility::token::keys
 //! Look-up of valid tokens for the front ends, which check a token when they have read only the head of a request.
 //!
 //! It has its own lock, held for a look-up or an update, so no call waits here for another.
-//!
-//! XXX ejfat::facility::token::tree
-//! The tree of all valid tokens, with their resources and reservations.
 
 use skyhaul::auth::TokenHash;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

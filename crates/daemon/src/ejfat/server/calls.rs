@@ -1,18 +1,16 @@
-//! Common parts of gRPC and REST: identification of the caller, and calls of the API.
-//!
-//! XXX ejfat::server::calls
-//! Limits on concurrent calls: in total, of one tenant, and of one token.
+//! Calls of the control plane: who makes them, and how many run at a time.
 //!
 //! ```text
-//!   head, token ─▶ a server of the token (4) ─▶ of the tenant (32) ─▶ of all (128) ─▶ body ─▶ API
+//!   head, token ─▶ a slot of the token (4) ─▶ of the tenant (32) ─▶ of all (128) ─▶ body ─▶ Api
 //!                  └ waits, without a body
 //! ```
 //!
 //! So neither a worker with a thousand concurrent calls nor one that sends its bodies at a byte per second makes others
-//! wait, and the number of places limits the memory for bodies. A tenant is a direct child of the operator's token,
+//! wait, and the number of slots limits the memory for bodies. A tenant is a direct child of the operator's token,
 //! with all tokens derived from it.
 //!
-//! Limits: as above; at most [`MAX_QUEUED_CALLS_PER_TENANT`] calls of a tenant wait, [`MAX_QUEUED_CALLS`] in total, for [`QUEUE_TIMEOUT`].
+//! Limits: as above; at most [`MAX_QUEUED_CALLS_PER_TENANT`] calls of a tenant wait, [`MAX_QUEUED_CALLS`] in total, for
+//! [`QUEUE_TIMEOUT`].
 
 use super::super::api::{Api, Caller, Refusal, RefusalKind, ServerAddress};
 use super::super::registry::token::KnownToken;
@@ -81,7 +79,7 @@ impl ServerState {
 }
 
 fn fault(error: &tokio::task::JoinError) -> Refusal {
-    Refusal::new(RefusalKind::Unavailable, format!("a fault in this program: {error}"))
+    Refusal::new(RefusalKind::Unavailable, format!("internal error: {error}"))
 }
 
 /// Unix time in milliseconds.
@@ -148,7 +146,7 @@ enum Whose {
 #[derive(Debug)]
 struct Places {
     free: Arc<Semaphore>,
-    /// Calls that have a server or wait for one.
+    /// Calls that have a slot or wait for one.
     calls: usize,
 }
 
@@ -170,7 +168,7 @@ impl Calls {
         Calls { all: Arc::new(Semaphore::new(MAX_CALLS)), under_way, lanes }
     }
 
-    /// Wait for a server.
+    /// Waits for the slots of a call.
     pub(super) async fn enter(&self, known: KnownToken) -> Result<UnderWay<'_>, Refusal> {
         let counted = self.count(known)?;
         let of = |whose: &Whose| {
@@ -189,20 +187,20 @@ impl Calls {
         match timeout(QUEUE_TIMEOUT, places).await {
             Ok(Some(places)) => Ok(UnderWay { _places: places, _counted: counted }),
             Ok(None) | Err(_) => {
-                Err(full(&format!("the calls before this one took {} s", QUEUE_TIMEOUT.as_secs())))
+                Err(full(&format!("no slot became free within {} s", QUEUE_TIMEOUT.as_secs())))
             }
         }
     }
 
     fn count(&self, known: KnownToken) -> Result<Counted<'_>, Refusal> {
         if self.under_way.load(Ordering::Relaxed) >= MAX_QUEUED_CALLS {
-            return Err(full(&format!("{MAX_QUEUED_CALLS} calls are under way or wait")));
+            return Err(full(&format!("{MAX_QUEUED_CALLS} calls are running or waiting")));
         }
         let whose = [Whose::Tenant(known.tenant), Whose::Token(known.id)];
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.get(&whose[0]).is_some_and(|places| places.calls >= MAX_QUEUED_CALLS_PER_TENANT) {
             return Err(full(&format!(
-                "{MAX_QUEUED_CALLS_PER_TENANT} calls with tokens of the same origin are under way or wait"
+                "{MAX_QUEUED_CALLS_PER_TENANT} calls of one tenant are running or waiting"
             )));
         }
         for one in whose {
@@ -232,7 +230,7 @@ impl Drop for Counted<'_> {
 }
 
 fn full(what: &str) -> Refusal {
-    Refusal::new(RefusalKind::Exhausted, format!("{what}; hint: ask again later, and less at a time"))
+    Refusal::new(RefusalKind::Exhausted, format!("{what}; hint: try again later, with fewer calls at a time"))
 }
 
 #[cfg(test)]

@@ -54,16 +54,16 @@ fn text(door: &ServerState) -> String {
         all.push(metric);
     };
     single("calls_total", Kind::Counter, "Calls of the control plane.", &calls);
-    single("tokens", Kind::Gauge, "Tokens that are valid.", &tokens);
-    single("sessions", Kind::Gauge, "Workers that are registered.", &sessions);
-    let help = "Packets at the port of clients that take none from EJFAT_URI, where no load balancer has it.";
+    single("tokens", Kind::Gauge, "Valid tokens.", &tokens);
+    single("sessions", Kind::Gauge, "Registered workers.", &sessions);
+    let help = "Packets at the default port from clients that ignore the port in EJFAT_URI.";
     single("wrong_instance_packets_total", Kind::Counter, help, &api.strays());
     let (open, away, closed) = door.connections.counts();
-    single("connections", Kind::Gauge, "Connections that are open.", &open);
-    single("connections_refused_total", Kind::Counter, "Connections for which there was no room.", &away);
-    let help = "Connections that had shown no valid token and were closed for newer ones.";
+    single("connections", Kind::Gauge, "Open connections.", &open);
+    single("connections_refused_total", Kind::Counter, "Connections refused because of the limits.", &away);
+    let help = "Connections without a valid token that were closed for newer ones.";
     single("connections_displaced_total", Kind::Counter, help, &closed);
-    let mut calls = metric("calls_refused_total", Kind::Counter, "Calls that were refused, by kind.");
+    let mut calls = metric("calls_refused_total", Kind::Counter, "Calls refused, by kind.");
     for (kind, n) in refused {
         calls.add(&[("kind", &kind.name())], n);
     }
@@ -75,23 +75,23 @@ fn text(door: &ServerState) -> String {
 fn of_reservations(door: &ServerState) -> Vec<Metric> {
     let counter = |name, help| metric(name, Kind::Counter, help);
     let gauge = |name, help| metric(name, Kind::Gauge, help);
-    let mut packets = counter("packets_total", "Packets that came.");
-    let mut refused = counter("packets_refused_total", "Packets that were routed to nobody, by reason.");
-    let mut forwarded = counter("packets_forwarded_total", "Packets that were sent on.");
-    let mut bytes = counter("bytes_forwarded_total", "Bytes that were sent on.");
-    let mut unsent =
-        counter("packets_unsent_total", "Packets that were routed and could not be sent on, by reason.");
+    let mut packets = counter("packets_total", "Packets received.");
+    let mut refused = counter("packets_refused_total", "Packets refused, by reason.");
+    let mut forwarded = counter("packets_forwarded_total", "Packets forwarded.");
+    let mut bytes = counter("bytes_forwarded_total", "Bytes forwarded.");
+    let mut unsent = counter("packets_unsent_total", "Packets routed but not sent, by reason.");
     let mut dropped =
         counter("packets_dropped_total", "Packets that the kernel dropped before the balancer.");
-    let mut syncs = counter("syncs_total", "Synchronisation messages that were used.");
-    let mut bad = counter("syncs_refused_total", "Synchronisation messages that were not used, by reason.");
+    let mut syncs = counter("syncs_total", "Synchronisation messages used.");
+    let mut bad = counter("syncs_refused_total", "Synchronisation messages refused, by reason.");
     let mut epoch = counter("epochs_total", "Calendars so far.");
-    let mut behind = gauge("tables_behind", "Tables given out that not every forwarding thread uses yet.");
+    let mut behind = gauge("tables_behind", "Tables that not every forwarding thread uses yet.");
     let mut cpu = counter("cpu_seconds_total", "CPU time of the threads that forward.");
-    let mut restarts =
-        counter("plane_restarts_total", "How often a process that forwards died and was started again.");
-    let mut gone =
-        counter("plane_away_seconds_total", "Time without it: packets that came then are not counted.");
+    let mut restarts = counter("plane_restarts_total", "Restarts of forwarding processes that died.");
+    let mut gone = counter(
+        "plane_away_seconds_total",
+        "Time without a forwarding process, in which packets are not counted.",
+    );
     let mut members = Members::new();
     for (reservation, status, names) in door.api.statuses() {
         let lb: (&str, &dyn Display) = ("lb", &reservation.id);
@@ -133,8 +133,8 @@ struct Members {
 impl Members {
     fn new() -> Members {
         Members {
-            packets: metric("member_packets_total", Kind::Counter, "Packets that were routed to a worker."),
-            bytes: metric("member_bytes_total", Kind::Counter, "Bytes that were routed to a worker."),
+            packets: metric("member_packets_total", Kind::Counter, "Packets routed to a worker."),
+            bytes: metric("member_bytes_total", Kind::Counter, "Bytes routed to a worker."),
             slots: metric("member_slots", Kind::Gauge, "Slots of a worker in the newest calendar."),
             fill: metric("member_fill", Kind::Gauge, "Fill level of a worker's queue, 0 to 1."),
         }

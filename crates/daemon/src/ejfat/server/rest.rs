@@ -8,10 +8,7 @@
 //! The names of fields are those of the definition; `sender_addresses` is accepted for `senderAddresses`. An unknown
 //! field is an error. Parts of the path are fields too.
 //!
-//! Below `/api/v1` are the same calls in the form of udplbd: see [`dialect`](super::dialect).
-//!
-//! XXX ejfat::server::dialect
-//! The two forms of the REST API.
+//! Below `/api/v1` are the same calls in the form of udplbd: see [`Dialect`].
 //!
 //! | | [`Definition`](Dialect::Definition) | [`Udplbd`](Dialect::Udplbd), below `/api/v1` |
 //! |---|---|---|
@@ -175,8 +172,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response {
 
 /// The reply for an unknown path.
 pub(super) async fn nothing(uri: Uri) -> Response {
-    let text =
-        format!("there is nothing at {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
+    let text = format!("unknown path {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
     refused(&Refusal::new(RefusalKind::Missing, text))
 }
 
@@ -190,10 +186,12 @@ fn fields(
     let body: Value = match body {
         [] => json!({}),
         body => serde_json::from_slice(body)
-            .map_err(|error| Refusal::invalid(format!("the body is no JSON: {error}")))?,
+            .map_err(|error| Refusal::invalid(format!("the body is not valid JSON: {error}")))?,
     };
     let Value::Object(fields) = renamed(body) else {
-        return Err(Refusal::invalid("the body is no JSON object; hint: like {\"name\": \"run 7\"}"));
+        return Err(Refusal::invalid(
+            "the body is not a JSON object; hint: for example {\"name\": \"run 7\"}",
+        ));
     };
     let mut fields = fields;
     let mut selectors = Vec::new();

@@ -8,7 +8,6 @@
 //!   leaving ── not ready ─▶ packets of old calendars, until they cease ─▶ deregister
 //! ```
 //!
-//! XXX ejfat::worker::state
 //! The reports of a worker, from the counts of its receiver.
 //!
 //! ```text
@@ -186,7 +185,7 @@ impl Session {
             if self.away.is_none() {
                 self.away = Some(Instant::now());
                 self.shared().times_away += 1;
-                self.say(&format!("{error}\n  receiving goes on; the balancer keeps its last calendar"));
+                self.say(&format!("{error}\n  receiving continues; the balancer keeps its last calendar"));
             }
         } else {
             self.answered();
@@ -263,7 +262,7 @@ impl Session {
             // The control plane does not know the session, so there is nothing to end.
             Err(error) if error.is_unknown() => shared.has_left = true,
             Err(error) => {
-                let text = format!("{error}\n  left all the same: the balancer removes silent workers");
+                let text = format!("{error}\n  left anyway: the balancer removes silent workers");
                 shared.error = Some(error.to_string());
                 drop(shared);
                 self.say(&text);

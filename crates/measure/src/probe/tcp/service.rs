@@ -115,7 +115,7 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
 /// Let the flows in; the inner error is one that the client is told.
 fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<TcpStream>>, PeerError> {
     // A room gives a cookie that nobody can guess; nobody enters it.
-    let cookie = session.room(1)?.cookie();
+    let cookie = session.data_connections(1)?.cookie();
     let (setup, peer) = (point.setup(), session.connection.peer().ip());
     let listener = match setup.listen(SocketAddr::new(session.connection.local().ip(), 0)) {
         Ok(listener) => listener,

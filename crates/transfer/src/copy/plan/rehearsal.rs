@@ -1,16 +1,16 @@
-//! What files cost, from copies of some of them, in all that a copy does: names, messages, journals, syncs; into directories that
-//! are removed.
+//! The cost of files, from trial copies of some of them with everything that a copy does (names, messages, journals, syncs), into
+//! directories that are removed afterwards.
 //!
 //! ```text
-//!   1 file ─▶ …, more each time, until they take long enough to be measured, or it is all of them
-//!   few and many ─▶ fixed cost, and cost of a file ([`FilesCost`])
+//!   1 file ─▶ …, more each time, until they take long enough to be measured, or all files are copied
+//!   few and many ─▶ fixed cost, and cost of a file ([`FilesCost`](skyhaul_core::predict::FilesCost))
 //! ```
 //!
-//! Files that are so long that no eight of them are copied in a second tell little of what a file costs: of those, only the
-//! beginnings are copied, and a trial ([`trial`](super::trial)) says how fast their bytes come.
+//! Files so long that fewer than eight of them are copied in a second say little about the cost of a file. Of those, only the
+//! beginnings are copied, and a [trial](super::trial) measures the rate of their bytes.
 //!
-//! Limits: some seconds, and more where a disk is much slower than the path, since the path alone says how much is copied. What the
-//! destination has already, the plan does not know.
+//! Limits: some seconds, and more where a disk is much slower than the path, because the path alone decides how much is
+//! copied. The plan does not know what the destination has already.
 
 use super::super::message::{Bounds, Cause, Sample, Sizes, What, whole_power};
 use super::super::options::CopyOptions;
@@ -21,7 +21,7 @@ use skyhaul_core::predict::FilesCopied;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long the largest of them takes, where all take longer.
+/// Time for the largest trial copy, where all files take longer.
 const SAMPLE_SPAN: Duration = Duration::from_secs(1);
 /// The same where nothing but such copies is measured.
 const MAX_SAMPLE_SPAN: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ const MAX_REPEATS: usize = 3;
 const REPEAT_TIME: Duration = Duration::from_secs(1);
 /// Fewer files than this say little of what a file costs.
 const MIN_FILES: u64 = 8;
-/// What is copied of long files, and of how many.
+/// Bytes that are copied of each long file, and of how many files.
 const CUT_BYTES: u64 = 4096;
 const MAX_CUT_FILES: u64 = 64;
 /// Files of the smallest one.
@@ -39,19 +39,19 @@ const FIRST_SAMPLE_FILES: u64 = 64;
 const MIN_SAMPLE_BYTES: u64 = 1 << 20;
 const MAX_SAMPLE_BYTES: u64 = 128 << 20;
 
-/// Which files are copied in small, and how much at a time.
+/// The files of trial copies, and how many at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Choice {
     /// The largest sample.
     all: Sample,
-    /// Until it takes so long.
+    /// Samples grow until one takes this long.
     span: Duration,
-    /// Longer files are tried for their rate; None: none are.
+    /// The rate of longer files is measured by a trial; `None`: there are none.
     longer: Option<u64>,
 }
 
 impl Choice {
-    /// For files of these sizes, where the path carries so many bits a second.
+    /// For files of these sizes, on a path with this rate in bits per second.
     fn of(sizes: &Sizes, rate: f64) -> Self {
         let in_a_span =
             ((rate / 8.0 * SAMPLE_SPAN.as_secs_f64()) as u64).clamp(MIN_SAMPLE_BYTES, MAX_SAMPLE_BYTES);
@@ -84,7 +84,7 @@ impl Choice {
         Sample { files, bytes: self.all.bytes / MIN_FILES, ..self.all }
     }
 
-    /// One of more files, after one that took so long; None: it is enough.
+    /// The next, larger sample; `None`: the last one was large enough.
     fn next(&self, last: &FilesCopied) -> Option<Sample> {
         let (files, span) = (last.files as usize, self.span.as_secs_f64());
         if files >= self.all.files || last.seconds >= span / 2.0 {

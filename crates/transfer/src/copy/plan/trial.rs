@@ -1,17 +1,13 @@
-//! A copy in small, before it: these files, on these flows, onto this disk, all at once, into files without a name.
+//! One trial: bytes from a source to a sink for some seconds, on the threads of a copy. Its parts:
 //!
-//! ```text
-//!   reader ─▶ flow ═══▶ flow ─▶ writer, fdatasync several times a second ─▶ a file without a name
-//!      the threads, checksums and system calls of a copy, but no names and no journal
-//! ```
+//! | trial | at the sender | at the receiver |
+//! |---|---|---|
+//! | network | memory ─▶ flows | flows ─▶ nothing |
+//! | disk | files ─▶ nothing | memory ─▶ files without a name |
+//! | all | files ─▶ flows | flows ─▶ files without a name |
 //!
-//! Parts measured one by one do not say what they reach together where they share a disk or a processor, and a disk that is
-//! read and written at once does less than half of either.
-//!
-//! Limits: three to ten seconds, 60 round trips. A disk that is faster for longer than that, and then slower, is not known as one.
-//!
-//! XXX copy::steady
-//! The rate of a copy in small, from what came and what was written.
+//! Parts that were measured alone do not say what they reach together where they share a disk or a CPU, and a disk that is
+//! read and written at the same time does less than half of either: so a plan measures all of them together, too.
 //!
 //! ```text
 //!   bytes │          ╱ ◀─ counted: the second half, when memory on the way is full and flows have their speed
@@ -20,8 +16,10 @@
 //!         └────┴─────┴── s
 //! ```
 //!
-//! Both are counted, and the lesser rate is it: memory takes in what a slow disk does not, and whole ranges are written, of which
-//! few come in some seconds of a slow path.
+//! Bytes that arrive and bytes that are written are both counted, and the lower rate is the result: memory takes in what a
+//! slow disk does not, and on a slow path few whole ranges are written in some seconds.
+//!
+//! Limits: three to ten seconds, 60 round trips. A disk that becomes slower only after that is not recognised.
 
 use super::super::control::SessionState;
 use super::super::destination::Destination;
@@ -41,7 +39,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it sends: flows reach their speed in some tens of round trips.
+/// Duration of a trial: flows reach their speed in some tens of round trips.
 const MIN_SPAN: Duration = Duration::from_secs(3);
 const MAX_SPAN: Duration = Duration::from_secs(10);
 const SPAN_ROUND_TRIPS: f64 = 60.0;
@@ -54,14 +52,14 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Most bytes of a file without a name; then it is written from its beginning again.
 const MAX_SCRATCH_BYTES: u64 = 4 << 30;
-/// How long a part is measured by itself.
+/// Duration of the measurement of a single part.
 const PART_SPAN: Duration = Duration::from_secs(1);
 /// Fewest bytes written to measure a disk: many more than are copied would delay the copy.
 const MIN_DISK_BYTES: u64 = 64 << 20;
 /// No more files than this are read.
 const MAX_FILES: usize = 100_000;
 
-/// How long to try on a path with this round trip.
+/// The duration of a trial on a path with this round-trip time.
 pub(super) fn span_of(rtt: f64) -> Duration {
     Duration::from_secs_f64((rtt * SPAN_ROUND_TRIPS).clamp(MIN_SPAN.as_secs_f64(), MAX_SPAN.as_secs_f64()))
 }
@@ -166,7 +164,7 @@ fn send(
         while running.load(Ordering::Relaxed) > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // What a slow path has not taken by now.
+        // Cuts off what a slow path has not taken by now.
         handles.iter().for_each(|handle| drop(handle.shutdown(Shutdown::Both)));
     });
     // A flow that was cut off failed as it should.
@@ -291,7 +289,10 @@ fn land(shared: &ReceiverShared, mut stream: TcpStream) -> io::Result<()> {
         }
         let length = head.payload();
         if length > shared.pool.block_bytes() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a range is longer than was agreed"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer sent a range longer than agreed",
+            ));
         }
         let Some(mut block) = shared.watch.wait(&shared.empty, &shared.watch.for_disk) else { break };
         match shared.payload(&mut stream, &mut block, length)? {
@@ -348,7 +349,7 @@ impl<'a> Writer<'a> {
             targets.push(Target { file, size, at: 0, fresh: false, syncing: false, synced: Instant::now() });
         }
         if targets.is_empty() {
-            let text = "no room to try; hint: free some space at the destination";
+            let text = "no space for a trial; hint: free some space at the destination";
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;
@@ -390,7 +391,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// What came and what is written by now, if it changed.
+    /// Notes the bytes received and written by now, if they changed.
     fn note(&mut self, begun: Instant, written: u64) {
         let at = begun.elapsed().as_secs_f64();
         let last = self.points.last();
@@ -466,7 +467,7 @@ pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> TrialResul
     if moved < span * 0.9 {
         return whole;
     }
-    // What is written when nothing more is read is faster.
+    // Writing is faster once nothing more is read.
     let end = points.iter().rev().find(|point| point.at <= span).unwrap_or(first);
     let half = f64::midpoint(first.at, end.at);
     let middle = points.iter().find(|point| point.at >= half).unwrap_or(first);
@@ -478,7 +479,7 @@ pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> TrialResul
     let written = slope(counted.map(|point| (point.at, point.written)));
     // From the first byte on: what it takes to connect and to agree is measured with copies of few files.
     let before = |(rate, (at, bytes)): &(f64, (f64, u64))| (at - first.at - *bytes as f64 / rate).max(0.0);
-    // Of a path so slow that hardly a range is written, only what came tells.
+    // On a path so slow that hardly a range is written, only the bytes received count.
     let Some(least) = [came, written].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0)) else {
         return whole;
     };

@@ -1,7 +1,4 @@
-//! What is believed of an earlier attempt, and what is not: each case alone.
-//!
-//! XXX copy::tests::verified
-//! `--verify`: what both ends have on the disk now is compared, and nothing is written.
+//! Files that exist at both ends: when they count as the same, and comparing them.
 
 use super::super::journal::{Identity, Journal};
 use super::super::message::Origin;
@@ -92,7 +89,7 @@ fn a_source_that_changed_with_its_time_kept_is_sent_anew() {
     file.write_all_at(b"again", 2000).unwrap();
     file.set_modified(kept).unwrap();
     let report = site.push();
-    assert!(report.failed[0].error.contains("another one exists"), "{report:?}");
+    assert!(report.failed[0].error.contains("a different file exists"), "{report:?}");
     let options = super::CopyOptions { exists: Exists::Replace, ..site.options(&["src"], &["in"], false) };
     let report = copy(&options, &token(), &mut |_| {}).unwrap();
     assert!(report.is_whole() && report.kept_files == 0, "{report:?}");
@@ -190,7 +187,7 @@ fn what_differs_is_named_and_nothing_is_written() {
         failed.sort();
         let said = ["src/a/f1", "src/a/f2", "src/a/f8", "src/dangling"];
         assert!(failed.iter().zip(said).all(|((path, _), end)| path.ends_with(end)), "{failed:?}");
-        let why = ["missing", "bytes at the source", "CRC-32C", "leads elsewhere"];
+        let why = ["missing", "bytes at the source", "CRC-32C", "has another target"];
         assert!(
             failed.len() == 4 && failed.iter().zip(why).all(|((_, error), why)| error.contains(why)),
             "{failed:?}"

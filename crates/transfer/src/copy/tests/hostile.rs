@@ -130,12 +130,12 @@ fn ranges_of_a_hostile_peer_end_the_copy_and_write_nothing_elsewhere() {
     let site = Site::new();
     let good = RangeHead { size: 100_000, length: 65_536, ..RangeHead::default() };
     for (bad, said) in [
-        (RangeHead { file: 7, ..good }.octets(), "never named"),
-        (RangeHead { file: u64::MAX, ..good }.octets(), "never named"),
-        (RangeHead { size: 1 << 50, ..good }.octets(), "another size"),
-        (RangeHead { length: 4096, ..good }.octets(), "other bounds"),
-        (RangeHead { offset: 5, ..good }.octets(), "other bounds"),
-        ([0xAB; 48], "no range"),
+        (RangeHead { file: 7, ..good }.octets(), "an unknown file"),
+        (RangeHead { file: u64::MAX, ..good }.octets(), "an unknown file"),
+        (RangeHead { size: 1 << 50, ..good }.octets(), "a different size"),
+        (RangeHead { length: 4096, ..good }.octets(), "wrong bounds"),
+        (RangeHead { offset: 5, ..good }.octets(), "wrong bounds"),
+        ([0xAB; 48], "not a range"),
     ] {
         let mut peer = Hostile::new(&site, Direction::Push);
         peer.says(&Message::Entries(vec![file("f", 100_000)]));
@@ -165,7 +165,7 @@ fn names_of_a_hostile_peer_do_not_leave_the_directory() {
     }
     assert!(!site.at("x").exists() && !site.at("root/x").exists());
     peer.says(&Message::Entries(vec![Entry { to: 9, ..file("f", 1) }]));
-    assert!(peer.reason().contains("not asked for"));
+    assert!(peer.reason().contains("not requested"));
 }
 
 /// The directory that a server serves, and the one that was asked for, keep their permissions.
@@ -213,7 +213,7 @@ fn ranges_that_nobody_asked_for_are_refused() {
         let head =
             RangeHead { size: 100_000, length: 65_536, flags: super::super::HOLE, ..RangeHead::default() };
         peer.flow.write_all(&head.octets()).unwrap();
-        assert!(peer.reason().contains("came twice"));
+        assert!(peer.reason().contains("sent a range twice"));
         assert_eq!(std::fs::read(site.at("root/in/f")).unwrap(), vec![7; 100_000]);
         assert_eq!(std::fs::read_dir(site.at("root/in")).unwrap().count(), 1);
     }
@@ -254,6 +254,6 @@ fn what_a_hostile_receiver_wants_is_checked() {
     for ranges in [vec![(1, 1)], vec![(0, u64::MAX)], vec![(u64::MAX, 2)], vec![(0, 0)], vec![]] {
         let mut peer = Hostile::new(&site, Direction::Pull);
         peer.says(&Message::Wanted(vec![Want { file: 1, ranges }]));
-        assert!(peer.reason().contains("not expected"));
+        assert!(peer.reason().contains("unexpected message"));
     }
 }

@@ -1,7 +1,4 @@
-//! A server that means harm, and a client that pulls from it.
-//!
-//! XXX copy::tests::planned
-//! Plans, and that nothing is left of them.
+//! A hostile server and a client that pulls from it; plans, which leave nothing behind.
 
 use super::super::message::{Entry, Message, Name, Origin, Side, What};
 use super::super::{Bounds, CopyOptions, CopyReport, Exists, Plan};
@@ -29,9 +26,9 @@ impl Service for Liar {
 
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         let flows = body["flows"].as_u64().unwrap() as usize;
-        let room = session.room(flows)?;
-        session.connection.send(&Message::Ready { cookie: room.cookie() })?;
-        let _flows: Vec<_> = (0..flows).filter_map(|_| room.next(SOON)).collect();
+        let connections = session.data_connections(flows)?;
+        session.connection.send(&Message::Ready { cookie: connections.cookie() })?;
+        let _flows: Vec<_> = (0..flows).filter_map(|_| connections.next(SOON)).collect();
         session.connection.send(&Message::Clock((0, 0)))?;
         session.connection.send(&Message::Entries(self.0.clone()))?;
         session.connection.send(&Message::AllEntries)?;

@@ -1,7 +1,4 @@
 //! The state survives a restart.
-//!
-//! XXX ejfat::API::tests::waits
-//! Which calls wait for which.
 
 use super::*;
 use std::sync::mpsc;
