@@ -11,6 +11,7 @@
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask proto         writes the code of the control plane's protocol, crates/daemon/src/ejfat/proto.rs
 //! cargo xtask host          writes the page of the checks of a host, docs/reference/host.md
+//! cargo xtask glossary      writes the tables of public names in docs/concepts/glossary.md
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask docs          the documentation site, target/site/index.html
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
@@ -29,6 +30,7 @@ mod families;
 mod fuzz;
 mod generated;
 mod manylinux;
+mod names;
 mod pure;
 mod python;
 mod pythons;
@@ -39,7 +41,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every | --aarch64] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every | --aarch64] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Some("man") => generated::run(flag("--check"), generated::From::Sources).map(report),
         Some("proto") => generated::proto(),
         Some("host") => generated::host(),
+        Some("glossary") => tidy::glossary(),
         Some("aarch64") => aarch64::run(),
         Some("python") if flag("--every") => python::every(),
         Some("python") if flag("--aarch64") => python::aarch64(),
