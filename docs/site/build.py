@@ -40,6 +40,7 @@ NAMED = {
     "docs/benchmarks.md": "project/benchmarks.md", "docs/reference/man": "reference/man/index.md",
     "docs/decisions": "internals/decisions.md", "docs/tutorials": "tutorials/index.md", "docs/guide": "guide/index.md",
     "docs/reference": "reference/index.md", "docs/internals": "internals/index.md",
+    "docs/concepts": "concepts/index.md",
 }  # fmt: skip
 # What comes first in a section; the rest follows by name.
 FIRST = ["record-a-scan", "spead", "python", "record-and-look", "look-at-a-scan", "configuration", "recording",
@@ -47,6 +48,7 @@ FIRST = ["record-a-scan", "spead", "python", "record-and-look", "look-at-a-scan"
 SECTIONS = {
     "tutorials": ("Tutorials", "From a first scan to a tuned host. Every line has been typed, and every plot drawn, by the build of this page."),
     "guide": ("Guide", "What each part does, with examples that a test types."),
+    "concepts": ("Concepts", "What the words mean."),
     "reference": ("Reference", "Files, options, and every name of the command and the two libraries."),
     "internals": ("Internals", "How Skyhaul works inside, and why it is that way."),
     "project": ("Project", "Changes, figures, and how to take part."),

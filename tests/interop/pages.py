@@ -6,6 +6,7 @@
 | ```` ```python ```` | typed into a Python, the same for all blocks of a page |
 | ```` ```text ```` | what came out: in a tutorial of the block before, in a guide of its Python; `…` stands for anything in a line,
 and alone in a line for any number of lines |
+| ```` ```rust ```` | lines of a program, which `crates/skyhaul/tests/tutorial.rs` holds and runs |
 
 A `receive` or `record` that listens is typed into a terminal of its own; what follows is typed once it listens, and what is
 no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance` or `probe serve` has a terminal

@@ -19,7 +19,8 @@ TREE = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "crates").r
 # Languages of blocks, and what is done with them. What is marked `text` in a page without Python is only shown.
 # Pages whose commands take what their Python sends or writes.
 WITH_PYTHON = {"python.md", "python-snippets.md", "samples.md", "ejfat-workers.md"}
-LANGUAGES = {"": "typed", "python": "run", "text": "compared", "c": "compiled", "toml": "given to the command"}
+LANGUAGES = {"": "typed", "python": "run", "text": "compared", "c": "compiled", "toml": "given to the command",
+             "rust": "lines of a program that runs: crates/skyhaul/tests/tutorial.rs"}  # fmt: skip
 
 
 @pytest.mark.timeout(600)
@@ -62,6 +63,7 @@ SHOWN_ONLY = {
         "make python                  # from a checkout:": BUILT,
         "printf 'implementation=CPython": "builds for a Python that is seldom there",
     },
+    "rust.md": {"cargo run -p skyhaul --example": "builds: crates/skyhaul/tests/tutorial.rs runs all of them"},
     "samples.md": {"make python  ": BUILT},
     "tune-a-host.md": {
         "skyhaul host": "writes settings of the host: the tests in tests/host/applied.rs do it on made hosts",

@@ -7,7 +7,7 @@
 //! ```text
 //!   crates/core/src/wire/families.rs   families! { vdif::VdifStream => frames, … }   the names, and the one line each
 //!   crates/core/src/wire/<family>/     may name itself, and what it is built of
-//!   tests                              may name any
+//!   tests, examples                    may name any
 //!   xtask/families.txt                 places that do so still, each with how often: they may only go
 //! ```
 
@@ -63,7 +63,8 @@ pub(crate) fn findings(
     let mut found = Vec::new();
     for (path, source) in sources.iter().filter(|(path, _)| !tests.contains(*path)) {
         let shown = path.display().to_string();
-        let allowed = [REGISTRY, MODULES].contains(&shown.as_str());
+        let is_example = path.components().any(|part| part.as_os_str() == "examples");
+        let allowed = is_example || [REGISTRY, MODULES].contains(&shown.as_str());
         if allowed || folders.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }
@@ -117,6 +118,7 @@ mod tests {
         assert_eq!(name("crates/a/src/b.rs", "// rsp\nlet a = \"rsp\"; corpse()"), 0);
         assert_eq!(name("crates/a/src/b.rs", "fn a() {}\n#[cfg(test)]\nmod tests { use rsp::A; }"), 0);
         assert_eq!(name("crates/a/tests/b.rs", "use rsp::A;"), 0);
+        assert_eq!(name("crates/a/examples/b.rs", "use rsp::A;"), 0);
         assert_eq!(name("crates/core/src/wire/rsp/a.rs", "use super::super::mark4::M4;"), 0);
         assert_eq!(name(MODULES, "pub mod rsp;"), 0);
     }

@@ -11,6 +11,7 @@
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask proto         writes the code of the control plane's protocol, crates/daemon/src/ejfat/proto.rs
 //! cargo xtask host          writes the page of the checks of a host, docs/reference/host.md
+//! cargo xtask glossary      writes the tables of public names in docs/concepts/glossary.md
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask instructions  the instructions of a packet on its way, against what they were (--write: write them down)
 //! cargo xtask docs          the documentation site, target/site/index.html
@@ -31,6 +32,7 @@ mod fuzz;
 mod generated;
 mod instructions;
 mod manylinux;
+mod names;
 mod pure;
 mod python;
 mod pythons;
@@ -41,7 +43,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --every | --aarch64] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --every | --aarch64] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Some("man") => generated::run(flag("--check"), generated::From::Sources).map(report),
         Some("proto") => generated::proto(),
         Some("host") => generated::host(),
+        Some("glossary") => tidy::glossary(),
         Some("aarch64") => aarch64::run(),
         Some("instructions") => instructions::run(flag("--write")).map(counted),
         Some("python") if flag("--every") => python::every(),

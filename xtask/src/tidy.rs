@@ -7,6 +7,7 @@
 //! | `unsafe` | only in `crates/io` and in `crates/python/src/buffer`, where Python's buffer protocol asks for it; every other crate says `#![forbid(unsafe_code)]` |
 //! | each reason in `Reject` | is provoked by a test: `provoke` in `crates/skyhaul/src/receive/tests/rejects.rs` |
 //! | a family of formats | is named in its own folder and the registry only ([`families`]) |
+//! | a public type | has a name of its own, a term of the field, and a line in the glossary ([`names`]) |
 //! | any text file | names no directory of one person's machine |
 //!
 //! Generated files are skipped. A line of code is neither blank nor only a comment: a bound must not punish tests or documentation.
@@ -14,6 +15,7 @@
 //! that is no longer needed is itself a finding.
 
 use crate::families;
+use crate::names;
 use crate::source::{Source, words};
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -33,6 +35,37 @@ const PROVOKED: &str = "crates/skyhaul/src/receive/tests/rejects.rs";
 /// Everything that breaks a rule, one line each.
 pub(crate) fn findings() -> Result<Vec<String>> {
     let files = workspace::files()?;
+    let Tree { rust, sources, tests } = tree(&files)?;
+
+    let over = sizes(&sources, &tests);
+    let mut found = against_ratchet(over, &read(Path::new(RATCHET))?.unwrap_or_default());
+    found.extend(provoked_rejects(&sources));
+    found.extend(families::findings(&sources, &tests, &read(Path::new(families::KEPT))?.unwrap_or_default()));
+    found.extend(names::findings(&rust, &sources, &tests)?);
+    found.extend(unsafe_fence(&rust, &sources));
+    for path in &files {
+        if let Some(text) = read(path)? {
+            found.extend(machine_paths(path, &text));
+        }
+    }
+    Ok(found)
+}
+
+/// Write the glossary of public names, as the sources are now; true, because nothing is found.
+pub(crate) fn glossary() -> Result<bool> {
+    let Tree { rust, sources, tests } = tree(&workspace::files()?)?;
+    names::write(&rust, &sources, &tests)?;
+    Ok(true)
+}
+
+/// Every source that a person wrote.
+struct Tree {
+    rust: BTreeMap<PathBuf, String>,
+    sources: BTreeMap<PathBuf, Source>,
+    tests: BTreeSet<PathBuf>,
+}
+
+fn tree(files: &[PathBuf]) -> Result<Tree> {
     let mut rust = BTreeMap::new();
     for path in files.iter().filter(|path| path.extension().is_some_and(|end| end == "rs")) {
         let text = read(path)?.unwrap_or_default();
@@ -43,18 +76,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     let sources: BTreeMap<PathBuf, Source> =
         rust.iter().map(|(path, text)| (path.clone(), Source::new(text))).collect();
     let tests = test_files(&sources);
-
-    let over = sizes(&sources, &tests);
-    let mut found = against_ratchet(over, &read(Path::new(RATCHET))?.unwrap_or_default());
-    found.extend(provoked_rejects(&sources));
-    found.extend(families::findings(&sources, &tests, &read(Path::new(families::KEPT))?.unwrap_or_default()));
-    found.extend(unsafe_fence(&rust, &sources));
-    for path in &files {
-        if let Some(text) = read(path)? {
-            found.extend(machine_paths(path, &text));
-        }
-    }
-    Ok(found)
+    Ok(Tree { rust, sources, tests })
 }
 
 /// The text of a file below the root; none if it is absent, large or not text.

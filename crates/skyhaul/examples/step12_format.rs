@@ -94,8 +94,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stream = ObjectStream::<Visibilities>::new(&StreamConfig::default());
     let address = stream.add_udp(&"udp://127.0.0.1:0".parse()?, &UdpOptions::default())?;
 
-    // Two integrations of 4000 bytes in packets of 1000, in disorder; and a packet of something else.
     let correlator = UdpSocket::bind("127.0.0.1:0")?;
+    // Something else, which is refused.
+    correlator.send_to(&[0; 100], address)?;
+    // Two integrations of 4000 bytes in packets of 1000, in disorder.
     for offset in [2000u32, 0, 3000, 1000] {
         for integration in [1u64, 2] {
             let mut packet = b"VISI".to_vec();
@@ -105,7 +107,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             correlator.send_to(&packet, address)?;
         }
     }
-    correlator.send_to(&[0; 100], address)?;
 
     for integration in [1, 2] {
         let object = stream.get(Some(Duration::from_secs(10)))?;
