@@ -46,7 +46,8 @@ impl PendingConnections {
         // None of them has proved anything, so there is always one that can leave.
         let displaced = self.0.displaced(from.ip()).ok().flatten();
         displaced.map(|id| self.0.remove(id));
-        self.0.insert(from.ip(), Pending { stream, cookie: [0; COOKIE], have: 0, until: now + COOKIE_TIMEOUT });
+        self.0
+            .insert(from.ip(), Pending { stream, cookie: [0; COOKIE], have: 0, until: now + COOKIE_TIMEOUT });
         displaced.is_some()
     }
 

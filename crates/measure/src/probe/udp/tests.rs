@@ -164,7 +164,7 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
         assert_eq!(hear(&mut answer), None);
     }
     let cookie = skyhaul::auth::unhex(&opened.cookie).unwrap();
-    let knock = small(meeting::Meeting::Knock(cookie));
+    let knock = small(meeting::Handshake::Knock(cookie));
     victim.send_to(&knock, at).unwrap();
     let (length, _) = hear(&mut answer).expect("a cookie");
     assert_eq!(length, knock.len(), "nothing is amplified");
