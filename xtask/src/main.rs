@@ -12,6 +12,7 @@
 //! cargo xtask proto         writes the code of the control plane's protocol, crates/daemon/src/ejfat/proto.rs
 //! cargo xtask host          writes the page of the checks of a host, docs/reference/host.md
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
+//! cargo xtask instructions  the instructions of a packet on its way, against what they were (--write: write them down)
 //! cargo xtask docs          the documentation site, target/site/index.html
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
 //! cargo xtask python --aarch64  the wheel for AArch64, in target/wheels-aarch64
@@ -28,6 +29,7 @@ mod docs;
 mod families;
 mod fuzz;
 mod generated;
+mod instructions;
 mod manylinux;
 mod pure;
 mod python;
@@ -39,7 +41,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every | --aarch64] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --every | --aarch64] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some("proto") => generated::proto(),
         Some("host") => generated::host(),
         Some("aarch64") => aarch64::run(),
+        Some("instructions") => instructions::run(flag("--write")).map(counted),
         Some("python") if flag("--every") => python::every(),
         Some("python") if flag("--aarch64") => python::aarch64(),
         Some("python") => python::run(flag("--debug")),
@@ -72,6 +75,20 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Print what was counted; true if nothing got longer.
+fn counted(outcome: instructions::Outcome) -> bool {
+    match outcome {
+        instructions::Outcome::Counted(shown, longer) => {
+            print!("{shown}");
+            report(longer)
+        }
+        instructions::Outcome::Skipped(why) => {
+            println!("SKIPPED: {why}");
+            true
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   cargo test (units; meanwhile prepare: .venv, tshark, iperf3) ─▶ cargo test (whole programs; meanwhile the release binary)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
-//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz
+//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -20,7 +20,7 @@ mod sanitize;
 mod step;
 mod tally;
 
-use crate::{docs, fuzz, generated, pure, python, workspace};
+use crate::{docs, fuzz, generated, instructions, pure, python, workspace};
 use anyhow::{Result, bail};
 use beside::Beside;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<bool> {
     // Fetching takes a minute, and needs no processor.
     let fetching = std::thread::spawn(|| {
         let (python, capture_tool) = (prepare::python(), prepare::tshark());
-        prepare::iperf3();
+        prepare::tools();
         (python, capture_tool)
     });
     units(&mut tally)?;
@@ -99,6 +99,7 @@ fn remaining(tally: &mut Tally) -> Result<()> {
         .args(fuzz::DRIVER)
         .args(["--", "--executions", "200000"])
         .run(tally)?;
+    packet_path(tally);
     Ok(())
 }
 
@@ -199,6 +200,24 @@ fn generated_files(tally: &mut Tally) {
     match generated::run(true, generated::From::Built) {
         Ok(stale) if stale.is_empty() => tally.pass(),
         Ok(stale) => tally.fail(&format!("{NAME}: {}", stale.join(", "))),
+        Err(error) => tally.fail(&format!("{NAME}: {error:#}")),
+    }
+}
+
+/// No path of a packet got longer.
+fn packet_path(tally: &mut Tally) {
+    const NAME: &str = "instructions of a packet on its way";
+    tally.say(&format!("\n== {NAME}"));
+    match instructions::run(false) {
+        Ok(instructions::Outcome::Counted(shown, longer)) => {
+            tally.say(shown.trim_end());
+            if longer.is_empty() {
+                tally.pass();
+            } else {
+                tally.fail(&format!("{NAME}: {}", longer.join("; ")));
+            }
+        }
+        Ok(instructions::Outcome::Skipped(why)) => tally.skip(NAME, why),
         Err(error) => tally.fail(&format!("{NAME}: {error:#}")),
     }
 }

@@ -55,10 +55,12 @@ pub(crate) fn tshark() -> Result<(), String> {
     Err("tshark is not installed (apt-get install tshark)".to_owned())
 }
 
-/// Have iperf3, a peer of `skyhaul probe`, if that is possible. Tests that need it say themselves that it is missing.
-pub(crate) fn iperf3() {
-    if !quiet("iperf3", &["--version"]) && may_install() {
-        let _ = apt("iperf3");
+/// Have iperf3, a peer of `skyhaul probe`, and valgrind, if that is possible. What needs them says itself that they are missing.
+pub(crate) fn tools() {
+    for tool in ["iperf3", "valgrind"] {
+        if !quiet(tool, &["--version"]) && may_install() {
+            let _ = apt(tool);
+        }
     }
 }
 

@@ -1,0 +1,194 @@
+//! The way of a packet on fixed inputs, for counting its instructions: nothing here depends on the time or the machine.
+//!
+//! ```text
+//! valgrind --tool=callgrind --toggle-collect='packet_path::measured*' target/release/examples/packet_path CASE
+//! ```
+//!
+//! | case | what is measured |
+//! |---|---|
+//! | `frames-8032`, `frames-1440` | VDIF frames with sequence numbers, in trains, from the train to the finished part |
+//! | `threads-8032` | the same of four threads in turn |
+//! | `heaps-1k` | SPEAD heaps of one packet, from the train to the reader's queue |
+//! | `heaps-64k` | SPEAD heaps of eight packets |
+//!
+//! Prints the number of packets. `cargo xtask instructions` divides, and compares with what it was.
+
+use skyhaul::core::assembly::OrderedConfig;
+use skyhaul::core::placement::{Geometry, Grain, Nanos};
+use skyhaul::core::wire::spead::{Flavour, id};
+use skyhaul::core::wire::{LearnOptions, Order};
+use skyhaul::io::memory::{Pool, PoolOptions};
+use skyhaul::io::source::{Source, SourceStats, Train};
+use skyhaul::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
+use skyhaul::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
+use skyhaul::spead::receive::{Full, HeapMemory, Stream, StreamConfig};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a train, as the kernel coalesces them.
+const TRAIN: usize = 64 << 10;
+/// Packets that are measured, in whole trains.
+const PACKETS: u64 = 40_000;
+
+fn sender() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 1))
+}
+
+/// What is counted: everything below this function.
+#[inline(never)]
+fn measured<T>(work: impl FnOnce() -> T) -> T {
+    std::hint::black_box(work())
+}
+
+/// Frames of `threads` threads, from trains to parts.
+fn frames(payload: usize, threads: u16) -> io::Result<u64> {
+    let options = SynthOptions {
+        payload,
+        threads,
+        frames_per_second: 125_000,
+        start: 1_795_402_800,
+        station: "Sk".into(),
+        pattern: false,
+        sequence: Sequence { order: Some(Order::Little), first: 77 },
+        packets: None,
+    };
+    let supply = SynthSupply::new(options).map_err(io::Error::other)?;
+    let packet = |n: u64, into: &mut Vec<u8>| {
+        let mut head = [0; HEAD];
+        let (length, payload) = supply.packet(n, &mut head);
+        into.extend_from_slice(&head[..length]);
+        into.extend_from_slice(payload);
+    };
+    let pool = Pool::new(&PoolOptions { total_bytes: 64 << 20, block_bytes: 1 << 20, shared: false })?;
+    let engine_options = EngineOptions {
+        learn: LearnOptions { object_bytes: 1 << 20, ..LearnOptions::default() },
+        assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
+        gate: Gate::default(),
+        allow: Allow::default(),
+        max_streams: 4,
+        listen: "memory".into(),
+        split_threads: false,
+        keep_partial_sets: false,
+        next_stream: Arc::default(),
+    };
+    let mut engine = Engine::new(engine_options, pool, Nowhere, None);
+    let (sender, mut bytes, mut now, mut n) = (sender(), Vec::new(), Nanos::SECOND, 0u64);
+    packet(0, &mut bytes);
+    let stride = bytes.len();
+    let in_train = (TRAIN / stride).max(1) as u64;
+    // The format is learned, and the first parts are done, before anything is counted.
+    let (warm, all) = (4_000 / in_train * in_train, (4_000 + PACKETS) / in_train * in_train);
+    while n < all {
+        bytes.clear();
+        (n..n + in_train).for_each(|n| packet(n, &mut bytes));
+        let train = Train { bytes: &bytes, stride, ..Train::single(&[], &sender) };
+        if n < warm {
+            engine.handle_train(&train, now);
+        } else {
+            measured(|| engine.handle_train(&train, now));
+        }
+        (n, now) = (n + in_train, now.plus(Nanos(in_train * 1000)));
+    }
+    engine.finish(now);
+    let tally = engine.tally(true);
+    let placed: u64 = tally.streams.iter().map(|(_, report)| report.placed).sum();
+    if placed != n {
+        return Err(io::Error::other(format!("{placed} of {n} packets were placed")));
+    }
+    Ok(n - warm)
+}
+
+/// Trains of SPEAD packets. What the reader does with each is measured.
+struct Heaps {
+    payload: usize,
+    heap: usize,
+    next: u64,
+    until: u64,
+    warm: u64,
+    bytes: Vec<u8>,
+}
+
+impl Source for Heaps {
+    fn poll(&mut self, _: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let Some(flavour) = Flavour::new(48) else { return Err(io::ErrorKind::Other.into()) };
+        let (sender, stride) = (sender(), 48 + self.payload);
+        let in_train = TRAIN / stride;
+        self.bytes.resize(in_train * stride, 1);
+        let of_heap = (self.heap / self.payload) as u64;
+        for (at, packet) in self.bytes.chunks_exact_mut(stride).enumerate() {
+            let n = self.next + at as u64;
+            packet[..8].copy_from_slice(&[0x53, 4, 2, 6, 0, 0, 0, 5]);
+            let values = [
+                (id::HEAP_COUNTER, 1 + n / of_heap),
+                (id::HEAP_SIZE, self.heap as u64),
+                (id::HEAP_OFFSET, n % of_heap * self.payload as u64),
+                (id::PAYLOAD_LENGTH, self.payload as u64),
+                (0x1600, n / of_heap),
+            ];
+            for (at, (id, value)) in values.into_iter().enumerate() {
+                packet[8 + at * 8..][..8].copy_from_slice(&flavour.immediate(id, value).to_be_bytes());
+            }
+        }
+        let train = Train { bytes: &self.bytes, stride, ..Train::single(&[], &sender) };
+        if self.next < self.warm {
+            each(train);
+        } else {
+            measured(|| each(train));
+        }
+        self.next += in_train as u64;
+        Ok(in_train)
+    }
+
+    fn stats(&self) -> SourceStats {
+        SourceStats::default()
+    }
+
+    fn describe(&self) -> String {
+        "memory".into()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.next >= self.until
+    }
+}
+
+/// Heaps from trains to the reader's queue, which another thread empties.
+fn heaps(heap: usize, payload: usize) -> io::Result<u64> {
+    let memory = HeapMemory::new(1 << 30);
+    memory.prepare(heap, ((64 << 20) / heap).max(4));
+    let config = StreamConfig { memory, ring: 8192, full: Full::Wait, ..StreamConfig::default() };
+    let stream = Stream::new(&config);
+    let in_train = (TRAIN / (48 + payload)) as u64;
+    let whole = |packets: u64| packets / in_train * in_train;
+    let (warm, until) = (whole(4_000), whole(4_000 + PACKETS));
+    let source = Heaps { payload, heap, next: 0, until, warm, bytes: Vec::new() };
+    stream.add_source("memory", Box::new(source), true)?;
+    let (mut some, mut got) = (Vec::new(), 0);
+    while stream.get(None).is_ok() {
+        stream.get_many(&mut some, 4096);
+        got += 1 + some.len();
+        some.clear();
+    }
+    let wanted = until as usize * payload / heap;
+    // The last heap may end behind the last train.
+    if got.abs_diff(wanted) > 1 {
+        return Err(io::Error::other(format!("{got} of {wanted} heaps came")));
+    }
+    Ok(until - warm)
+}
+
+fn main() -> io::Result<()> {
+    let case = std::env::args().nth(1).unwrap_or_default();
+    let packets = match case.as_str() {
+        "frames-8032" => frames(8000, 1)?,
+        "frames-1440" => frames(1408, 1)?,
+        "threads-8032" => frames(8000, 4)?,
+        "heaps-1k" => heaps(1 << 10, 1 << 10)?,
+        "heaps-64k" => heaps(64 << 10, 8 << 10)?,
+        _ => return Err(io::Error::other("cases: frames-8032 frames-1440 threads-8032 heaps-1k heaps-64k")),
+    };
+    println!("{packets}");
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Instructions of a packet on its way, counted by callgrind on fixed inputs, against what they were.
+//!
+//! A time depends on the machine and on who else is on it; a count of instructions is the same in every run, to a thousandth.
+//! `xtask/instructions.txt` has a line for each case of `crates/skyhaul/examples/packet_path.rs`: its name, and instructions for
+//! each packet. More than [`MOST_PERCENT`] above it is a failure. Fewer are good news: write them down.
+//!
+//! ```text
+//! CARGO_INCREMENTAL=0 cargo xtask instructions            count and compare
+//! CARGO_INCREMENTAL=0 cargo xtask instructions --write    write what was counted
+//! ```
+//!
+//! Counted in builds that are not incremental (`CARGO_INCREMENTAL=0`): these inline across parts of a crate.
+//!
+//! Limits: a cache miss, a system call and a division each count as one. Instructions depend on the compiler, which is pinned, on
+//! the functions of the C library, and on the instructions of the CPU: cases are counted with AVX2 only, which valgrind knows.
+
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use std::process::Command;
+
+const KEPT: &str = "xtask/instructions.txt";
+/// How much longer a path may get, in percent.
+const MOST_PERCENT: f64 = 3.0;
+/// What cargo needs to know to build the program.
+pub(crate) const PROGRAM: [&str; 5] =
+    ["--release", "--locked", "--package=skyhaul", "--example", "packet_path"];
+
+/// The outcome of counting.
+pub(crate) enum Outcome {
+    /// What was found, and what is longer than it may be.
+    Counted(String, Vec<String>),
+    /// Why it cannot be counted here.
+    Skipped(&'static str),
+}
+
+/// Build the program, count, and compare with the list; or write the list.
+pub(crate) fn run(write: bool) -> Result<Outcome> {
+    if !Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return Ok(Outcome::Skipped("valgrind is not installed (apt-get install valgrind)"));
+    }
+    if std::env::var_os("CARGO_INCREMENTAL").is_none_or(|value| value != "0") {
+        return Ok(Outcome::Skipped("incremental builds inline less (CARGO_INCREMENTAL=0, as in .ci/run)"));
+    }
+    if !has_avx2() {
+        return Ok(Outcome::Skipped("this CPU has no AVX2, with which the list was counted"));
+    }
+    if !workspace::cargo().arg("build").args(PROGRAM).status().context("run cargo")?.success() {
+        bail!("the program of the packet path was not built");
+    }
+    let path = workspace::root().join(KEPT);
+    let list = std::fs::read_to_string(&path).with_context(|| format!("read {KEPT}"))?;
+    let (mut shown, mut longer, mut new) = (String::new(), Vec::new(), String::new());
+    for line in list.lines() {
+        let Some((case, was)) = line.split_once(' ').filter(|_| !line.starts_with('#')) else {
+            let _ = writeln!(new, "{line}");
+            continue;
+        };
+        let was: f64 = was.trim().parse().with_context(|| format!("{KEPT}: {line}"))?;
+        let is = count(case)?;
+        let percent = (is / was - 1.0) * 100.0;
+        let _ = writeln!(shown, "{case:<14} {is:>8.1} instructions a packet ({percent:+.1} %)");
+        let _ = writeln!(new, "{case} {is:.1}");
+        longer.extend(finding(case, was, is));
+    }
+    if write {
+        std::fs::write(&path, new).with_context(|| format!("write {KEPT}"))?;
+        longer.clear();
+    }
+    Ok(Outcome::Counted(shown, longer))
+}
+
+/// What is wrong with a count, if anything is.
+fn finding(case: &str, was: f64, is: f64) -> Option<String> {
+    let is_longer = is > was * (1.0 + MOST_PERCENT / 100.0);
+    is_longer.then(|| format!("{case}: {is:.1} instructions a packet, {was:.1} before ({KEPT})"))
+}
+
+fn has_avx2() -> bool {
+    let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    known.split_whitespace().any(|flag| flag == "avx2")
+}
+
+/// Instructions for each packet of a case.
+fn count(case: &str) -> Result<f64> {
+    let root = workspace::root();
+    let output = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--toggle-collect=packet_path::measured*",
+            "--callgrind-out-file=/dev/null",
+        ])
+        .arg(root.join("target/release/examples/packet_path"))
+        .arg(case)
+        .output()
+        .context("run valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{case}: {}: {}", output.status, said.lines().last().unwrap_or_default());
+    }
+    counted(&String::from_utf8_lossy(&output.stdout), &said)
+        .with_context(|| format!("{case}: no count in {said}"))
+}
+
+/// From the number of packets, and from what callgrind says at its end.
+fn counted(packets: &str, said: &str) -> Option<f64> {
+    let packets: f64 = packets.trim().parse().ok().filter(|&packets| packets > 0.0)?;
+    let total = said.lines().find_map(|line| line.split_once("Collected : "))?.1;
+    let total: f64 = total.split_whitespace().next()?.parse().ok()?;
+    (total > 0.0).then_some(total / packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_get_three_percent_longer() {
+        assert_eq!(finding("a", 1000.0, 1029.0), None);
+        assert_eq!(finding("a", 1000.0, 700.0), None);
+        assert!(finding("a", 1000.0, 1031.0).is_some());
+    }
+
+    #[test]
+    fn what_callgrind_says_is_read() {
+        let said = "==1== Events    : Ir\n==1== Collected : 7500\n==1== \n";
+        assert_eq!(counted("250\n", said), Some(30.0));
+        assert_eq!(counted("", said), None);
+        assert_eq!(
+            counted("250", "==1== Collected : 0"),
+            None,
+            "nothing was collected: the name is not found"
+        );
+        assert_eq!(counted("250", ""), None);
+    }
+}
