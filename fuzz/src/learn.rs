@@ -9,7 +9,7 @@
 
 use crate::packets;
 use skyhaul_core::placement::{Layout, Reject};
-use skyhaul_core::wire::keyed::{self, Following, Head, VisitKeyed};
+use skyhaul_core::wire::keyed::{self, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, Format, Keep, LearnOptions, Learner, PREFIX, Place};
 
 /// Octets of the largest frames of fixed size: those of Mark 5B.
@@ -74,7 +74,7 @@ impl VisitKeyed for Keyed<'_> {
     fn visit<W: keyed::Keyed>(self) {
         for packet in self.0 {
             let Ok(head) = W::read(packet) else { continue };
-            let place = head.placement(1);
+            let place = W::placement(&head, 1);
             assert_eq!(
                 u64::from(place.start) + place.length,
                 packet.len() as u64,
@@ -84,8 +84,8 @@ impl VisitKeyed for Keyed<'_> {
                 place.size.is_none_or(|size| place.offset + place.length <= size),
                 "{place:?} is not in its object"
             );
-            let follows = head.following(packet).is_some_and(|next| next.is(0, packet));
-            assert!(follows || head.following(packet).is_none(), "a packet does not look like itself");
+            let follows = W::following(&head, packet).is_some_and(|follows| follows(0, packet));
+            assert!(follows || W::following(&head, packet).is_none(), "a packet does not look like itself");
         }
     }
 }

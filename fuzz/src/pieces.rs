@@ -2,7 +2,7 @@
 //! it is told.
 
 use crate::packets::inspect_seeds;
-use skyhaul_core::wire::keyed::{Head, Keyed, Part, VisitKeyed};
+use skyhaul_core::wire::keyed::{Keyed, Part, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, Packets};
 use skyhaul_io::tcp::pieces::{Found, Heads, fuzzing};
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ struct HeadsOf<W>(PhantomData<W>);
 
 impl<W: Keyed> Heads for HeadsOf<W> {
     fn find(&self, bytes: &[u8]) -> Found {
-        match W::peek(bytes).map(|head| head.map(|head| head.placement(0))) {
+        match W::peek(bytes).map(|head| head.map(|head| W::placement(&head, 0))) {
             Ok(None) => Found::More,
             Ok(Some(place)) => Found::Packet { head: place.start as usize, body: place.length },
             Err(_) => Found::Garbage,

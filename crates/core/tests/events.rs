@@ -9,7 +9,7 @@ use skyhaul_core::{
     wire::{
         Addressing, EventPackets, EventShape,
         ejfat::EjfatWire,
-        keyed::{Head, Keyed as _, source_of},
+        keyed::{Keyed as _, source_of},
     },
 };
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! anything is restarted at any moment.
 //!
 //! ```text
-//!   senders ─▶ network ─▶ data plane: Table ─▶ worker: Keyed ─▶ events          all of it twice, for two tenants
+//!   senders ─▶ network ─▶ data plane: Table ─▶ worker: KeyedWindow ─▶ events    all of it twice, for two tenants
 //!      │         │            ▲ Ticks ▼           │ states
 //!      └─ syncs ─┴───────▶ control: Balancer ◀────┘
 //!   restarts of:  senders (their ticks begin anew), workers, data planes, control planes
@@ -27,7 +27,7 @@ use skyhaul_core::{
     placement::Nanos,
     wire::{
         FAMILIES,
-        keyed::{Head, Keyed, VisitKeyed},
+        keyed::{Keyed, VisitKeyed},
         labelled::{Labelled, VisitLabelled},
     },
 };
@@ -52,7 +52,7 @@ pub fn play(seed: u64) -> Result<Played, String> {
     impl VisitKeyed for Reader {
         type Out = Wire;
         fn visit<W: Keyed>(self) -> Wire {
-            Wire { make: W::packet, place: |packet| W::read(packet).map(|head| head.placement(0)) }
+            Wire { make: W::packet, place: |packet| W::read(packet).map(|head| W::placement(&head, 0)) }
         }
     }
     let of = |family: &skyhaul_core::wire::FamilyRef| {

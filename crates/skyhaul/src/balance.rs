@@ -1,7 +1,7 @@
 //! A load balancer on sockets: packets of many senders to many workers, each object to one of them.
 //!
 //! ```text
-//!   senders ──▶ data ports ──▶ plane 1 … n ──▶ workers        a thread for each processor, one table for all
+//!   senders ──▶ data ports ──▶ plane 1 … n ──▶ workers        a thread for each CPU, one table for all      
 //!      │                          ▲   │ counters, highest tick
 //!      └─ messages ─▶ sync ports  │   ▼
 //!                        └────▶ control ◀── register, report, leave        every 50 ms
@@ -29,19 +29,17 @@
 //! Limits: packets are sent from the balancer's address, and from a port of its own. What is in the sockets when a balancer
 //! ends is still forwarded; what comes later is not.
 
-mod circle;
 mod control;
 mod data_plane;
 mod fast;
-mod left;
 mod options;
 mod plane;
 mod remote;
 mod shared;
 mod status;
 
+pub use control::WorkerLeft;
 pub use data_plane::DataPlane;
-pub use left::WorkerLeft;
 pub use options::{BalanceError, BalanceOptions, FastPath};
 pub use remote::{Claim, Restart, Started};
 pub use status::{BalanceStatus, WorkerStatus};
@@ -188,7 +186,7 @@ impl Balance {
     /// # Errors
     /// See [`RegisterError`].
     pub fn register(&self, registration: Registration) -> Result<Session, RegisterError> {
-        self.reach.check(&registration.member, circle::kind)?;
+        self.reach.check(&registration.member, shared::kind)?;
         let mut state = control::locked(&self.state);
         let now = state.now();
         let session = state.balancer.register(registration, now)?;
@@ -201,7 +199,7 @@ impl Balance {
     /// Whether packets to this member arrive at this balancer.
     #[must_use]
     pub fn is_reached_by(&self, member: &Member) -> bool {
-        matches!(self.reach.check(member, circle::kind), Err(Unusable::Own(_)))
+        matches!(self.reach.check(member, shared::kind), Err(Unusable::Own(_)))
     }
 
     /// A worker leaves: it is sent the rest of what is its, and nothing new.

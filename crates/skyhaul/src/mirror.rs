@@ -14,20 +14,19 @@
 //!
 //! Receivers tell streams apart by their sender, so each stream leaves by a socket of its own.
 
-mod outlet;
 mod tap;
 mod target;
 
 pub use tap::Tap;
 pub use target::TargetReport;
 
-use outlet::Outlets;
 use skyhaul_io::address::Endpoint;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use target::Outlets;
 use target::{Run, Shared};
 
 /// All targets of a receiver.
@@ -111,7 +110,7 @@ impl Drop for Mirror {
 }
 
 /// How long a target may take what is queued when the receiver has stopped, as long as it takes something.
-const LINGER: Duration = Duration::from_secs(30);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Runs sent together.
 const TOGETHER: usize = 64;
 
@@ -122,7 +121,7 @@ fn work(shared: &Shared, mut outlets: Outlets) {
     let mut next: Option<Run> = None;
     loop {
         if until.is_none() && shared.ended.load(Ordering::Acquire) {
-            until = Some(Instant::now() + LINGER);
+            until = Some(Instant::now() + LINGER_TIMEOUT);
         }
         runs.extend(next.take());
         while runs.len() < TOGETHER

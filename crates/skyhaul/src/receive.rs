@@ -12,59 +12,47 @@
 //! One engine per receiving thread; senders stay with their socket, so engines share only the pool.
 
 mod admission;
-mod allow;
-mod arrivals;
-mod board;
-mod edges;
-mod ends;
 mod engine;
 mod engine_reader;
-mod gate;
+mod filter;
 mod info;
 mod joining;
 pub mod keyed;
-mod learning;
-mod load;
 mod newcomers;
 pub(crate) mod objects;
-mod options;
-mod phase;
 mod placing;
-mod rate;
 pub(crate) mod reader;
 mod receiver;
-mod refusals;
-mod route;
 mod sets;
 mod sinks;
 mod strangers;
 mod stream;
 mod tables;
-mod tally;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod times;
 mod watch;
 
-pub use allow::{Allow, NoOrigin, Origin};
-pub(crate) use ends::moved;
 pub use engine::{Engine, EngineOptions};
-pub use gate::{DataTime, Gate};
+pub use filter::{Allow, NoOrigin, Origin};
+pub use filter::{DataTime, Gate};
 pub use info::Watched;
-pub use info::{Part, StreamInfo, StreamReport};
-pub use load::{Loaded, ObjectLoad};
-pub use objects::{ObjectCounts, ObjectOptions, ObjectSink, Received, Storable};
-pub use options::ReceiverOptions;
+pub use info::{StreamInfo, StreamPart, StreamReport};
+pub(crate) use times::moved;
+
+pub use info::{Others, Tally};
+pub use objects::{Loaded, ObjectCounts, ObjectLoad, ObjectOptions, ObjectSink, Received, Storable};
+pub use receiver::ReceiverOptions;
 pub use receiver::{LoadOfReceiver, Receiver, Running};
 pub use sinks::{Collected, Collector};
-pub use tally::{Others, Tally};
 
 /// Consumer of finished parts. Called on the receiving thread: must not block.
 pub trait Sink: Send {
     /// A stream's format is known; its parts follow.
     fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>);
     /// Nothing more will be added to this part of `stream`.
-    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part);
+    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: StreamPart);
     /// `stream` has ended: it was replaced by another sender.
     fn stream_ended(&mut self, _: &std::sync::Arc<StreamInfo>) {}
     /// The program did not run for this long.
@@ -81,7 +69,7 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>) {
         (**self).stream_began(stream);
     }
-    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: StreamPart) {
         (**self).part(stream, part);
     }
     fn stream_ended(&mut self, stream: &std::sync::Arc<StreamInfo>) {
@@ -98,11 +86,11 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
 }
 
-/// A sink that discards everything and returns blocks at once.
+/// A sink that discards everything and returns blocks immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nowhere;
 
 impl Sink for Nowhere {
     fn stream_began(&mut self, _: &std::sync::Arc<StreamInfo>) {}
-    fn part(&mut self, _: &std::sync::Arc<StreamInfo>, _: Part) {}
+    fn part(&mut self, _: &std::sync::Arc<StreamInfo>, _: StreamPart) {}
 }

@@ -32,32 +32,27 @@
 //! the samples cannot be noticed.
 
 mod decode;
-mod ends;
 mod error;
 pub mod export;
 mod frames;
-mod headers;
 mod open;
-mod order;
-mod range;
 mod read;
-mod scratch;
 pub mod survey;
 mod timing;
 mod write;
 
 pub use error::SamplesError;
-pub use headers::Headers;
-pub use range::Start;
+pub use error::Start;
 pub use read::Read;
 pub use skyhaul_core::samples::{Coding, Number, Tracks};
 pub use skyhaul_core::wire::Written;
 pub use skyhaul_io::samples::Vectored;
 pub use write::FrameMaker;
+pub use write::Headers;
 
 use crate::recording::{Gap, Pieces};
 use frames::FrameReader;
-use scratch::Kept;
+use frames::Kept;
 use skyhaul_core::wire::StreamFormat;
 use std::sync::OnceLock;
 

@@ -12,35 +12,30 @@
 
 mod clock;
 mod engine;
-mod error;
 pub mod events;
-mod faulty;
 mod file;
 pub mod objects;
 mod outlet;
-mod own;
-mod pacing;
 mod recorded;
 mod recording;
 mod report;
 mod sender;
-mod stats;
 mod supply;
 
 pub use skyhaul_core::packetize::{HEAD, Packetize};
 
-pub use error::SendError;
-pub use faulty::Faulty;
+pub use clock::Pacing;
+pub use clock::SendStats;
+pub use clock::{OwnPace, SentTimes};
 pub use file::{FileOptions, FileSupply};
+pub use outlet::Faulty;
+pub use outlet::SendError;
 pub use outlet::{Deliver, Outlet};
-pub use own::{OwnPace, SentTimes};
-pub use pacing::Pacing;
 pub use recorded::RecordedOptions;
 pub use recording::{Frames, RecordingSupply};
 pub use report::{FoundRate, SendReport};
 pub use sender::{Sender, SenderOptions, Sending, Stop};
-pub use stats::SendStats;
 pub use supply::{Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
 
-pub use clock::{Clock, Control, Real};
-pub use engine::{Engine, Limits, Next, Source};
+pub use clock::{Clock, Real, SendControl};
+pub use engine::{Limits, Next, SendEngine, Source};

@@ -5,14 +5,14 @@
 //!   record   │ head │ payload │ head │ payload │ head │ pay │      each packet states its length
 //! ```
 
-use super::keyed::{Head, Keyed};
+use super::keyed::Keyed;
 
 /// Returns the length of the packet at the front of a record. `None`: there is no packet of this family.
 pub type PacketEnd = fn(&[u8]) -> Option<usize>;
 
 /// The length according to this family.
 pub fn end_of<W: Keyed>(bytes: &[u8]) -> Option<usize> {
-    let place = W::peek(bytes).ok()??.placement(0);
+    let place = W::placement(&W::peek(bytes).ok()??, 0);
     usize::try_from(place.length).ok()?.checked_add(place.start as usize)
 }
 

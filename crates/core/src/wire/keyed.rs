@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   packet ──read──▶ Head ──placement──▶ Placement           where its payload belongs
-//!                      ├── sequel ─────▶ Following           which packets continue where it ends: looked up once
+//!                      ├── following ──▶ recogniser          of packets that continue where it ends: looked up once
 //!                      └── keep ───────▶ Kept                what its object keeps of it: item pointers, or nothing
 //! ```
 
@@ -16,7 +16,7 @@ use std::{fmt, ops::Range};
 /// How the packets of such a family are read. Every packet is self-contained: nothing is learned of a stream first.
 pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// The head of a packet, read in one pass.
-    type Head<'a>: Head<'a>;
+    type Head<'a>: Copy;
     /// The data that an object keeps from the heads of its packets.
     type Kept: fmt::Debug + Send;
 
@@ -43,6 +43,28 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The reason for which it is not a packet of this family. If packets do not state their length, always an error.
     fn peek(stream: &[u8]) -> Result<Option<Self::Head<'_>>, Reject>;
+
+    /// Where the payload of a packet belongs, among the objects of sender number `sender`.
+    fn placement(head: &Self::Head<'_>, sender: u64) -> Placement;
+
+    /// Recogniser of the packets that continue the object of `packet`, whose head this is: called with `n` and the `n`th
+    /// packet after it, of the same length. That is cheaper than parsing each. `None`: no packet can continue it.
+    fn following<'a>(head: &Self::Head<'a>, packet: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool>;
+
+    /// Whether a packet describes or controls the stream, so that its counter may be out of sequence.
+    fn is_control(_head: &Self::Head<'_>) -> bool {
+        false
+    }
+
+    /// Whether a packet marks a start of the stream.
+    fn is_start(_head: &Self::Head<'_>) -> bool {
+        false
+    }
+
+    /// Whether a packet ends the stream.
+    fn is_stop(_head: &Self::Head<'_>) -> bool {
+        false
+    }
 
     /// Bytes that [`peek`](Self::peek) examines before it rejects: the cost of a search for the next packet.
     fn examined(_stream: &[u8]) -> usize {
@@ -173,39 +195,6 @@ pub struct Stored {
     pub payload: usize,
     /// Nothing is left to be stored.
     pub is_all: bool,
-}
-
-/// The head of a packet of a keyed family.
-pub trait Head<'a>: Copy {
-    /// Recognises the packets that continue its object.
-    type Following: Following;
-
-    /// Where its payload belongs, among the objects of sender number `source`.
-    fn placement(&self, source: u64) -> Placement;
-
-    /// Recogniser of the packets that continue this object after this one, which is `packet`. `None`: no packet can.
-    fn following(&self, packet: &'a [u8]) -> Option<Self::Following>;
-
-    /// Whether it describes or controls the stream, so that its counter may be out of sequence.
-    fn is_control(&self) -> bool {
-        false
-    }
-
-    /// Whether it marks a start of the stream.
-    fn is_start(&self) -> bool {
-        false
-    }
-
-    /// Whether it ends the stream.
-    fn is_stop(&self) -> bool {
-        false
-    }
-}
-
-/// Recognises consecutive packets of an object, which is cheaper than parsing them.
-pub trait Following {
-    /// Whether `packet` is the `n`th after the first; the caller checks that it has the same length.
-    fn is(&self, n: u64, packet: &[u8]) -> bool;
 }
 
 /// A family of keyed objects in the [registry](super::families).

@@ -295,7 +295,7 @@ mod tests {
             type Out = Vec<(u64, u64, u64)>;
             fn visit<W: Keyed>(self) -> Self::Out {
                 let place = |packet| {
-                    let place = skyhaul_core::wire::keyed::Head::placement(&W::read(packet).unwrap(), 0);
+                    let place = W::placement(&W::read(packet).unwrap(), 0);
                     (place.key.number, place.offset, place.size.unwrap())
                 };
                 self.1.chunks(self.0).map(place).collect()

@@ -4,7 +4,7 @@ use super::stream::{Shape, Stream, Told};
 use crate::random::Random;
 use skyhaul_core::assembly::KeyedConfig;
 use skyhaul_core::placement::{Key, Nanos};
-use skyhaul_core::wire::keyed::{Control, Head, Keyed, Part};
+use skyhaul_core::wire::keyed::{Control, Keyed, Part};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -35,7 +35,7 @@ impl<W> fmt::Debug for Objects<W> {
 /// Bits of an object's number that packets of this form tell; `None`: there is no such form.
 pub(super) fn number_bits<W: Keyed>(form: u8) -> Option<u8> {
     let part = Part { size: Some(8), payload: &[0; 8], ..Part::default() };
-    Some(W::read(&W::packet(form, &part)?).ok()?.placement(0).number_bits)
+    Some(W::placement(&W::read(&W::packet(form, &part)?).ok()?, 0).number_bits)
 }
 
 impl<W: Keyed> Objects<W> {

@@ -1,15 +1,14 @@
-//! Control: hears senders' messages and what was forwarded, and gives out tables.
+//! The control thread: receives senders' messages and counts of forwarded packets, makes tables, and remembers workers that left.
 
-use super::left::Served;
 use super::shared::Planes;
 use crate::awake::Awake;
-use skyhaul_core::balance::{AllowList, Balancer};
+use skyhaul_core::balance::{AllowList, Balancer, MEMBERS, Registration, Session, Traffic, Worker};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::UdpSource;
-use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often control looks at what was forwarded and at the time.
-const PERIOD: Duration = Duration::from_millis(50);
+const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What control knows.
 pub(super) struct State {
@@ -82,7 +81,7 @@ impl<L: Labelled> Control<L> {
             self.hear(wait);
             let pause = awake.turn();
             if pause.is_some() || Instant::now() >= next {
-                next = Instant::now() + PERIOD;
+                next = Instant::now() + TICK_INTERVAL;
                 self.turn(pause);
             }
         }
@@ -153,3 +152,75 @@ fn heard<L: Labelled>(
     };
     *state.refused.entry(refused).or_default() += 1;
 }
+
+/// Workers that left and are remembered.
+const MAX_LEFT_WORKERS: usize = MEMBERS;
+
+/// A worker that left, or was removed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerLeft {
+    /// Its session.
+    pub session: Session,
+    /// What it registered with.
+    pub registration: Registration,
+    /// Packets that were routed to it.
+    pub packets: u64,
+    /// Octets in them, as forwarded.
+    pub bytes: u64,
+}
+
+/// A worker, as it registered, and what its seat had been sent before.
+type Begun = (Registration, Traffic);
+
+/// Every worker that has not left, and the last of those that have.
+#[derive(Default)]
+pub(super) struct Served {
+    here: BTreeMap<Session, Begun>,
+    left: VecDeque<WorkerLeft>,
+}
+
+impl Served {
+    /// Workers of whom another process knew: what their seats were sent is theirs.
+    pub(super) fn of(workers: &[Worker]) -> Served {
+        let begun = |worker: &Worker| (worker.session(), (*worker.registration(), Traffic::default()));
+        Served { here: workers.iter().map(begun).collect(), left: VecDeque::new() }
+    }
+
+    /// A worker registered; its seat had been sent `before`.
+    pub(super) fn begin(&mut self, session: Session, registration: Registration, before: Traffic) {
+        self.here.insert(session, (registration, before));
+    }
+
+    /// Packets and bytes that were sent to a worker, if its seat was sent `all`.
+    pub(super) fn sent(&self, session: Session, all: Traffic) -> (u64, u64) {
+        let before = self.here.get(&session).map_or(Traffic::default(), |(_, before)| *before);
+        (all.packets.saturating_sub(before.packets), all.bytes.saturating_sub(before.bytes))
+    }
+
+    /// Those that left, the earliest first.
+    pub(super) fn left(&self) -> impl Iterator<Item = &WorkerLeft> {
+        self.left.iter()
+    }
+
+    /// Only `workers` are left: remember what the others were sent.
+    pub(super) fn remember(&mut self, workers: &[Worker], planes: &dyn Planes) {
+        let here: BTreeSet<Session> = workers.iter().map(Worker::session).collect();
+        let gone: Vec<Session> =
+            self.here.keys().filter(|session| !here.contains(session)).copied().collect();
+        if gone.is_empty() {
+            return;
+        }
+        let counters = planes.merged().counters;
+        for session in gone {
+            let (packets, bytes) = self.sent(session, counters.member(session.seat()));
+            let Some((registration, _)) = self.here.remove(&session) else { continue };
+            if self.left.len() == MAX_LEFT_WORKERS {
+                self.left.pop_front();
+            }
+            self.left.push_back(WorkerLeft { session, registration, packets, bytes });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

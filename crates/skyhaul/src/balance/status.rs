@@ -1,7 +1,7 @@
 //! What a balancer does, and did so far.
 
 use super::control::State;
-use super::left::WorkerLeft;
+use super::control::WorkerLeft;
 use super::shared::Planes;
 use crate::report::SourceReport;
 use skyhaul_core::balance::{Refusal, Registration, Session, Standing, WorkerState};

@@ -1,19 +1,22 @@
-//! A target: what waits for it, and what became of that.
-//!
-//! Below taps, which fill it, and outlets, which empty it: neither needs the other.
+//! A target of forwarding: its queue, its counters, and the thread that sends to it.
 
+use crate::send::Outlet;
 use crossbeam_queue::ArrayQueue;
-use skyhaul_core::wire::Numbering;
+use skyhaul_core::wire::{Numbering, PREFIX};
+use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::memory::View;
-use skyhaul_io::udp::send::Sent;
-use std::io;
+use skyhaul_io::tcp::TcpSendOptions;
+use skyhaul_io::udp::send::{SendOptions, Sent};
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs that may wait for one target, whatever memory there is.
-const QUEUE: usize = 65_536;
+const MAX_QUEUED_RUNS: usize = 65_536;
 
 /// Frames that lie side by side in a block.
 #[derive(Debug)]
@@ -97,7 +100,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(name: String) -> Self {
         Self {
-            queue: ArrayQueue::new(QUEUE),
+            queue: ArrayQueue::new(MAX_QUEUED_RUNS),
             asleep: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             counters: Counters::default(),
@@ -141,4 +144,114 @@ pub struct TargetReport {
     pub connections: u64,
     /// The last error, if any.
     pub error: Option<String>,
+}
+
+/// Most sockets for one target.
+const MAX_SOCKETS: u32 = 256;
+/// How long a target that cannot be reached is left alone before the next attempt.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// How long a TCP target may take nothing before its connection is given up.
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+/// Frames handed to the system at once.
+const BATCH_FRAMES: usize = 64;
+
+/// A socket or connection of its own.
+fn open(endpoint: &Endpoint) -> io::Result<Outlet> {
+    match endpoint.transport {
+        Transport::Udp => Outlet::udp(std::slice::from_ref(endpoint), &SendOptions::default()),
+        Transport::Tcp => {
+            Outlet::tcp(endpoint, &TcpSendOptions { patience: SEND_TIMEOUT, ..TcpSendOptions::default() })
+        }
+    }
+}
+
+/// All sockets of a target.
+pub(super) struct Outlets {
+    endpoint: Endpoint,
+    open: HashMap<u32, Outlet>,
+    /// No attempt to open another before then.
+    retry_at: Instant,
+}
+
+impl Outlets {
+    /// UDP: the first socket, so that a wrong address is told at once. TCP connects when there is something to send.
+    pub(super) fn open(endpoint: &Endpoint) -> io::Result<Self> {
+        let mut open = HashMap::new();
+        if endpoint.transport == Transport::Udp {
+            open.insert(0, self::open(endpoint)?);
+        }
+        Ok(Self { endpoint: endpoint.clone(), open, retry_at: Instant::now() })
+    }
+
+    /// Send runs of one stream; what the system does not take is counted.
+    pub(super) fn send(&mut self, runs: &[Run], counters: &Counters) {
+        let Some(first) = runs.first() else { return };
+        let frames = runs.iter().map(Run::frames).sum();
+        let key = first.stream % MAX_SOCKETS;
+        if !self.open.contains_key(&key) && Instant::now() >= self.retry_at {
+            self.connect(key, counters);
+        }
+        let Some(outlet) = self.open.get_mut(&key) else { return counters.refuse(frames) };
+        let outcome = send(outlet, runs);
+        if outcome.is_err() && !outlet.is_udp() {
+            self.open.remove(&key);
+            self.retry_at = Instant::now() + RETRY_DELAY;
+        }
+        counters.enter(frames, outcome);
+    }
+
+    fn connect(&mut self, key: u32, counters: &Counters) {
+        match open(&self.endpoint) {
+            Ok(outlet) => {
+                counters.connected(!outlet.is_udp());
+                self.open.insert(key, outlet);
+            }
+            Err(e) => {
+                self.retry_at = Instant::now() + RETRY_DELAY;
+                counters.note(&e);
+            }
+        }
+    }
+
+    /// What is on its way still arrives.
+    pub(super) fn finish(self, counters: &Counters) {
+        for outlet in self.open.into_values() {
+            if let Err(e) = outlet.finish() {
+                counters.note(&e);
+            }
+        }
+    }
+}
+
+/// Send all frames of some runs, [`BATCH_FRAMES`] at a time: where packets come out of order, runs are short, and a system call for
+/// each would cost more than the frames. Over UDP, the number that was stripped stands before each frame again.
+fn send(outlet: &mut Outlet, runs: &[Run]) -> io::Result<Sent> {
+    let number = outlet.is_udp();
+    let mut all = Sent::default();
+    let mut frames = runs.iter().flat_map(|run| run.numbered().map(|(n, frame)| (run.network, n, frame)));
+    loop {
+        let mut heads = [([0; 8], 0); BATCH_FRAMES];
+        let mut bodies = [&[][..]; BATCH_FRAMES];
+        let mut count = 0;
+        for ((head, body), (network, n, frame)) in heads.iter_mut().zip(&mut bodies).zip(&mut frames) {
+            if let Some(network) = network.filter(|_| number) {
+                *head = (network.write(n), PREFIX);
+            }
+            *body = frame;
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(all);
+        }
+        let mut slices = [IoSlice::new(&[]); 2 * BATCH_FRAMES];
+        let mut extents = [Extent::default(); BATCH_FRAMES];
+        for (n, ((head, length), body)) in heads.iter().zip(&bodies[..count]).enumerate() {
+            (slices[2 * n], slices[2 * n + 1]) = (IoSlice::new(&head[..*length]), IoSlice::new(body));
+            extents[n] = Extent { first: 2 * n, bytes: length + body.len() };
+        }
+        let sent = outlet.send_now(Gathered::new(&slices[..2 * count], &extents[..count]))?;
+        all.packets += sent.packets;
+        all.bytes += sent.bytes;
+        all.refused += sent.refused;
+    }
 }

@@ -2,24 +2,18 @@
 //!
 //! [`admission`](super::admission) decides which senders become streams; `engine/admit.rs` applies it.
 
-mod admit;
-mod edges;
-
 use super::Sink;
 use super::admission::{Places, share};
-use super::allow::Allow;
-use super::edges::Early;
-use super::gate::Gate;
+use super::filter::{Allow, Early, Gate};
+use super::info::{Past, Tally};
 use super::placing::{Around, Placed};
-use super::route::{Route, Split};
 use super::strangers::{LEAST, Strangers};
-use super::tables::{Keyed, Tables};
-use super::tally::{Past, Tally};
+use super::tables::{EngineObjects, Tables};
 use crate::mirror::Tap;
 use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::LearnOptions;
+use skyhaul_core::wire::{Field, LearnOptions};
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
@@ -27,6 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+
+mod admit;
 
 /// Options of an engine.
 #[derive(Clone, Debug)]
@@ -120,7 +116,7 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Receive heaps and events too.
-    pub(super) fn with_objects(mut self, keyed: Keyed) -> Self {
+    pub(super) fn with_objects(mut self, keyed: EngineObjects) -> Self {
         // If only one family is requested, its senders need not be learned.
         self.tables = Tables::new(Some(keyed), self.options.learn.format.family());
         self
@@ -179,6 +175,42 @@ impl<K: Sink> Engine<K> {
         if let Some(tap) = &mut self.tap {
             tap.packets(u32::from(train.sender.port()), train, &self.pool);
         }
+    }
+
+    /// A stream begins, with these packets: if it was arriving before the start, it begins behind all of that.
+    fn begin_behind<'a>(
+        &mut self,
+        (sender, route): (SocketAddr, Route),
+        since: Nanos,
+        packets: impl Iterator<Item = &'a [u8]>,
+    ) {
+        if !self.early.was_cut(sender, since) {
+            return;
+        }
+        for packet in packets {
+            let Some(at) = self.place_of(route, packet) else { return };
+            let stream = &mut self.streams[at];
+            // Packets that are sent in order have higher numbers than all before them: the highest is one of these.
+            if let Some(number) = stream.number(packet) {
+                let start = stream.only.as_ref().map_or(number, |only| only.start.max(number));
+                stream.only = Some(start..u64::MAX);
+            }
+        }
+    }
+
+    /// From now on, only frames are taken that belong before the last one that arrived.
+    pub(super) fn close(&mut self) {
+        for stream in self.streams.iter_mut().filter(|stream| !stream.gone) {
+            if let Some(end) = stream.report.sequence.next() {
+                let start = stream.only.as_ref().map_or(0, |only| only.start);
+                stream.only = Some(start..end);
+            }
+        }
+    }
+
+    /// Whether late packets may still fill holes of a stream.
+    pub(super) fn has_holes(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.gone && stream.assembly.has_holes())
     }
 
     /// The stream of a packet.
@@ -279,7 +311,7 @@ impl<K: Sink> Engine<K> {
 
     /// Deliver what is gathered. Call it when no train is queued.
     pub fn flush(&mut self) {
-        self.tables.looked();
+        self.tables.after_poll();
         if let Some(tap) = &mut self.tap {
             tap.flush();
         }
@@ -388,4 +420,26 @@ impl<K: Sink> Engine<K> {
         let passed = |s: &Placed| s.gone || s.report.rejects.get(Reject::AfterStop) > 0;
         self.options.gate.stop.is_some() && !self.senders.is_empty() && self.streams.iter().all(passed)
     }
+}
+
+/// The stream or streams of a sender's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// One stream.
+    One(usize),
+    /// A stream for each thread: index of the table.
+    Split(usize),
+    /// Heaps or events: index of their sender.
+    Keyed(usize),
+}
+
+/// The streams of a sender whose threads are separated.
+#[derive(Debug)]
+pub(super) struct Split {
+    /// Octets in front of the frame.
+    pub(super) network: usize,
+    /// The field of the frame's header with the thread.
+    pub(super) field: &'static Field,
+    /// The stream of each thread; the first is used for packets without a thread.
+    pub(super) streams: Vec<(u16, usize)>,
 }

@@ -1,20 +1,21 @@
-//! An engine as the consumer of its thread: the clock and its pauses, the counters on the board, when it is to begin and end.
+//! An engine as the consumer of its thread: clock and pauses, begin and end; and the board, on which the threads publish counters,
+//! notes and events for the receiver.
 
 use super::Sink;
-use super::board::Board;
 use super::engine::Engine;
+use super::info::Tally;
 use super::reader::Consumer;
 use crate::awake::Awake;
 use crate::control::Gauge;
 use crate::recording::Event;
-use crate::report::SourceReport;
+use crate::report::{ReceiveReport, SourceReport};
 use skyhaul_core::placement::Reject;
 use skyhaul_io::host;
 use skyhaul_io::memory::{Pool, Prepared};
 use skyhaul_io::source::Source;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often counters are published and timeouts looked at.
@@ -23,9 +24,9 @@ pub(super) const TICK: Duration = Duration::from_millis(50);
 pub(super) const DRAIN: Duration = Duration::from_millis(300);
 /// How much of a turn of the loop counts as time. A thread that has no CPU for longer would give up packets as late that wait in
 /// its socket.
-const COUNTED: Duration = Duration::from_millis(50);
+const MAX_COUNTED_TURN: Duration = Duration::from_millis(50);
 /// Publishing may take this part of a thread's time.
-const PUBLISH_PART: u32 = 20;
+const PUBLISH_DIVISOR: u32 = 20;
 
 /// A pause, until it is told: what the kernel dropped meanwhile is known a moment later.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +114,7 @@ impl EngineReader {
             }
             Prepared::Whole => String::new(),
             Prepared::Refused { bytes } => format!(
-                "the kernel gave {} of {} MiB of memory; the recording goes on with that\nhint: give less with --memory",
+                "the kernel gave {} of {} MiB of memory; the recording continues with that\nhint: give less with --memory",
                 bytes >> 20,
                 self.pool.total_bytes() >> 20
             ),
@@ -139,14 +140,14 @@ impl EngineReader {
         if let Some(gauge) = &self.gauge {
             gauge.no_block.store(tally.rejected(Reject::NoBuffer), Ordering::Relaxed);
         }
-        self.board.told().live[self.at] = Some((tally, report));
+        self.board.published().live[self.at] = Some((tally, report));
     }
 }
 
 impl Consumer<Box<dyn Source>> for EngineReader {
     fn begin(&mut self, source: &Box<dyn Source>) {
         self.turns.drops = source.stats().socket_drops;
-        self.clock = Awake::start().counting(COUNTED);
+        self.clock = Awake::start().counting(MAX_COUNTED_TURN);
     }
 
     /// Memory comes in a moment; until then packets are better off in the socket.
@@ -156,7 +157,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
         short
     }
 
-    fn look(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
+    fn poll(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
         if let Some(left) = self.early() {
             let (engine, clock) = (&mut self.engine, &self.clock);
             return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
@@ -188,7 +189,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
         Ok(packets)
     }
 
-    fn looked(&mut self) {
+    fn after_poll(&mut self) {
         let pause = self.clock.turn();
         pause.into_iter().for_each(|pause| self.engine.paused(pause));
         self.turns.paused(pause);
@@ -201,7 +202,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
         if self.turns.publish_at.is_none_or(|then| then <= now) {
             self.publish(source, false);
             // With very many streams the account itself takes time.
-            self.turns.publish_at = Some(Instant::now() + now.elapsed() * PUBLISH_PART);
+            self.turns.publish_at = Some(Instant::now() + now.elapsed() * PUBLISH_DIVISOR);
         }
         self.tell_pause(source);
         self.tell_memory();
@@ -224,7 +225,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     }
 
     fn note(&mut self, text: String) {
-        self.board.told().notes.push(text);
+        self.board.published().notes.push(text);
     }
 
     fn failed(&mut self, why: String) {
@@ -242,7 +243,130 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn leave(&mut self) {
         self.board.idle[self.at].store(u64::MAX, Ordering::Relaxed);
-        self.board.told().cpu_seconds += host::thread::cpu_time().as_secs_f64();
+        self.board.published().cpu_seconds += host::thread::cpu_time().as_secs_f64();
         self.board.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// Events kept.
+const MAX_EVENTS: usize = 1000;
+
+/// State shared by the receiving threads.
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) stop: AtomicBool,
+    pub(super) ended: AtomicUsize,
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    /// Arrival of the first and the last packet, in nanoseconds since the start; 0 if there was none.
+    started: AtomicU64,
+    last: AtomicU64,
+    begun: Instant,
+    /// For how long each source has been seen empty, in nanoseconds.
+    pub(super) idle: Vec<AtomicU64>,
+    published: Mutex<Published>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    pub(super) live: Vec<Option<(Tally, SourceReport)>>,
+    pub(super) notes: Vec<String>,
+    errors: Vec<String>,
+    events: Vec<Event>,
+    pub(super) cpu_seconds: f64,
+}
+
+impl Board {
+    pub(super) fn new(sources: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            ended: AtomicUsize::new(0),
+            packets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            begun: Instant::now(),
+            idle: (0..sources).map(|_| AtomicU64::new(0)).collect(),
+            published: Mutex::new(Published { live: vec![None; sources], ..Published::default() }),
+        }
+    }
+
+    pub(super) fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error that ended what `name` received.
+    pub(super) fn failed(&self, name: &str, error: &str) {
+        let text = format!("{name}: {error}");
+        self.event(Event::now("receiver_failed", None, text.clone()));
+        self.published().errors.push(text);
+    }
+
+    pub(super) fn event(&self, event: Event) {
+        let mut told = self.published();
+        if told.events.len() < MAX_EVENTS {
+            told.events.push(event);
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn ended(&self) -> usize {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Arrival of the first packet, from the start.
+    pub(super) fn first_packet(&self) -> Option<Duration> {
+        let first = self.started.load(Ordering::Relaxed);
+        (first > 0).then(|| Duration::from_nanos(first))
+    }
+
+    /// Arrival of the first and the last packet, from the start.
+    pub(super) fn span(&self) -> Option<(Duration, Duration)> {
+        Some((self.first_packet()?, Duration::from_nanos(self.last.load(Ordering::Relaxed))))
+    }
+
+    /// How long all sources have been seen empty.
+    pub(super) fn idle(&self) -> Duration {
+        let least = self.idle.iter().map(|idle| idle.load(Ordering::Relaxed)).min();
+        Duration::from_nanos(least.unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        self.published().cpu_seconds
+    }
+
+    /// Packets that the kernel dropped at all sockets.
+    pub(super) fn socket_drops(&self) -> u64 {
+        self.published().live.iter().flatten().map(|(_, source)| source.socket_drops).sum()
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.published().notes.clone()
+    }
+
+    /// Add everything so far to `report`.
+    pub(super) fn add_to(&self, report: &mut ReceiveReport) {
+        let told = self.published();
+        for (tally, source) in told.live.iter().flatten() {
+            report.add(tally);
+            report.sources.push(source.clone());
+        }
+        report.errors.clone_from(&told.errors);
+        report.events.clone_from(&told.events);
+    }
+
+    pub(super) fn count(&self, packets: u64, bytes: u64) {
+        let now = (self.begun.elapsed().as_nanos() as u64).max(1);
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let _ = self.started.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
     }
 }

@@ -9,49 +9,36 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `stream`, `readers` | the user's side: make, add readers, get, stop |
-//! | `state`, `hand_over` | what readers share: locks, clock, ring |
-//! | `fed`, `own` | a reader, with its own thread or fed by a receiver; its private state |
-//! | `train`, `pieces`, `connections`, `bytes`, `recorded` | packets of trains, of TCP connections, of memory, of recordings, before the table |
-//! | `table`, `run`, `lock` | live objects under the stream's lock; limits, ends, senders |
-//! | `store`, `object` | memory of payloads, and delivery of finished objects |
-//! | `rows` | objects that are missing entirely |
-//! | `ring`, `stats`, `config` | the queue to the user; counters; limits |
+//! | `config`, `stats` | limits; counters, and heaps that are missing entirely |
+//! | `stream` | the user's side: make, add readers, get, stop; a reader as a consumer of packets |
+//! | `input`, `tcp` | what a reader with a thread of its own reads: trains, memory, recordings; TCP |
+//! | `train` | from a train to the table, and from the table to the ring |
+//! | `table` | heaps under construction, ends and senders, under the stream's lock |
+//! | `store` | runs of payloads, the memory they are copied to, finished objects |
+//! | `ring` | finished objects for the user |
+//! | `state` | what readers share, and what each has for itself: locks, clock, timeouts |
 //!
-//! Ends, limits and counters are described in [`spead::receive`](crate::spead::receive).
+//! The way of a packet, step by step: `docs/internals/spead-receive.md`. Ends, limits and counters:
+//! [`spead::receive`](crate::spead::receive).
 
-mod bytes;
 mod config;
-mod connections;
-mod fed;
-mod hand_over;
-mod lock;
-mod object;
-mod own;
-mod pieces;
-mod readers;
-mod recorded;
+mod input;
 mod ring;
-mod rows;
-mod run;
 mod state;
 mod stats;
 mod store;
 mod stream;
 mod table;
+mod tcp;
 mod train;
 
 pub use config::{Full, KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
-pub use object::Object;
 pub use ring::GetError;
-pub use rows::Missing;
-pub use stats::{Counts, Ended, ReaderStats, Stats};
+pub use stats::{Missing, ReaderStats, Stats, StreamCounts, StreamEnd};
+pub use store::Object;
 pub use stream::ObjectStream;
 
-pub(crate) use fed::{Fed, FedReader};
-pub(crate) use own::lock;
-pub(crate) use readers::{Readers, reader_methods};
 pub(crate) use ring::Ring;
-pub(crate) use run::Sender;
 pub(crate) use state::StreamState;
-pub(crate) use store::{Finished, Opening, Store};
+pub(crate) use store::{Opening, Sender, SharedQueue, Store, lock};
+pub(crate) use stream::{Readers, StreamReader, TrainSink, reader_methods};

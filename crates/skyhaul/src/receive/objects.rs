@@ -11,12 +11,14 @@
 //! A table serves all sockets: the packets of an object may arrive on any of them, from any sender (decision 0003).
 
 mod sink;
-mod table;
 
-pub use sink::{ObjectCounts, ObjectSink, Received, Storable};
+pub use sink::{Loaded, ObjectCounts, ObjectLoad, ObjectSink, Received, Storable};
 
-use super::keyed::{Counts, Ended, Fed, GetError, Missing, ObjectStream, StreamConfig, TcpReaderOptions};
-use super::load::ObjectLoad;
+use super::keyed::{
+    GetError, Missing, ObjectStream, Stats, StreamConfig, StreamCounts, StreamEnd, StreamReader,
+    TcpReaderOptions, TrainSink,
+};
+
 use crate::control::Gauge;
 use crate::panics::reason;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
@@ -30,10 +32,86 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use table::{Table, TableOf};
 
 /// How long the thread waits for a finished object.
-const WAIT: Duration = Duration::from_millis(50);
+const POLL_WAIT: Duration = Duration::from_millis(50);
+
+/// Objects taken from a table at a time.
+const TAKE_BATCH: usize = 256;
+
+/// A table of any family.
+trait Table: Send + Sync {
+    fn family(&self) -> FamilyRef;
+    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn TrainSink>;
+    fn connections(&self, name: String, port: TcpPort, options: &TcpReaderOptions) -> Box<dyn Source>;
+    /// Pass finished objects to `each` until it returns `false`. Waits for the first.
+    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
+    /// From now on finished objects are only counted, on the threads that finish them: no other thread is woken, and
+    /// their memory is used again while it is in the cache.
+    fn count_only(&self);
+    /// Objects that were only counted.
+    fn counted(&self) -> ObjectCounts;
+    fn stats(&self) -> Stats;
+    fn end(&self);
+}
+
+struct TableOf<W: Keyed> {
+    family: FamilyRef,
+    stream: ObjectStream<W>,
+    counted: Arc<Mutex<ObjectCounts>>,
+}
+
+impl<W: Keyed> TableOf<W> {
+    fn new(family: FamilyRef, stream: ObjectStream<W>) -> Self {
+        Self { family, stream, counted: Arc::default() }
+    }
+}
+
+impl<W: Keyed> Table for TableOf<W> {
+    fn family(&self) -> FamilyRef {
+        self.family
+    }
+
+    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn TrainSink> {
+        Box::new(StreamReader::new(&self.stream.readers.core, name, waits, gauge))
+    }
+
+    fn connections(&self, name: String, port: TcpPort, options: &TcpReaderOptions) -> Box<dyn Source> {
+        Box::new(self.stream.readers.tcp_source(name, port, options))
+    }
+
+    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError> {
+        let mut objects = vec![self.stream.get(Some(wait))?];
+        self.stream.get_many(&mut objects, TAKE_BATCH - 1);
+        for object in objects {
+            let received = Received::of(self.family, &object);
+            if !each(&received) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn count_only(&self) {
+        let (family, counted) = (self.family, self.counted.clone());
+        self.stream.readers.core.set_taker(Box::new(move |objects| {
+            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            objects.for_each(|object| counted.add(&Received::of(family, &object), false));
+        }));
+    }
+
+    fn counted(&self) -> ObjectCounts {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stats(&self) -> Stats {
+        self.stream.stats()
+    }
+
+    fn end(&self) {
+        self.stream.readers.core.end();
+    }
+}
 
 /// Options for heaps and events.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +136,7 @@ pub(crate) struct ObjectReport {
     /// By family: the name of its objects, and their counts.
     pub(crate) objects: BTreeMap<&'static str, ObjectCounts>,
     /// All counters together.
-    pub(crate) total: Counts,
+    pub(crate) total: StreamCounts,
     /// Every counter that is not 0, by name.
     pub(crate) counters: BTreeMap<String, u64>,
     /// Why it ended by itself, if it did.
@@ -80,7 +158,7 @@ pub(super) struct Origin {
 struct State {
     tables: Vec<Arc<dyn Table>>,
     /// For each table, the ends not taken by an engine yet.
-    unclaimed: Vec<Vec<Option<Box<dyn Fed>>>>,
+    unclaimed: Vec<Vec<Option<Box<dyn TrainSink>>>>,
     /// Engines, and which of them have ended.
     origins: Vec<(Origin, bool)>,
     /// Counts of each table.
@@ -198,7 +276,7 @@ impl Objects {
     }
 
     /// The end of a family's table that engine number `engine` feeds.
-    pub(super) fn feed(&self, family: FamilyRef, engine: usize) -> Option<Box<dyn Fed>> {
+    pub(super) fn feed(&self, family: FamilyRef, engine: usize) -> Option<Box<dyn TrainSink>> {
         let mut state = self.state();
         let table = self.table(&mut state, family)?;
         state.unclaimed[table].get_mut(engine)?.take()
@@ -249,7 +327,8 @@ impl Objects {
             for (name, n) in stats.named().filter(|(name, n)| *n > 0 && !name.starts_with("reject_")) {
                 *report.counters.entry(name).or_default() += n;
             }
-            report.ended = report.ended.or(stats.ended.filter(|why| *why != Ended::Stopped).map(Ended::name));
+            report.ended =
+                report.ended.or(stats.ended.filter(|why| *why != StreamEnd::Stopped).map(StreamEnd::name));
         }
         report
     }
@@ -294,12 +373,12 @@ impl Objects {
                 if over {
                     break;
                 }
-                drop(self.news.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner));
+                drop(self.news.wait_timeout(state, POLL_WAIT).unwrap_or_else(PoisonError::into_inner));
                 sink.tick();
                 continue;
             }
             drop(state);
-            let wait = WAIT / tables.len() as u32;
+            let wait = POLL_WAIT / tables.len() as u32;
             let mut stopped = 0;
             for (at, table) in tables.iter().enumerate() {
                 match self.take(at, &**table, wait, &mut left, &mut *sink) {
@@ -312,9 +391,9 @@ impl Objects {
             }
             if stopped == tables.len() {
                 // Another family may appear.
-                std::thread::sleep(WAIT);
+                std::thread::sleep(POLL_WAIT);
             }
-            if ticked.elapsed() >= WAIT {
+            if ticked.elapsed() >= POLL_WAIT {
                 ticked = Instant::now();
                 sink.tick();
             }

@@ -8,11 +8,13 @@
 //!
 //! A stream's concrete layout is chosen once, when it begins ([`Visit`]); nothing after that depends on the format.
 
-use super::edges;
-use super::gate::Gate;
-use super::info::{Part, StreamInfo};
+use super::filter;
+use super::filter::Gate;
+use super::info::{StreamInfo, StreamPart};
+use super::stream::Refusals;
 use super::stream::Stream;
 use crate::mirror::Tap;
+use skyhaul_core::assembly::Ordered;
 use skyhaul_core::assembly::{Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
 use skyhaul_core::wire::{StreamFormat, Visit};
@@ -39,9 +41,9 @@ pub(super) trait Placing: Debug + Send {
     /// Put one packet where it belongs.
     fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
     /// The next finished part.
-    fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
+    fn poll_part(&self, stream: &mut Stream) -> Option<StreamPart>;
     /// A finished object as a part.
-    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part>;
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<StreamPart>;
     /// The place of a packet.
     fn place(&self, packet: &[u8]) -> Result<Placement, Reject>;
     /// The number of a packet's frame in its stream.
@@ -60,11 +62,11 @@ impl<L: Layout + Debug + Send> Placing for By<L> {
         stream.packet(&self.0, packet, around);
     }
 
-    fn poll_part(&self, stream: &mut Stream) -> Option<Part> {
+    fn poll_part(&self, stream: &mut Stream) -> Option<StreamPart> {
         stream.poll_part(&self.0)
     }
 
-    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part> {
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<StreamPart> {
         stream.finished(&self.0, retired)
     }
 
@@ -95,10 +97,35 @@ pub(super) struct Placed {
     stream: Stream,
     placing: Box<dyn Placing>,
     /// Parts with the places that the stream had before a thread joined.
-    pub(super) before: VecDeque<(Arc<StreamInfo>, Part)>,
+    pub(super) before: VecDeque<(Arc<StreamInfo>, StreamPart)>,
 }
 
 impl Placed {
+    /// Begin anew in the other phase, if its frames come in parts. Which packets of a FILA10G are first halves depends on when
+    /// the board was started: after a restart in the other phase, no packet has a place.
+    #[cold]
+    pub(super) fn rephase(&mut self) {
+        let unpaired = self.refusals.unpaired(self.report.placed);
+        self.refusals = Refusals::default();
+        let mut format = self.info.format.clone();
+        let Some(own) = format.own.rephased() else { return };
+        format.own = own;
+        let Ok(new) = of(&format) else { return };
+        for retired in self.unfinished() {
+            let info = self.info.clone();
+            if let Some(part) = self.finished(retired) {
+                self.before.push_back((info, part));
+            }
+        }
+        self.watch.rephased(unpaired);
+        self.assembly = Ordered::restarted(*self.assembly.config(), self.assembly.epoch() + 1);
+        self.arrivals.forget();
+        self.only.take_if(|only| only.end == u64::MAX);
+        let (unit_bytes, listen) = (self.info.unit_bytes, self.info.listen.clone());
+        self.info = Arc::new(StreamInfo { format, unit_bytes, listen, ..*self.info });
+        self.replace(new);
+    }
+
     pub(super) fn new(stream: Stream, placing: Box<dyn Placing>) -> Self {
         Self { stream, placing, before: VecDeque::new() }
     }
@@ -109,7 +136,7 @@ impl Placed {
     }
 
     /// A finished object as a part.
-    pub(super) fn finished(&mut self, retired: Retired<Block>) -> Option<Part> {
+    pub(super) fn finished(&mut self, retired: Retired<Block>) -> Option<StreamPart> {
         self.placing.finished(&mut self.stream, retired)
     }
 
@@ -144,7 +171,7 @@ impl Placed {
 
     /// The next finished part that need not wait, and the stream as it was then.
     #[inline]
-    pub(super) fn poll_part(&mut self, pool: &Pool) -> Option<(Arc<StreamInfo>, Part)> {
+    pub(super) fn poll_part(&mut self, pool: &Pool) -> Option<(Arc<StreamInfo>, StreamPart)> {
         if let Some(part) = self.before.pop_front() {
             return Some(part);
         }
@@ -189,7 +216,7 @@ impl<'a> Packets<'a> {
 
 /// Packets after which a stream may use all memory, so that senders that only look like streams do not take the memory of
 /// real ones.
-const PROVEN: u64 = 32;
+const MIN_PROVEN_FRAMES: u64 = 32;
 
 impl Stream {
     /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.
@@ -275,7 +302,7 @@ impl Stream {
             self.gated(&placement, packet, around.gate)?;
         }
         if let Some(only) = &self.only {
-            edges::admit(only, self.number(&placement))?;
+            filter::admit(only, self.number(&placement))?;
         }
         self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
     }
@@ -321,7 +348,7 @@ impl Stream {
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
         // Until a stream is proven, half of the pool is reserved for others.
         let room = |_: u64, old: Option<Block>| {
-            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
+            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= MIN_PROVEN_FRAMES;
             let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
             (pool.free() > leaves).then(|| pool.take()).flatten().ok_or(old)
         };

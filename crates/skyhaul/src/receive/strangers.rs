@@ -1,4 +1,4 @@
-//! Senders that have not proved to be a stream (yet).
+//! Senders that have not proved to be a stream (yet), and their first packets.
 //!
 //! Any host can send a packet from any port, so one packet does not make a stream: packets of an unknown sender are held
 //! here until their format is known. The table is bounded; it forgets
@@ -7,34 +7,33 @@
 //! * when it is full, those that came first and sent least: in a flood from changing ports, a sender still keeps its
 //!   place for longer than a stream needs to send three packets.
 //!
-//! Limits: [`MOST`] senders and [`HOLD_BYTES`] of packets for each receiving thread.
+//! Limits: [`MAX_SENDERS`] senders and [`MAX_HELD_BYTES`] of packets for each receiving thread.
 
-use super::learning::Learning;
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::{LearnOptions, StreamFormat};
+use skyhaul_core::wire::{LearnOptions, Learner, StreamFormat};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 /// Maximum number of senders in the table.
-const MOST: usize = 16_384;
+const MAX_SENDERS: usize = 16_384;
 /// Maximum number of bytes held for all of them; beyond it, conclusions are drawn from the packets so far.
-const HOLD_BYTES: usize = 64 << 20;
+const MAX_HELD_BYTES: usize = 64 << 20;
 /// Minimum number of packets of a stream.
 pub(super) const LEAST: u64 = 3;
 /// How long a sender may take for these.
 pub(super) const FORGET: Nanos = Nanos(5_000_000_000);
 /// How long a sender that is not a stream is ignored before it is examined again.
-const IGNORE: Nanos = Nanos::SECOND;
+const REFUSAL_TIME: Nanos = Nanos::SECOND;
 /// Time between two claims of one sender to a place among the streams.
-const RETRY: Nanos = Nanos(20_000_000);
-/// Rates are measured over at least [`SHORT`] and at most [`LONG`].
-const SHORT: Nanos = Nanos(100_000_000);
-/// See [`SHORT`].
+const RETRY_DELAY: Nanos = Nanos(20_000_000);
+/// Rates are measured over at least [`MIN_RATE_TIME`] and at most [`LONG`].
+const MIN_RATE_TIME: Nanos = Nanos(100_000_000);
+/// See [`MIN_RATE_TIME`].
 pub(super) const LONG: Nanos = Nanos(14_400_000_000);
 
 /// Packets per second of a sender that sent `packets` in `age`.
 pub(super) fn rate(packets: u64, age: Nanos) -> f64 {
-    packets as f64 * 1e9 / age.0.clamp(SHORT.0, LONG.0) as f64
+    packets as f64 * 1e9 / age.0.clamp(MIN_RATE_TIME.0, LONG.0) as f64
 }
 
 #[derive(Debug)]
@@ -113,7 +112,7 @@ impl Strangers {
         now: Nanos,
         options: &LearnOptions,
     ) -> (Result<(), Reject>, Option<Conclusion>) {
-        let crowded = self.held_bytes >= HOLD_BYTES;
+        let crowded = self.held_bytes >= MAX_HELD_BYTES;
         let queue = &mut self.queue;
         let stranger = self.table.entry(sender).or_insert_with(|| {
             queue.push_back((sender, now));
@@ -121,7 +120,7 @@ impl Strangers {
         });
         stranger.last = now;
         if let State::Refused { why, since } = stranger.state {
-            if now.since(since) < IGNORE {
+            if now.since(since) < REFUSAL_TIME {
                 return (Err(why), None);
             }
             stranger.state = State::fresh(options, now);
@@ -159,7 +158,7 @@ impl Strangers {
         else {
             return false;
         };
-        *retry_at = now.plus(RETRY);
+        *retry_at = now.plus(RETRY_DELAY);
         waits.replace(Box::new(format)).is_none()
     }
 
@@ -184,7 +183,7 @@ impl Strangers {
     pub(super) fn relieve(&mut self) -> Forgotten {
         let mut gone = Forgotten::default();
         let mut spared = 0;
-        while self.table.len() > MOST || self.held_bytes > HOLD_BYTES {
+        while self.table.len() > MAX_SENDERS || self.held_bytes > MAX_HELD_BYTES {
             let Some((sender, since)) = self.queue.pop_front() else { return gone };
             let Some(stranger) = self.table.get(&sender).filter(|s| s.since == since) else { continue };
             if stranger.seen >= LEAST && matches!(stranger.state, State::Learning { .. }) && spared < 64 {
@@ -287,5 +286,89 @@ impl State {
             retry_at: Nanos::default(),
             waits: None,
         }
+    }
+}
+
+/// Maximum number of bytes held for one sender.
+const MAX_HELD_BYTES_PER_SENDER: usize = 2 << 20;
+/// Maximum time before a conclusion from the packets so far.
+const MAX_LEARNING_TIME: Nanos = Nanos::SECOND;
+
+#[derive(Debug)]
+pub(super) struct Learning {
+    learner: Learner,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// When the kernel received them: the first packet of each arrival, and its time.
+    arrivals: Vec<(usize, Option<Nanos>)>,
+    since: Nanos,
+}
+
+impl Learning {
+    pub(super) fn new(options: &LearnOptions, now: Nanos) -> Self {
+        Self {
+            learner: Learner::new(options.clone()),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            arrivals: Vec::new(),
+            since: now,
+        }
+    }
+
+    /// Keep one more packet, which the kernel received at `arrived`; `false` if there is no room.
+    pub(super) fn hold(&mut self, packet: &[u8], arrived: Option<Nanos>) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        if self.arrivals.last().is_none_or(|(_, time)| *time != arrived) {
+            self.arrivals.push((self.ends.len(), arrived));
+        }
+        self.learner.observe(packet);
+        self.bytes.extend_from_slice(packet);
+        self.ends.push(self.bytes.len());
+        true
+    }
+
+    /// The format, once known, or the reason why there is none. `crowded`: conclude from the packets so far.
+    pub(super) fn conclusion(&self, now: Nanos, crowded: bool) -> Option<Result<StreamFormat, Reject>> {
+        self.learner.conclude(self.is_full() || crowded || now.since(self.since) >= MAX_LEARNING_TIME)
+    }
+
+    /// Whether no more packets can be held.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= MAX_HELD_BYTES_PER_SENDER
+    }
+
+    /// Whether it is half full.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.bytes.len() >= MAX_HELD_BYTES_PER_SENDER / 2
+    }
+
+    /// Whether the packets agree so well that the conclusion was not forced by time or lack of room.
+    pub(super) fn is_sure(&self) -> bool {
+        matches!(self.learner.conclude(false), Some(Ok(_)))
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Packets held.
+    pub(super) fn held(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    /// The held packets in order of arrival, and when the kernel received them.
+    pub(super) fn packets(&self) -> impl Iterator<Item = (&[u8], Option<Nanos>)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let mut arrivals = self.arrivals.iter().peekable();
+        let mut arrived = None;
+        starts.zip(&self.ends).enumerate().map(move |(at, (start, &end))| {
+            while let Some((_, time)) = arrivals.next_if(|(first, _)| *first <= at) {
+                arrived = *time;
+            }
+            (&self.bytes[start..end], arrived)
+        })
     }
 }

@@ -1,19 +1,18 @@
 //! One sender's stream: its assembly and its counters.
 
 use super::admission::{Share, Worth};
-use super::arrivals::Arrivals;
-use super::ends::Ends;
-use super::gate::Cut;
-use super::info::{Part, StreamInfo, StreamReport};
+use super::filter::Cut;
+use super::info::{StreamInfo, StreamPart, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
-use super::refusals::Refusals;
 use super::sets::Sets;
 use super::strangers::LONG;
+use super::times::{Arrivals, Ends};
 use super::watch::{Looked, Watch};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
+use skyhaul_core::placement::Rejects;
 use skyhaul_core::placement::{Layout, Nanos, Reject};
-use skyhaul_core::wire::{FrameTime, RateWatch, StreamFormat};
+use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
 use skyhaul_io::memory::Block;
 use std::ops::Range;
 use std::sync::Arc;
@@ -78,7 +77,7 @@ pub(super) struct Stream {
     pub(super) newcomers: Newcomers,
     /// What its frames say of themselves.
     pub(super) watch: Watch,
-    /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`edges`](super::edges).
+    /// Numbers of the frames that belong to it, where it was cut off by the clock; see [`filter`](super::filter).
     pub(super) only: Option<Range<u64>>,
     /// Where data times asked for cut it off.
     pub(super) cut: Cut,
@@ -91,6 +90,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// Whether its sender has restarted in another phase.
+    #[inline]
+    pub(super) fn is_out_of_phase(&self) -> bool {
+        self.refusals.is_out_of_phase(self.report.placed)
+    }
+
     pub(super) fn new(
         info: Arc<StreamInfo>,
         mut config: OrderedConfig,
@@ -221,7 +226,7 @@ impl Stream {
     }
 
     /// The next finished part.
-    pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<Part> {
+    pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<StreamPart> {
         loop {
             let retired = self.assembly.poll_retired()?;
             if let Some(part) = self.finished(layout, retired) {
@@ -231,7 +236,11 @@ impl Stream {
     }
 
     /// A finished object as a part; `None` if nothing of it belongs to the stream.
-    pub(super) fn finished(&mut self, layout: &dyn Layout, mut retired: Retired<Block>) -> Option<Part> {
+    pub(super) fn finished(
+        &mut self,
+        layout: &dyn Layout,
+        mut retired: Retired<Block>,
+    ) -> Option<StreamPart> {
         let unit = u64::from(self.info.unit_bytes.max(1));
         let arrived = self.arrivals.take(retired.key.number);
         if retired.cause == Cause::Stray {
@@ -250,7 +259,12 @@ impl Stream {
     }
 
     /// Count a finished object.
-    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, arrived: Option<Nanos>) -> Part {
+    fn account(
+        &mut self,
+        layout: &dyn Layout,
+        retired: Retired<Block>,
+        arrived: Option<Nanos>,
+    ) -> StreamPart {
         let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
         let unit = u64::from(self.info.unit_bytes.max(1));
         let object = key.number;
@@ -306,7 +320,7 @@ impl Stream {
         self.learn_rate(last_time);
         let frames_per_second = self.report.frames_per_second;
         let range = start..range.end as usize;
-        Part {
+        StreamPart {
             block,
             range,
             missing: holes,
@@ -394,3 +408,103 @@ fn stride(format: &StreamFormat, per_object: u64) -> u64 {
     const FRAMES: u64 = 1 << 24;
     FRAMES * format.threads.len().max(1) as u64 / per_object.max(1) + 2
 }
+
+impl Stream {
+    /// Frames between the last frame that arrived and this one, by their times.
+    pub(super) fn gap_in_time(&self, to: Option<FrameTime>) -> Option<u64> {
+        let fps = i64::from(self.report.frames_per_second?);
+        let threads = &self.info.format.threads;
+        let place = |time: FrameTime| {
+            let rank = threads.iter().position(|t| t.id == time.thread).unwrap_or(0) as i64;
+            let frame = time.unix_seconds.checked_mul(fps)?.checked_add(i64::from(time.frame))?;
+            frame.checked_mul(threads.len().max(1) as i64)?.checked_add(rank)
+        };
+        let between = place(to?)?.checked_sub(place(self.last_time?)?)?;
+        u64::try_from(between - 1).ok()
+    }
+
+    /// The frame rate by which it was placed is wrong: it is learned.
+    pub(super) fn forget_rate(&mut self, rate: u32) {
+        self.report.frames_per_second = None;
+        self.rate = RateWatch::default();
+        self.watch.forget_rate(&self.info, rate);
+    }
+
+    /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds.
+    pub(super) fn learn_rate(&mut self, last: Option<FrameTime>) {
+        if self.info.format.own.rate().is_some() {
+            return;
+        }
+        if self.info.format.place != Place::Time {
+            self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
+        } else if self.report.frames_per_second.is_none()
+            && let Some(time) = last
+        {
+            // Objects end where seconds do, so the last frame of each object is enough.
+            self.report.frames_per_second = self.rate.observe(time);
+            self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
+        }
+    }
+}
+
+/// Packets in a row that are other parts of frames than their numbers say, before the other phase is believed.
+const OUT_OF_PHASE: u64 = 32;
+/// Packets refused in a row that are reported: more than a network repeats or delays.
+const LONG_RUN: u64 = 128;
+
+/// Packets refused since one was placed, except those outside the times asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refusals {
+    rejects: Rejects,
+    /// Frames placed when the first of them came.
+    placed: u64,
+    is_reported: bool,
+}
+
+impl Refusals {
+    /// `count` more were refused; `placed` frames were placed so far.
+    pub(super) fn add(&mut self, why: Reject, count: u64, placed: u64) {
+        if self.placed != placed {
+            *self = Refusals { placed, ..Refusals::default() };
+        }
+        if !matches!(why, Reject::BeforeStart | Reject::AfterStop) {
+            self.rejects.add_many(why, count);
+        }
+    }
+
+    /// Whether the sender has restarted in another phase; `placed` frames were placed so far.
+    pub(super) fn is_out_of_phase(&self, placed: u64) -> bool {
+        self.unpaired(placed) >= OUT_OF_PHASE
+    }
+
+    /// Whether the stream seems to have restarted in another phase, too shortly before its end to follow it.
+    pub(super) fn seems_out_of_phase(&self, placed: u64) -> bool {
+        self.unpaired(placed) >= OUT_OF_PHASE / 4
+    }
+
+    /// How many were other parts of frames than their numbers say.
+    pub(super) fn unpaired(&self, placed: u64) -> u64 {
+        if self.placed == placed { self.rejects.get(Reject::Unpaired) } else { 0 }
+    }
+
+    /// The run as text, once, if it is long; `placed` frames were placed so far. At the end of a stream of which none was
+    /// placed, any run is long.
+    pub(super) fn poll_long(&mut self, placed: u64, at_end: bool) -> Option<String> {
+        let count = self.rejects.total();
+        let long = if at_end && placed == 0 { 1 } else { LONG_RUN };
+        if self.is_reported || self.placed != placed || count < long {
+            return None;
+        }
+        self.is_reported = true;
+        let reasons: Vec<String> =
+            self.rejects.iter().map(|(why, n)| format!("{n} {}", why.name().replace('_', " "))).collect();
+        let reasons = reasons.join(", ");
+        Some(match count {
+            1 => format!("1 packet was refused, and none was accepted: {reasons}"),
+            _ => format!("{count} packets in a row were refused: {reasons}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! sender.
 
 use super::admission::Worth;
-use super::keyed::Fed;
+use super::keyed::TrainSink;
 use super::objects::Objects;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::FamilyRef;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The destination of an engine's heaps and events.
 #[derive(Debug)]
-pub(super) struct Keyed {
+pub(super) struct EngineObjects {
     pub(super) objects: Arc<Objects>,
     /// Number of the engine.
     pub(super) engine: usize,
@@ -29,7 +29,7 @@ struct KeyedSender {
 }
 
 /// The ends of tables that an engine feeds.
-struct Ends(Vec<(FamilyRef, Box<dyn Fed>)>);
+struct Ends(Vec<(FamilyRef, Box<dyn TrainSink>)>);
 
 impl std::fmt::Debug for Ends {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Ends {
 #[derive(Debug)]
 pub(super) struct Tables {
     /// Set if heaps and events are received too.
-    keyed: Option<Keyed>,
+    keyed: Option<EngineObjects>,
     ends: Ends,
     senders: Vec<KeyedSender>,
     /// Places in `senders` whose sender was replaced.
@@ -50,7 +50,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// `keyed` is `None` for an engine that receives none. With `family`, its table exists from now on.
-    pub(super) fn new(keyed: Option<Keyed>, family: Option<FamilyRef>) -> Self {
+    pub(super) fn new(keyed: Option<EngineObjects>, family: Option<FamilyRef>) -> Self {
         let mut tables = Self { keyed, ends: Ends(Vec::new()), senders: Vec::new(), free: Vec::new() };
         family.and_then(|family| tables.end_of(family));
         tables
@@ -97,7 +97,7 @@ impl Tables {
         if let Some(at) = self.ends.0.iter().position(|(of, _)| *of == family) {
             return Some(at);
         }
-        let Keyed { objects, engine } = self.keyed.as_ref()?;
+        let EngineObjects { objects, engine } = self.keyed.as_ref()?;
         self.ends.0.push((family, objects.feed(family, *engine)?));
         Some(self.ends.0.len() - 1)
     }
@@ -115,8 +115,8 @@ impl Tables {
 
     /// No train is queued.
     #[inline]
-    pub(super) fn looked(&mut self) {
-        self.ends.0.iter_mut().for_each(|(_, end)| end.looked());
+    pub(super) fn after_poll(&mut self) {
+        self.ends.0.iter_mut().for_each(|(_, end)| end.after_poll());
     }
 
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
@@ -128,7 +128,7 @@ impl Tables {
     /// This engine has ended.
     pub(super) fn leave(&mut self) {
         self.ends.0.clear();
-        if let Some(Keyed { objects, engine }) = &self.keyed {
+        if let Some(EngineObjects { objects, engine }) = &self.keyed {
             objects.leave(*engine);
         }
     }

@@ -17,16 +17,13 @@
 
 mod hdf5;
 mod layout;
-mod lookup3;
-mod output;
-mod plain;
 mod zarr;
 
 pub use layout::{Attribute, Element};
 
 use super::{Samples, SamplesError, Vectored};
 use layout::Layout;
-use output::Output;
+use layout::Output;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -34,7 +31,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Octets of samples that are decoded at once.
-const BLOCK: usize = 16 << 20;
+const BLOCK_BYTES: usize = 16 << 20;
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +139,8 @@ pub enum ExportError {
 impl FileFormat {
     fn create(self, path: &Path, layout: &Layout) -> io::Result<Box<dyn Output>> {
         Ok(match self {
-            FileFormat::Npy => Box::new(plain::Plain::npy(path, layout)?),
-            FileFormat::Raw => Box::new(plain::Plain::raw(path)?),
+            FileFormat::Npy => Box::new(layout::Plain::npy(path, layout)?),
+            FileFormat::Raw => Box::new(layout::Plain::raw(path)?),
             FileFormat::Hdf5 => Box::new(hdf5::Hdf5::create(path, layout)?),
             FileFormat::Zarr => Box::new(zarr::Zarr::create(path, layout)?),
         })
@@ -232,7 +229,7 @@ impl Samples {
     ) -> Result<(u64, u64), Failed> {
         let (width, threads) = (self.row(), self.threads.len());
         // Whole frames, so that each is in one block.
-        let each = ((BLOCK / (width * size_of::<T>())) as u64).next_multiple_of(self.frame_rows);
+        let each = ((BLOCK_BYTES / (width * size_of::<T>())) as u64).next_multiple_of(self.frame_rows);
         let (mut numbers, mut octets, mut missing) = (Vec::new(), Vec::new(), 0);
         let mut placed = 0;
         let mut at = rows.start;

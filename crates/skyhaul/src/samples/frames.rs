@@ -1,8 +1,10 @@
-//! What the header of a frame says: when, which thread, whether its samples are valid.
+//! The header of a frame (time, thread, validity), and buffers that are reused.
 
+use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
 use skyhaul_core::wire::{Expected, Field, FrameTime, Frames, StreamFormat};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Octets that hold the header of any frame, and what precedes it.
 pub(super) const HEAD: usize = 128;
@@ -178,5 +180,46 @@ impl FrameReader {
     /// The payload of a unit.
     pub(super) fn payload<'a>(&self, unit: &'a [u8]) -> &'a [u8] {
         unit.get(self.at + self.coded.header..).unwrap_or_default()
+    }
+}
+
+/// So many are kept for the next reads.
+const MAX_BUFFERS: usize = 16;
+
+/// What a worker needs while it reads.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Whole units, as read, and how many bytes of it are in use.
+    pub(super) units: Vec<u8>,
+    pub(super) used: usize,
+    /// For each frame, for each thread: where in `units` it is.
+    pub(super) places: Vec<Option<usize>>,
+    /// How many of these are nowhere.
+    pub(super) missing: usize,
+    /// The piece that was read last, by its number.
+    pub(super) open: Option<(usize, OpenPiece)>,
+}
+
+impl Scratch {
+    /// Frames that have a place.
+    pub(super) fn placed(&self) -> u64 {
+        (self.places.len() - self.missing) as u64
+    }
+}
+
+/// What earlier reads have left.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<Vec<Scratch>>);
+
+impl Kept {
+    pub(super) fn take(&self) -> Scratch {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(super) fn put(&self, scratch: Scratch) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_BUFFERS {
+            kept.push(scratch);
+        }
     }
 }

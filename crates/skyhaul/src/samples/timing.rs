@@ -4,13 +4,14 @@
 //! and the place in it by bisection over its frames, beginning with the place at which the frame lies if none is missing
 //! before it. Only the headers looked at are read.
 
+use super::frames::Unit;
 use super::frames::{FrameReader, HEAD};
 use super::{First, Samples};
+use crate::recording::FilePiece;
 use crate::recording::{OpenPiece, Pieces};
-use skyhaul_core::wire::{RateWatch, StreamFormat};
+use skyhaul_core::wire::{FrameTime, RateWatch, StreamFormat};
+use std::ops::Range;
 
-/// Frames that are looked at one after another for one with a time.
-const PROBES: u64 = 64;
 /// Most headers read to measure the rate.
 const MOST_MEASURED: u64 = 2_000_000;
 
@@ -22,7 +23,7 @@ pub(super) fn next_number(
     end: u64,
 ) -> Option<(u64, i64)> {
     let (mut head, size, mut unit) = ([0; HEAD], frames.unit as u64, from);
-    for _ in 0..PROBES {
+    for _ in 0..MAX_PROBED_FRAMES {
         if unit >= end {
             break;
         }
@@ -43,7 +44,7 @@ pub(super) fn next_number(
 /// The number of the last frame with a time, among the last units of a piece.
 pub(super) fn last_number(frames: &FrameReader, piece: &OpenPiece) -> Option<i64> {
     let end = piece.bytes / frames.unit as u64;
-    let from = end.saturating_sub(PROBES);
+    let from = end.saturating_sub(MAX_PROBED_FRAMES);
     let number = |unit| next_number(frames, piece, unit, unit + 1).map(|(_, number)| number);
     (from..end).filter_map(number).max()
 }
@@ -147,5 +148,241 @@ impl Samples {
         let begin = if disordered(begin.checked_sub(1)) { begin - 1 } else { begin };
         let end = if disordered(Some(end)) { (end + 1).min(all) } else { end };
         begin..end.max(begin)
+    }
+}
+
+/// Ends that are looked at, spread over the data.
+const ENDS: i64 = 4;
+/// Frames of each thread that are looked at on either side.
+const SIDE_FRAMES: u64 = 32;
+/// Number of consecutive frames read to find one with a time.
+const MAX_PROBED_FRAMES: u64 = 64;
+
+/// What the ends of seconds show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    /// The highest frame number that was seen.
+    pub(super) highest: Option<u32>,
+    /// The frame number with which seconds end; no second that was looked at has a higher one.
+    pub(super) last: Option<u32>,
+}
+
+/// Look at some ends of seconds, at the beginning and at the end of the data.
+pub(super) fn ends_of_seconds(pieces: &Pieces<First>, format: &StreamFormat) -> Ends {
+    let mut heads = Heads::new(pieces, format);
+    let units = heads.units;
+    let (Some((_, first)), Some(last)) = (heads.next(0..units), heads.last()) else { return Ends::default() };
+    let side = SIDE_FRAMES * format.group().max(1) as u64;
+    let mut highest = heads.highest_near(units.saturating_sub(side)..units, last.unix_seconds);
+    let mut ended: Vec<u32> = Vec::new();
+    let span = last.unix_seconds.saturating_sub(first.unix_seconds).max(0);
+    let mut seconds: Vec<i64> = (1..=ENDS)
+        .map(|n| first.unix_seconds + (i128::from(span) * i128::from(n) / i128::from(ENDS)) as i64)
+        .collect();
+    seconds.dedup();
+    for second in seconds.into_iter().filter(|&second| second > first.unix_seconds) {
+        let end = heads.begin_of(second);
+        let before = heads.highest_near(end.saturating_sub(side)..end, second - 1);
+        let begun =
+            heads.next(end..units).is_some_and(|(_, time)| (time.unix_seconds, time.frame) == (second, 0));
+        ended.extend(before.filter(|_| begun));
+        highest = highest.max(before);
+    }
+    let last = ended
+        .iter()
+        .copied()
+        .max()
+        .filter(|last| highest == Some(*last) && ended.iter().filter(|other| *other == last).count() > 1);
+    Ends { highest, last }
+}
+
+/// The headers of all units, by number.
+struct Heads<'a> {
+    pieces: &'a Pieces<First>,
+    format: &'a StreamFormat,
+    /// The first unit of each piece.
+    begins: Vec<u64>,
+    units: u64,
+    open: Option<(usize, OpenPiece)>,
+}
+
+impl<'a> Heads<'a> {
+    fn new(pieces: &'a Pieces<First>, format: &'a StreamFormat) -> Self {
+        let (mut units, mut begins) = (0, Vec::with_capacity(pieces.all().len()));
+        for piece in pieces.all() {
+            begins.push(units);
+            units += piece.bytes / format.unit_bytes().max(1) as u64;
+        }
+        Self { pieces, format, begins, units, open: None }
+    }
+
+    fn time(&mut self, unit: u64) -> Option<FrameTime> {
+        let piece = self.begins.partition_point(|&begin| begin <= unit).checked_sub(1)?;
+        if self.open.as_ref().is_none_or(|(open, _)| *open != piece) {
+            let opened = self.pieces.open_unverified(self.pieces.all().get(piece)?).ok()?;
+            self.open = Some((piece, opened));
+        }
+        let (_, open) = self.open.as_ref()?;
+        let mut head = [0; HEAD];
+        let at = (unit - self.begins[piece]) * self.format.unit_bytes() as u64;
+        let read = open.read(at, &mut head).ok()?;
+        let frame = head[..read].get(self.format.header_at()?..)?;
+        let ours = self.format.own.has_header(self.format, frame);
+        self.format.frame_time(&head[..read]).filter(|_| ours)
+    }
+
+    /// The first of these units with a time.
+    fn next(&mut self, units: Range<u64>) -> Option<(u64, FrameTime)> {
+        units.take(MAX_PROBED_FRAMES as usize).find_map(|unit| Some((unit, self.time(unit)?)))
+    }
+
+    /// The time of the last unit that has one.
+    fn last(&mut self) -> Option<FrameTime> {
+        (self.units.saturating_sub(MAX_PROBED_FRAMES)..self.units).rev().find_map(|unit| self.time(unit))
+    }
+
+    /// The unit with which a second begins.
+    fn begin_of(&mut self, second: i64) -> u64 {
+        let (mut low, mut high) = (0, self.units);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.next(middle..high) {
+                Some((unit, time)) if time.unix_seconds < second => low = unit + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The highest frame number of a second among these units that has a neighbour.
+    fn highest_near(&mut self, units: Range<u64>, second: i64) -> Option<u32> {
+        let near = 2 * SIDE_FRAMES as u32;
+        let times: Vec<FrameTime> = units.filter_map(|unit| self.time(unit)).collect();
+        let mut numbers: Vec<u32> =
+            times.iter().filter(|time| time.unix_seconds == second).map(|time| time.frame).collect();
+        numbers.sort_unstable();
+        numbers.windows(2).rev().find(|pair| pair[1] - pair[0] <= near).map(|pair| pair[1])
+    }
+}
+
+/// Octets of frames that are read at once.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Files without an index whose first headers are read to see whether they are in order.
+const MOST_OPENED: usize = 4096;
+/// A longer axis than this many times what the data fill is that of a wrong clock, unless it is within an hour.
+const SPARSEST: i64 = 64;
+
+impl Samples {
+    /// The first and last number of a piece, if they are known and ascend.
+    fn times_of(&self, piece: usize) -> Option<(i64, i64)> {
+        let about = self.pieces.all().get(piece)?;
+        let first = self.first_of(piece)?;
+        let fps = i64::from(self.frames_per_second);
+        let last = match about.times.1 {
+            Some((second, frame)) => second.checked_mul(fps)?.checked_add(i64::from(frame))?,
+            None => last_number(&self.frames, &self.pieces.open_unverified(about).ok()?)?,
+        };
+        (last >= first).then_some((first, last))
+    }
+
+    /// Whether no piece begins before the one in front of it.
+    pub(super) fn find_order(&self) -> bool {
+        let all = self.pieces.all();
+        if all.len() > MOST_OPENED && all.iter().any(|piece| piece.times.0.is_none()) {
+            return true;
+        }
+        (0..all.len()).filter_map(|piece| self.first_of(piece)).is_sorted()
+    }
+
+    /// The number of the first frame, and one past the last.
+    pub(super) fn find_extent(&self) -> Option<(i64, i64)> {
+        let all = self.pieces.all().len();
+        let first = (0..all).find_map(|piece| self.first_of(piece))?;
+        let last = (0..all).rev().find_map(|piece| {
+            let about = &self.pieces.all()[piece];
+            let fps = i64::from(self.frames_per_second);
+            if let Some((second, frame)) = about.times.1 {
+                return second.checked_mul(fps)?.checked_add(i64::from(frame));
+            }
+            last_number(&self.frames, &self.pieces.open_unverified(about).ok()?)
+        })?;
+        let (first, last) = if self.ordered { (first, last) } else { self.disordered_extent(first, last) };
+        // A span that does not fit a recording is one of damaged headers.
+        let past = last.checked_add(1)?;
+        (past > first && past.checked_sub(first)?.checked_mul(self.frame_rows as i64).is_some())
+            .then_some((first, past))
+    }
+
+    /// The earliest and the latest number of all pieces, unless a wrong clock makes that too long an axis.
+    fn disordered_extent(&self, first: i64, last: i64) -> (i64, i64) {
+        let times = || (0..self.pieces.all().len()).filter_map(|piece| self.times_of(piece));
+        let earliest = times().map(|(first, _)| first).min().unwrap_or(first).min(first);
+        let latest = times().map(|(_, last)| last).max().unwrap_or(last).max(last);
+        let frames = (self.bytes() / self.frames.unit as u64) as i64;
+        let most = frames.saturating_mul(SPARSEST).max(i64::from(self.frames_per_second) * 3600);
+        if latest.checked_sub(earliest).is_some_and(|span| span <= most) {
+            return (earliest, latest);
+        }
+        // What does not belong together is counted as not shown.
+        (first, if last >= first { last } else { latest.min(first.saturating_add(most)) })
+    }
+
+    /// Whether frames of this range may be in a piece of a recording that is not in order.
+    pub(super) fn may_hold(&self, piece: usize, frames: &Range<i64>) -> bool {
+        self.times_of(piece).is_none_or(|(first, last)| first < frames.end && last >= frames.start)
+    }
+
+    /// Frames with valid samples that are recorded but not among the `placed` ones of these rows: of another time if the rows are
+    /// all there are, of a thread that nobody chose, or of a time that another frame of the thread has.
+    #[must_use]
+    pub fn not_shown(&self, rows: &Range<u64>, placed: u64) -> u64 {
+        let whole = rows.start == 0 && rows.end >= self.rows();
+        let number = |row: u64| self.extent.0.saturating_add_unsigned(row);
+        let frames = number(rows.start / self.frame_rows)..number(rows.end.div_ceil(self.frame_rows));
+        let mut units = Vec::new();
+        let found: u64 = (self.pieces.all().iter())
+            .enumerate()
+            .filter(|&(piece, _)| whole || !self.ordered || self.may_hold(piece, &frames))
+            .map(|(_, piece)| self.count_valid(piece, (!whole).then_some(&frames), &mut units))
+            .sum();
+        found.saturating_sub(placed)
+    }
+
+    /// The same, if all of these rows were looked at.
+    pub(super) fn not_shown_of(&self, rows: &Range<u64>, looked: u64, placed: u64) -> Option<u64> {
+        (looked == rows.end - rows.start).then(|| self.not_shown(rows, placed))
+    }
+
+    /// Frames with valid samples in a piece, in a range of numbers or all.
+    fn count_valid(&self, piece: &FilePiece<First>, within: Option<&Range<i64>>, units: &mut Vec<u8>) -> u64 {
+        let Some(open) = self.pieces.open(piece, self.verify) else { return 0 };
+        let size = self.frames.unit;
+        units.resize((BLOCK_BYTES / size).max(1) * size, 0);
+        let (mut at, mut count) = (0, 0);
+        while let Some(run) = open.run(at..open.bytes) {
+            let mut from = run.start.next_multiple_of(size as u64);
+            while from < run.end {
+                let length = units.len().min((run.end - from) as usize) / size * size;
+                let Ok(read) = open.read(from, &mut units[..length]) else { break };
+                let whole = units[..read].chunks_exact(size);
+                count += whole.filter(|unit| self.counts(unit, within)).count() as u64;
+                if read < size {
+                    break;
+                }
+                from += (read / size * size) as u64;
+            }
+            at = run.end;
+        }
+        count
+    }
+
+    fn counts(&self, unit: &[u8], within: Option<&Range<i64>>) -> bool {
+        match self.frames.unit(unit) {
+            Some(Unit::Wanted(seen)) => {
+                seen.valid && within.is_none_or(|frames| frames.contains(&seen.number))
+            }
+            Some(Unit::Other) => within.is_none() && !self.chosen,
+            None => false,
+        }
     }
 }

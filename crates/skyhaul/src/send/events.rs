@@ -23,19 +23,16 @@
 //!
 //! Limits: an event has 1 byte to 4 GiB − 1. All sources of a tick must use the same slot rule.
 
-mod config;
 mod event;
 mod sender;
 mod syncs;
-mod target;
-mod ticks;
 
-pub use config::{EventConfig, EventDivision};
 pub use event::Event;
+pub use event::Ticks;
+pub use event::{EventConfig, EventDivision};
 pub use sender::{EventSender, EventSenderOptions};
 pub use syncs::{SyncCounts, SyncOptions, Syncs};
-pub use target::{Target, TargetError};
-pub use ticks::Ticks;
+pub use syncs::{Target, TargetError};
 
 /// Events that are sent.
 pub type EventStream = super::objects::Stream<Event>;

@@ -14,21 +14,16 @@
 //! Limits: an object's bytes must keep their lengths while it is sent (their content may change between two sends). An
 //! error of a socket ends the objects that were in the same system calls.
 
-mod batch;
 mod burst;
 mod object;
-mod options;
-mod part;
-mod payload;
 mod queue;
 mod run;
-mod shared;
 mod source;
 mod stream;
 
-pub use batch::Batch;
+pub use burst::Batch;
+pub use object::{Chunks, Payload};
 pub use object::{Division, Object, ObjectConfig, Waiting};
-pub use options::{ObjectOptions, Order};
-pub use payload::{Chunks, Payload};
+pub use object::{ObjectOptions, Order};
 pub use queue::Ticket;
 pub use stream::Stream;

@@ -1,17 +1,15 @@
-//! Where packets go.
+//! Where packets go (UDP, TCP, queues, memory), faults on purpose, and why sending failed.
 
-use super::faulty::Faulty;
+use crate::inproc::InprocQueue;
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::fault::{Faults, Injected};
-use skyhaul_io::gathered::Gathered;
+use skyhaul_io::fault::{Damage, Faults, Injected, Line};
+use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use crate::inproc::InprocQueue;
 
 /// A transport of one's own.
 pub trait Deliver: Send {
@@ -50,7 +48,7 @@ impl std::fmt::Debug for Outlet {
 }
 
 /// How often cancellation is checked while waiting for a full queue.
-const PATIENCE: Duration = Duration::from_millis(20);
+const POLL_WAIT: Duration = Duration::from_millis(20);
 
 impl Outlet {
     /// Datagrams to all of these, as substreams 0, 1, ….
@@ -186,7 +184,7 @@ impl Outlet {
             Outlet::Inproc(queues) => {
                 let mut done = 0;
                 while done < packets.count() {
-                    done += queues[substream].push_gathered(packets, done, PATIENCE)?;
+                    done += queues[substream].push_gathered(packets, done, POLL_WAIT)?;
                     if stop() {
                         break;
                     }
@@ -234,4 +232,148 @@ impl Outlet {
             _ => Ok(()),
         }
     }
+}
+
+/// Why something was not sent, or not all of it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SendError {
+    /// The queue holds as many heaps or events as it may.
+    #[error(
+        "queue {more} more: {waiting} of at most {most} are already waiting; hint: wait for a ticket, or let more of them wait"
+    )]
+    Full {
+        /// Heaps or events to queue.
+        more: usize,
+        /// Those waiting.
+        waiting: usize,
+        /// Maximum number of those waiting.
+        most: usize,
+    },
+    /// It was cancelled.
+    #[error("cancelled before everything was sent")]
+    Cancelled,
+    /// It was cancelled in the middle of a packet, which closed the connection.
+    #[error("the connection was closed when a packet was cancelled midway; hint: connect again")]
+    Cut,
+    /// The stream was closed.
+    #[error("the stream is closed; hint: create a new one")]
+    Closed,
+    /// It was called on the stream's own thread, which would wait for itself.
+    #[error(
+        "a callback on this stream's own thread cannot wait, because it would wait for itself; hint: queue there, and wait elsewhere"
+    )]
+    OwnThread,
+    /// The destination does not exist.
+    #[error("no substream {asked}: this stream has {have}; hint: number them from 0")]
+    NoSubstream {
+        /// The number requested.
+        asked: usize,
+        /// How many there are.
+        have: usize,
+    },
+    /// The settings are invalid.
+    #[error("{0}")]
+    Config(String),
+    /// The object cannot be divided into packets.
+    #[error("{0}")]
+    Packets(String),
+    /// Bytes of a heap or event are fewer than they were.
+    #[error(
+        "bytes to send have become fewer since they were added; hint: keep their length, or create a new heap or event"
+    )]
+    Changed,
+    /// The socket failed.
+    #[error("{0}")]
+    Io(Arc<io::Error>),
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        SendError::Io(Arc::new(error))
+    }
+}
+
+/// A packet and its destination.
+type Packet = (usize, Arc<[u8]>);
+
+/// Gives packets for a destination to an outlet.
+type Give<'g> = dyn FnMut(usize, Gathered<'_>) -> io::Result<Sent> + 'g;
+
+/// Loses, delays, duplicates and damages packets on their way to an outlet.
+#[derive(Debug)]
+pub struct Faulty {
+    line: Line<Packet>,
+    /// What comes out now.
+    due: Vec<Packet>,
+    sent: Sent,
+}
+
+impl Faulty {
+    pub(super) fn new(faults: &Faults) -> Self {
+        Self { line: Line::new(faults), due: Vec::new(), sent: Sent::default() }
+    }
+
+    pub(super) fn injected(&self) -> &Injected {
+        self.line.injected()
+    }
+
+    /// What the outlet took.
+    pub(super) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    /// Pass `packets` on, with faults. They count as sent unless the outlet was stopped.
+    pub(super) fn send(
+        &mut self,
+        substream: usize,
+        packets: Gathered<'_>,
+        give: &mut Give<'_>,
+    ) -> io::Result<Sent> {
+        let due = &mut self.due;
+        for n in 0..packets.count() {
+            let packet: Vec<u8> = packets.packet(n).iter().flat_map(|slice| slice.iter().copied()).collect();
+            self.line
+                .pass((substream, packet.into()), &mut |packet, damage| due.push(damaged(packet, damage)));
+        }
+        let complete = self.send_due(give)?;
+        let all = Sent { packets: packets.count(), bytes: packets.bytes(), refused: 0 };
+        Ok(if complete { all } else { Sent::default() })
+    }
+
+    /// Send what is held back.
+    pub(super) fn flush(&mut self, give: &mut Give<'_>) -> io::Result<()> {
+        let due = &mut self.due;
+        self.line.flush(&mut |packet, damage| due.push(damaged(packet, damage)));
+        self.send_due(give).map(|_| ())
+    }
+
+    /// Send what is due; whether the outlet took all of it.
+    fn send_due(&mut self, give: &mut Give<'_>) -> io::Result<bool> {
+        let due = std::mem::take(&mut self.due);
+        for run in due.chunk_by(|a, b| a.0 == b.0) {
+            let slices: Vec<IoSlice<'_>> = run.iter().map(|(_, packet)| IoSlice::new(packet)).collect();
+            let extents: Vec<Extent> = run
+                .iter()
+                .enumerate()
+                .map(|(first, (_, packet))| Extent { first, bytes: packet.len() })
+                .collect();
+            let sent = give(run[0].0, Gathered::new(&slices, &extents))?;
+            self.sent.packets += sent.packets;
+            self.sent.bytes += sent.bytes;
+            self.sent.refused += sent.refused;
+            if sent.packets + sent.refused < run.len() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn damaged((substream, packet): Packet, damage: Damage) -> Packet {
+    if damage == Damage::NONE {
+        return (substream, packet);
+    }
+    let mut packet = packet.to_vec();
+    let kept = damage.apply(&mut packet);
+    (substream, packet[..kept].into())
 }

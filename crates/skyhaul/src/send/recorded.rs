@@ -3,7 +3,7 @@
 //! The first segment tells rate and threads; each further frame is placed as it is read. The last frame of a segment waits
 //! for the one behind it, which confirms or denies a jump in time.
 
-use super::own::{OwnPace, SentTimes};
+use super::clock::{OwnPace, SentTimes};
 use super::supply::Sequence;
 use crate::frames;
 use crate::recording::{Datastream, Reader};

@@ -1,8 +1,8 @@
-//! What a sender did, as data.
+//! The report of a sender.
 
+use super::clock::SendStats;
+use super::clock::SentTimes;
 use super::events::SyncCounts;
-use super::own::SentTimes;
-use super::stats::SendStats;
 use crate::control::Progress;
 use crate::report::VERSION;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Where a sender's packets come from: each is made from its number alone.
 
-use super::own::{OwnPace, SentTimes};
+use super::clock::{OwnPace, SentTimes};
 use super::{HEAD, Packetize};
 use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, PositionsError};
 use std::io;

@@ -15,21 +15,18 @@
 //!
 //! Limits: chunks that are in no index are read once to count their heaps.
 
-mod chunk;
-mod described;
 mod field;
 mod heads;
-mod memo;
 mod read;
 
 pub use field::{Field, FieldError, Form};
 pub use read::State;
 
-use crate::recording::{Gap, HeapsOf, Pieces, Recording};
-use chunk::{Chunk, Held};
-use memo::Memo;
+use crate::recording::{Gap, HeapsOf, OpenPiece, Pieces, Recording};
 use skyhaul_core::wire::Family;
-use skyhaul_core::wire::spead::{BugCompat, Descriptor, SpeadFamily, table::Table};
+use skyhaul_core::wire::spead::table::{StoredHeap, Table};
+use skyhaul_core::wire::spead::{BugCompat, Descriptor, Flavour, Head, SpeadFamily};
+use std::collections::BTreeMap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -37,9 +34,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Most memory for tables, bytes, unless a single one is larger.
 pub const TABLES: usize = 64 << 20;
 /// Most tables, each with open files.
-const MOST_TABLES: usize = 64;
+const MAX_TABLES: usize = 64;
 /// Octets of the shortest packet: header, counter, offset, length.
-const SHORTEST: u64 = 32;
+const MIN_PACKET_BYTES: u64 = 32;
 
 /// Why heaps cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -161,7 +158,7 @@ impl Heaps {
     /// The index's description of a chunk, if it can be true.
     fn told(&self, piece: usize) -> Option<&HeapsOf> {
         let record = self.pieces.all()[piece].entry.as_ref()?.record.as_ref()?;
-        record.meta.heaps.as_ref().filter(|heaps| heaps.count <= record.bytes / SHORTEST)
+        record.meta.heaps.as_ref().filter(|heaps| heaps.count <= record.bytes / MIN_PACKET_BYTES)
     }
 
     fn number(&self, piece: usize) -> Option<u32> {
@@ -276,11 +273,11 @@ impl Heaps {
         recent.push_back((piece, bytes));
         let mut sum: usize = recent.iter().map(|(_, bytes)| bytes).sum();
         while recent.len() > 1
-            && (sum > TABLES || recent.len() > MOST_TABLES)
+            && (sum > TABLES || recent.len() > MAX_TABLES)
             && let Some((oldest, bytes)) = recent.pop_front()
         {
             sum -= bytes;
-            // Whoever reads it just now has it, and makes it the last again.
+            // A thread that is reading it keeps it, and makes it the last again.
             if let Ok(mut held) = self.pieces.all()[oldest].known.held.try_lock()
                 && matches!(*held, Held::Here(_))
             {
@@ -289,3 +286,96 @@ impl Heaps {
         }
     }
 }
+
+/// Values that hold for runs of pieces: the first of each, with the last and the value.
+#[derive(Debug)]
+pub(super) struct Memo<T>(BTreeMap<usize, (usize, T)>);
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    /// The value at the end of a piece, if it is known.
+    pub(super) fn at(&self, piece: usize) -> Option<T> {
+        let (_, (last, value)) = self.0.range(..=piece).next_back()?;
+        (*last >= piece).then(|| value.clone())
+    }
+
+    /// The same value holds from the end of piece `first` to that of `last`.
+    pub(super) fn put(&mut self, first: usize, last: usize, value: T) {
+        // It is joined with the run that it was found in.
+        if let Some((_, (end, _))) = self.0.range_mut(..=first).next_back()
+            && *end >= first
+        {
+            *end = last.max(*end);
+            return;
+        }
+        self.0.insert(first, (last, value));
+    }
+}
+
+/// Octets read at once where heads are near each other, and where they are not.
+pub(super) const NEAR: usize = 64 << 10;
+pub(super) const FAR: usize = 4 << 10;
+
+/// The table of a piece.
+#[derive(Debug, Default)]
+pub(super) enum Held {
+    #[default]
+    Unread,
+    Here(std::sync::Arc<Chunk>),
+    /// The chunk cannot be read.
+    Unusable,
+}
+
+/// The heaps that begin in a chunk.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) table: Table,
+    /// Heaps of the table that began before the chunk: none, or one.
+    pub(super) before: usize,
+    /// The files that its heaps are in: its own, and those in which the last one goes on.
+    pub(super) files: Vec<OpenPiece>,
+    /// The descriptors that its heaps brought, each with its heap; equal ones only once.
+    pub(super) described: Vec<(usize, Descriptor)>,
+}
+
+impl Chunk {
+    /// The `n`th heap that begins in it.
+    pub(super) fn heap(&self, n: usize) -> Option<StoredHeap<'_>> {
+        self.table.heap(self.before + n)
+    }
+
+    pub(super) fn heaps(&self) -> usize {
+        self.table.len() - self.before
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let texts =
+            |d: &Descriptor| d.name.len() + d.description.len() + d.numpy.as_ref().map_or(0, String::len);
+        let described = self.described.iter().map(|(_, d)| texts(d) + size_of::<(usize, Descriptor)>());
+        self.table.bytes() + described.sum::<usize>()
+    }
+}
+
+/// The head of the first packet of a chunk.
+#[derive(Clone, Debug)]
+pub(super) struct First(pub(super) Vec<u8>);
+
+impl First {
+    /// Whether it belongs to the last heap of a table.
+    pub(super) fn continues(&self, table: &Table) -> bool {
+        matches!(Head::peek(&self.0), Ok(Some(head)) if table.is_continued_by(&head))
+    }
+}
+
+/// Whether a heap may have an item, by its pointers alone.
+pub(super) fn points_at(flavour: Flavour, pointers: &[u64], id: u64) -> bool {
+    pointers.iter().any(|&pointer| flavour.parts(pointer).id == id)
+}
+
+#[cfg(test)]
+mod tests;

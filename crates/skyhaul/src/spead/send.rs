@@ -30,13 +30,12 @@
 //! error of a socket ends the heaps that were in the same system calls.
 
 mod config;
-mod division;
 mod heap;
 
 pub use crate::send::objects::{ObjectOptions as HeapOptions, Order, Payload, Ticket};
 pub use crate::send::{Deliver, Outlet, SendError, SendStats};
 pub use config::SendConfig;
-pub use division::{Division, PacketSize};
+pub use config::{Division, PacketSize};
 pub use heap::{Heap, HeapError};
 pub use skyhaul_core::wire::spead::packets::Split;
 

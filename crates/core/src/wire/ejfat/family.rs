@@ -11,7 +11,7 @@ use crate::{
         frame::{Objects, Packets},
         fuzzing::parser::Parser,
         inspect::reader::{Reader, number},
-        keyed::{Head, Keyed, KnownKeyed, Part},
+        keyed::{Keyed, KnownKeyed, Part},
         labelled::KnownLabelled,
         layout::Place,
     },

@@ -4,7 +4,7 @@ use super::stored::{self, HEADS};
 use super::{Addressing, BalancerV2, BalancerVersion, OldReassembly, PortRule, Reassembly, balancer_bytes};
 use crate::{
     placement::{Key, Placement, Reject},
-    wire::keyed::{Following, Head, Keyed, Left, Part, Stored, source_of},
+    wire::keyed::{Keyed, Left, Part, Stored, source_of},
 };
 
 /// How EJFAT segments are read.
@@ -112,6 +112,20 @@ impl Keyed for EjfatWire {
         (!part.payload.is_empty() && part.control.is_none()).then_some(head)
     }
 
+    #[inline]
+    fn placement(head: &Segment, sender: u64) -> Placement {
+        head.placement(sender)
+    }
+
+    #[inline]
+    fn following<'a>(head: &Segment, packet: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool> {
+        let next = Next { first: *head, head: packet.get(..head.start)? };
+        Some(
+            #[inline]
+            move |n, packet: &[u8]| next.is(n, packet),
+        )
+    }
+
     fn begin(_: &Segment) {}
 
     #[inline]
@@ -124,13 +138,13 @@ impl Keyed for EjfatWire {
     }
 }
 
-impl<'a> Head<'a> for Segment {
-    type Following = Next<'a>;
-
+impl Segment {
+    /// Where its payload belongs, among the events of sender number `sender`.
     #[inline]
-    fn placement(&self, source: u64) -> Placement {
+    #[must_use]
+    pub fn placement(&self, sender: u64) -> Placement {
         Placement {
-            key: Key { source: source_of(source, self.data_id), number: self.tick },
+            key: Key { source: source_of(sender, self.data_id), number: self.tick },
             offset: u64::from(self.offset),
             start: self.start as u32,
             length: u64::from(self.length),
@@ -138,16 +152,11 @@ impl<'a> Head<'a> for Segment {
             number_bits: 64,
         }
     }
-
-    #[inline]
-    fn following(&self, packet: &'a [u8]) -> Option<Next<'a>> {
-        Some(Next { first: *self, head: packet.get(..self.start)? })
-    }
 }
 
 /// Recognises consecutive segments of an event: their heads are equal except for the offset.
 #[derive(Clone, Copy, Debug)]
-pub struct Next<'a> {
+struct Next<'a> {
     first: Segment,
     head: &'a [u8],
 }
@@ -155,7 +164,8 @@ pub struct Next<'a> {
 /// Position of the offset, from the end of a head.
 const OFFSET: usize = Reassembly::LEN - 4;
 
-impl Following for Next<'_> {
+impl Next<'_> {
+    /// Whether `packet` is the `n`th after the first.
     #[inline]
     fn is(&self, n: u64, packet: &[u8]) -> bool {
         let (at, length) = (self.head.len() - OFFSET, u64::from(self.first.length));
@@ -241,7 +251,7 @@ mod tests {
                 next[at % front.len().max(20)] ^= 1;
             }
             let head = Segment::read(&first).unwrap();
-            let follows = head.following(&first).unwrap().is(n, &next);
+            let follows = EjfatWire::following(&head, &first).unwrap()(n, &next);
             let same_front = next[..front.len()] == first[..front.len()];
             let reserved_and_version = next.get(front.len()..front.len() + 2) == first.get(front.len()..front.len() + 2);
             let expected = Segment::read(&next).is_ok_and(|next| {

@@ -1,13 +1,13 @@
 //! SPEAD as a family of keyed objects, and the item pointers that a heap keeps.
 
 use super::{
-    Control, Flavour, Head, Sequel, id,
+    Control, Flavour, Head, id,
     items::{self, items},
     stored::NewHead,
 };
 use crate::{
     placement::{Placement, Reject},
-    wire::keyed::{self, Data, Following, Head as PacketHead, Keyed, Left, Part, Stored},
+    wire::keyed::{self, Data, Keyed, Left, Part, Stored},
 };
 use std::collections::HashSet;
 
@@ -32,6 +32,35 @@ impl Keyed for SpeadWire {
     #[inline(always)]
     fn peek(stream: &[u8]) -> Result<Option<Head<'_>>, Reject> {
         Head::peek(stream)
+    }
+
+    #[inline(always)]
+    fn placement(head: &Head<'_>, sender: u64) -> Placement {
+        head.placement(sender)
+    }
+
+    #[inline(always)]
+    fn following<'a>(head: &Head<'a>, packet: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool> {
+        let sequel = head.sequel(packet)?;
+        Some(
+            #[inline(always)]
+            move |n, packet: &[u8]| sequel.is(n, packet),
+        )
+    }
+
+    #[inline(always)]
+    fn is_control(head: &Head<'_>) -> bool {
+        head.control.is_some()
+    }
+
+    #[inline(always)]
+    fn is_start(head: &Head<'_>) -> bool {
+        head.control == Some(0)
+    }
+
+    #[inline(always)]
+    fn is_stop(head: &Head<'_>) -> bool {
+        head.is_stop()
     }
 
     fn examined(stream: &[u8]) -> usize {
@@ -132,42 +161,6 @@ impl Keyed for SpeadWire {
             return Err(Reject::BadVersion);
         }
         Ok(from.pointers().iter().map(|&pointer| u64::from(!into.add_new(pointer))).sum())
-    }
-}
-
-impl<'a> PacketHead<'a> for Head<'a> {
-    type Following = Sequel<'a>;
-
-    #[inline(always)]
-    fn placement(&self, source: u64) -> Placement {
-        Head::placement(self, source)
-    }
-
-    #[inline(always)]
-    fn following(&self, packet: &'a [u8]) -> Option<Sequel<'a>> {
-        self.sequel(packet)
-    }
-
-    #[inline(always)]
-    fn is_control(&self) -> bool {
-        self.control.is_some()
-    }
-
-    #[inline(always)]
-    fn is_start(&self) -> bool {
-        self.control == Some(0)
-    }
-
-    #[inline(always)]
-    fn is_stop(&self) -> bool {
-        Head::is_stop(self)
-    }
-}
-
-impl Following for Sequel<'_> {
-    #[inline(always)]
-    fn is(&self, n: u64, packet: &[u8]) -> bool {
-        Sequel::is(self, n, packet)
     }
 }
 

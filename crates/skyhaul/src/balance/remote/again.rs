@@ -1,17 +1,20 @@
-//! After the connection to the planes broke: to the same ones again, or to others that are started.
+//! Reconnects to the planes after the connection broke, or starts others; and the lock that keeps a second data plane off the ports.
 
-use super::messages::{END, Hello, PATIENCE, TABLE, write};
-use super::{LOOK, Link, Restart, greet, locked};
+use super::serve::{END, Hello, PATIENCE, TABLE, write};
+use super::{POLL_INTERVAL, Link, Restart, greet, locked};
 use skyhaul_io::host::server::Server;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a process that was started may take until it serves.
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time from one start to the next, if the former one soon ended.
-const AGAIN: Duration = Duration::from_secs(1);
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Listen to the planes, and to those that follow them.
@@ -23,7 +26,7 @@ impl Link {
                 return;
             }
             // One that dies at once is not started in a loop; its ports are free a moment after its end.
-            let pause = AGAIN.saturating_sub(begun.elapsed()).max(LOOK * 2);
+            let pause = RESTART_DELAY.saturating_sub(begun.elapsed()).max(POLL_INTERVAL * 2);
             let Some(next) = self.again(&why, pause) else { return };
             from = next;
         }
@@ -62,7 +65,7 @@ impl Link {
                     }
                 }
             }
-            pause = (pause * 2).min(AGAIN);
+            pause = (pause * 2).min(RESTART_DELAY);
         }
     }
 
@@ -89,7 +92,7 @@ impl Link {
         let mut started = restart(&self.data)?;
         let begun = Instant::now();
         loop {
-            let mut waits = || begun.elapsed() < START && !self.ends();
+            let mut waits = || begun.elapsed() < START_TIMEOUT && !self.ends();
             let error = match greet(&self.path, &mut waits) {
                 Ok((stream, hello, _)) => return self.take(stream, hello),
                 Err(error) => error,
@@ -97,10 +100,10 @@ impl Link {
             if let Some(why) = started() {
                 return Err(why);
             }
-            if begun.elapsed() > START || self.ends() {
+            if begun.elapsed() > START_TIMEOUT || self.ends() {
                 return Err(error);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -147,3 +150,51 @@ impl Link {
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
+
+/// A lock beside the socket of a data plane, taken before any port is opened: a second one that was started by mistake would
+/// otherwise take a part of the packets of ports that both have open. It is free when the process ends in any way.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Claim {
+    /// Take the right to forward at `socket`.
+    ///
+    /// # Errors
+    /// Another process has it, or the file cannot be made: the error names it.
+    pub fn take(socket: &Path) -> io::Result<Claim> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let failed =
+            |error: io::Error| io::Error::new(error.kind(), format!("lock {}: {error}", path.display()));
+        loop {
+            let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let file = open.map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!("another data plane forwards at {} already", socket.display());
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // The former one removed the file after it was opened here: the next one would not meet this lock.
+            let is_it = |there: std::fs::Metadata| Ok::<_, io::Error>(there.ino() == file.metadata()?.ino());
+            if std::fs::metadata(&path).and_then(is_it).unwrap_or(false) {
+                return Ok(Claim { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,13 @@
-//! The end that forwards: tells what it did, and takes tables.
+//! The forwarding end of the connection to another process: reports counts, takes tables. And the messages of that connection.
 
 use super::super::data_plane::DataPlane;
-use super::super::shared::Planes;
-use super::messages::{DONE, END, HELLO, Hello, Outbox, PATIENCE, TABLE, Told, read, write, write_json};
-use skyhaul_core::balance::Table;
-use std::io;
+use super::super::shared::{Done, Planes};
+use crate::report::SourceReport;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::balance::{Counters, Refusal, Seat, Table, Ticks, Traffic};
+use skyhaul_io::udp::forward::Forwarded;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often planes say what they did.
-const PERIOD: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the socket may take for a part of that.
-const BRIEFLY: Duration = Duration::from_millis(1);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl DataPlane {
     /// Serve controllers at `path`, one after the other, until one says that all is to end, or `stop` is set; then forward what is in the
@@ -30,7 +33,9 @@ impl DataPlane {
         while !ordered && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             match listener.accept() {
                 Ok((stream, _)) => ordered = self.follow(&listener, &stream, stop).unwrap_or(false),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PERIOD),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(REPORT_INTERVAL)
+                }
                 Err(error) => self.shared.note(format!("no controller can connect: {error}")),
             }
         }
@@ -66,10 +71,10 @@ impl DataPlane {
                 }
             }
         })?;
-        stream.set_write_timeout(Some(BRIEFLY))?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut out = Outbox::default();
         while !tables.is_finished() && !stop.load(Ordering::Acquire) && self.fault().is_none() {
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(REPORT_INTERVAL);
             // A second controller is turned away.
             drop(listener.accept());
             if out.is_empty() {
@@ -120,4 +125,172 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+/// How long an end waits for the other.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// Octets of a message, at most: a table of 32 calendars, with room for networks.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+pub(super) const HELLO: u8 = b'H';
+pub(super) const TABLE: u8 = b'T';
+pub(super) const DONE: u8 = b'D';
+pub(super) const END: u8 = b'E';
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// Which process this is: another one has another number. 0 from one that is older than this field.
+    #[serde(default)]
+    pub(super) id: u64,
+    pub(super) data: Vec<SocketAddr>,
+    pub(super) tables: u64,
+    pub(super) table: Vec<u8>,
+}
+
+/// [`Done`], as it is told.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Told {
+    packets: u64,
+    refused: Vec<u64>,
+    /// Seat, packets, bytes.
+    members: Vec<(u16, u64, u64)>,
+    /// Packets, bytes, no room, unreachable, too long.
+    forwarded: [u64; 5],
+    sources: Vec<SourceReport>,
+    mode: String,
+    cpu_nanos: u64,
+    singly: u64,
+    table: u64,
+    newest: Option<u64>,
+    /// Lowest and highest of those that were too old. Not from a process that is older than this field.
+    #[serde(default)]
+    old: Option<(u64, u64)>,
+    notes: Vec<String>,
+}
+
+impl Told {
+    pub(super) fn new(done: Done, ticks: Ticks) -> Told {
+        let Forwarded { packets, bytes, no_room, unreachable, too_long } = done.forwarded;
+        let member = |(seat, sent): (Seat, Traffic)| (seat.number() as u16, sent.packets, sent.bytes);
+        Told {
+            packets: done.counters.packets,
+            refused: Refusal::ALL.iter().map(|&why| done.counters.refused(why)).collect(),
+            members: done.counters.members().map(member).collect(),
+            forwarded: [packets, bytes, no_room, unreachable, too_long],
+            sources: done.sources,
+            mode: done.mode,
+            cpu_nanos: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
+            singly: done.singly,
+            table: done.table,
+            newest: ticks.newest,
+            old: ticks.old,
+            notes: done.notes,
+        }
+    }
+
+    pub(super) fn done(self) -> Done {
+        let [packets, bytes, no_room, unreachable, too_long] = self.forwarded;
+        let member =
+            |(seat, packets, bytes)| Some((Seat::new(usize::from(seat))?, Traffic { packets, bytes }));
+        let members = self.members.into_iter().filter_map(member);
+        Done {
+            counters: Counters::of(self.packets, &self.refused, members),
+            forwarded: Forwarded { packets, bytes, no_room, unreachable, too_long },
+            sources: self.sources,
+            mode: self.mode,
+            cpu: Duration::from_nanos(self.cpu_nanos),
+            singly: self.singly,
+            table: self.table,
+            ticks: Ticks { newest: self.newest, old: self.old },
+            notes: self.notes,
+            ..Done::default()
+        }
+    }
+}
+
+fn message(letter: u8, octets: &[u8]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(5 + octets.len());
+    message.extend((octets.len() as u32 + 1).to_be_bytes());
+    message.push(letter);
+    message.extend(octets);
+    message
+}
+
+pub(super) fn write(mut to: &UnixStream, letter: u8, octets: &[u8]) -> io::Result<()> {
+    to.write_all(&message(letter, octets))
+}
+
+pub(super) fn write_json(to: &UnixStream, letter: u8, what: &impl Serialize) -> io::Result<()> {
+    write(to, letter, &serde_json::to_vec(what)?)
+}
+
+/// A message on its way to a reader that may not read for a while, for instance because it is stopped. It is sent as far as
+/// the socket takes it, and continued later, so that the reader never meets half of one.
+#[derive(Default)]
+pub(super) struct Outbox {
+    octets: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbox {
+    /// Whether the last message is sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
+    /// The next message.
+    pub(super) fn put_json(&mut self, letter: u8, what: &impl Serialize) -> io::Result<()> {
+        (self.octets, self.sent) = (message(letter, &serde_json::to_vec(what)?), 0);
+        Ok(())
+    }
+
+    /// Send what the socket takes within its time-out.
+    pub(super) fn flush(&mut self, mut to: &UnixStream) -> io::Result<()> {
+        while self.sent < self.octets.len() {
+            match to.write(&self.octets[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => self.sent += n,
+                Err(error) if is_slow(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        *self = Outbox::default();
+        Ok(())
+    }
+}
+
+/// Nothing came, or nothing was taken, within the time-out of a socket.
+fn is_slow(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// The next message. Each time that the socket's time-out passes without any of it, `waits` is asked whether to wait longer.
+pub(super) fn read_while(from: &UnixStream, waits: &mut dyn FnMut() -> bool) -> io::Result<(u8, Vec<u8>)> {
+    let mut length = [0; 4];
+    fill(from, &mut length, waits)?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length == 0 || length > MAX_MESSAGE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+    }
+    let mut octets = vec![0; length];
+    fill(from, &mut octets, waits)?;
+    Ok((octets.remove(0), octets))
+}
+
+fn fill(mut from: &UnixStream, octets: &mut [u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
+    let mut at = 0;
+    while at < octets.len() {
+        match from.read(&mut octets[at..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => at += n,
+            Err(error) if is_slow(&error) && waits() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The next message; blocks.
+pub(super) fn read(from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
+    read_while(from, &mut || true)
 }

@@ -1,7 +1,7 @@
 //! Packets that a balancer would be sent again, and workers that lead back to it.
 
-use super::super::circle::Own;
 use super::super::plane::Plane;
+use super::super::shared::Own;
 use super::super::shared::{Planes, Shared};
 use super::*;
 use skyhaul_core::balance::{Calendar, Epoch, Kind, Occupant, Reach, Refusal, Seat, SlotSelect, Unusable};
@@ -113,5 +113,5 @@ fn what_a_balancer_sent_itself_is_known_by_its_sender() {
     assert_eq!(plane.counters.refused(Refusal::OwnPacket), 1);
     assert_eq!((plane.counters.refused(Refusal::HopLimit), plane.counters.packets), (2, 4));
     assert_eq!(plane.forwarded.packets, 1);
-    assert_eq!(super::super::circle::kind("127.255.255.255".parse().unwrap()), Kind::Broadcast);
+    assert_eq!(super::super::shared::kind("127.255.255.255".parse().unwrap()), Kind::Broadcast);
 }

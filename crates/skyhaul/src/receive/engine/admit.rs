@@ -5,10 +5,10 @@
 use super::Engine;
 use crate::irregular::{CLOCK_OFFSET, began_late};
 use crate::receive::Sink;
+use crate::receive::engine::{Route, Split};
 use crate::receive::info::StreamInfo;
 use crate::receive::newcomers::{Held, Late};
 use crate::receive::placing::{self, Placed};
-use crate::receive::route::{Route, Split};
 use crate::receive::strangers::{Claim, Conclusion};
 use crate::receive::stream::{Begin, Stream};
 use crate::recording::Event;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Events that wait to be polled.
-const EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
 
 impl<K: Sink> Engine<K> {
     /// Forget unknown senders beyond the limits of their table.
@@ -190,7 +190,7 @@ impl<K: Sink> Engine<K> {
                 return;
             }
         }
-        if !self.sink.event(&event) && self.events.len() < EVENTS {
+        if !self.sink.event(&event) && self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         }
     }

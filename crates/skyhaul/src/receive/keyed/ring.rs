@@ -8,13 +8,10 @@
 //! Both halves count against the bound. No thread waits while holding a lock, so no call exceeds its deadline because of
 //! another.
 //!
-//! A wake-up costs a microsecond on each side, and on a shared processor it interrupts the reader each time. So while
+//! A wake-up costs a microsecond on each side, and on a shared CPU it interrupts the reader each time. So while
 //! batches arrive fast, a call that finds the queue empty sleeps for a while and is not woken for every batch: see
 //! [`Pace`].
 
-mod pace;
-
-use pace::{GATHER, Pace};
 use skyhaul_io::wake::Wake;
 use std::collections::VecDeque;
 use std::io;
@@ -52,7 +49,7 @@ pub(crate) struct Ring<T> {
     back: Mutex<Back<T>>,
     /// Number of entries in both halves.
     count: AtomicUsize,
-    most: usize,
+    capacity: usize,
     more: Condvar,
     room: Condvar,
     /// Number of readers that wait for room.
@@ -77,18 +74,18 @@ struct Back<T> {
 }
 
 /// Entries with memory from the start.
-const READY: usize = 4096;
+const INITIAL_CAPACITY: usize = 4096;
 
 /// Entries that wake a patient call, in a queue with room for many more.
-const GATHERED: usize = 256;
+const MAX_GATHERED: usize = 256;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T> Ring<T> {
-    pub(crate) fn new(most: usize) -> Self {
-        let queue = || VecDeque::with_capacity(most.min(READY));
+    pub(crate) fn new(capacity: usize) -> Self {
+        let queue = || VecDeque::with_capacity(capacity.min(INITIAL_CAPACITY));
         Self {
             front: Mutex::new(queue()),
             back: Mutex::new(Back {
@@ -102,7 +99,7 @@ impl<T> Ring<T> {
                 awake: false,
             }),
             count: AtomicUsize::new(0),
-            most: most.max(1),
+            capacity: capacity.max(1),
             more: Condvar::new(),
             room: Condvar::new(),
             room_wanted: AtomicUsize::new(0),
@@ -113,7 +110,7 @@ impl<T> Ring<T> {
     /// Move as many entries of `batch` as fit into the queue, in order. Returns how many.
     pub(crate) fn push(&self, batch: &mut VecDeque<T>) -> usize {
         let mut back = lock(&self.back);
-        let room = self.most.saturating_sub(self.count.load(Ordering::SeqCst));
+        let room = self.capacity.saturating_sub(self.count.load(Ordering::SeqCst));
         let moved = room.min(batch.len());
         if moved == 0 {
             return 0;
@@ -129,7 +126,7 @@ impl<T> Ring<T> {
         let wanted = back.waiting > back.patient || (back.patient > 0 && count >= self.enough());
         if wanted && !back.told {
             back.told = true;
-            // Whoever is woken may run at once, in place of this thread, and would wait for the lock.
+            // The woken thread may run immediately, in place of this one, and would wait for the lock.
             drop(back);
             self.more.notify_one();
         }
@@ -138,14 +135,14 @@ impl<T> Ring<T> {
 
     /// Number of entries that wake a patient call.
     fn enough(&self) -> usize {
-        (self.most / 8).clamp(1, GATHERED)
+        (self.capacity / 8).clamp(1, MAX_GATHERED)
     }
 
     /// Wait until there may be room, at most until `until`.
     pub(crate) fn wait_for_room(&self, wait: Duration) {
         let back = lock(&self.back);
         self.room_wanted.fetch_add(1, Ordering::SeqCst);
-        if self.count.load(Ordering::SeqCst) >= self.most && !back.closed {
+        if self.count.load(Ordering::SeqCst) >= self.capacity && !back.closed {
             drop(self.room.wait_timeout(back, wait).unwrap_or_else(PoisonError::into_inner));
         }
         self.room_wanted.fetch_sub(1, Ordering::SeqCst);
@@ -188,7 +185,7 @@ impl<T> Ring<T> {
 
     /// Maximum number of entries.
     pub(crate) fn capacity(&self) -> usize {
-        self.most
+        self.capacity
     }
 
     /// Number of entries.
@@ -198,13 +195,17 @@ impl<T> Ring<T> {
 
     /// Fill level in thousandths; always 0 for a ring of a few entries, whose level carries no information.
     pub(crate) fn fill(&self) -> u64 {
-        const FEW: usize = 16;
-        if self.most < FEW { 0 } else { (self.len() as u64 * 1000 / self.most as u64).min(1000) }
+        const MIN_CAPACITY: usize = 16;
+        if self.capacity < MIN_CAPACITY {
+            0
+        } else {
+            (self.len() as u64 * 1000 / self.capacity as u64).min(1000)
+        }
     }
 
     /// The next entry; waits until `until`.
     pub(crate) fn pop(&self, until: Option<Instant>) -> Result<T, GetError> {
-        let mut patience = Some(GATHER);
+        let mut patience = Some(GATHER_TIME);
         loop {
             let mut front = lock(&self.front);
             if let Some(item) = front.pop_front() {
@@ -313,6 +314,57 @@ impl<T> Ring<T> {
             let _ = self.wake.set(wake);
         }
         self.wake.get().map(AsFd::as_fd).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Decides from the rate of batches whether to let some gather.
+///
+/// ```text
+///   batches        │ │ │ │ │ │ │ │ │ │ │      one every 13 µs: heaps of 64 KiB at 40 Gb/s
+///   woken at once  ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲
+///   patient        ▲             ▲            after 200 µs, or when an eighth of the queue is full
+/// ```
+///
+/// A single quick reply is not enough, and after an unsuccessful wait gathering stops for a while: a sender that waits
+/// for a reply to its heap would otherwise be delayed for ever.
+#[derive(Debug)]
+struct Pace {
+    /// Batches since the last wait began, and the time of that.
+    batches: u32,
+    since: Option<Instant>,
+    /// Nanoseconds between two batches, averaged over some.
+    gap: u64,
+}
+
+/// Maximum sleep of a patient call.
+const GATHER_TIME: Duration = Duration::from_micros(200);
+/// Gathering pays below this many nanoseconds between batches.
+const FAST_GAP_NANOS: u64 = 50_000;
+/// Longer gaps count as this, so that about twenty quick ones make a stream fast.
+const MAX_GAP_NANOS: u64 = 1_000_000;
+
+impl Pace {
+    const fn new() -> Self {
+        Self { batches: 0, since: None, gap: MAX_GAP_NANOS }
+    }
+
+    /// A call is about to wait: returns whether to let batches gather.
+    fn is_fast(&mut self, now: Instant) -> bool {
+        let took = self
+            .since
+            .replace(now)
+            .map_or(MAX_GAP_NANOS, |since| now.duration_since(since).as_nanos() as u64);
+        let gap = (took / u64::from(self.batches.max(1))).min(MAX_GAP_NANOS);
+        self.batches = 0;
+        self.gap = (self.gap * 7 + gap) / 8;
+        self.gap < FAST_GAP_NANOS
+    }
+
+    /// A patient call slept for the whole time: check whether that was useful.
+    fn gathered(&mut self) {
+        if self.batches < 2 {
+            self.gap = MAX_GAP_NANOS;
+        }
     }
 }
 

@@ -1,17 +1,20 @@
-//! Counters of a stream. Everything that is not delivered is counted, by named reasons.
+//! Counters of a stream: all losses by named reasons, and heaps of which nothing arrived.
 
-use super::rows::Missing;
-use skyhaul_core::assembly::Cause;
-use skyhaul_core::placement::{Reject, Rejects};
+use super::store::Sender;
+use skyhaul_core::assembly::{Cause, Sequence};
+use skyhaul_core::placement::{Key, Placement, Reject, Rejects};
+use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::source::SourceStats;
 use skyhaul_io::tcp::pieces::{End, PieceStats};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 macro_rules! counts {
     ($( $(#[$doc:meta])* $name:ident ),+ $(,)?) => {
         /// Counters of one reader, or of all together.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
+        pub struct StreamCounts {
             $( $(#[$doc])* pub $name: u64, )+
             /// Maximum number of packets in one batch.
             pub max_batch: u64,
@@ -21,9 +24,9 @@ macro_rules! counts {
             pub rejects: Rejects,
         }
 
-        impl Counts {
+        impl StreamCounts {
             /// Add another's.
-            pub fn merge(&mut self, other: &Counts) {
+            pub fn merge(&mut self, other: &StreamCounts) {
                 $( self.$name += other.$name; )+
                 self.max_batch = self.max_batch.max(other.max_batch);
                 self.retired.iter_mut().zip(other.retired).for_each(|(mine, theirs)| *mine += theirs);
@@ -77,7 +80,7 @@ counts! {
     blocked,
     /// Packets with an effective stop item.
     stops,
-    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a
+    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no CPU, or a
     /// user function took that long.
     pauses,
     /// Total of these pauses in milliseconds.
@@ -93,7 +96,7 @@ counts! {
     refused_bytes,
     /// TCP connections accepted.
     connections,
-    /// TCP connections closed at once: not from the requested sender, or beyond the limit of a reader.
+    /// TCP connections closed immediately: not from the requested sender, or beyond the limit of a reader.
     connections_refused,
     /// TCP connections closed by the peer in order.
     closed_orderly,
@@ -105,7 +108,7 @@ counts! {
     closed_mid_packet,
 }
 
-impl Counts {
+impl StreamCounts {
     /// Heaps that retired for this reason.
     #[must_use]
     pub fn retired(&self, cause: Cause) -> u64 {
@@ -130,7 +133,7 @@ impl Counts {
 
 /// Why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ended {
+pub enum StreamEnd {
     /// `stop` of the stream was called, or the last handle dropped.
     Stopped,
     /// Stop items, according to the rule.
@@ -145,17 +148,17 @@ pub enum Ended {
     Limit,
 }
 
-impl Ended {
+impl StreamEnd {
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Ended::Stopped => "stopped",
-            Ended::StopItem => "stop_item",
-            Ended::Readers => "readers",
-            Ended::Idle => "idle",
-            Ended::Deadline => "deadline",
-            Ended::Limit => "limit",
+            StreamEnd::Stopped => "stopped",
+            StreamEnd::StopItem => "stop_item",
+            StreamEnd::Readers => "readers",
+            StreamEnd::Idle => "idle",
+            StreamEnd::Deadline => "deadline",
+            StreamEnd::Limit => "limit",
         }
     }
 }
@@ -166,7 +169,7 @@ pub struct ReaderStats {
     /// Its source.
     pub name: String,
     /// Its counters.
-    pub counts: Counts,
+    pub counts: StreamCounts,
     /// Statistics of its source: kernel drops, buffers, remedies. Some tenths of a second old while it runs.
     pub source: SourceStats,
     /// The same of a TCP reader.
@@ -183,7 +186,7 @@ pub struct ReaderStats {
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// All readers together.
-    pub total: Counts,
+    pub total: StreamCounts,
     /// Each reader.
     pub readers: Vec<ReaderStats>,
     /// Heaps that are missing entirely.
@@ -197,7 +200,7 @@ pub struct Stats {
     /// Times the heap memory had no room.
     pub memory_refused: u64,
     /// Why it ended, if it has.
-    pub ended: Option<Ended>,
+    pub ended: Option<StreamEnd>,
 }
 
 impl Stats {
@@ -222,22 +225,166 @@ impl Stats {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Maximum number of senders followed; a kilobyte of memory for each.
+const MAX_SENDERS: usize = 1024;
 
-    #[test]
-    fn every_counter_has_a_name_of_its_own_and_is_merged() {
-        let mut counts = Counts { packets: 2, max_batch: 5, ..Counts::default() };
-        counts.rejects.add(Reject::Late);
-        counts.closed(End::Reset);
-        counts.merge(&counts.clone());
-        let named: std::collections::BTreeMap<String, u64> = counts.named().collect();
-        assert_eq!(named.len(), counts.named().count());
-        assert_eq!(
-            (named["packets"], named["max_batch"], named["reject_late"], named["closed_reset"]),
-            (4, 5, 2, 2)
-        );
-        assert!(named.contains_key("retired_window"));
+/// Number of missing heaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Heaps without any packet, from the gaps in their senders' counters.
+    pub heaps: u64,
+    /// Senders, per reader, whose heaps were counted.
+    pub senders: u64,
+    /// Senders whose missing heaps are unknown: their counters have no regular step, or they sent too few heaps.
+    pub unknown_senders: u64,
+}
+
+impl Missing {
+    /// The number, if it is known for any sender.
+    #[must_use]
+    pub fn known(&self) -> Option<u64> {
+        (self.senders > 0).then_some(self.heaps)
+    }
+
+    fn add(&mut self, sequence: &Sequence) {
+        match sequence.missing() {
+            Some(heaps) => {
+                self.heaps += heaps;
+                self.senders += 1;
+            }
+            None => self.unknown_senders += 1,
+        }
     }
 }
+
+/// Reader, sender and source. Packets of one sender to several readers are not synchronised, so each reader counts separately.
+type Counted = (usize, SocketAddr, u16);
+
+struct SenderSequence {
+    of: Counted,
+    sequence: Sequence,
+    /// Used since the clock hand last passed it.
+    is_used: bool,
+}
+
+/// Counts heaps that are missing entirely, per sender.
+///
+/// ```text
+///   reader 0, 10.0.0.7:9000   1 2 3 · 5       one missing
+///   reader 0, 10.0.0.8:9000   4 8 12 16       none
+///   reader 1, 10.0.0.7:9000   7 900 31        not known: its counters have no step
+/// ```
+///
+/// A heap is noted once, when it begins; so is the heap of a rejected packet, which is not missing. [`MAX_SENDERS`] are
+/// followed at a time. One more replaces the least recently active; its missing heaps stay counted.
+#[derive(Default)]
+pub(crate) struct MissingHeaps {
+    at: HashMap<Counted, usize>,
+    senders: Vec<SenderSequence>,
+    /// The clock hand: the next candidate for replacement.
+    hand: usize,
+    last: usize,
+    /// The last sender of a part of a heap that another sender began, with that heap.
+    last_joined: Option<(usize, SocketAddr, Key)>,
+    forgotten: Missing,
+    /// Only some of the senders' heaps are sent here, so gaps are not losses.
+    is_shared: bool,
+}
+
+impl MissingHeaps {
+    /// `shared`: a balancer divides the senders' heaps among several receivers, so gaps are not losses.
+    pub(crate) fn new(shared: bool) -> Self {
+        Self { is_shared: shared, ..Self::default() }
+    }
+
+    /// A part of a heap was given a place. Counted once for each of its senders: for those that did not begin it, too.
+    #[inline]
+    pub(crate) fn note_part<W: Keyed>(
+        &mut self,
+        from: &Sender,
+        packet: &Placement,
+        is_first: bool,
+        began_by: Option<(usize, SocketAddr)>,
+        is_control: bool,
+    ) {
+        let is_news = is_first
+            || began_by.is_some_and(|who| who != (from.reader, from.address))
+                && self.last_joined != Some((from.reader, from.address, packet.key));
+        if is_news {
+            self.last_joined = Some((from.reader, from.address, packet.key)).filter(|_| !is_first);
+            self.note(from.counted_as::<W>(packet.key), packet, is_control);
+        }
+    }
+
+    /// A packet of this heap arrived.
+    #[inline]
+    pub(crate) fn note(&mut self, of: Counted, place: &Placement, is_control: bool) {
+        if self.is_shared {
+            return;
+        }
+        let bits = place.number_bits;
+        let at = match self.senders.get(self.last) {
+            Some(row) if row.of == of => self.last,
+            _ => self.find(of, bits),
+        };
+        self.last = at;
+        let row = &mut self.senders[at];
+        row.is_used = true;
+        row.sequence.note(place.key.number, is_control);
+    }
+
+    /// This sender marked its start.
+    #[cold]
+    pub(crate) fn begin(&mut self, of: Counted) {
+        if let Some(&at) = self.at.get(&of) {
+            self.senders[at].sequence.finish();
+        }
+    }
+
+    /// The stream has ended.
+    pub(crate) fn finish(&mut self) {
+        self.senders.iter_mut().for_each(|row| row.sequence.finish());
+    }
+
+    pub(crate) fn missing(&self) -> Missing {
+        let mut all = self.forgotten;
+        self.senders.iter().for_each(|row| all.add(&row.sequence));
+        all
+    }
+
+    #[cold]
+    fn find(&mut self, of: Counted, bits: u8) -> usize {
+        if let Some(&at) = self.at.get(&of) {
+            return at;
+        }
+        let at = if self.senders.len() < MAX_SENDERS {
+            self.senders.push(SenderSequence { of, sequence: Sequence::new(bits), is_used: true });
+            self.senders.len() - 1
+        } else {
+            let at = self.free();
+            let row = &mut self.senders[at];
+            row.sequence.finish();
+            self.forgotten.add(&row.sequence);
+            self.at.remove(&row.of);
+            row.of = of;
+            row.sequence.clear(bits);
+            at
+        };
+        self.at.insert(of, at);
+        at
+    }
+
+    /// The next entry that was not used since the last pass.
+    fn free(&mut self) -> usize {
+        loop {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.senders.len();
+            if !std::mem::take(&mut self.senders[at].is_used) {
+                return at;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,131 @@
-//! Stores: the memory of payloads (separate, or a place in a chunk), and the delivery of finished objects.
+//! Where payloads go: runs of packets, the memory of heaps, and finished heaps for the user.
+//!
+//! [`ObjectStore`] gives each heap its own memory. A chunk stream places heaps side by side in the user's arrays, and a
+//! placed stream in memory that the program opens; each is a [`Store`].
 
 use super::config::StreamConfig;
-use super::object::{Live, Object};
-use super::own::lock;
-use super::run::{Run, Sender};
-use skyhaul_core::assembly::Retired;
-use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::keyed::Keyed;
-use skyhaul_io::memory::heap::HeapCache;
+use skyhaul_core::assembly::{Cause, Retired};
+use skyhaul_core::placement::{Key, Nanos, Reject};
+use skyhaul_core::wire::keyed::{Keyed, own_source};
+use skyhaul_io::memory::heap::{HeapBytes, HeapCache};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A holder that panicked has lost one heap at most.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A sender as the table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) address: SocketAddr,
+    /// Part of a heap's key: 0 if heaps are identified by their counter alone.
+    pub(crate) number: u64,
+    /// Index of the reader that receives it.
+    pub(crate) reader: usize,
+}
+
+impl Sender {
+    /// The identity under which objects with this key are counted as missing.
+    pub(crate) fn counted_as<W: Keyed>(&self, key: Key) -> (usize, SocketAddr, u16) {
+        if W::COUNTED_BY_SENDER {
+            (self.reader, self.address, own_source(key))
+        } else {
+            (0, SocketAddr::from(([0; 4], 0)), own_source(key))
+        }
+    }
+}
+
+/// Payloads of consecutive packets of one heap, each of which begins where the one before ends. The table looks the heap
+/// up once for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    /// From the first payload to the end of the last, with the heads between.
+    pub(crate) bytes: &'a [u8],
+    /// Distance from one payload to the next.
+    pub(crate) stride: usize,
+    /// Bytes of each payload.
+    pub(crate) payload: usize,
+    pub(crate) count: usize,
+}
+
+/// Why a run was not placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunRejected {
+    pub(crate) why: Reject,
+    /// Number of leading packets for which the reason is known to hold. They are rejected; the others have to be tried one
+    /// by one.
+    pub(crate) packets: usize,
+}
+
+impl RunRejected {
+    /// Whether only memory is missing.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        self.why == Reject::NoBuffer && self.packets > 0
+    }
+}
+
+impl<'a> Run<'a> {
+    /// One payload.
+    pub(crate) fn one(bytes: &'a [u8]) -> Self {
+        Run { bytes, stride: bytes.len(), payload: bytes.len(), count: 1 }
+    }
+
+    /// `bytes` are `count` packets of `stride` bytes; the first has its payload at `start`.
+    ///
+    /// # Panics
+    /// If `bytes` is shorter than that.
+    pub(crate) fn of(start: usize, bytes: &'a [u8], stride: usize, count: usize) -> Self {
+        Run { bytes: &bytes[start..stride * count], stride, payload: stride - start, count }
+    }
+
+    /// Bytes of all payloads.
+    pub(crate) fn length(&self) -> u64 {
+        self.bytes_of(self.count)
+    }
+
+    pub(crate) fn bytes_of(&self, packets: usize) -> u64 {
+        self.payload as u64 * packets as u64
+    }
+
+    /// The run is rejected for a reason found for all of it.
+    pub(crate) fn rejected(&self, why: Reject) -> RunRejected {
+        let packets = match why {
+            Reject::Duplicate | Reject::Late | Reject::BeforeStart | Reject::AfterStop => self.count,
+            // Some of its packets may have a place, or another reason to be rejected.
+            _ if self.count > 1 => 0,
+            _ => 1,
+        };
+        RunRejected { why, packets }
+    }
+
+    /// The table has no place for it. `no_memory` is the store's reason if it gave no memory.
+    pub(crate) fn without_place(&self, why: Reject, no_memory: Reject, is_sized: bool) -> RunRejected {
+        match (why, no_memory) {
+            // Each of its packets needs the same memory.
+            (Reject::NoBuffer, Reject::NoBuffer) if is_sized => RunRejected { why, packets: self.count },
+            // A heap that grows may have memory for some of them.
+            (Reject::NoBuffer, why @ (Reject::NoBuffer | Reject::Late)) => self.rejected(why),
+            // The store was asked for the first packet. The answer may be another for the next.
+            (Reject::NoBuffer, why) => RunRejected { why, packets: 1 },
+            _ => self.rejected(why),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
+        let Run { bytes, stride, payload, count } = *self;
+        (0..count).map(move |n| &bytes[n * stride..][..payload])
+    }
+}
+
 /// Finished objects of several streams that are not in the ring yet.
-pub(crate) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
+pub(crate) type SharedQueue<O> = Arc<Mutex<VecDeque<O>>>;
 
 /// Wakes the readers that wait for memory which the user opens.
 #[derive(Debug, Default)]
@@ -25,37 +135,38 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Memory was opened.
     pub(crate) fn notify(&self) {
         drop(lock(&self.waiting));
         self.opened.notify_all();
     }
 
-    /// Wait for that, or for `most`: it may have come before.
-    pub(crate) fn wait(&self, most: Duration) {
-        drop(self.opened.wait_timeout(lock(&self.waiting), most));
+    /// Wait for a notification, at most for `timeout`. One that came before is not seen.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        drop(self.opened.wait_timeout(lock(&self.waiting), timeout));
     }
 }
 
-/// The head of a packet, as a store's family reads it.
+/// The head of a packet of a store's family.
 pub(crate) type HeadOf<'a, S> = <<S as Store>::Wire as Keyed>::Head<'a>;
 
-/// The kind of a stream. Called under the stream's lock.
+/// Memory of heaps under construction, and delivery of finished ones. Called under the stream's lock.
 pub(crate) trait Store: Send + Sized + 'static {
     /// How packets are read.
     type Wire: Keyed;
-    /// An object under construction.
+    /// Memory of an object under construction.
     type Block: Send;
     /// What is delivered.
     type Out: Send;
-    /// Finished heaps are processed after every packet, not after every train.
+    /// Finished heaps are processed after every run of packets, not after every train.
     const EAGER: bool = false;
+    /// A block can be filled outside the table: see [`memory`](Self::memory).
+    const FILLED_OUTSIDE: bool = false;
 
-    /// Room for a heap of `bytes`; `old` is the block it has outgrown, whose content is kept.
+    /// Memory for a heap of `bytes`; `old` is the block it has outgrown, whose content is kept.
     ///
     /// # Errors
-    /// `old`, and the reason why there is no room.
-    fn room(
+    /// `old`, and the reason why there is no memory.
+    fn allocate(
         &mut self,
         head: &HeadOf<'_, Self>,
         from: &Sender,
@@ -63,11 +174,11 @@ pub(crate) trait Store: Send + Sized + 'static {
         old: Option<Self::Block>,
     ) -> Result<Self::Block, (Option<Self::Block>, Reject)>;
 
-    /// Write a part of a heap. Returns how many item pointers exceed the limit.
+    /// Copy a part of a heap. Returns the number of item pointers beyond the limit.
     ///
     /// # Errors
     /// If it does not belong to this heap.
-    fn write(
+    fn copy(
         &mut self,
         block: &mut Self::Block,
         head: &HeadOf<'_, Self>,
@@ -75,50 +186,46 @@ pub(crate) trait Store: Send + Sized + 'static {
         bytes: &[u8],
     ) -> Result<u64, Reject>;
 
-    /// Write the payloads of a run of packets whose heads differ only in the offset. Returns how many were written, and
-    /// how many item pointers exceed the limit.
+    /// Copy the payloads of a run. Returns how many were copied, and the number of item pointers beyond the limit.
     ///
     /// # Errors
     /// If the first of them does not belong to this heap.
-    fn write_run(
+    fn copy_run(
         &mut self,
         block: &mut Self::Block,
         head: &HeadOf<'_, Self>,
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
-        let (mut to, mut written, mut refused) = (offset, 0, 0);
+        let (mut to, mut copied, mut refused) = (offset, 0, 0);
         for payload in run.payloads() {
-            match self.write(block, head, to, payload) {
+            match self.copy(block, head, to, payload) {
                 Ok(more) => refused += more,
-                Err(why) if written == 0 => return Err(why),
+                Err(why) if copied == 0 => return Err(why),
                 Err(_) => break,
             }
             to += payload.len() as u64;
-            written += 1;
+            copied += 1;
         }
-        Ok((written, refused))
+        Ok((copied, refused))
     }
 
-    /// The holder of a block may fill its memory: see [`bytes`](Self::bytes).
-    const FILLED_OUTSIDE: bool = false;
-
-    /// A part of a block's memory, to be filled by its holder, if the store supports that.
-    fn bytes(block: &mut Self::Block, at: usize, length: usize) -> Option<&mut [u8]> {
+    /// A part of a block's memory, for its owner to fill, if the store supports that.
+    fn memory(block: &mut Self::Block, at: usize, length: usize) -> Option<&mut [u8]> {
         let _ = (block, at, length);
         None
     }
 
-    /// Copy the first `bytes` of one block to another of the same heap. Returns how many items exceed the limit.
+    /// Copy the first `bytes` of one block to another of the same heap. Returns the number of items beyond the limit.
     ///
     /// # Errors
     /// If they do not belong to the same heap.
-    fn join(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<u64, Reject> {
+    fn merge(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<u64, Reject> {
         let _ = (into, from, bytes);
         Err(Reject::Overlap)
     }
 
-    /// Reader and sender of the first packet of an object, if kept.
+    /// Reader and sender of the first packet of an object, if the store keeps them.
     fn began_by(block: &Self::Block) -> Option<(usize, SocketAddr)> {
         let _ = block;
         None
@@ -136,34 +243,130 @@ pub(crate) trait Store: Send + Sized + 'static {
         0
     }
 
-    /// Signals that memory was opened for which [`room`](Self::room) had to wait, however long that takes. `None`: memory is
-    /// waited for as long as patience lasts.
+    /// Notifies readers that wait in [`allocate`](Self::allocate) for memory that the user opens, however long that takes.
+    /// `None`: they wait for a limited time.
     fn opening(&self) -> Option<Arc<Opening>> {
         None
     }
 
-    /// A heap is finished.
-    fn retired(&mut self, heap: Retired<Self::Block>, out: &mut VecDeque<Self::Out>);
+    /// A heap is finished: append what it makes ready.
+    fn deliver(&mut self, heap: Retired<Self::Block>, out: &mut VecDeque<Self::Out>);
 
-    /// Queue in which streams that share a ring keep finished objects in order. `None`: `out`.
-    fn finished(&self) -> Option<Finished<Self::Out>> {
-        None
-    }
-
-    /// Deliver what the processed heaps made ready. `ended`: the stream has ended.
-    fn ready(&mut self, ended: bool, out: &mut VecDeque<Self::Out>) {
+    /// Append what all delivered heaps make ready. `ended`: the stream has ended.
+    fn flush(&mut self, ended: bool, out: &mut VecDeque<Self::Out>) {
         let _ = (ended, out);
     }
 
-    /// The ring had no room for these; what is left in `out` is dropped.
-    fn refused(&mut self, out: &mut VecDeque<Self::Out>) {
-        let _ = out;
+    /// Queue in which streams that share a ring keep finished objects in order. `None`: each reader has its own.
+    fn shared_queue(&self) -> Option<SharedQueue<Self::Out>> {
+        None
     }
 
-    /// A heap ended that is not delivered.
-    fn dropped(&mut self, heap: Retired<Self::Block>) {
-        drop(heap);
+    /// The ring had no room for `out`. What remains in it is dropped.
+    fn reclaim(&mut self, out: &mut VecDeque<Self::Out>) {
+        let _ = out;
     }
+}
+
+/// A received object: payload and properties.
+pub struct Object<W: Keyed> {
+    /// Its number: heap counter, tick.
+    pub number: u64,
+    /// Its source, if its packets state it: the data id of an event. Otherwise 0.
+    pub source: u16,
+    /// Sender of its first packet.
+    pub sender: SocketAddr,
+    /// Whether nothing is missing. An object of unknown size is complete if it has no gap.
+    pub complete: bool,
+    /// Missing bytes of the payload, ascending and disjoint. They are zero.
+    pub missing: Vec<Range<u64>>,
+    /// Bytes received.
+    pub received: u64,
+    /// Size of the payload in bytes, if a packet stated it.
+    pub size: Option<u64>,
+    /// Arrival of its first packet: nanoseconds since 1970 by this host's clock.
+    pub first: Nanos,
+    /// Arrival of its last packet.
+    pub last: Nanos,
+    /// Why it was delivered.
+    pub cause: Cause,
+    pub(crate) kept: W::Kept,
+    /// `None`: not kept.
+    payload: Option<HeapBytes>,
+}
+
+impl<W: Keyed> std::fmt::Debug for Object<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Object")
+            .field("number", &self.number)
+            .field("source", &self.source)
+            .field("sender", &self.sender)
+            .field("complete", &self.complete)
+            .field("received", &self.received)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<W: Keyed> Object<W> {
+    /// The payload: of the object's size, or up to the last byte received. Empty for an incomplete object of a stream that
+    /// does not [keep](StreamConfig::incomplete_payload) it.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.payload.as_deref().unwrap_or_default()
+    }
+
+    /// The payload's memory, independent of the object, if the object has it.
+    #[must_use]
+    pub fn into_payload(self) -> Option<HeapBytes> {
+        self.payload
+    }
+
+    /// Set missing bytes to zero: they may contain data of another object.
+    pub(crate) fn blank(&mut self) {
+        let Some(payload) = &mut self.payload else { return };
+        for hole in &self.missing {
+            // Of a large object of which little arrived, there is no more than that.
+            let end = usize::try_from(hole.end).unwrap_or(usize::MAX).min(payload.len());
+            let start = usize::try_from(hole.start).unwrap_or(usize::MAX).min(end);
+            payload.zero(start..end);
+        }
+    }
+
+    /// `keeps`: an incomplete object keeps its payload.
+    pub(crate) fn new(retired: Retired<LiveObject<W>>, wall: Nanos, keeps: bool) -> Self {
+        let (received, bytes) = (retired.received(), retired.range.end);
+        let Retired { key, block, size, missing, first, last, cause, .. } = retired;
+        let LiveObject { bytes: memory, kept, sender, .. } = block;
+        let mut payload = Some(memory).filter(|_| keeps || missing.is_empty());
+        if let Some(payload) = &mut payload {
+            payload.set_len((bytes as usize).min(payload.capacity()));
+        }
+        Self {
+            number: key.number,
+            source: own_source(key),
+            sender,
+            complete: missing.is_empty(),
+            missing,
+            received,
+            size,
+            first: wall.plus(first),
+            last: wall.plus(last),
+            cause,
+            kept,
+            payload,
+        }
+    }
+}
+
+/// An object under construction.
+#[derive(Debug)]
+pub(crate) struct LiveObject<W: Keyed> {
+    pub(crate) bytes: HeapBytes,
+    pub(crate) kept: W::Kept,
+    pub(crate) sender: SocketAddr,
+    /// The reader of its first packet.
+    pub(crate) reader: usize,
 }
 
 /// Each object in its own memory, for the user.
@@ -185,22 +388,24 @@ impl<W: Keyed> ObjectStore<W> {
 
 impl<W: Keyed> Store for ObjectStore<W> {
     type Wire = W;
-    type Block = Live<W>;
+    type Block = LiveObject<W>;
     type Out = Object<W>;
     const FILLED_OUTSIDE: bool = true;
 
     #[inline]
-    fn room(
+    fn allocate(
         &mut self,
         head: &W::Head<'_>,
         from: &Sender,
         bytes: u64,
-        old: Option<Live<W>>,
-    ) -> Result<Live<W>, (Option<Live<W>>, Reject)> {
+        old: Option<LiveObject<W>>,
+    ) -> Result<LiveObject<W>, (Option<LiveObject<W>>, Reject)> {
         let new = usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes));
         let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
         match old {
-            None => Ok(Live { bytes: new, kept: W::begin(head), sender: from.address, reader: from.reader }),
+            None => {
+                Ok(LiveObject { bytes: new, kept: W::begin(head), sender: from.address, reader: from.reader })
+            }
             Some(mut old) => {
                 let there = old.bytes.len().min(new.len());
                 new.place(0, &old.bytes[..there]);
@@ -211,9 +416,9 @@ impl<W: Keyed> Store for ObjectStore<W> {
     }
 
     #[inline]
-    fn write(
+    fn copy(
         &mut self,
-        block: &mut Live<W>,
+        block: &mut LiveObject<W>,
         head: &W::Head<'_>,
         offset: u64,
         bytes: &[u8],
@@ -224,34 +429,39 @@ impl<W: Keyed> Store for ObjectStore<W> {
     }
 
     #[inline]
-    fn write_run(
+    fn copy_run(
         &mut self,
-        block: &mut Live<W>,
+        block: &mut LiveObject<W>,
         head: &W::Head<'_>,
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
-        let Run { bytes, stride, each, count } = *run;
+        let Run { bytes, stride, payload, count } = *run;
         if count == 1 {
-            return self.write(block, head, offset, bytes).map(|refused| (1, refused));
+            return self.copy(block, head, offset, bytes).map(|refused| (1, refused));
         }
         let refused = W::keep(&mut block.kept, head)?;
-        block.bytes.place_run(offset as usize, bytes, stride, each);
+        block.bytes.place_run(offset as usize, bytes, stride, payload);
         Ok((count, refused * count as u64))
     }
 
-    fn bytes(block: &mut Live<W>, at: usize, length: usize) -> Option<&mut [u8]> {
+    fn memory(block: &mut LiveObject<W>, at: usize, length: usize) -> Option<&mut [u8]> {
         block.bytes.get_mut(at..at.checked_add(length)?)
     }
 
-    fn join(&mut self, into: &mut Live<W>, from: &mut Live<W>, bytes: u64) -> Result<u64, Reject> {
+    fn merge(
+        &mut self,
+        into: &mut LiveObject<W>,
+        from: &mut LiveObject<W>,
+        bytes: u64,
+    ) -> Result<u64, Reject> {
         let refused = W::join(&mut into.kept, &from.kept)?;
         into.bytes.place(0, &from.bytes[..bytes as usize]);
         Ok(refused)
     }
 
     #[inline]
-    fn began_by(block: &Live<W>) -> Option<(usize, SocketAddr)> {
+    fn began_by(block: &LiveObject<W>) -> Option<(usize, SocketAddr)> {
         Some((block.reader, block.sender))
     }
 
@@ -260,14 +470,14 @@ impl<W: Keyed> Store for ObjectStore<W> {
     }
 
     #[inline]
-    fn items_outside(object: &Retired<Live<W>>) -> u64 {
+    fn items_outside(object: &Retired<LiveObject<W>>) -> u64 {
         // The end of an incomplete object without a size is not known.
         let is_known = object.size.is_some() || object.missing.is_empty();
         if is_known { W::items_outside(&object.block.kept, object.range.end) } else { 0 }
     }
 
     #[inline]
-    fn retired(&mut self, object: Retired<Live<W>>, out: &mut VecDeque<Object<W>>) {
+    fn deliver(&mut self, object: Retired<LiveObject<W>>, out: &mut VecDeque<Object<W>>) {
         out.push_back(Object::new(object, self.wall, self.keeps));
     }
 }

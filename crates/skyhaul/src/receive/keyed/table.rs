@@ -1,20 +1,24 @@
-//! What the readers of one stream share under its lock: the heaps under construction, the ends, the senders.
+//! What the readers of a stream share under its lock: heaps under construction, ends, senders.
+//!
+//! ```text
+//!   add_run ─▶ accept ─▶ control ─▶ KeyedWindow::reserve ─▶ note_part ─▶ Store::copy_run ─▶ Slot::commit ─▶ take_finished
+//!              ended?    start and  which heap,       missing      one copy           what arrived;   complete, or given
+//!              limits    stop items slot, memory      heaps                           complete?       up: Store::deliver
+//! ```
 
 use super::config::{KeyedBy, StopRule, StreamConfig};
-use super::rows::{Missing, Rows};
-use super::run::{Refused, Run, Sender};
-use super::stats::{Counts, Ended};
-use super::store::{HeadOf, Store};
-use crate::receive::allow::Allow;
-use skyhaul_core::assembly::{Keyed, Slot, Window};
-use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
-use skyhaul_core::wire::keyed::{Head, Keyed as _};
+use super::stats::{Missing, MissingHeaps, StreamCounts, StreamEnd};
+use super::store::{HeadOf, Run, RunRejected, Sender, Store};
+use crate::receive::filter::Allow;
+use skyhaul_core::assembly::{KeyedWindow, Slot, Window};
+use skyhaul_core::placement::{Nanos, Placement, Reject};
+use skyhaul_core::wire::keyed::Keyed as _;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A heap that arrives as one long packet, filled outside the table.
-pub(crate) struct LiveObject<B> {
+/// A heap that arrives as one long packet, and is filled outside the table.
+pub(crate) struct WholeHeap<B> {
     placement: Placement,
     pub(crate) block: B,
     /// Its size.
@@ -25,14 +29,12 @@ pub(crate) struct LiveObject<B> {
 
 /// Shared by the readers of a stream.
 pub(crate) struct Table<S: Store> {
-    heaps: Keyed<S::Block>,
+    heaps: KeyedWindow<S::Block>,
     pub(crate) store: S,
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
-    rows: Rows,
-    /// The last sender of a part of an object that another began, with that object.
-    last_beside: Option<(usize, SocketAddr, Key)>,
-    /// Processed between two packets, and not delivered yet.
+    missing: MissingHeaps,
+    /// Taken between two runs ([`Store::EAGER`]), and not delivered yet.
     settled: VecDeque<S::Out>,
     rules: Rules,
     largest: u64,
@@ -40,7 +42,7 @@ pub(crate) struct Table<S: Store> {
     last: Option<Nanos>,
     handed_heaps: u64,
     handed_bytes: u64,
-    ended: Option<Ended>,
+    ended: Option<StreamEnd>,
 }
 
 /// The part of the configuration used for packets and heaps.
@@ -67,7 +69,7 @@ impl<S: Store> Table<S> {
             store,
             senders: HashMap::new(),
             stopped: HashSet::new(),
-            rows: Rows::new(config.shared),
+            missing: MissingHeaps::new(config.shared),
             rules: Rules {
                 key: config.key,
                 stop: config.stop,
@@ -79,7 +81,6 @@ impl<S: Store> Table<S> {
                 allow: config.allow.clone(),
                 senders: config.senders,
             },
-            last_beside: None,
             settled: VecDeque::new(),
             largest: config.largest(),
             last: None,
@@ -89,7 +90,7 @@ impl<S: Store> Table<S> {
         }
     }
 
-    pub(crate) fn ended(&self) -> Option<Ended> {
+    pub(crate) fn ended(&self) -> Option<StreamEnd> {
         self.ended
     }
 
@@ -99,7 +100,7 @@ impl<S: Store> Table<S> {
 
     /// Heaps that are missing entirely.
     pub(crate) fn missing(&self) -> Missing {
-        self.rows.missing()
+        self.missing.missing()
     }
 
     /// The sender with this address, for this reader.
@@ -120,62 +121,44 @@ impl<S: Store> Table<S> {
     /// Place the payloads of a run, which begin `at` bytes into that of a packet with this head. Returns the number of
     /// packets: at least one.
     #[inline]
-    pub(crate) fn run(
+    pub(crate) fn add_run(
         &mut self,
         head: &HeadOf<'_, S>,
         at: u64,
         run: Run<'_>,
         from: &Sender,
         now: Nanos,
-        counts: &mut Counts,
-    ) -> Result<usize, Refused> {
-        if self.ended.is_some() {
-            return Err(run.refused(Reject::AfterStop));
-        }
-        let placement = head.placement(from.number);
-        if placement.key.number < self.rules.start_at {
-            return Err(run.refused(Reject::BeforeStart));
-        }
-        if head.is_stop() && self.rules.stop != StopRule::Never {
-            if at == 0 {
-                self.stop_item(from, now, counts);
-            }
+        counts: &mut StreamCounts,
+    ) -> Result<usize, RunRejected> {
+        let packet = S::Wire::placement(head, from.number);
+        self.accept(&packet).map_err(|why| run.rejected(why))?;
+        if self.control(head, &packet, at, from, now, counts) {
             return Ok(1);
         }
-        if head.is_start() && self.heaps.forget(placement.key, now) {
-            self.rows.begin(from.counts::<S::Wire>(placement.key));
-        }
-        let part = Placement { offset: placement.offset + at, length: run.length(), ..placement };
-        let store = &mut self.store;
-        let mut why = Reject::NoBuffer;
-        let room = |bytes, old| {
-            store.room(head, from, bytes, old).map_err(|(old, reason)| {
-                why = reason;
+        let part = Placement { offset: packet.offset + at, length: run.length(), ..packet };
+        let (store, mut no_memory) = (&mut self.store, Reject::NoBuffer);
+        let allocate = |bytes, old| {
+            store.allocate(head, from, bytes, old).map_err(|(old, why)| {
+                no_memory = why;
                 old
             })
         };
-        let mut slot = match self.heaps.reserve(part, now, room) {
+        let mut slot = match self.heaps.reserve(part, now, allocate) {
             Ok(slot) => slot,
-            Err(reason) => {
-                self.refused(reason, &placement, head.is_control(), from, counts);
-                return Err(run.without_place(reason, why, placement.size.is_some()));
+            Err(why) => {
+                self.note_rejected(why, &packet, S::Wire::is_control(head), from, counts);
+                return Err(run.without_place(why, no_memory, packet.size.is_some()));
             }
         };
-        // Other senders of its parts have not skipped it either.
-        let is_news = slot.is_first()
-            || S::began_by(slot.block()).is_some_and(|who| who != (from.reader, from.address))
-                && self.last_beside != Some((from.reader, from.address, placement.key));
-        if is_news {
-            self.last_beside = Some((from.reader, from.address, placement.key)).filter(|_| !slot.is_first());
-            self.rows.note(from.counts::<S::Wire>(placement.key), &placement, head.is_control());
-        }
-        let written = self.store.write_run(slot.block(), head, part.offset, &run);
-        let (placed, refused) = written.map_err(|why| run.refused(why))?;
+        let (is_first, began_by) = (slot.is_first(), S::began_by(slot.block()));
+        self.missing.note_part::<S::Wire>(from, &packet, is_first, began_by, S::Wire::is_control(head));
+        let copied = self.store.copy_run(slot.block(), head, part.offset, &run);
+        let (placed, refused) = copied.map_err(|why| run.rejected(why))?;
         counts.pointers_refused += refused;
         slot.cut(part.offset + run.bytes_of(placed));
         slot.of_packets(placed as u64);
         slot.commit(now);
-        let is_whole = at + run.length() == placement.length && placement.size == Some(placement.length);
+        let is_whole = at + run.length() == packet.length && packet.size == Some(packet.length);
         counts.single_packet_heaps += u64::from(is_whole);
         self.last = Some(now);
         if S::EAGER {
@@ -186,39 +169,73 @@ impl<S: Store> Table<S> {
 
     /// The same for one payload, or a part of it.
     #[inline]
-    pub(crate) fn part(
+    pub(crate) fn add_part(
         &mut self,
         head: &HeadOf<'_, S>,
         at: u64,
         bytes: &[u8],
         from: &Sender,
         now: Nanos,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> Result<(), Reject> {
-        self.run(head, at, Run::one(bytes), from, now, counts).map(|_| ()).map_err(|refused| refused.why)
+        self.add_run(head, at, Run::one(bytes), from, now, counts)
+            .map(|_| ())
+            .map_err(|rejected| rejected.why)
+    }
+
+    /// Whether the stream takes this packet at all.
+    #[inline]
+    fn accept(&self, packet: &Placement) -> Result<(), Reject> {
+        if self.ended.is_some() {
+            return Err(Reject::AfterStop);
+        }
+        if packet.key.number < self.rules.start_at { Err(Reject::BeforeStart) } else { Ok(()) }
+    }
+
+    /// Apply a start or stop item. Returns whether the packet is used up by that.
+    #[inline]
+    fn control(
+        &mut self,
+        head: &HeadOf<'_, S>,
+        packet: &Placement,
+        at: u64,
+        from: &Sender,
+        now: Nanos,
+        counts: &mut StreamCounts,
+    ) -> bool {
+        if S::Wire::is_stop(head) && self.rules.stop != StopRule::Never {
+            if at == 0 {
+                self.stop_item(from, now, counts);
+            }
+            return true;
+        }
+        if S::Wire::is_start(head) && self.heaps.forget(packet.key, now) {
+            self.missing.begin(from.counted_as::<S::Wire>(packet.key));
+        }
+        false
     }
 
     /// Count a rejected packet, and note its heap.
     #[cold]
-    fn refused(
+    fn note_rejected(
         &mut self,
         why: Reject,
-        place: &Placement,
+        packet: &Placement,
         is_control: bool,
         from: &Sender,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) {
         if !matches!(why, Reject::Duplicate | Reject::Late) {
             // It arrived, although it has no place.
-            self.rows.note(from.counts::<S::Wire>(place.key), place, is_control);
+            self.missing.note(from.counted_as::<S::Wire>(packet.key), packet, is_control);
         }
         counts.repeated_heaps += self.heaps.take_repeated();
     }
 
-    /// Process finished heaps although nothing is delivered yet.
-    fn settle(&mut self, counts: &mut Counts) {
+    /// Take finished heaps before they can be delivered.
+    fn settle(&mut self, counts: &mut StreamCounts) {
         let mut out = std::mem::take(&mut self.settled);
-        self.drain_heaps(&mut out, counts);
+        self.take_finished(&mut out, counts);
         self.settled = out;
     }
 
@@ -228,35 +245,35 @@ impl<S: Store> Table<S> {
         &mut self,
         head: &HeadOf<'_, S>,
         from: &Sender,
-        counts: &mut Counts,
-    ) -> Option<LiveObject<S::Block>> {
-        let placement = head.placement(from.number);
+        counts: &mut StreamCounts,
+    ) -> Option<WholeHeap<S::Block>> {
+        let placement = S::Wire::placement(head, from.number);
         // Checked first, because a store counts allocations.
         let wanted = S::FILLED_OUTSIDE
             && self.ended.is_none()
-            && !(head.is_stop() && self.rules.stop != StopRule::Never)
-            && !head.is_start()
+            && !(S::Wire::is_stop(head) && self.rules.stop != StopRule::Never)
+            && !S::Wire::is_start(head)
             && placement.key.number >= self.rules.start_at
             && placement.length <= self.largest;
         if !wanted {
             return None;
         }
-        let mut block = self.store.room(head, from, placement.length, None).ok()?;
-        counts.pointers_refused += self.store.write(&mut block, head, 0, &[]).ok()?;
-        self.rows.note(from.counts::<S::Wire>(placement.key), &placement, head.is_control());
-        Some(LiveObject { placement, block, bytes: placement.length, filled: 0 })
+        let mut block = self.store.allocate(head, from, placement.length, None).ok()?;
+        counts.pointers_refused += self.store.copy(&mut block, head, 0, &[]).ok()?;
+        self.missing.note(from.counted_as::<S::Wire>(placement.key), &placement, S::Wire::is_control(head));
+        Some(WholeHeap { placement, block, bytes: placement.length, filled: 0 })
     }
 
     /// Add such a heap to the table, as far as received. It began before the stream's end, so it is delivered as it is if
     /// the stream ended meanwhile. With `last`, it is not completed later, unless other senders send parts of it.
     pub(crate) fn finish_whole(
         &mut self,
-        whole: LiveObject<S::Block>,
+        whole: WholeHeap<S::Block>,
         last: bool,
         now: Nanos,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> Result<(), Reject> {
-        let LiveObject { placement, block, bytes, filled } = whole;
+        let WholeHeap { placement, block, bytes, filled } = whole;
         let key = placement.key;
         let part = Placement { offset: 0, length: filled, size: Some(bytes), ..placement };
         let mut block = Some(block);
@@ -274,11 +291,11 @@ impl<S: Store> Table<S> {
         let began = slot.is_first();
         if let Some(mut block) = block.take() {
             // The same heap is under construction from other packets.
-            counts.pointers_refused += self.store.join(slot.block(), &mut block, filled)?;
+            counts.pointers_refused += self.store.merge(slot.block(), &mut block, filled)?;
         }
         slot.commit(now);
         counts.single_packet_heaps += u64::from(filled == bytes);
-        self.heard(now);
+        self.note_arrival(now);
         if last && began {
             self.heaps.give_up(key, now);
         }
@@ -288,13 +305,13 @@ impl<S: Store> Table<S> {
         Ok(())
     }
 
-    /// Bytes arrived that are not in the table yet: the stream is not idle.
-    pub(crate) fn heard(&mut self, now: Nanos) {
+    /// Bytes arrived that are not in the table yet, so the stream is not idle.
+    pub(crate) fn note_arrival(&mut self, now: Nanos) {
         self.last = self.last.max(Some(now));
     }
 
     #[cold]
-    fn stop_item(&mut self, from: &Sender, now: Nanos, counts: &mut Counts) {
+    fn stop_item(&mut self, from: &Sender, now: Nanos, counts: &mut StreamCounts) {
         counts.stops += 1;
         let enough = match self.rules.stop {
             StopRule::Never => false,
@@ -308,21 +325,21 @@ impl<S: Store> Table<S> {
             }
         };
         if enough {
-            self.end(Ended::StopItem, now);
+            self.end(StreamEnd::StopItem, now);
         }
     }
 
     /// The stream ends: heaps under construction retire as they are.
-    pub(crate) fn end(&mut self, why: Ended, now: Nanos) {
+    pub(crate) fn end(&mut self, why: StreamEnd, now: Nanos) {
         if self.ended.is_none() {
             self.ended = Some(why);
             self.heaps.finish(now);
-            self.rows.finish();
+            self.missing.finish();
         }
     }
 
-    /// Retire the heaps under construction.
-    pub(crate) fn end_heaps(&mut self, now: Nanos) {
+    /// Give up the heaps under construction.
+    pub(crate) fn finish_heaps(&mut self, now: Nanos) {
         self.heaps.finish(now);
     }
 
@@ -331,7 +348,7 @@ impl<S: Store> Table<S> {
         self.heaps.handle_timeout(now);
         let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
         if idle {
-            self.end(Ended::Idle, now);
+            self.end(StreamEnd::Idle, now);
         }
     }
 
@@ -341,18 +358,18 @@ impl<S: Store> Table<S> {
         [self.heaps.poll_timeout(), idle].into_iter().flatten().min()
     }
 
-    /// Deliver what is finished.
+    /// Take finished heaps, and what the store made ready.
     #[inline]
-    pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+    pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
         if S::EAGER {
             out.append(&mut self.settled);
         }
-        self.drain_heaps(out, counts);
-        self.store.ready(self.ended.is_some(), out);
+        self.take_finished(out, counts);
+        self.store.flush(self.ended.is_some(), out);
     }
 
     #[inline]
-    fn drain_heaps(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+    fn take_finished(&mut self, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
         counts.forgotten_heaps += self.heaps.take_forgotten_early();
         let (packets, bytes) = self.heaps.take_dropped();
         if packets > 0 {
@@ -364,12 +381,10 @@ impl<S: Store> Table<S> {
             counts.items_outside += S::items_outside(&heap);
             if !whole && !self.rules.incomplete {
                 counts.incomplete_dropped += 1;
-                self.store.dropped(heap);
                 continue;
             }
             if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
                 counts.stopped += 1;
-                self.store.dropped(heap);
                 continue;
             }
             let (bytes, last) = (heap.range.end, heap.last);
@@ -378,9 +393,9 @@ impl<S: Store> Table<S> {
             counts.heaps += 1;
             counts.heap_bytes += bytes;
             counts.incomplete_heaps += u64::from(!whole);
-            self.store.retired(heap, out);
+            self.store.deliver(heap, out);
             if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
-                self.end(Ended::Limit, last);
+                self.end(StreamEnd::Limit, last);
             }
         }
     }

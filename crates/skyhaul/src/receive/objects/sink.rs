@@ -1,11 +1,12 @@
-//! Heaps and events as passed to sinks, and their counts.
+//! Heaps and events as passed to sinks, their counts, and the load of a receiver.
 //!
 //! Separate from the tables: a sink needs only this file.
 
 use crate::receive::Nowhere;
-use crate::receive::keyed::Object;
+use crate::receive::keyed::{Object, ObjectStream, Stats};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::pattern;
+use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::FamilyRef;
 use skyhaul_core::wire::keyed::{Data, Keyed, Left, Stored};
 use std::io;
@@ -33,7 +34,7 @@ pub struct Received<'a> {
     pub size: Option<u64>,
     /// The payload.
     pub payload: &'a [u8],
-    /// Which octets are data.
+    /// Which bytes are data.
     pub data: Data,
     /// Its form on disks.
     pub stored: &'a dyn Storable,
@@ -204,3 +205,72 @@ impl ObjectCounts {
         self.wrong += u64::from(verify && !object.is_pattern());
     }
 }
+
+/// The load of a receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ObjectLoad {
+    /// Fill level of the queue to the user, 0 to 1.
+    pub fill: f64,
+    /// Finished objects, including those dropped for lack of room.
+    pub finished: u64,
+    /// Complete ones.
+    pub complete: u64,
+    /// Incomplete ones.
+    pub incomplete: u64,
+    /// Objects that were taken.
+    pub taken: u64,
+    /// Finished objects for which the queue had no room.
+    pub ring_full: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets for which the socket's buffer or the memory had no room.
+    pub dropped: u64,
+}
+
+impl ObjectLoad {
+    /// From a stream's statistics, with room for `room` objects in its queue.
+    pub(super) fn of(stats: &Stats, room: usize) -> Self {
+        let (total, waiting) = (&stats.total, stats.waiting as u64);
+        Self {
+            fill: (waiting as f64 / room.max(1) as f64).min(1.0),
+            finished: total.heaps + total.incomplete_dropped,
+            complete: total.heaps.saturating_sub(total.incomplete_heaps),
+            incomplete: total.incomplete_heaps + total.incomplete_dropped,
+            taken: total.heaps.saturating_sub(total.ring_full + waiting),
+            ring_full: total.ring_full,
+            packets: total.packets,
+            bytes: total.bytes,
+            dropped: stats.kernel_drops() + total.rejects.get(Reject::NoBuffer),
+        }
+    }
+
+    /// Add another table's; the fullest queue counts.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.fill = self.fill.max(other.fill);
+        self.finished += other.finished;
+        self.complete += other.complete;
+        self.incomplete += other.incomplete;
+        self.taken += other.taken;
+        self.ring_full += other.ring_full;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+    }
+}
+
+/// A receiver of objects that reports its load.
+pub trait Loaded: Send {
+    /// The load now.
+    fn load(&self) -> ObjectLoad;
+}
+
+impl<W: Keyed> Loaded for ObjectStream<W> {
+    fn load(&self) -> ObjectLoad {
+        ObjectLoad::of(&self.stats(), self.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests;

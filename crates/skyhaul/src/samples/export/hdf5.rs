@@ -13,9 +13,7 @@
 //! Source: HDF5 File Format Specification, version 3.0 (2020), clauses II.A (superblock), IV.A.1.b (object header) and
 //! IV.A.2 (messages).
 
-use super::layout::{Attribute, Element, Layout};
-use super::lookup3::lookup3;
-use super::output::Output;
+use super::layout::{Attribute, Element, Layout, Output};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -23,9 +21,9 @@ use std::path::Path;
 
 /// No address.
 const NONE: u64 = u64::MAX;
-const SUPERBLOCK: u64 = 48;
+const SUPERBLOCK_BYTES: u64 = 48;
 /// Where data begin: a multiple of this.
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 
 /// A file of samples.
 pub(super) struct Hdf5 {
@@ -52,10 +50,10 @@ impl Hdf5 {
         let of_samples = |at| dataset(&element(layout.element), &layout.shape, at, size);
         let of_valid = |at| dataset(&boolean(), &frames, at, frames.iter().product());
         // Headers have the same length whatever addresses they hold.
-        let group_at = SUPERBLOCK;
+        let group_at = SUPERBLOCK_BYTES;
         let samples_at = group_at + group(0, 0).len() as u64;
         let valid_at = samples_at + of_samples(0).len() as u64;
-        let samples = (valid_at + of_valid(0).len() as u64).next_multiple_of(PAGE);
+        let samples = (valid_at + of_valid(0).len() as u64).next_multiple_of(PAGE_BYTES);
         let valid = samples + size;
         let end = valid + frames.iter().product::<u64>();
         let mut octets = superblock(group_at, end);
@@ -236,3 +234,59 @@ fn attribute(name: &str, value: &Attribute) -> Vec<u8> {
     body.extend(octets);
     message(0x0C, &body)
 }
+
+/// The checksum of these octets.
+pub(super) fn lookup3(octets: &[u8]) -> u32 {
+    let mut state = [0xDEAD_BEEF_u32.wrapping_add(octets.len() as u32); 3];
+    let mut rest = octets;
+    while rest.len() > 12 {
+        let (block, behind) = rest.split_at(12);
+        add(&mut state, block);
+        mix(&mut state);
+        rest = behind;
+    }
+    if rest.is_empty() {
+        return state[2];
+    }
+    add(&mut state, rest);
+    last(&mut state)
+}
+
+/// Add up to twelve octets, little-endian.
+fn add(state: &mut [u32; 3], octets: &[u8]) {
+    for (n, &octet) in octets.iter().enumerate() {
+        state[n / 4] = state[n / 4].wrapping_add(u32::from(octet) << (n % 4 * 8));
+    }
+}
+
+fn mix(state: &mut [u32; 3]) {
+    let [mut a, mut b, mut c] = *state;
+    a = a.wrapping_sub(c) ^ c.rotate_left(4);
+    c = c.wrapping_add(b);
+    b = b.wrapping_sub(a) ^ a.rotate_left(6);
+    a = a.wrapping_add(c);
+    c = c.wrapping_sub(b) ^ b.rotate_left(8);
+    b = b.wrapping_add(a);
+    a = a.wrapping_sub(c) ^ c.rotate_left(16);
+    c = c.wrapping_add(b);
+    b = b.wrapping_sub(a) ^ a.rotate_left(19);
+    a = a.wrapping_add(c);
+    c = c.wrapping_sub(b) ^ b.rotate_left(4);
+    b = b.wrapping_add(a);
+    *state = [a, b, c];
+}
+
+fn last(state: &mut [u32; 3]) -> u32 {
+    let [mut a, mut b, mut c] = *state;
+    c = (c ^ b).wrapping_sub(b.rotate_left(14));
+    a = (a ^ c).wrapping_sub(c.rotate_left(11));
+    b = (b ^ a).wrapping_sub(a.rotate_left(25));
+    c = (c ^ b).wrapping_sub(b.rotate_left(16));
+    a = (a ^ c).wrapping_sub(c.rotate_left(4));
+    b = (b ^ a).wrapping_sub(a.rotate_left(14));
+    c = (c ^ b).wrapping_sub(b.rotate_left(24));
+    c
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
 //! Sends events: ticks, sockets, rate, messages to the balancer.
 
 use super::EventStream;
-use super::config::EventConfig;
 use super::event::Event;
+use super::event::EventConfig;
+use super::event::{Ticks, unix_micros};
+use super::syncs::Target;
 use super::syncs::{SyncCounts, SyncOptions, Syncs};
-use super::target::Target;
-use super::ticks::{Ticks, unix_micros};
 use crate::send::objects::{ObjectOptions, Order, Ticket};
 use crate::send::{Outlet, SendError};
 use skyhaul_core::wire::Addressing;

@@ -9,21 +9,20 @@
 //! call. Numbers need no borrowing, so all their memory is used again, and a packet costs no allocation. Few bytes of
 //! payload are copied behind their head: a slice more costs the kernel more than that.
 
-use super::object::Object;
-use super::part::{Entry, Part};
-use super::payload::Chunks;
+use super::object::{Chunks, Division, Object, ObjectConfig, ObjectOptions};
 use crate::send::{Limits, SendError};
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::udp::send::{TRAIN_BYTES, TRAIN_PACKETS};
 use std::io::IoSlice;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Below this, bytes are copied behind their head.
-const SMALL: u64 = 256;
+const SMALL_BYTES: u64 = 256;
 /// Memory for heads and copied bytes.
-const ARENA: usize = 512 << 10;
+const ARENA_BYTES: usize = 512 << 10;
 /// Most packets in a burst.
-const PACKETS: usize = 512;
+const MAX_PACKETS: usize = 512;
 
 /// Bytes of a packet.
 #[derive(Clone, Copy)]
@@ -88,10 +87,10 @@ impl Train {
 impl Burst {
     pub(super) fn new() -> Self {
         Self {
-            arena: vec![0; ARENA],
+            arena: vec![0; ARENA_BYTES],
             used: 0,
-            pieces: Vec::with_capacity(2 * PACKETS),
-            packets: Vec::with_capacity(PACKETS),
+            pieces: Vec::with_capacity(2 * MAX_PACKETS),
+            packets: Vec::with_capacity(MAX_PACKETS),
             train: Train::default(),
             rate: None,
             bytes: 0,
@@ -138,7 +137,7 @@ impl Burst {
         let bytes = part.next_bytes();
         // At worst each piece is just short enough to be copied; dummies are fewer than 16 bytes.
         let pieces = (part.object.chunks().chunks.len() - part.chunk + 1) as u64;
-        let copied = bytes.min(pieces * SMALL) + 16;
+        let copied = bytes.min(pieces * SMALL_BYTES) + 16;
         let arena = self.used + copied as usize + O::head_bytes_max(&part.plan);
         let train = self.train.with(bytes);
         if self.is_empty() {
@@ -149,7 +148,7 @@ impl Burst {
         } else {
             let full = self.bytes >= limits.bytes || (!limits.stream && self.bytes + bytes > limits.bytes);
             if full
-                || self.packets.len() == PACKETS
+                || self.packets.len() == MAX_PACKETS
                 || arena > self.arena.len()
                 || train.number > limits.trains
                 || part.rate != self.rate
@@ -178,7 +177,7 @@ impl Burst {
                 (made.payload, made.dummy)
             }
         };
-        let room = limits.bytes.saturating_sub(self.bytes).max(SMALL);
+        let room = limits.bytes.saturating_sub(self.bytes).max(SMALL_BYTES);
         let end = payload.end;
         if limits.stream && payload.end - payload.start > room {
             payload.end = payload.start + room;
@@ -233,7 +232,7 @@ impl Burst {
                 continue;
             }
             let bytes = (chunk.bytes - at).min(payload.end - payload.start);
-            if bytes <= SMALL {
+            if bytes <= SMALL_BYTES {
                 let from = chunks.get(part.chunk, at, bytes).ok_or(SendError::Changed)?;
                 self.arena[self.used..self.used + from.len()].copy_from_slice(from);
                 self.arena_piece(first, from.len());
@@ -282,5 +281,164 @@ impl Burst {
             }
         }
         Ok(())
+    }
+}
+
+/// Prepared objects, or some of them. Cloning and slicing cost nothing. What their bytes are may change between two
+/// sends, their lengths may not.
+pub struct Batch<O: Object> {
+    all: Arc<Prepared<O>>,
+    range: Range<usize>,
+}
+
+struct Prepared<O: Object> {
+    division: Division<O>,
+    objects: Vec<(Arc<O>, ObjectOptions, O::Plan)>,
+    /// The highest number of a destination.
+    substream: usize,
+}
+
+impl<O: Object> Clone for Batch<O> {
+    fn clone(&self) -> Self {
+        Self { all: self.all.clone(), range: self.range.clone() }
+    }
+}
+
+impl<O: Object> std::fmt::Debug for Batch<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch of {}", self.len())
+    }
+}
+
+impl<O: Object> Batch<O> {
+    /// Prepare objects for streams that divide as this configuration says.
+    ///
+    /// # Errors
+    /// An object cannot be divided in this way.
+    pub fn new(objects: Vec<(Arc<O>, ObjectOptions)>, config: &O::Config) -> Result<Self, SendError> {
+        let division = config.division();
+        let mut prepared = Vec::with_capacity(objects.len());
+        let mut substream = 0;
+        for (object, options) in objects {
+            let plan = object.plan(division, 0)?;
+            substream = substream.max(options.substream);
+            prepared.push((object, options, plan));
+        }
+        let range = 0..prepared.len();
+        Ok(Self { all: Arc::new(Prepared { division, objects: prepared, substream }), range })
+    }
+
+    /// Objects of this batch, as a batch.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
+        let within = range.start <= range.end && range.end <= self.len();
+        let range = within.then(|| self.range.start + range.start..self.range.start + range.end)?;
+        Some(Self { all: self.all.clone(), range })
+    }
+
+    /// How many objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The objects.
+    pub fn objects(&self) -> impl Iterator<Item = (&Arc<O>, &ObjectOptions)> {
+        self.all.objects[self.range.clone()].iter().map(|(object, options, _)| (object, options))
+    }
+
+    /// How many have no number of their own.
+    pub(super) fn unnumbered(&self) -> usize {
+        self.objects().filter(|(_, options)| options.counter.is_none()).count()
+    }
+
+    pub(super) fn check(&self, division: Division<O>, substreams: usize) -> Result<(), SendError> {
+        if self.all.division != division {
+            return Err(SendError::Config(
+                "the batch was prepared for other packets; hint: prepare it with the stream's own config()"
+                    .into(),
+            ));
+        }
+        if self.all.substream >= substreams {
+            return Err(SendError::NoSubstream { asked: self.all.substream, have: substreams });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn entry(&self, n: usize, job: usize, sequence: Sequence) -> Entry<'_, O> {
+        let (object, options, plan) = &self.all.objects[self.range.start + n];
+        Entry {
+            object,
+            options: *options,
+            plan: Some(plan),
+            job,
+            last: n + 1 == self.len(),
+            sequence: (n == 0).then_some(sequence),
+        }
+    }
+}
+
+/// Numbers of objects, as they are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sequence {
+    pub(super) next: u64,
+    pub(super) step: u64,
+}
+
+impl Sequence {
+    pub(super) fn take(&mut self) -> u64 {
+        let now = self.next;
+        self.next = now.wrapping_add(self.step);
+        now
+    }
+}
+
+/// An object of a run.
+pub(super) struct Entry<'h, O: Object> {
+    pub(super) object: &'h O,
+    pub(super) options: ObjectOptions,
+    /// How it is divided, where that is known.
+    pub(super) plan: Option<&'h O::Plan>,
+    /// The job it belongs to, whether it is its last object, and the numbers of a job that begins here.
+    pub(super) job: usize,
+    pub(super) last: bool,
+    pub(super) sequence: Option<Sequence>,
+}
+
+/// An object that is begun.
+pub(super) struct Part<'h, O: Object> {
+    pub(super) entry: usize,
+    pub(super) object: &'h O,
+    pub(super) plan: O::Plan,
+    pub(super) next: u64,
+    /// Of a packet that goes out in pieces: payload and dummies to come.
+    pub(super) rest: Option<(Range<u64>, usize)>,
+    /// The chunk that the next payload begins in, or one before.
+    pub(super) chunk: usize,
+    pub(super) substream: usize,
+    pub(super) rate: Option<u64>,
+    pub(super) job: usize,
+    pub(super) last: bool,
+}
+
+impl<O: Object> Part<'_, O> {
+    pub(super) fn is_finished(&self) -> bool {
+        self.next == O::count(&self.plan)
+    }
+
+    /// Bytes of the next packet, or of what is left of it.
+    #[inline]
+    pub(super) fn next_bytes(&self) -> u64 {
+        match &self.rest {
+            Some((payload, dummy)) => payload.end - payload.start + *dummy as u64,
+            None => O::bytes_of(&self.plan, self.next),
+        }
     }
 }

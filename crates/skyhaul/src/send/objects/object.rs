@@ -5,10 +5,12 @@
 //!   Object ─ number  ──┴▶ Plan: packets by arithmetic ─ packet n ─▶ head, and which part of the object's chunks
 //! ```
 
-use super::payload::Chunks;
 use crate::send::{Outlet, Pacing, SendError};
 use skyhaul_core::packetize::Part;
+use skyhaul_core::pattern;
 use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a stream of objects sends.
@@ -39,7 +41,7 @@ pub struct Waiting {
     pub most: usize,
     /// How long dropping the stream waits for queued objects.
     pub linger: Duration,
-    /// Processor for the stream's own thread.
+    /// CPU for the stream's own thread.
     pub cpu: Option<usize>,
 }
 
@@ -83,3 +85,134 @@ pub trait Object: Debug + Send + Sync + Sized + 'static {
 
 /// How objects of this kind are divided.
 pub type Division<O> = <<O as Object>::Config as ObjectConfig>::Division;
+
+/// Settings of one object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectOptions {
+    /// Its number: the counter of a heap, truncated to the flavour's bits; the tick of an event. `None`: the next of the
+    /// stream's sequence.
+    pub counter: Option<u64>,
+    /// Its destination.
+    pub substream: usize,
+    /// Bits per second for this object; `None`: the stream's.
+    pub rate: Option<u64>,
+}
+
+/// The order in which the packets of several objects are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// One object after another.
+    #[default]
+    Serial,
+    /// A packet of each object in turn; objects with fewer packets end earlier.
+    RoundRobin,
+}
+
+/// Bytes of an object, or of a part of one.
+#[derive(Clone)]
+pub enum Payload {
+    /// Owned.
+    Own(Vec<u8>),
+    /// In the program.
+    Static(&'static [u8]),
+    /// Shared memory of another owner.
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Payload {
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Own(bytes) => bytes,
+            Payload::Static(bytes) => bytes,
+            Payload::Shared(bytes) => (**bytes).as_ref(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes().len())
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Payload::Own(bytes)
+    }
+}
+
+impl From<&'static [u8]> for Payload {
+    fn from(bytes: &'static [u8]) -> Self {
+        Payload::Static(bytes)
+    }
+}
+
+impl<T: AsRef<[u8]> + Send + Sync + 'static> From<Arc<T>> for Payload {
+    fn from(bytes: Arc<T>) -> Self {
+        Payload::Shared(bytes)
+    }
+}
+
+impl From<Arc<dyn AsRef<[u8]> + Send + Sync>> for Payload {
+    fn from(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        Payload::Shared(bytes)
+    }
+}
+
+/// A run of an object's bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    /// Where it begins in the payload.
+    pub(super) start: u64,
+    /// Its length when it was added.
+    pub(super) bytes: u64,
+    payload: Payload,
+}
+
+/// The bytes of an object: chunks, one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Chunks {
+    pub(super) chunks: Vec<Chunk>,
+    bytes: u64,
+}
+
+impl Chunks {
+    /// Bytes of all of them.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Add a chunk.
+    pub fn push(&mut self, payload: Payload) {
+        let bytes = payload.bytes().len() as u64;
+        if bytes > 0 {
+            self.chunks.push(Chunk { start: self.bytes, bytes, payload });
+            self.bytes += bytes;
+        }
+    }
+
+    /// Add bytes that verify themselves: the pattern of `object`, from byte to byte of it.
+    pub fn push_pattern(&mut self, object: u64, part: Range<u64>) {
+        for at in (part.start..part.end).step_by(pattern::LONGEST) {
+            let bytes = (part.end - at).min(pattern::LONGEST as u64) as usize;
+            self.push(Payload::Static(pattern::slice(object, at, bytes)));
+        }
+    }
+
+    /// The chunks' bytes as they are now, for tests and custom transports.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.chunks.iter().map(|chunk| chunk.payload.bytes())
+    }
+
+    /// Bytes `at..at + length` of a chunk; `None` if it is shorter now than when it was added.
+    #[inline]
+    pub(super) fn get(&self, chunk: usize, at: u64, length: u64) -> Option<&[u8]> {
+        let bytes = self.chunks.get(chunk)?.payload.bytes();
+        bytes.get(at as usize..(at + length) as usize)
+    }
+}

@@ -6,9 +6,8 @@
 //! ```
 
 use super::burst::Burst;
-use super::object::{Division, Object};
-use super::options::Order;
-use super::part::{Entry, Part, Sequence};
+use super::burst::{Entry, Part, Sequence};
+use super::object::{Division, Object, Order};
 use crate::send::{Limits, SendError};
 
 /// Objects that are sent together.

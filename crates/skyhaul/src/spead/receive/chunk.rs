@@ -31,37 +31,23 @@
 //!
 //! Limits: packets must state their heap's size. The streams of a group share a lock: one copies at a time.
 
-mod config;
 mod expr;
-mod presence;
 mod rule;
-mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 mod window;
 
-pub use config::{ChunkConfig, ChunkWindow, Eviction};
 pub use expr::{Expr, ExprError, Wrong};
-pub use presence::Presence;
-pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
-pub use window::{Chunk, ChunkBytes, ChunkCounts};
+pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, HeapPlace, PlaceFn, Tally};
+pub use window::{Chunk, ChunkBytes, ChunkConfig, ChunkCounts, ChunkWindow, Eviction, Presence};
 
-use crate::inproc::InprocQueue;
-use crate::receive::keyed::{
-    Ended, Full, GetError, Readers, Stats, StreamConfig, StreamState, TcpReaderOptions, lock, reader_methods,
-};
-use shared::Shared;
-use skyhaul_io::address::Endpoint;
-use skyhaul_io::source::Source;
-use skyhaul_io::udp::UdpOptions;
+use crate::receive::keyed::{Full, GetError, Readers, StreamConfig, StreamState, lock, reader_methods};
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::ChunkStore;
+use store::{ChunkStore, Shared};
 
 /// A stream whose heaps are placed into chunks. Clones are handles of one stream, which stops when the last is dropped.
 #[derive(Clone)]
@@ -77,14 +63,14 @@ impl std::fmt::Debug for ChunkStream {
 }
 
 /// How long a call sleeps before it handles timeouts itself, if no reader does.
-const SLICE: Duration = Duration::from_millis(50);
+const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The next chunk of these streams.
 fn get(shared: &Shared, streams: &[&ChunkStream], timeout: Option<Duration>) -> Result<Chunk, GetError> {
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let idle = streams.iter().any(|stream| stream.readers.core.is_idle());
-        let slice = idle.then(|| Instant::now() + SLICE);
+        let slice = idle.then(|| Instant::now() + TICK_INTERVAL);
         match shared.ring.pop([until, slice].into_iter().flatten().min()) {
             Err(GetError::Empty) if until.is_none_or(|until| Instant::now() < until) => {
                 let idle = streams.iter().filter(|stream| stream.readers.core.is_idle());

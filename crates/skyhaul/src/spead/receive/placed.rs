@@ -12,22 +12,13 @@
 //! cannot hold meanwhile.
 
 use super::chunk::HeapHead;
-use crate::inproc::InprocQueue;
 use crate::receive::keyed::{
-    Ended, Full, Opening, Readers, Ring, Sender, Stats, Store, StreamConfig, StreamState, TcpReaderOptions,
-    reader_methods,
+    Full, Opening, Readers, Ring, Sender, Store, StreamConfig, StreamState, reader_methods,
 };
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::{Flavour, Head, SpeadWire};
-use skyhaul_io::address::Endpoint;
-use skyhaul_io::source::Source;
-use skyhaul_io::udp::UdpOptions;
 use std::collections::VecDeque;
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -110,7 +101,7 @@ impl<P: Placing> Store for PlacedStore<P> {
     /// Memory may be closed for the next heap: complete ones must be marked before.
     const EAGER: bool = true;
 
-    fn room(
+    fn allocate(
         &mut self,
         head: &Head<'_>,
         from: &Sender,
@@ -126,7 +117,7 @@ impl<P: Placing> Store for PlacedStore<P> {
         Ok(PlacedHeap { place, bytes, flavour: head.flavour })
     }
 
-    fn write(
+    fn copy(
         &mut self,
         block: &mut Self::Block,
         head: &Head<'_>,
@@ -147,11 +138,11 @@ impl<P: Placing> Store for PlacedStore<P> {
         Some(self.opening.clone())
     }
 
-    fn retired(&mut self, heap: Retired<Self::Block>, _: &mut VecDeque<()>) {
+    fn deliver(&mut self, heap: Retired<Self::Block>, _: &mut VecDeque<()>) {
         self.placing.ended(heap.block.place, heap.missing.is_empty());
     }
 
-    fn ready(&mut self, ended: bool, _: &mut VecDeque<()>) {
+    fn flush(&mut self, ended: bool, _: &mut VecDeque<()>) {
         if ended && !std::mem::replace(&mut self.ended, true) {
             self.placing.finished();
         }

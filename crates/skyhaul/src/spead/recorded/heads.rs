@@ -1,7 +1,6 @@
 //! Reads the heads of a chunk, after verifying it.
 
-use super::chunk::{Chunk, FAR, First, NEAR};
-use super::{Heaps, Slot};
+use super::{Chunk, FAR, First, Heaps, NEAR, Slot};
 use crate::recording::{OpenPiece, Pieces};
 use skyhaul_core::wire::spead::table::Table;
 use skyhaul_core::wire::spead::{Head, id};

@@ -1,6 +1,6 @@
 //! The values of an item in many heaps.
 
-use super::chunk::{Chunk, FAR, NEAR};
+use super::{Chunk, FAR, NEAR};
 use super::{Field, Form, Heaps, HeapsError};
 use crate::recording::OpenPiece;
 use skyhaul_core::wire::spead::RawItem;

@@ -1,6 +1,5 @@
-//! Settings of a stream of heaps.
+//! Settings of a stream of heaps, and how heaps are divided into packets.
 
-use super::division::{Division, PacketSize};
 use crate::send::objects::{ObjectConfig, Waiting};
 use crate::send::{Outlet, Pacing, SendError};
 use skyhaul_core::control::ControlConfig;
@@ -30,7 +29,7 @@ pub struct SendConfig {
     pub slack: Duration,
     /// How long dropping the stream waits for queued heaps.
     pub linger: Duration,
-    /// Processor for the stream's own thread.
+    /// CPU for the stream's own thread.
     pub cpu: Option<usize>,
 }
 
@@ -96,4 +95,22 @@ impl From<PacketError> for SendError {
     fn from(error: PacketError) -> Self {
         SendError::Packets(error.to_string())
     }
+}
+
+/// Packet size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketSize {
+    /// Maximum packet size in bytes (datagram payload), rounded down to a multiple of 8; at least 56.
+    Packet(usize),
+    /// Exact number of bytes of heap payload in every packet but the last, however many pointers it carries.
+    Payload(usize),
+    /// A heap is one packet: for TCP, bytes and in-process queues.
+    Heap,
+}
+
+/// How heaps are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    pub(super) packet: PacketSize,
+    pub(super) split: Split,
 }

@@ -9,7 +9,7 @@
 //! every send, so a program may keep a heap and change the contents of its items.
 
 use super::config::SendConfig;
-use super::division::{Division, PacketSize};
+use super::config::{Division, PacketSize};
 use crate::send::SendError;
 use crate::send::objects::{Chunks, Object, Payload};
 use skyhaul_core::packetize::{Divided, Part};

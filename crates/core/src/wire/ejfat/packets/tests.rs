@@ -4,7 +4,6 @@ use crate::{
     placement::Reject,
     wire::{
         ejfat::{BalancerVersion, EjfatLabels, PortRule, Segment, SlotRule},
-        keyed::Head,
         labelled::Labelled,
     },
 };

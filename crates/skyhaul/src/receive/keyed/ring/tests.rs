@@ -1,6 +1,5 @@
 //! Rings with one and with many who wait; and how patient they are.
 
-use super::pace::SLOW;
 use super::*;
 use std::sync::Arc;
 
@@ -111,7 +110,7 @@ fn who_waits_is_patient_while_batches_come_fast_only() {
     assert!(fast(&mut pace, 50_000, 15, 40, 1)[39]);
     (pace.batches, pace.gap) = (1, 20_000);
     pace.gathered();
-    assert_eq!(pace.gap, SLOW);
+    assert_eq!(pace.gap, MAX_GAP_NANOS);
 }
 
 #[test]

@@ -1,18 +1,17 @@
 //! The store of a chunk stream: a heap under construction is a place in a chunk.
 
-use super::rule::{HeapHead, Place};
-use super::shared::Shared;
-use super::window::{Chunk, Spot};
-use crate::receive::keyed::{Finished, Sender, Store, lock};
+use super::rule::{ChunkRule, HeapHead, HeapPlace};
+use super::window::{Chunk, ChunkConfig, ChunkCounts, Spot, Window};
+use crate::receive::keyed::{Ring, Sender, SharedQueue, Store, StreamConfig, lock};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::{Flavour, Head, SpeadWire};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Refused heaps whose other packets are recognised.
-const REFUSED: usize = 16;
+const MAX_REFUSED_HEAPS: usize = 16;
 
 /// A stream of a group, or the only one.
 pub(crate) struct ChunkStore {
@@ -33,7 +32,7 @@ pub(crate) struct ChunkPlace {
 impl ChunkStore {
     /// A new store without heaps.
     pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
-        Self { shared, number, ended: false, refused: VecDeque::with_capacity(REFUSED) }
+        Self { shared, number, ended: false, refused: VecDeque::with_capacity(MAX_REFUSED_HEAPS) }
     }
 
     /// Why an earlier packet of this heap was refused.
@@ -50,7 +49,7 @@ impl ChunkStore {
         if matches!(why, Reject::Late | Reject::Stray | Reject::NoBuffer) {
             return;
         }
-        if self.refused.len() == REFUSED {
+        if self.refused.len() == MAX_REFUSED_HEAPS {
             self.refused.pop_front();
         }
         self.refused.push_back((from.address, head.counter, why));
@@ -65,7 +64,7 @@ impl Store for ChunkStore {
     /// A chunk is delivered as soon as the next one needs its place: complete heaps must be marked before.
     const EAGER: bool = true;
 
-    fn room(
+    fn allocate(
         &mut self,
         head: &Head<'_>,
         from: &Sender,
@@ -80,7 +79,7 @@ impl Store for ChunkStore {
             return Err((None, why));
         }
         let heap = HeapHead { head, size: bytes, sender: from.address, stream: self.number };
-        let mut place = Place::default();
+        let mut place = HeapPlace::default();
         let placed = self.shared.rule.place(&heap, &mut place);
         let mut window = lock(&self.shared.window);
         let opened = placed.and_then(|names| {
@@ -108,7 +107,7 @@ impl Store for ChunkStore {
         })
     }
 
-    fn write(
+    fn copy(
         &mut self,
         block: &mut ChunkPlace,
         head: &Head<'_>,
@@ -126,26 +125,50 @@ impl Store for ChunkStore {
         Ok(0)
     }
 
-    fn retired(&mut self, heap: Retired<ChunkPlace>, _: &mut VecDeque<Chunk>) {
+    fn deliver(&mut self, heap: Retired<ChunkPlace>, _: &mut VecDeque<Chunk>) {
         lock(&self.shared.window).complete(&heap.block.spot);
     }
 
     /// The memory is the user's: chunks that find no room are filled again, or soon none would be left.
-    fn refused(&mut self, out: &mut VecDeque<Chunk>) {
+    fn reclaim(&mut self, out: &mut VecDeque<Chunk>) {
         let mut window = lock(&self.shared.window);
         out.drain(..).for_each(|chunk| window.add_free(chunk));
     }
 
-    fn finished(&self) -> Option<Finished<Chunk>> {
+    fn shared_queue(&self) -> Option<SharedQueue<Chunk>> {
         Some(self.shared.finished.clone())
     }
 
-    fn ready(&mut self, ended: bool, _: &mut VecDeque<Chunk>) {
+    fn flush(&mut self, ended: bool, _: &mut VecDeque<Chunk>) {
         let mut window = lock(&self.shared.window);
         if ended && !self.ended {
             self.ended = true;
             window.end(self.number);
         }
         lock(&self.shared.finished).append(&mut window.ready);
+    }
+}
+
+/// State shared by the streams of a group.
+pub(super) struct Shared {
+    pub(super) window: Mutex<Window>,
+    pub(super) rule: ChunkRule,
+    /// SharedQueue chunks, in the order in which they left the window.
+    pub(super) finished: SharedQueue<Chunk>,
+    pub(super) ring: Arc<Ring<Chunk>>,
+}
+
+impl Shared {
+    pub(super) fn new(config: &StreamConfig, chunks: &ChunkConfig, streams: usize) -> Arc<Shared> {
+        let mut window = Window::new(chunks, streams);
+        window.user = vec![0; chunks.rule.counters.len()];
+        let (rule, ring) = (chunks.rule.clone(), Arc::new(Ring::new(config.ring)));
+        Arc::new(Shared { window: Mutex::new(window), rule, finished: SharedQueue::default(), ring })
+    }
+
+    pub(super) fn counts(&self) -> ChunkCounts {
+        let window = lock(&self.window);
+        let names = self.rule.counters.iter().map(|(name, ..)| name.clone());
+        ChunkCounts { user: names.zip(window.user.iter().copied()).collect(), ..window.counts.clone() }
     }
 }

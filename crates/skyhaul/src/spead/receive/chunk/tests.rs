@@ -2,8 +2,10 @@ mod refused;
 
 use super::super::tests::{LONG, config, flavour, packets_with, queue_of};
 use super::*;
+use crate::receive::keyed::TcpReaderOptions;
 use skyhaul_core::placement::Reject;
 use skyhaul_io::fault::{FaultSource, Faults};
+use skyhaul_io::source::Source;
 
 const TIME: u64 = 0x1600;
 const CHANNEL: u64 = 0x4103;

@@ -1,4 +1,4 @@
-//! Chunks being filled, free chunks, and which stream may advance.
+//! The window of chunks being filled: its options, what `present` marks, and which stream may advance.
 //!
 //! ```text
 //!            ┌─────── window ───────┐
@@ -7,15 +7,14 @@
 //!   older: too old                   far beyond: stray, followed only if others agree
 //! ```
 
-use super::config::{ChunkConfig, ChunkWindow, Eviction};
-use super::presence::Presence;
-use super::rule::Place;
+use super::rule::{ChunkRule, HeapPlace};
 use skyhaul_core::placement::Reject;
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapBytes;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 
 /// Memory of a chunk, provided by the user. Streams write it and never read it, because others may hold it, too.
 pub trait ChunkBytes: Send {
@@ -176,7 +175,7 @@ enum Position {
 }
 
 /// Number of consecutive heaps that must agree before the window jumps far.
-const CONFIRM: usize = 8;
+const CONFIRMING_HEAPS: usize = 8;
 
 impl Window {
     pub(super) fn new(config: &ChunkConfig, streams: usize) -> Self {
@@ -190,7 +189,7 @@ impl Window {
             newest: None,
             positions: vec![Position::None; streams],
             ahead,
-            strays: Vec::with_capacity(CONFIRM),
+            strays: Vec::with_capacity(CONFIRMING_HEAPS),
             next: 0,
             stream,
             presence: Presence::of_packets(packet_presence),
@@ -225,7 +224,7 @@ impl Window {
         &mut self,
         stream: usize,
         heap: (SocketAddr, u64),
-        place: &Place,
+        place: &HeapPlace,
         bytes: u64,
     ) -> Result<Spot, Reject> {
         let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
@@ -268,14 +267,14 @@ impl Window {
 
     /// Whether a heap far beyond the window does not move it yet.
     fn is_stray(&mut self, heap: (SocketAddr, u64)) -> bool {
-        if self.strays.len() < CONFIRM && !self.strays.contains(&heap) {
+        if self.strays.len() < CONFIRMING_HEAPS && !self.strays.contains(&heap) {
             self.strays.push(heap);
         }
-        self.strays.len() < CONFIRM
+        self.strays.len() < CONFIRMING_HEAPS
     }
 
     /// Whether a heap of `bytes` has a place there.
-    fn fits(&self, chunk: &Chunk, place: &Place, bytes: u64) -> bool {
+    fn fits(&self, chunk: &Chunk, place: &HeapPlace, bytes: u64) -> bool {
         let marks = place.index.checked_add(self.presence.marks(bytes));
         let extra = place.extra_at.checked_add(place.extra_bytes as u64);
         place.offset.checked_add(bytes).is_some_and(|end| end <= chunk.data.size() as u64)
@@ -369,3 +368,102 @@ impl Window {
         }
     }
 }
+
+/// Which streams of a group wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// None: the stream that is ahead moves the window, and later heaps of other streams for older chunks are too old.
+    #[default]
+    Lossy,
+    /// The stream that is ahead waits until the others have passed the oldest chunk (at most 10 s for each heap, so that a
+    /// silent stream does not stop the others for ever).
+    Lossless,
+}
+
+/// Number of chunks filled at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkWindow {
+    /// This number.
+    Count(usize),
+    /// As many as fit into this number of bytes, at least one.
+    Bytes(u64),
+}
+
+/// How chunks are filled.
+#[derive(Clone, Debug)]
+pub struct ChunkConfig {
+    /// Where heaps are placed.
+    pub rule: ChunkRule,
+    /// Number of chunks filled at a time.
+    pub window: ChunkWindow,
+    /// A heap this many chunks beyond the newest does not move the window by itself.
+    pub ahead: u64,
+    /// Whether the streams of a group wait for each other.
+    pub eviction: Eviction,
+    /// Copied into every chunk.
+    pub stream: u64,
+    /// Payload bytes of a packet: `present` has a byte for each packet, and a rule's index is that of the heap's first.
+    /// 0: it has a byte for each heap.
+    pub packet_presence: u64,
+}
+
+impl ChunkConfig {
+    /// A window of 2, 1024 chunks ahead, and streams that do not wait.
+    #[must_use]
+    pub fn new(rule: ChunkRule) -> Self {
+        Self {
+            rule,
+            window: ChunkWindow::Count(2),
+            ahead: 1024,
+            eviction: Eviction::Lossy,
+            stream: 0,
+            packet_presence: 0,
+        }
+    }
+}
+
+/// What `present` marks: complete heaps, or the packets of a heap that arrived.
+///
+/// ```text
+///   heap of 2500 bytes in packets of 1000        │ 1000 │ 1000 │ 500 │
+///   marks, from the heap's index on                 1      0     1      the second packet is missing
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// Payload bytes of a packet; 0: a mark stands for a heap.
+    unit: u64,
+}
+
+impl Presence {
+    /// A mark for each packet with this payload; with 0, for each heap.
+    #[must_use]
+    pub fn of_packets(payload: u64) -> Self {
+        Self { unit: payload }
+    }
+
+    /// Whether a mark stands for a heap.
+    #[must_use]
+    pub fn is_of_heaps(self) -> bool {
+        self.unit == 0
+    }
+
+    /// Marks of a heap of `bytes`.
+    #[must_use]
+    pub fn marks(self, bytes: u64) -> u64 {
+        if self.unit == 0 { 1 } else { bytes.div_ceil(self.unit) }
+    }
+
+    /// The packets of a heap of `bytes` that end with this part of it: a packet may come in several parts (TCP), in order.
+    #[must_use]
+    pub fn packets(self, offset: u64, length: u64, bytes: u64) -> Range<u64> {
+        if self.unit == 0 || length == 0 {
+            return 0..0;
+        }
+        let end = offset + length;
+        let first = offset / self.unit;
+        first..if end == bytes { bytes.div_ceil(self.unit) } else { (end / self.unit).max(first) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 use super::super::tests::{config, flavour, packets_with, queue_of};
 use super::*;
+use crate::receive::keyed::TcpReaderOptions;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
