@@ -12,7 +12,7 @@
 use skyhaul::core::placement::{Key, Placement, Reject};
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::receive::keyed::{ObjectStream, StreamConfig};
-use skyhaul::wire::keyed::{Following, Head, Keyed};
+use skyhaul::wire::keyed::Keyed;
 use std::error::Error;
 use std::net::UdpSocket;
 use std::ops::Range;
@@ -60,6 +60,20 @@ impl Keyed for Visibilities {
         Err(Reject::Unrecognised)
     }
 
+    fn placement(&Fields { integration, size, offset, length }: &Fields, sender: u64) -> Placement {
+        let key = Key { source: sender, number: integration };
+        Placement { key, offset, start: HEAD as u32, length, size: Some(size), number_bits: 64 }
+    }
+
+    /// Packet `n` after this one, which is as long, continues the object: one copy for the whole run.
+    fn following<'a>(head: &Fields, _: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool> {
+        let first = *head;
+        Some(move |n, packet: &[u8]| {
+            let expected = Fields { offset: first.offset + n * first.length, ..first };
+            Self::read(packet).is_ok_and(|fields| fields == expected)
+        })
+    }
+
     fn describe((): &()) -> String {
         "visibilities".into()
     }
@@ -72,28 +86,6 @@ impl Keyed for Visibilities {
 
     fn join((): &mut (), (): &()) -> Result<u64, Reject> {
         Ok(0)
-    }
-}
-
-impl<'a> Head<'a> for Fields {
-    type Following = Fields;
-
-    fn placement(&self, source: u64) -> Placement {
-        let &Fields { integration, size, offset, length } = self;
-        let key = Key { source, number: integration };
-        Placement { key, offset, start: HEAD as u32, length, size: Some(size), number_bits: 64 }
-    }
-
-    fn following(&self, _: &'a [u8]) -> Option<Fields> {
-        Some(*self)
-    }
-}
-
-impl Following for Fields {
-    /// Packet `n` after this one, which is as long, continues the object: one copy for the whole run.
-    fn is(&self, n: u64, packet: &[u8]) -> bool {
-        let expected = Fields { offset: self.offset + n * self.length, ..*self };
-        Visibilities::read(packet).is_ok_and(|fields| fields == expected)
     }
 }
 
