@@ -4,7 +4,7 @@
 //! with a reason before a byte is written. Finished objects come out as [`Retired`], with the ranges that are
 //! missing. There are two policies:
 //!
-//! | | [`Ordered`] | [`Keyed`] |
+//! | | [`Ordered`] | [`KeyedWindow`] |
 //! |---|---|---|
 //! | for | streams: consecutive blocks of frames | heaps, events, messages |
 //! | retires | in stream order, each part once | each object as soon as it is complete |
@@ -22,7 +22,7 @@ pub mod keyed;
 pub mod ordered;
 mod sequence;
 
-pub use keyed::{Counting, Keyed, KeyedConfig};
+pub use keyed::{Counting, KeyedConfig, KeyedWindow};
 pub use ordered::{Ordered, OrderedConfig};
 pub use sequence::Sequence;
 
@@ -146,7 +146,7 @@ pub enum Cause {
     Complete,
     /// The window moved on: a whole window of newer objects began, or enough for its counter to wrap around.
     Window,
-    /// Its deadline passed, or it was [given up](Keyed::give_up).
+    /// Its deadline passed, or it was [given up](KeyedWindow::give_up).
     Timeout,
     /// The stream has ended, or its sender restarted.
     Finish,

@@ -12,7 +12,7 @@ use crate::buffer::{Answer, Compiled, SharedMut};
 use crate::process::Here;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use skyhaul::spead::receive::chunk::{EXTRA, HeapHead, Place, PlaceFn};
+use skyhaul::spead::receive::chunk::{EXTRA, HeapHead, HeapPlace, PlaceFn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of items passed to a function for each heap.
@@ -47,7 +47,7 @@ impl PlaceFunction {
     /// The function as the rule of a chunk stream: its readers call it at a heap's first packet.
     pub(crate) fn rule(&self) -> PlaceFn {
         let asker = self.asker();
-        Arc::new(move |heap: &HeapHead<'_>, place: &mut Place| {
+        Arc::new(move |heap: &HeapHead<'_>, place: &mut HeapPlace| {
             let answer = asker.ask(heap, &mut place.batch, &mut place.extra);
             // More notes than there is room for: the function has written past the end, or returned a wrong length.
             let fits = answer.extra_bytes <= EXTRA;

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
-use skyhaul::spead::receive::{self, Counts, Ended, GetError, Stats, Stream};
+use skyhaul::spead::receive::{self, StreamCounts, StreamEnd, GetError, Stats, Stream};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -292,7 +292,7 @@ fn added<T>(stream: &Stream, added: io::Result<T>) -> PyResult<T> {
 }
 
 /// The error of adding a reader; a stream that has ended accepts none.
-pub(crate) fn not_added(ended: Option<Ended>, error: io::Error) -> PyErr {
+pub(crate) fn not_added(ended: Option<StreamEnd>, error: io::Error) -> PyErr {
     match ended {
         Some(why) if error.kind() == io::ErrorKind::NotConnected => {
             ending::linger();
@@ -339,7 +339,7 @@ pub(crate) fn account<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     Ok(all)
 }
 
-fn counts<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyDict>> {
+fn counts<'py>(py: Python<'py>, counts: &StreamCounts) -> PyResult<Bound<'py, PyDict>> {
     let (all, rejected, retired) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
     for (name, value) in counts.named() {
         if let Some(reason) = name.strip_prefix("reject_") {

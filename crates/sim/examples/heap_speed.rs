@@ -1,7 +1,7 @@
 //! What one packet costs the table of heaps, without copying its payload:
 //! `cargo run --release -p skyhaul-sim --example heap_speed`. In CPU time where the system tells it (Linux).
 
-use skyhaul_core::assembly::{Keyed, KeyedConfig, Slot, Window};
+use skyhaul_core::assembly::{KeyedConfig, KeyedWindow, Slot, Window};
 use skyhaul_core::placement::{Key, Nanos, Placement};
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,7 +20,7 @@ fn main() {
     println!("reserve + commit + poll, ns for each packet");
     let mut from = 0u64;
     let mut time = |name: &str, config: KeyedConfig, part: &dyn Fn(u64) -> (u64, u64, Option<u64>)| {
-        let mut heaps = Keyed::<u64>::new(config);
+        let mut heaps = KeyedWindow::<u64>::new(config);
         let (mut refused, mut retired) = (0u64, 0u64);
         let began = ran(start);
         for n in 0..COUNT {

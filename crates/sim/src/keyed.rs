@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::world::{Said, Side, World};
 use judge::KeyedJudge;
 use objects::number_bits;
-use skyhaul_core::assembly::{Counting, Keyed, KeyedConfig};
+use skyhaul_core::assembly::{Counting, KeyedConfig, KeyedWindow};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::{self as wire, Control, Part};
 use stream::{Id, Shape, Told};
@@ -117,7 +117,7 @@ impl<W: wire::Keyed> World<Objects<W>> {
 
 impl<W: wire::Keyed> Side for Objects<W> {
     type Id = Id;
-    type Window = Keyed<Vec<u8>>;
+    type Window = KeyedWindow<Vec<u8>>;
     type Judge<'a> = KeyedJudge<'a, W>;
 
     fn name(&self) -> String {
@@ -125,8 +125,8 @@ impl<W: wire::Keyed> Side for Objects<W> {
         format!("{}, form {}", wire.rsplit("::").next().unwrap_or(wire), self.form)
     }
 
-    fn window(&self) -> Keyed<Vec<u8>> {
-        Keyed::new(self.config)
+    fn window(&self) -> KeyedWindow<Vec<u8>> {
+        KeyedWindow::new(self.config)
     }
 
     fn judge(&self) -> KeyedJudge<'_, W> {
@@ -191,7 +191,7 @@ impl<W: wire::Keyed> Side for Objects<W> {
         self.stream.plans[id.plan].number
     }
 
-    fn forget(window: &mut Keyed<Vec<u8>>, start: Key, now: Nanos) {
+    fn forget(window: &mut KeyedWindow<Vec<u8>>, start: Key, now: Nanos) {
         window.forget(start, now);
     }
 }

@@ -2,7 +2,7 @@
 //! anything is restarted at any moment.
 //!
 //! ```text
-//!   senders ─▶ network ─▶ data plane: Table ─▶ worker: Keyed ─▶ events          all of it twice, for two tenants
+//!   senders ─▶ network ─▶ data plane: Table ─▶ worker: KeyedWindow ─▶ events    all of it twice, for two tenants
 //!      │         │            ▲ Ticks ▼           │ states
 //!      └─ syncs ─┴───────▶ control: Balancer ◀────┘
 //!   restarts of:  senders (their ticks begin anew), workers, data planes, control planes

@@ -5,7 +5,7 @@
 //! states of a 2-bit sample occurs.
 
 use skyhaul::io::memory::{Pool, PoolOptions};
-use skyhaul::receive::{Part, Receiver, ReceiverOptions, Sink, StreamInfo};
+use skyhaul::receive::{Receiver, ReceiverOptions, Sink, StreamInfo, StreamPart};
 use skyhaul::wire::LearnOptions;
 use std::error::Error;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use std::thread;
 #[path = "tutorial/telescope.rs"]
 mod telescope;
 
-struct ToThread(Sender<(Arc<StreamInfo>, Part)>);
+struct ToThread(Sender<(Arc<StreamInfo>, StreamPart)>);
 
 impl Sink for ToThread {
     fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
         println!("stream {}: {}", stream.id, stream.format.describe());
     }
 
-    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
         // The part owns its memory, which returns to the pool when the part is dropped.
         let _ = self.0.send((stream.clone(), part));
     }
 }
 
 /// Adds the samples of the frames that arrived.
-fn count(stream: &StreamInfo, part: &Part, states: &mut [u64; 4]) {
+fn count(stream: &StreamInfo, part: &StreamPart, states: &mut [u64; 4]) {
     let frames = part.block[part.range.clone()].chunks(stream.unit_bytes as usize);
     for (_, frame) in (0..).zip(frames).filter(|(n, _)| !part.missing.iter().any(|gap| gap.contains(n))) {
         for byte in &frame[stream.format.header_bytes..] {

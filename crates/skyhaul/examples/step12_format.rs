@@ -60,15 +60,14 @@ impl Keyed for Visibilities {
         Err(Reject::Unrecognised)
     }
 
-    fn placement(fields: &Fields, source: u64) -> Placement {
-        let &Fields { integration, size, offset, length } = fields;
-        let key = Key { source, number: integration };
+    fn placement(&Fields { integration, size, offset, length }: &Fields, sender: u64) -> Placement {
+        let key = Key { source: sender, number: integration };
         Placement { key, offset, start: HEAD as u32, length, size: Some(size), number_bits: 64 }
     }
 
     /// Packet `n` after this one, which is as long, continues the object: one copy for the whole run.
-    fn following<'a>(fields: &Fields, _: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool> {
-        let first = *fields;
+    fn following<'a>(head: &Fields, _: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool> {
+        let first = *head;
         Some(move |n, packet: &[u8]| {
             let expected = Fields { offset: first.offset + n * first.length, ..first };
             Self::read(packet).is_ok_and(|fields| fields == expected)

@@ -1,7 +1,7 @@
 //! A load balancer on sockets: packets of many senders to many workers, each object to one of them.
 //!
 //! ```text
-//!   senders ──▶ data ports ──▶ plane 1 … n ──▶ workers        a thread for each processor, one table for all
+//!   senders ──▶ data ports ──▶ plane 1 … n ──▶ workers        a thread for each CPU, one table for all      
 //!      │                          ▲   │ counters, highest tick
 //!      └─ messages ─▶ sync ports  │   ▼
 //!                        └────▶ control ◀── register, report, leave        every 50 ms

@@ -33,19 +33,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of a block of more than one packet.
-const BLOCK: usize = 1 << 16;
+const BLOCK_BYTES: usize = 1 << 16;
 /// Packets below this size are copied directly to the end of the queue.
-const SMALL: usize = 1 << 12;
+const SMALL_BYTES: usize = 1 << 12;
 /// Maximum number of empty blocks kept.
-const SPARE: usize = 64;
+const MAX_SPARE_BLOCKS: usize = 64;
 /// Maximum number of trains per poll.
-const TRAINS: usize = 32;
+const MAX_TRAINS: usize = 32;
 
 /// Overhead counted per block, so that empty packets fill the queue too.
 const BESIDE: usize = 64;
 
 /// Default limit in bytes.
-const LIMIT: usize = 64 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 /// A bounded queue of packets; each clone can send into it and receive from it.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ struct Block {
 impl Default for InprocQueue {
     /// A queue of 64 MiB.
     fn default() -> Self {
-        Self::new(LIMIT)
+        Self::new(MAX_QUEUED_BYTES)
     }
 }
 
@@ -146,7 +146,7 @@ impl InprocQueue {
             let train = next_train(packets, at);
             let of_train = packets.run(at, train.packets);
             let Some(mut state) = self.shared.with_room(wait)? else { break };
-            if train.bytes > SMALL || !state.append(of_train, &train, self.from) {
+            if train.bytes > SMALL_BYTES || !state.append(of_train, &train, self.from) {
                 let mut bytes = state.spare.pop().unwrap_or_default();
                 // The lock is released during a large copy.
                 drop(state);
@@ -202,7 +202,7 @@ fn next_train(packets: Gathered<'_>, first: usize) -> TrainShape {
     let mut last = stride;
     while first + train.packets < packets.count() && last == stride && stride > 0 {
         last = packets.length(first + train.packets);
-        if last == 0 || last > stride || train.bytes + last > BLOCK {
+        if last == 0 || last > stride || train.bytes + last > BLOCK_BYTES {
             break;
         }
         train.packets += 1;
@@ -217,7 +217,11 @@ impl State {
         let Some(last) = self.blocks.back_mut() else { return false };
         let whole = last.stride > 0 && last.bytes.len() == last.stride * last.packets;
         let fits = train.stride == last.stride || (train.packets == 1 && train.bytes < last.stride);
-        if !whole || !fits || train.bytes == 0 || last.from != from || last.bytes.len() + train.bytes > BLOCK
+        if !whole
+            || !fits
+            || train.bytes == 0
+            || last.from != from
+            || last.bytes.len() + train.bytes > BLOCK_BYTES
         {
             return false;
         }
@@ -264,7 +268,7 @@ impl Shared {
         let mut state = self.lock();
         state.packets -= block.packets;
         state.used -= block.bytes.len() + BESIDE;
-        if state.spare.len() < SPARE && block.bytes.capacity() <= 2 * BLOCK {
+        if state.spare.len() < MAX_SPARE_BLOCKS && block.bytes.capacity() <= 2 * BLOCK_BYTES {
             let mut bytes = block.bytes;
             bytes.clear();
             state.spare.push(bytes);
@@ -304,7 +308,7 @@ fn remaining(until: Option<Instant>) -> Option<Duration> {
 impl Source for InprocQueue {
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
         let mut packets = 0;
-        for n in 0..TRAINS {
+        for n in 0..MAX_TRAINS {
             let Some(block) = self.shared.take(if n == 0 { wait } else { Duration::ZERO }) else { break };
             packets += block.packets;
             self.handed.packets += block.packets as u64;

@@ -110,7 +110,7 @@ impl Drop for Mirror {
 }
 
 /// How long a target may take what is queued when the receiver has stopped, as long as it takes something.
-const LINGER: Duration = Duration::from_secs(30);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Runs sent together.
 const TOGETHER: usize = 64;
 
@@ -121,7 +121,7 @@ fn work(shared: &Shared, mut outlets: Outlets) {
     let mut next: Option<Run> = None;
     loop {
         if until.is_none() && shared.ended.load(Ordering::Acquire) {
-            until = Some(Instant::now() + LINGER);
+            until = Some(Instant::now() + LINGER_TIMEOUT);
         }
         runs.extend(next.take());
         while runs.len() < TOGETHER

@@ -38,7 +38,7 @@ pub use engine::{Engine, EngineOptions};
 pub use filter::{Allow, NoOrigin, Origin};
 pub use filter::{DataTime, Gate};
 pub use info::Watched;
-pub use info::{Part, StreamInfo, StreamReport};
+pub use info::{StreamInfo, StreamPart, StreamReport};
 pub(crate) use times::moved;
 
 pub use info::{Others, Tally};
@@ -52,7 +52,7 @@ pub trait Sink: Send {
     /// A stream's format is known; its parts follow.
     fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>);
     /// Nothing more will be added to this part of `stream`.
-    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part);
+    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: StreamPart);
     /// `stream` has ended: it was replaced by another sender.
     fn stream_ended(&mut self, _: &std::sync::Arc<StreamInfo>) {}
     /// The program did not run for this long.
@@ -69,7 +69,7 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>) {
         (**self).stream_began(stream);
     }
-    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: StreamPart) {
         (**self).part(stream, part);
     }
     fn stream_ended(&mut self, stream: &std::sync::Arc<StreamInfo>) {
@@ -86,11 +86,11 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
 }
 
-/// A sink that discards everything and returns blocks at once.
+/// A sink that discards everything and returns blocks immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nowhere;
 
 impl Sink for Nowhere {
     fn stream_began(&mut self, _: &std::sync::Arc<StreamInfo>) {}
-    fn part(&mut self, _: &std::sync::Arc<StreamInfo>, _: Part) {}
+    fn part(&mut self, _: &std::sync::Arc<StreamInfo>, _: StreamPart) {}
 }

@@ -20,7 +20,7 @@ pub use report::RecordReport;
 use lost::{LostFrames, fill, filler, pack};
 
 use crate::ledger::FrameLedger;
-use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo, moved};
+use crate::receive::{Receiver, ReceiverOptions, Running, Sink, StreamInfo, StreamPart, moved};
 use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, Refusal, SpaceReport, Writer,
     WriterError, WriterOptions,
@@ -262,7 +262,7 @@ impl Sink for RecordSink {
         self.streams.remove(&stream.id);
     }
 
-    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
         if !self.streams.contains_key(&stream.id) {
             self.begin(stream);
         }
@@ -319,7 +319,7 @@ fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamIn
 }
 
 impl Recorded {
-    fn chunk(&self, stream: &StreamInfo, part: Part) -> Chunk {
+    fn chunk(&self, stream: &StreamInfo, part: StreamPart) -> Chunk {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let [first_time, last_time] = times(stream, &part);
         let meta = ChunkMeta {
@@ -351,7 +351,7 @@ impl Recorded {
 
 /// Times of a chunk's first and last frame. The part has those of frames that arrived; missing frames may precede and
 /// follow them.
-fn times(stream: &StreamInfo, part: &Part) -> [Option<(i64, u32)>; 2] {
+fn times(stream: &StreamInfo, part: &StreamPart) -> [Option<(i64, u32)>; 2] {
     let units = part.units(stream.unit_bytes);
     let group = stream.format.group() as u64;
     let start = (part.range.start / stream.unit_bytes.max(1) as usize) as u64;

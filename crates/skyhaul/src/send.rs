@@ -37,5 +37,5 @@ pub use report::{FoundRate, SendReport};
 pub use sender::{Sender, SenderOptions, Sending, Stop};
 pub use supply::{Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
 
-pub use clock::{Clock, Control, Real};
-pub use engine::{Engine, Limits, Next, Source};
+pub use clock::{Clock, Real, SendControl};
+pub use engine::{Limits, Next, SendEngine, Source};

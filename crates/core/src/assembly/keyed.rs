@@ -25,10 +25,10 @@
 //! `window` objects for each substream, each with one block and at most `runs` ranges, and `remember` keys.
 //!
 //! ```
-//! use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Slot, Window};
+//! use skyhaul_core::assembly::{Cause, KeyedWindow, KeyedConfig, Slot, Window};
 //! use skyhaul_core::placement::{Key, Nanos, Placement};
 //!
-//! let mut heaps = Keyed::<Vec<u8>>::new(KeyedConfig::default());
+//! let mut heaps = KeyedWindow::<Vec<u8>>::new(KeyedConfig::default());
 //! let key = Key::of(7);
 //! for offset in [4, 0] {
 //!     let part = Placement { key, offset, length: 4, size: Some(8), ..Placement::default() };
@@ -74,7 +74,7 @@ use unconfirmed::Unconfirmed;
 
 /// Objects under construction. See the [module](self).
 #[derive(Debug)]
-pub struct Keyed<B> {
+pub struct KeyedWindow<B> {
     config: KeyedConfig,
     index: Index,
     table: Table<B>,
@@ -89,7 +89,7 @@ pub struct Keyed<B> {
     now: Nanos,
 }
 
-impl<B> Keyed<B> {
+impl<B> KeyedWindow<B> {
     /// An empty window.
     ///
     /// # Panics

@@ -77,7 +77,7 @@ proptest! {
         let geometry = Geometry { object_bytes: OBJECT, grain };
         play(Ordered::new(OrderedConfig { window: size, ahead: 3, ..OrderedConfig::new(geometry) }), &order)?;
         let keyed = KeyedConfig { window: size, timeout: Some(Nanos(100_000)), remember: 0, ..KeyedConfig::default() };
-        play(Keyed::new(keyed), &order)?;
+        play(KeyedWindow::new(keyed), &order)?;
     }
 }
 

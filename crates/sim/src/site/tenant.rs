@@ -6,7 +6,7 @@ use super::played::{MS, Wire};
 use crate::random::Random;
 use core::net::{IpAddr, SocketAddr};
 use skyhaul_core::{
-    assembly::{Keyed, KeyedConfig, Retired, Slot, Window},
+    assembly::{KeyedConfig, KeyedWindow, Retired, Slot, Window},
     balance::{
         AllowList, Balancer, BalancerConfig, Counters, Load, Member, PortRange, Prefix, Refusal,
         Registration, Route, Session, StateError, Table, Ticks, WorkerState,
@@ -24,7 +24,7 @@ struct Worker {
     at: SocketAddr,
     like: Registration,
     session: Option<Session>,
-    events: Keyed<Vec<u8>>,
+    events: KeyedWindow<Vec<u8>>,
     finished: u64,
 }
 
@@ -92,7 +92,7 @@ impl Tenant {
             at,
             like: Registration { member, weight, min_factor: 0.0, max_factor: 0.0 },
             session: None,
-            events: Keyed::new(config),
+            events: KeyedWindow::new(config),
             finished: 0,
         });
     }

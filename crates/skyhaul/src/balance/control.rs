@@ -1,4 +1,4 @@
-//! Control: hears senders' messages and what was forwarded, and gives out tables.
+//! The control thread: receives senders' messages and counts of forwarded packets, makes tables, and remembers workers that left.
 
 use super::shared::Planes;
 use crate::awake::Awake;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often control looks at what was forwarded and at the time.
-const PERIOD: Duration = Duration::from_millis(50);
+const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What control knows.
 pub(super) struct State {
@@ -81,7 +81,7 @@ impl<L: Labelled> Control<L> {
             self.hear(wait);
             let pause = awake.turn();
             if pause.is_some() || Instant::now() >= next {
-                next = Instant::now() + PERIOD;
+                next = Instant::now() + TICK_INTERVAL;
                 self.turn(pause);
             }
         }
@@ -154,7 +154,7 @@ fn heard<L: Labelled>(
 }
 
 /// Workers that left and are remembered.
-const LEFT: usize = MEMBERS;
+const MAX_LEFT_WORKERS: usize = MEMBERS;
 
 /// A worker that left, or was removed.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,7 +191,7 @@ impl Served {
         self.here.insert(session, (registration, before));
     }
 
-    /// Packets and octets that were sent to a worker, if its seat was sent `all`.
+    /// Packets and bytes that were sent to a worker, if its seat was sent `all`.
     pub(super) fn sent(&self, session: Session, all: Traffic) -> (u64, u64) {
         let before = self.here.get(&session).map_or(Traffic::default(), |(_, before)| *before);
         (all.packets.saturating_sub(before.packets), all.bytes.saturating_sub(before.bytes))
@@ -214,7 +214,7 @@ impl Served {
         for session in gone {
             let (packets, bytes) = self.sent(session, counters.member(session.seat()));
             let Some((registration, _)) = self.here.remove(&session) else { continue };
-            if self.left.len() == LEFT {
+            if self.left.len() == MAX_LEFT_WORKERS {
                 self.left.pop_front();
             }
             self.left.push_back(WorkerLeft { session, registration, packets, bytes });

@@ -30,17 +30,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the thread looks for a newer table.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the kernel may go on without it.
-const LEASE: u64 = 250_000_000;
+const LEASE_NANOS: u64 = 250_000_000;
 /// How often the ways are asked for.
-const ASK: Duration = Duration::from_millis(500);
+const ROUTE_INTERVAL: Duration = Duration::from_millis(500);
 /// The same, while one is not known.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How long another program is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often counters are published.
-const PUBLISH: Duration = Duration::from_millis(50);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The program at work, and what it shares with us.
 pub(super) struct Fast {
@@ -147,7 +147,7 @@ impl Fast {
             self.table = newer.unwrap_or_else(|| Arc::clone(&self.table));
             let mut changed = is_new;
             let all_known = self.hops.values().all(Option::is_some);
-            if is_new || due(asked, if all_known { ASK } else { ASK_AGAIN }) {
+            if is_new || due(asked, if all_known { ROUTE_INTERVAL } else { ASK_AGAIN }) {
                 asked = Some(Instant::now());
                 match self.ask() {
                     Ok(other) => changed |= other,
@@ -158,12 +158,12 @@ impl Fast {
                 shared.note(format!("XDP is given up, sockets forward all: {error}"));
                 break;
             }
-            self.lease.set(Lease::PLACES.0, looked + LEASE);
-            if is_new || due(published, PUBLISH) {
+            self.lease.set(Lease::PLACES.0, looked + LEASE_NANOS);
+            if is_new || due(published, PUBLISH_INTERVAL) {
                 published = Some(Instant::now());
                 self.publish(&mut shared.of(number));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.lease.set(Lease::PLACES.0, 0);
         self.attached.clear();
@@ -229,10 +229,10 @@ fn attach_soon(program: &Program, interface: u32, place: Place) -> io::Result<At
         let is_taken = attached.as_ref().is_err_and(|error| {
             matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
         });
-        if !is_taken || begun.elapsed() > PATIENCE {
+        if !is_taken || begun.elapsed() > PROGRAM_TIMEOUT {
             return attached;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -17,9 +17,9 @@ pub struct BalanceOptions {
     pub data: Vec<SocketAddr>,
     /// Where synchronisation messages arrive.
     pub sync: Vec<SocketAddr>,
-    /// Threads for each address of `data`; 0: one for each processor.
+    /// Threads for each address of `data`; 0: one for each CPU.
     pub threads: usize,
-    /// Processors for these threads, one each, as far as there are any.
+    /// CPUs for these threads, one each, as far as there are any.
     pub cpus: Vec<usize>,
     /// Who may send packets and messages.
     pub allow: AllowList,

@@ -32,7 +32,7 @@ pub(super) const DRAIN: Duration = Duration::from_millis(300);
 /// How often a plane without a table looks for one.
 const FIRST_TABLE: Duration = Duration::from_millis(1);
 /// Packets routed at a time: a train of the kernel.
-const PACKETS: usize = 64;
+const MAX_TRAIN_PACKETS: usize = 64;
 
 /// See the module.
 pub(super) struct Plane<L> {
@@ -75,13 +75,13 @@ impl<L: Labelled> Plane<L> {
         if let Some(why) = self.circulates(train) {
             return self.counters.refuse_train(why, train.count() as u64);
         }
-        let mut routes = [Err(Refusal::Empty); PACKETS];
+        let mut routes = [Err(Refusal::Empty); MAX_TRAIN_PACKETS];
         let mut packets = train.packets();
         loop {
             let ip = train.sender.ip();
             let count = self.table.route_train::<L>(ip, packets.clone(), &mut routes, &mut self.counters);
             self.send(packets.by_ref().take(count), &routes[..count]);
-            if count < PACKETS {
+            if count < MAX_TRAIN_PACKETS {
                 return;
             }
         }
@@ -117,8 +117,8 @@ impl<L: Labelled> Plane<L> {
     /// Send packets to one address, without their first `skip` octets.
     #[inline]
     fn send_to<'p>(&mut self, to: SocketAddr, skip: usize, packets: impl Iterator<Item = &'p [u8]>) {
-        let mut slices = [IoSlice::new(&[]); PACKETS];
-        let mut extents = [Extent::default(); PACKETS];
+        let mut slices = [IoSlice::new(&[]); MAX_TRAIN_PACKETS];
+        let mut extents = [Extent::default(); MAX_TRAIN_PACKETS];
         let mut count = 0;
         for (packet, (slice, extent)) in packets.zip(slices.iter_mut().zip(&mut extents)) {
             // A label is no longer than its packet.

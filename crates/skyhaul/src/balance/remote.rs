@@ -37,7 +37,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often the end of a wait is looked for.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long planes may take to end: they forward what is in their sockets first.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -128,7 +128,7 @@ impl Remote {
         // Its last counts are on their way.
         let is_heard = || locked(&self.reader).as_ref().is_some_and(|reader| !reader.is_finished());
         while is_heard() && Instant::now() < deadline {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
         self.join();
@@ -205,7 +205,7 @@ fn greet(path: &Path, waits: &mut dyn FnMut() -> bool) -> io::Result<(UnixStream
         io::Error::new(error.kind(), format!("connect to the data plane at {}: {why}", path.display()))
     };
     let stream = UnixStream::connect(path).map_err(failed)?;
-    stream.set_read_timeout(Some(LOOK * 5))?;
+    stream.set_read_timeout(Some(POLL_INTERVAL * 5))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let (letter, octets) = read_while(&stream, waits).map_err(failed)?;
     if letter != HELLO {
@@ -227,7 +227,7 @@ impl Link {
     fn pause(&self, time: Duration) {
         let begun = Instant::now();
         while begun.elapsed() < time && !self.ends() {
-            std::thread::sleep(LOOK.min(time));
+            std::thread::sleep(POLL_INTERVAL.min(time));
         }
     }
 

@@ -1,4 +1,5 @@
-//! What planes and control share: the table, which is replaced as a whole, and counters, which are published.
+//! State shared by planes and control: the table, which is replaced as a whole, counters, and the addresses from which packets are
+//! forwarded, so that none circulates.
 
 use crate::report::SourceReport;
 use skyhaul_core::balance::Kind;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Notes that are kept, at most.
-const NOTES: usize = 100;
+const MAX_NOTES: usize = 100;
 
 /// What a plane, or all of them, did so far.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +180,7 @@ impl Planes for Shared {
 
     fn note(&self, text: String) {
         let mut notes = locked(&self.notes);
-        if notes.len() < NOTES && !notes.contains(&text) {
+        if notes.len() < MAX_NOTES && !notes.contains(&text) {
             notes.push(text);
         }
     }

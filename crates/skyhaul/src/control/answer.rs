@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 /// Maximum number of senders answered at a time.
 pub const SENDERS: usize = 64;
 /// A sender that was silent for this long may be replaced by a new one.
-const SILENT: Duration = Duration::from_secs(3);
+const SENDER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Minimum time between two reports to one sender.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// State of a stream for reports to its senders; all counts are since the start.
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl FeedbackSender {
         let state = self.state(&mark, arrived);
         let asker = &mut self.askers[n];
         asker.heard = now;
-        if asker.reported.is_some_and(|before| now - before < SHORTEST) {
+        if asker.reported.is_some_and(|before| now - before < MIN_INTERVAL) {
             return;
         }
         asker.reported = Some(now);
@@ -207,7 +207,7 @@ impl FeedbackSender {
             self.askers.push(new);
             return Some(self.askers.len() - 1);
         }
-        let silent = self.askers.iter().position(|asker| now - asker.heard > SILENT)?;
+        let silent = self.askers.iter().position(|asker| now - asker.heard > SENDER_TIMEOUT)?;
         self.askers[silent] = new;
         Some(silent)
     }

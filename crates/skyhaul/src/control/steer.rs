@@ -14,11 +14,11 @@ use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two reads of reports.
-const LOOK: Nanos = Nanos(1_000_000);
+const POLL_INTERVAL: Nanos = Nanos(1_000_000);
 /// Maximum number of reports read at a time; more arrive only in a flood.
-const REPORTS: usize = 64;
+const MAX_REPORTS: usize = 64;
 /// A report of an older mark is ignored.
-const OLDEST: Nanos = Nanos(10_000_000_000);
+const MAX_AGE: Nanos = Nanos(10_000_000_000);
 
 /// The closed loop of one [`UdpSender`].
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl RateControl {
     pub fn poll(&mut self, sender: &mut UdpSender) -> io::Result<u64> {
         let now = self.now();
         if now >= self.next_look {
-            self.next_look = now.plus(LOOK);
+            self.next_look = now.plus(POLL_INTERVAL);
             self.hear(sender)?;
         }
         if now >= self.next_mark {
@@ -168,7 +168,7 @@ impl RateControl {
 
     fn hear(&mut self, sender: &mut UdpSender) -> io::Result<()> {
         let mut octets = [0; feedback::LEN + 1];
-        for _ in 0..REPORTS {
+        for _ in 0..MAX_REPORTS {
             let Some(length) = sender.receive_report(&mut octets)? else { break };
             self.take(&octets[..length.min(octets.len())]);
         }
@@ -183,7 +183,7 @@ impl RateControl {
         };
         let time = Nanos(report.echo.mark_time);
         // Only reports of recent marks of this session are used.
-        let ours = report.echo.session == self.session && time <= now && now.since(time) < OLDEST;
+        let ours = report.echo.session == self.session && time <= now && now.since(time) < MAX_AGE;
         if !ours {
             self.refused += 1;
             return;

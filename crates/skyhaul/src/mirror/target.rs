@@ -1,6 +1,4 @@
-//! A target: what waits for it, and what became of that.
-//!
-//! Below taps, which fill it, and outlets, which empty it: neither needs the other.
+//! A target of forwarding: its queue, its counters, and the thread that sends to it.
 
 use crate::send::Outlet;
 use crossbeam_queue::ArrayQueue;
@@ -18,7 +16,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Runs that may wait for one target, whatever memory there is.
-const QUEUE: usize = 65_536;
+const MAX_QUEUED_RUNS: usize = 65_536;
 
 /// Frames that lie side by side in a block.
 #[derive(Debug)]
@@ -102,7 +100,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(name: String) -> Self {
         Self {
-            queue: ArrayQueue::new(QUEUE),
+            queue: ArrayQueue::new(MAX_QUEUED_RUNS),
             asleep: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             counters: Counters::default(),
@@ -149,20 +147,20 @@ pub struct TargetReport {
 }
 
 /// Most sockets for one target.
-const MOST: u32 = 256;
+const MAX_SOCKETS: u32 = 256;
 /// How long a target that cannot be reached is left alone before the next attempt.
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How long a TCP target may take nothing before its connection is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Frames handed to the system at once.
-const BATCH: usize = 64;
+const BATCH_FRAMES: usize = 64;
 
 /// A socket or connection of its own.
 fn open(endpoint: &Endpoint) -> io::Result<Outlet> {
     match endpoint.transport {
         Transport::Udp => Outlet::udp(std::slice::from_ref(endpoint), &SendOptions::default()),
         Transport::Tcp => {
-            Outlet::tcp(endpoint, &TcpSendOptions { patience: PATIENCE, ..TcpSendOptions::default() })
+            Outlet::tcp(endpoint, &TcpSendOptions { patience: SEND_TIMEOUT, ..TcpSendOptions::default() })
         }
     }
 }
@@ -189,7 +187,7 @@ impl Outlets {
     pub(super) fn send(&mut self, runs: &[Run], counters: &Counters) {
         let Some(first) = runs.first() else { return };
         let frames = runs.iter().map(Run::frames).sum();
-        let key = first.stream % MOST;
+        let key = first.stream % MAX_SOCKETS;
         if !self.open.contains_key(&key) && Instant::now() >= self.retry_at {
             self.connect(key, counters);
         }
@@ -197,7 +195,7 @@ impl Outlets {
         let outcome = send(outlet, runs);
         if outcome.is_err() && !outlet.is_udp() {
             self.open.remove(&key);
-            self.retry_at = Instant::now() + RETRY;
+            self.retry_at = Instant::now() + RETRY_DELAY;
         }
         counters.enter(frames, outcome);
     }
@@ -209,7 +207,7 @@ impl Outlets {
                 self.open.insert(key, outlet);
             }
             Err(e) => {
-                self.retry_at = Instant::now() + RETRY;
+                self.retry_at = Instant::now() + RETRY_DELAY;
                 counters.note(&e);
             }
         }
@@ -225,15 +223,15 @@ impl Outlets {
     }
 }
 
-/// Send all frames of some runs, [`BATCH`] at a time: where packets come out of order, runs are short, and a system call for
+/// Send all frames of some runs, [`BATCH_FRAMES`] at a time: where packets come out of order, runs are short, and a system call for
 /// each would cost more than the frames. Over UDP, the number that was stripped stands before each frame again.
 fn send(outlet: &mut Outlet, runs: &[Run]) -> io::Result<Sent> {
     let number = outlet.is_udp();
     let mut all = Sent::default();
     let mut frames = runs.iter().flat_map(|run| run.numbered().map(|(n, frame)| (run.network, n, frame)));
     loop {
-        let mut heads = [([0; 8], 0); BATCH];
-        let mut bodies = [&[][..]; BATCH];
+        let mut heads = [([0; 8], 0); BATCH_FRAMES];
+        let mut bodies = [&[][..]; BATCH_FRAMES];
         let mut count = 0;
         for ((head, body), (network, n, frame)) in heads.iter_mut().zip(&mut bodies).zip(&mut frames) {
             if let Some(network) = network.filter(|_| number) {
@@ -245,8 +243,8 @@ fn send(outlet: &mut Outlet, runs: &[Run]) -> io::Result<Sent> {
         if count == 0 {
             return Ok(all);
         }
-        let mut slices = [IoSlice::new(&[]); 2 * BATCH];
-        let mut extents = [Extent::default(); BATCH];
+        let mut slices = [IoSlice::new(&[]); 2 * BATCH_FRAMES];
+        let mut extents = [Extent::default(); BATCH_FRAMES];
         for (n, ((head, length), body)) in heads.iter().zip(&bodies[..count]).enumerate() {
             (slices[2 * n], slices[2 * n + 1]) = (IoSlice::new(&head[..*length]), IoSlice::new(body));
             extents[n] = Extent { first: 2 * n, bytes: length + body.len() };

@@ -17,19 +17,19 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// How much richer than the poorest a newcomer must be.
-const RICHER: f64 = 2.0;
-/// Streams that may be replaced at once, plus one more each [`ONE_MORE`].
-const BURST: u32 = 32;
-/// See [`BURST`].
-const ONE_MORE: Nanos = Nanos(50_000_000);
+const MIN_RATE_RATIO: f64 = 2.0;
+/// Streams that may be replaced at once, plus one more each [`REPLACEMENT_INTERVAL`].
+const MAX_REPLACED_AT_ONCE: u32 = 32;
+/// See [`MAX_REPLACED_AT_ONCE`].
+const REPLACEMENT_INTERVAL: Nanos = Nanos(50_000_000);
 /// Blocks of the pool for each of the richest: a window, and as much queued for the disks.
-const BLOCKS: usize = 4;
+const BLOCKS_PER_STREAM: usize = 4;
 /// Minimum time between two early deliveries.
-const RELIEF: Nanos = Nanos(200_000_000);
+const RELIEF_INTERVAL: Nanos = Nanos(200_000_000);
 /// Minimum time between two events of one kind.
-const QUIET: Nanos = Nanos(10_000_000_000);
+const EVENT_INTERVAL: Nanos = Nanos(10_000_000_000);
 
-/// A frequent kind of event, reported once per [`QUIET`].
+/// A frequent kind of event, reported once per [`EVENT_INTERVAL`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Often {
     count: u64,
@@ -40,7 +40,7 @@ impl Often {
     /// Count `more`; returns the count when it is due to be reported.
     fn add(&mut self, more: u64, now: Nanos) -> Option<u64> {
         self.count += more;
-        let due = self.said.is_none_or(|said| now.since(said) >= QUIET);
+        let due = self.said.is_none_or(|said| now.since(said) >= EVENT_INTERVAL);
         (due && more > 0).then(|| {
             self.said = Some(now);
             self.count
@@ -74,7 +74,7 @@ impl Places {
             poorest: 0.0,
             bar: Bar::default(),
             relieved: Nanos::default(),
-            tokens: BURST,
+            tokens: MAX_REPLACED_AT_ONCE,
             refilled: Nanos::default(),
             refused: Often::default(),
             gave_way: Often::default(),
@@ -85,19 +85,20 @@ impl Places {
 
     /// Whether to search for a stream that is poorer than a newcomer of this rate. One that sent plenty need not wait.
     pub(super) fn may_claim(&mut self, rate: f64, plenty: bool, now: Nanos) -> bool {
-        let more = now.since(self.refilled).0 / ONE_MORE.0;
+        let more = now.since(self.refilled).0 / REPLACEMENT_INTERVAL.0;
         if more > 0 {
-            self.tokens =
-                u32::try_from(more).map_or(BURST, |more| self.tokens.saturating_add(more).min(BURST));
+            self.tokens = u32::try_from(more).map_or(MAX_REPLACED_AT_ONCE, |more| {
+                self.tokens.saturating_add(more).min(MAX_REPLACED_AT_ONCE)
+            });
             self.refilled = now;
         }
-        (self.tokens > 0 || plenty) && rate >= RICHER * self.poorest
+        (self.tokens > 0 || plenty) && rate >= MIN_RATE_RATIO * self.poorest
     }
 
     /// Whether the poorest is replaced by a newcomer.
     pub(super) fn gives_way(&mut self, poorest: f64, newcomer: f64) -> bool {
         self.poorest = poorest;
-        let richer = newcomer > 0.0 && newcomer >= RICHER * poorest;
+        let richer = newcomer > 0.0 && newcomer >= MIN_RATE_RATIO * poorest;
         if richer {
             self.tokens = self.tokens.saturating_sub(1);
         }
@@ -161,7 +162,9 @@ impl Places {
 
     /// Whether memory is so short that all but the richest must deliver early, at most a few times a second.
     pub(super) fn is_short(&mut self, free: usize, blocks: usize, now: Nanos) -> bool {
-        let short = self.bar.leaves > 0 && free < blocks / BLOCKS && now.since(self.relieved) >= RELIEF;
+        let short = self.bar.leaves > 0
+            && free < blocks / BLOCKS_PER_STREAM
+            && now.since(self.relieved) >= RELIEF_INTERVAL;
         if short {
             self.relieved = now;
         }
@@ -213,7 +216,7 @@ const FAR_RICHER: f64 = 4.0;
 
 /// Divide a pool of `blocks` among streams that each fill `window` blocks at a time.
 pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar {
-    let room = (blocks / BLOCKS).max(1);
+    let room = (blocks / BLOCKS_PER_STREAM).max(1);
     if streams.len() < room {
         streams.iter_mut().for_each(|stream| (stream.rich, stream.leaves) = (true, 0));
         return Bar::default();
@@ -225,7 +228,7 @@ pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar 
     let (rich, poor) = ranks.split_at(room);
     // Streams that hold their whole window need the next block soon too.
     let wanted: usize = rich.iter().map(|&at| window.saturating_sub(streams[at].held)).sum();
-    let reserve = wanted.max(blocks / BLOCKS / 2);
+    let reserve = wanted.max(blocks / BLOCKS_PER_STREAM / 2);
     let last = rich.last().map_or(0.0, |&at| streams[at].rate);
     let far = streams.iter().any(|stream| stream.rate >= FAR_RICHER * last);
     for &at in rich {
@@ -311,12 +314,12 @@ mod tests {
         assert!(places.has_memory(49.0, 8) && !places.has_memory(49.0, 7));
         assert!(!places.may_claim(19.0, false, Nanos(0)) && places.may_claim(20.0, false, Nanos(0)));
         assert!(places.gives_way(10.0, 20.0) && !places.gives_way(10.0, 19.0));
-        for _ in 1..BURST {
+        for _ in 1..MAX_REPLACED_AT_ONCE {
             assert!(places.may_claim(99.0, false, Nanos(0)) && places.gives_way(10.0, 99.0));
         }
         assert!(!places.may_claim(99.0, false, Nanos(0)), "a wave of newcomers waits");
         assert!(places.may_claim(99.0, true, Nanos(0)), "a stream does not");
-        assert!(places.may_claim(99.0, false, ONE_MORE));
+        assert!(places.may_claim(99.0, false, REPLACEMENT_INTERVAL));
     }
 
     #[test]
@@ -349,7 +352,7 @@ mod tests {
     fn what_happens_often_is_said_now_and_then_with_its_sum() {
         let mut places = Places::new(4);
         (0..100).for_each(|n| places.refused(1, Nanos(n)));
-        places.refused(1, QUIET);
+        places.refused(1, EVENT_INTERVAL);
         let said: Vec<_> = std::iter::from_fn(|| places.poll_event()).collect();
         assert_eq!(said.len(), 2);
         assert!(said[0].text.starts_with("senders refused so far: 1,") && said[1].text.contains(": 101,"));

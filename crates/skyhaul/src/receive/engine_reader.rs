@@ -1,4 +1,5 @@
-//! An engine as the consumer of its thread: the clock and its pauses, the counters on the board, when it is to begin and end.
+//! An engine as the consumer of its thread: clock and pauses, begin and end; and the board, on which the threads publish counters,
+//! notes and events for the receiver.
 
 use super::Sink;
 use super::engine::Engine;
@@ -23,9 +24,9 @@ pub(super) const TICK: Duration = Duration::from_millis(50);
 pub(super) const DRAIN: Duration = Duration::from_millis(300);
 /// How much of a turn of the loop counts as time. A thread that has no CPU for longer would give up packets as late that wait in
 /// its socket.
-const COUNTED: Duration = Duration::from_millis(50);
+const MAX_COUNTED_TURN: Duration = Duration::from_millis(50);
 /// Publishing may take this part of a thread's time.
-const PUBLISH_PART: u32 = 20;
+const PUBLISH_DIVISOR: u32 = 20;
 
 /// A pause, until it is told: what the kernel dropped meanwhile is known a moment later.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +114,7 @@ impl EngineReader {
             }
             Prepared::Whole => String::new(),
             Prepared::Refused { bytes } => format!(
-                "the kernel gave {} of {} MiB of memory; the recording goes on with that\nhint: give less with --memory",
+                "the kernel gave {} of {} MiB of memory; the recording continues with that\nhint: give less with --memory",
                 bytes >> 20,
                 self.pool.total_bytes() >> 20
             ),
@@ -146,7 +147,7 @@ impl EngineReader {
 impl Consumer<Box<dyn Source>> for EngineReader {
     fn begin(&mut self, source: &Box<dyn Source>) {
         self.turns.drops = source.stats().socket_drops;
-        self.clock = Awake::start().counting(COUNTED);
+        self.clock = Awake::start().counting(MAX_COUNTED_TURN);
     }
 
     /// Memory comes in a moment; until then packets are better off in the socket.
@@ -201,7 +202,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
         if self.turns.publish_at.is_none_or(|then| then <= now) {
             self.publish(source, false);
             // With very many streams the account itself takes time.
-            self.turns.publish_at = Some(Instant::now() + now.elapsed() * PUBLISH_PART);
+            self.turns.publish_at = Some(Instant::now() + now.elapsed() * PUBLISH_DIVISOR);
         }
         self.tell_pause(source);
         self.tell_memory();
@@ -224,7 +225,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     }
 
     fn note(&mut self, text: String) {
-        self.board.told().notes.push(text);
+        self.board.published().notes.push(text);
     }
 
     fn failed(&mut self, why: String) {
@@ -242,13 +243,13 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn leave(&mut self) {
         self.board.leave(self.at);
-        self.board.told().cpu_seconds += host::thread::cpu_time().as_secs_f64();
+        self.board.published().cpu_seconds += host::thread::cpu_time().as_secs_f64();
         self.board.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 /// Events kept.
-const EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
 
 /// State shared by the receiving threads.
 #[derive(Debug)]
@@ -264,12 +265,12 @@ pub(super) struct Board {
     /// For how long each source has been seen empty, in nanoseconds.
     pub(super) idle: Vec<AtomicU64>,
     /// When each source last published its counters, in nanoseconds since the start.
-    published: Vec<AtomicU64>,
-    told: Mutex<Told>,
+    published_at: Vec<AtomicU64>,
+    published: Mutex<Published>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Published {
     live: Vec<Option<(Tally, SourceReport)>>,
     pub(super) notes: Vec<String>,
     errors: Vec<String>,
@@ -288,25 +289,25 @@ impl Board {
             last: AtomicU64::new(0),
             begun: Instant::now(),
             idle: (0..sources).map(|_| AtomicU64::new(0)).collect(),
-            published: (0..sources).map(|_| AtomicU64::new(0)).collect(),
-            told: Mutex::new(Told { live: vec![None; sources], ..Told::default() }),
+            published_at: (0..sources).map(|_| AtomicU64::new(0)).collect(),
+            published: Mutex::new(Published { live: vec![None; sources], ..Published::default() }),
         }
     }
 
-    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An error that ended what `name` received.
     pub(super) fn failed(&self, name: &str, error: &str) {
         let text = format!("{name}: {error}");
         self.event(Event::now("receiver_failed", None, text.clone()));
-        self.told().errors.push(text);
+        self.published().errors.push(text);
     }
 
     pub(super) fn event(&self, event: Event) {
-        let mut told = self.told();
-        if told.events.len() < EVENTS {
+        let mut told = self.published();
+        if told.events.len() < MAX_EVENTS {
             told.events.push(event);
         }
     }
@@ -343,38 +344,38 @@ impl Board {
     /// The source `at` published its counters.
     pub(super) fn publish(&self, at: usize, tally: Tally, source: SourceReport) {
         let now = self.begun.elapsed().as_nanos() as u64;
-        self.told().live[at] = Some((tally, source));
-        self.published[at].store(now, Ordering::Relaxed);
+        self.published().live[at] = Some((tally, source));
+        self.published_at[at].store(now, Ordering::Relaxed);
     }
 
     /// The source `at` has published its last counters, and is no longer read.
     pub(super) fn leave(&self, at: usize) {
         self.idle[at].store(u64::MAX, Ordering::Relaxed);
-        self.published[at].store(u64::MAX, Ordering::Relaxed);
+        self.published_at[at].store(u64::MAX, Ordering::Relaxed);
     }
 
     /// The time since the start up to which the counters of every source are published.
     pub(super) fn counted_until(&self) -> Duration {
-        let oldest = self.published.iter().map(|at| at.load(Ordering::Relaxed)).min();
+        let oldest = self.published_at.iter().map(|at| at.load(Ordering::Relaxed)).min();
         Duration::from_nanos(oldest.unwrap_or(u64::MAX)).min(self.begun.elapsed())
     }
 
     pub(super) fn cpu_seconds(&self) -> f64 {
-        self.told().cpu_seconds
+        self.published().cpu_seconds
     }
 
     /// Packets that the kernel dropped at all sockets.
     pub(super) fn socket_drops(&self) -> u64 {
-        self.told().live.iter().flatten().map(|(_, source)| source.socket_drops).sum()
+        self.published().live.iter().flatten().map(|(_, source)| source.socket_drops).sum()
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        self.told().notes.clone()
+        self.published().notes.clone()
     }
 
     /// Add everything so far to `report`.
     pub(super) fn add_to(&self, report: &mut ReceiveReport) {
-        let told = self.told();
+        let told = self.published();
         for (tally, source) in told.live.iter().flatten() {
             report.add(tally);
             report.sources.push(source.clone());

@@ -1,4 +1,8 @@
-//! Allow-list of senders, ports and stations.
+//! Packets that a receiver lets through: senders, ports, stations, data time, and the wall-clock start and stop.
+//!
+//! A stream that was arriving before the start begins after everything that arrived until then. At a stop it ends with the last
+//! frame that arrived until then; late packets from before are still taken for a moment. So a frame that arrives a moment too
+//! early or too late does not count as lost. Limits: a packet that is delayed by more than 0.3 s at the stop is lost.
 //!
 //! ```text
 //!   --from 10.1.0.0/16          any port of a network
@@ -224,9 +228,9 @@ impl Cut {
 }
 
 /// Senders that are remembered from before the start.
-const MOST_EARLY: usize = 1024;
+const MAX_EARLY_SENDERS: usize = 1024;
 /// A sender that was silent for this long before its first packet was not cut off.
-const RECENT: Nanos = Nanos::SECOND;
+const MAX_SILENCE: Nanos = Nanos::SECOND;
 
 /// Check that a frame is within the edges of its stream.
 ///
@@ -249,14 +253,14 @@ pub(super) struct Early(HashMap<SocketAddr, Nanos>);
 impl Early {
     /// A packet of `sender` arrived too early.
     pub(super) fn heard(&mut self, sender: SocketAddr, now: Nanos) {
-        if self.0.len() < MOST_EARLY || self.0.contains_key(&sender) {
+        if self.0.len() < MAX_EARLY_SENDERS || self.0.contains_key(&sender) {
             self.0.insert(sender, now);
         }
     }
 
     /// Whether a stream whose first packet came at `since` was arriving already.
     pub(super) fn was_cut(&self, sender: SocketAddr, since: Nanos) -> bool {
-        self.0.get(&sender).is_some_and(|&last| since.since(last) < RECENT)
+        self.0.get(&sender).is_some_and(|&last| since.since(last) < MAX_SILENCE)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Description of a stream, its finished parts, and its report.
+//! Description of a stream, its finished parts, its report, and the counters of an engine.
 //!
 //! Separate from the stream itself, so that sinks, reports and admission do not depend on it.
 
@@ -39,7 +39,7 @@ impl StreamInfo {
 
 /// A finished part of a stream.
 #[derive(Debug)]
-pub struct Part {
+pub struct StreamPart {
     /// Holds its bytes.
     pub block: Block,
     /// Its bytes in the block.
@@ -62,7 +62,7 @@ pub struct Part {
     pub frames_per_second: Option<u32>,
 }
 
-impl Part {
+impl StreamPart {
     /// Frames in the part, present or not.
     #[must_use]
     pub fn units(&self, unit_bytes: u32) -> u32 {
@@ -190,7 +190,7 @@ impl Others {
 }
 
 /// Maximum number of replaced streams listed individually.
-const MOST: usize = 256;
+const MAX_LISTED_STREAMS: usize = 256;
 
 /// Accounts of replaced streams; if there are very many, those of the richest.
 #[derive(Debug, Default)]
@@ -203,7 +203,7 @@ impl Past {
     /// Keep one more. Returns how many ranges of loss maps were dropped for it.
     pub(super) fn keep(&mut self, info: Arc<StreamInfo>, report: StreamReport) -> u32 {
         self.streams.push((info, report));
-        if self.streams.len() <= MOST {
+        if self.streams.len() <= MAX_LISTED_STREAMS {
             return 0;
         }
         let poorest = self.streams.iter().enumerate().min_by_key(|(_, (_, report))| report.placed);

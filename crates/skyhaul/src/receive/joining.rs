@@ -18,7 +18,7 @@
 //! The frame rate is part of every place, too. Frames whose numbers are beyond the rate that is stated are held in the same
 //! way; then the stream continues without a rate, which is learned.
 
-use super::info::{Part, StreamInfo};
+use super::info::{StreamInfo, StreamPart};
 use super::newcomers::{Held, Late, order};
 use super::placing::{self, Around, Placed};
 use super::sets::Sets;
@@ -282,6 +282,6 @@ impl Placed {
 
 /// A divided part.
 struct Carried {
-    part: Option<Part>,
+    part: Option<StreamPart>,
     frames: Vec<Again>,
 }

@@ -34,7 +34,7 @@ mod train;
 
 pub use config::{Full, KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 pub use ring::GetError;
-pub use stats::{Counts, Ended, Missing, ReaderStats, Stats};
+pub use stats::{Missing, ReaderStats, Stats, StreamCounts, StreamEnd};
 pub use store::Object;
 pub use stream::ObjectStream;
 

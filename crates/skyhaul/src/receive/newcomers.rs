@@ -4,19 +4,19 @@ use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::FrameTime;
 
 /// Frames of a thread before it is believed; damaged headers show any thread.
-const BELIEVED: usize = 8;
+const MIN_THREAD_FRAMES: usize = 8;
 /// Frames of another thread that joins at the same time.
-const ALONG: usize = 3;
+const MIN_JOINING_FRAMES: usize = 3;
 /// Frames held.
-const MOST_HELD: usize = 512;
+const MAX_HELD_FRAMES: usize = 512;
 /// Bytes held.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_HELD_BYTES: usize = 4 << 20;
 /// Frames that no others of their thread follow are refused after this time.
-const PATIENCE: Nanos = Nanos(2_000_000_000);
+const HOLD_TIMEOUT: Nanos = Nanos(2_000_000_000);
 /// A stream that is silent for this long sends no thread beside its last frame.
 pub(super) const QUIET: Nanos = Nanos(20_000_000);
 /// Times that a stream changes its places.
-const MOST_JOINS: u32 = 256;
+const MAX_JOINS: u32 = 256;
 
 /// What becomes of threads that begin late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Newcomers {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.late != Late::Refuse && self.joins < MOST_JOINS
+        self.late != Late::Refuse && self.joins < MAX_JOINS
     }
 
     /// Whether a thread may join the stream at any time.
@@ -77,7 +77,7 @@ impl Newcomers {
 
     /// Hold a frame; `false` if there is no room.
     pub(super) fn hold(&mut self, frame: Held, now: Nanos) -> bool {
-        if self.held.len() >= MOST_HELD || self.bytes + frame.packet.len() > MOST_BYTES {
+        if self.held.len() >= MAX_HELD_FRAMES || self.bytes + frame.packet.len() > MAX_HELD_BYTES {
             return false;
         }
         if self.held.is_empty() {
@@ -91,12 +91,16 @@ impl Newcomers {
     /// Whether a thread is to join the stream.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
-        self.held.len() >= BELIEVED && self.late == Late::Join && !self.believed().is_empty()
+        self.held.len() >= MIN_THREAD_FRAMES && self.late == Late::Join && !self.believed().is_empty()
     }
 
     /// The threads that are to be streams of their own.
     pub(super) fn separate(&self) -> Vec<u16> {
-        if self.held.len() < BELIEVED || self.late != Late::Separate { Vec::new() } else { self.believed() }
+        if self.held.len() < MIN_THREAD_FRAMES || self.late != Late::Separate {
+            Vec::new()
+        } else {
+            self.believed()
+        }
     }
 
     /// The threads that may join.
@@ -104,10 +108,10 @@ impl Newcomers {
         let mut ids: Vec<u16> = self.held.iter().map(|held| held.time.thread).collect();
         ids.sort_unstable();
         let runs: Vec<&[u16]> = ids.chunk_by(|a, b| a == b).collect();
-        if !runs.iter().any(|run| run.len() >= BELIEVED) {
+        if !runs.iter().any(|run| run.len() >= MIN_THREAD_FRAMES) {
             return Vec::new();
         }
-        runs.iter().filter(|run| run.len() >= ALONG).map(|run| run[0]).collect()
+        runs.iter().filter(|run| run.len() >= MIN_JOINING_FRAMES).map(|run| run[0]).collect()
     }
 
     /// Of the threads that may join, those that began first: with one that began later, frames that it never sent would count
@@ -128,7 +132,7 @@ impl Newcomers {
 
     /// Give up frames that nothing followed.
     pub(super) fn expire(&mut self, now: Nanos) -> Vec<Held> {
-        if self.held.is_empty() || now.since(self.since) < PATIENCE {
+        if self.held.is_empty() || now.since(self.since) < HOLD_TIMEOUT {
             return Vec::new();
         }
         self.take()

@@ -15,8 +15,8 @@ mod sink;
 pub use sink::{Loaded, ObjectCounts, ObjectLoad, ObjectSink, Received, Storable};
 
 use super::keyed::{
-    Counts, Ended, GetError, Missing, ObjectStream, Stats, StreamConfig, StreamReader, TcpReaderOptions,
-    TrainSink,
+    GetError, Missing, ObjectStream, Stats, StreamConfig, StreamCounts, StreamEnd, StreamReader,
+    TcpReaderOptions, TrainSink,
 };
 
 use crate::control::Gauge;
@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the thread waits for a finished object.
-const WAIT: Duration = Duration::from_millis(50);
+const POLL_WAIT: Duration = Duration::from_millis(50);
 
 /// Objects taken from a table at a time.
 const TAKE_BATCH: usize = 256;
@@ -46,7 +46,7 @@ trait Table: Send + Sync {
     fn connections(&self, name: String, port: TcpPort, options: &TcpReaderOptions) -> Box<dyn Source>;
     /// Pass finished objects to `each` until it returns `false`. Waits for the first.
     fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
-    /// From now on finished objects are only counted, at once, on the threads that finish them: no other thread is woken, and
+    /// From now on finished objects are only counted, on the threads that finish them: no other thread is woken, and
     /// their memory is used again while it is in the cache.
     fn count_only(&self);
     /// Objects that were only counted.
@@ -136,7 +136,7 @@ pub(crate) struct ObjectReport {
     /// By family: the name of its objects, and their counts.
     pub(crate) objects: BTreeMap<&'static str, ObjectCounts>,
     /// All counters together.
-    pub(crate) total: Counts,
+    pub(crate) total: StreamCounts,
     /// Every counter that is not 0, by name.
     pub(crate) counters: BTreeMap<String, u64>,
     /// Why it ended by itself, if it did.
@@ -327,7 +327,8 @@ impl Objects {
             for (name, n) in stats.named().filter(|(name, n)| *n > 0 && !name.starts_with("reject_")) {
                 *report.counters.entry(name).or_default() += n;
             }
-            report.ended = report.ended.or(stats.ended.filter(|why| *why != Ended::Stopped).map(Ended::name));
+            report.ended =
+                report.ended.or(stats.ended.filter(|why| *why != StreamEnd::Stopped).map(StreamEnd::name));
         }
         report
     }
@@ -372,12 +373,12 @@ impl Objects {
                 if over {
                     break;
                 }
-                drop(self.news.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner));
+                drop(self.news.wait_timeout(state, POLL_WAIT).unwrap_or_else(PoisonError::into_inner));
                 sink.tick();
                 continue;
             }
             drop(state);
-            let wait = WAIT / tables.len() as u32;
+            let wait = POLL_WAIT / tables.len() as u32;
             let mut stopped = 0;
             for (at, table) in tables.iter().enumerate() {
                 match self.take(at, &**table, wait, &mut left, &mut *sink) {
@@ -390,9 +391,9 @@ impl Objects {
             }
             if stopped == tables.len() {
                 // Another family may appear.
-                std::thread::sleep(WAIT);
+                std::thread::sleep(POLL_WAIT);
             }
-            if ticked.elapsed() >= WAIT {
+            if ticked.elapsed() >= POLL_WAIT {
                 ticked = Instant::now();
                 sink.tick();
             }

@@ -10,7 +10,7 @@
 
 use super::filter;
 use super::filter::Gate;
-use super::info::{Part, StreamInfo};
+use super::info::{StreamInfo, StreamPart};
 use super::stream::Refusals;
 use super::stream::Stream;
 use crate::mirror::Tap;
@@ -41,9 +41,9 @@ pub(super) trait Placing: Debug + Send {
     /// Put one packet where it belongs.
     fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
     /// The next finished part.
-    fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
+    fn poll_part(&self, stream: &mut Stream) -> Option<StreamPart>;
     /// A finished object as a part.
-    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part>;
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<StreamPart>;
     /// The place of a packet.
     fn place(&self, packet: &[u8]) -> Result<Placement, Reject>;
     /// The number of a packet's frame in its stream.
@@ -62,11 +62,11 @@ impl<L: Layout + Debug + Send> Placing for By<L> {
         stream.packet(&self.0, packet, around);
     }
 
-    fn poll_part(&self, stream: &mut Stream) -> Option<Part> {
+    fn poll_part(&self, stream: &mut Stream) -> Option<StreamPart> {
         stream.poll_part(&self.0)
     }
 
-    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<Part> {
+    fn finished(&self, stream: &mut Stream, retired: Retired<Block>) -> Option<StreamPart> {
         stream.finished(&self.0, retired)
     }
 
@@ -97,7 +97,7 @@ pub(super) struct Placed {
     stream: Stream,
     placing: Box<dyn Placing>,
     /// Parts with the places that the stream had before a thread joined.
-    pub(super) before: VecDeque<(Arc<StreamInfo>, Part)>,
+    pub(super) before: VecDeque<(Arc<StreamInfo>, StreamPart)>,
 }
 
 impl Placed {
@@ -136,7 +136,7 @@ impl Placed {
     }
 
     /// A finished object as a part.
-    pub(super) fn finished(&mut self, retired: Retired<Block>) -> Option<Part> {
+    pub(super) fn finished(&mut self, retired: Retired<Block>) -> Option<StreamPart> {
         self.placing.finished(&mut self.stream, retired)
     }
 
@@ -171,7 +171,7 @@ impl Placed {
 
     /// The next finished part that need not wait, and the stream as it was then.
     #[inline]
-    pub(super) fn poll_part(&mut self, pool: &Pool) -> Option<(Arc<StreamInfo>, Part)> {
+    pub(super) fn poll_part(&mut self, pool: &Pool) -> Option<(Arc<StreamInfo>, StreamPart)> {
         if let Some(part) = self.before.pop_front() {
             return Some(part);
         }
@@ -216,7 +216,7 @@ impl<'a> Packets<'a> {
 
 /// Packets after which a stream may use all memory, so that senders that only look like streams do not take the memory of
 /// real ones.
-const PROVEN: u64 = 32;
+const MIN_PROVEN_FRAMES: u64 = 32;
 
 impl Stream {
     /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.
@@ -348,7 +348,7 @@ impl Stream {
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
         // Until a stream is proven, half of the pool is reserved for others.
         let room = |_: u64, old: Option<Block>| {
-            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
+            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= MIN_PROVEN_FRAMES;
             let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
             (pool.free() > leaves).then(|| pool.take()).flatten().ok_or(old)
         };

@@ -1,4 +1,4 @@
-//! What a receiving thread does: it looks at what it reads, and its consumer takes what came, until it is to end.
+//! The loop of a receiving thread: poll the input, and give the packets to the consumer, until the end.
 //!
 //! ```text
 //!   begin ─▶ poll ─▶ after_poll ─▶ each tick: timeouts, accounts ─▶ over? ─▶ what the kernel still holds ─▶ finish ─▶ leave
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One loop for all: an engine with its socket (`engine_reader`), and a table's reader with a source of its own (`keyed`).
-//! Whatever ends it, an order, an error of the source or a panic, what it has received is handed on; an error or a panic
-//! is told to the consumer. The other threads go on.
+//! Whatever ends it, a request, an error of the source or a panic, what was received is delivered; an error or a panic
+//! is reported to the consumer. The other threads continue.
 
 use crate::awake::Awake;
 use crate::panics::reason;
@@ -17,42 +17,42 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How long a look waits for a packet, at most; and so the longest that an order to stop goes unnoticed.
+/// Maximum wait of a poll for packets, and so the maximum delay of a stop.
 pub(crate) const WAIT: Duration = Duration::from_millis(20);
-/// The same where only what is there already is wanted, or memory is waited for.
-const MOMENT: Duration = Duration::from_millis(1);
+/// The same while draining, or while memory is short.
+const SHORT_WAIT: Duration = Duration::from_millis(1);
 
-/// What becomes of what a thread reads from an `I`.
+/// Consumer of what a thread reads from an `I`.
 pub(crate) trait Consumer<I> {
-    /// The thread runs: wait until it is to begin.
+    /// The thread runs: wait for the start.
     fn begin(&mut self, input: &I);
 
-    /// Whether what comes is better off where it is, for a moment.
+    /// Whether packets should stay in the socket for a moment, because memory is short.
     fn is_short(&mut self) -> bool {
         false
     }
 
-    /// How long the next look may wait.
+    /// Maximum wait of the next poll.
     fn poll_timeout(&self) -> Duration {
         WAIT
     }
 
-    /// Wait up to about `wait` for packets, and place them. Returns how many came.
+    /// Wait up to about `wait` for packets, and place them. Returns how many arrived.
     ///
     /// # Errors
     /// A fault that prevents further work.
     fn poll(&mut self, input: &mut I, wait: Duration) -> io::Result<usize>;
 
-    /// Nothing more waits for now: keep the time, hand on what is finished.
+    /// The packets of a poll are placed: handle timeouts, deliver finished objects.
     fn after_poll(&mut self);
 
-    /// What is to be done now and then.
+    /// Called regularly: timeouts, counters.
     fn handle_tick(&mut self, input: &I);
 
-    /// Whether it is to end.
+    /// Whether the thread should end.
     fn is_over(&self, input: &I) -> bool;
 
-    /// It is to end: only what belongs before what came until now is wanted.
+    /// The end was requested: accept only late packets, which belong before those received.
     fn close(&mut self) {}
 
     /// Whether packets that are late may still arrive and are wanted, after it was closed.
@@ -60,47 +60,47 @@ pub(crate) trait Consumer<I> {
         false
     }
 
-    /// Something is not as it was asked for.
+    /// A request could not be fulfilled.
     fn note(&mut self, text: String);
 
     /// An error or a panic ended it, or a part of its end.
     fn failed(&mut self, why: String);
 
-    /// Nothing more is read: hand on what there is. Called again after a panic, it goes on behind what had it.
+    /// Nothing more is read: deliver what was received. Called again after a panic, it continues after the stream that panicked.
     fn finish(&mut self, input: &mut I);
 
-    /// The last account.
+    /// Publish the final counters.
     fn account(&mut self, input: &I) {
         self.handle_tick(input);
     }
 
-    /// What was read from is closed, and this thread is done.
+    /// The input is closed, and this thread is done.
     fn leave(&mut self);
 }
 
-/// A thread's belongings.
+/// State of a receiving thread.
 pub(crate) struct Reader<I, C> {
     pub(crate) input: I,
     pub(crate) consumer: C,
     /// From one tick to the next.
     pub(crate) tick: Duration,
-    /// How long what the kernel already holds is taken in after the end.
+    /// How long packets that the kernel already holds are read after the end.
     pub(crate) drain: Duration,
 }
 
 impl<I, C: Consumer<I>> Reader<I, C> {
-    /// Be the thread, until the end.
+    /// Run until the end.
     pub(crate) fn run(mut self, cpu: Option<usize>, realtime: Option<u8>) {
         privileges(cpu, realtime).for_each(|note| self.consumer.note(note));
         let read = caught(|| self.read()).and_then(|read| read.map_err(|error| error.to_string()));
         read.unwrap_or_else(|why| self.consumer.failed(why));
-        // The end goes on behind a stream that panics, so that the others' data are saved.
+        // The end continues after a stream that panics, so that the data of the others are saved.
         while let Err(why) = caught(|| self.consumer.finish(&mut self.input)) {
             self.consumer.failed(why);
         }
         let told = caught(|| self.consumer.account(&self.input));
         let Self { input, mut consumer, .. } = self;
-        // Whoever is told of the end may bind its ports again.
+        // After the end is reported, the ports may be bound again.
         let closed = caught(|| drop(input));
         told.and(closed).unwrap_or_else(|why| consumer.failed(why));
         consumer.leave();
@@ -119,10 +119,10 @@ impl<I, C: Consumer<I>> Reader<I, C> {
                 draining = Some(Awake::start());
             }
             let packets = if draining.is_none() && consumer.is_short() {
-                std::thread::sleep(MOMENT);
+                std::thread::sleep(SHORT_WAIT);
                 None
             } else {
-                let wait = if draining.is_some() { MOMENT } else { consumer.poll_timeout() };
+                let wait = if draining.is_some() { SHORT_WAIT } else { consumer.poll_timeout() };
                 Some(consumer.poll(input, wait)?)
             };
             consumer.after_poll();
@@ -141,7 +141,7 @@ impl<I, C: Consumer<I>> Reader<I, C> {
     }
 }
 
-/// Do it; what a panic is to whoever reads the report.
+/// Call `act`; a panic becomes the text for the report.
 fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(act)).map_err(|panic| {
         format!(
@@ -152,7 +152,7 @@ fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Try what makes a thread's life better; what is missing, in words.
+/// Pin the thread and raise its priority. Returns a note for each that failed.
 fn privileges(cpu: Option<usize>, realtime: Option<u8>) -> impl Iterator<Item = String> {
     let pinned = cpu
         .and_then(|cpu| host::thread::pin(cpu).err().map(|e| format!("not pinned to processor {cpu}: {e}")));

@@ -409,7 +409,7 @@ pub struct ReceiverOptions {
     pub allow: Allow,
     /// Receive nothing before this time: earlier packets are counted and dropped.
     pub begin: Option<SystemTime>,
-    /// Processors for the threads, in turn; empty leaves it to the system.
+    /// CPUs for the threads, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// Real-time priority of the threads (`SCHED_FIFO`).
     pub realtime: Option<u8>,

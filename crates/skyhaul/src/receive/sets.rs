@@ -25,7 +25,7 @@ use skyhaul_core::wire::{Place, StreamFormat};
 use std::ops::{Deref, Range};
 
 /// Frames of a part that are searched for the start of a set.
-const LOOK: u64 = 1024;
+const MAX_SEARCHED_FRAMES: u64 = 1024;
 
 /// Where the sets of one stream begin, and whether it has begun with one.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Sets {
         };
         let (from, to) = (part.range.start / self.unit, part.range.end / self.unit);
         let changes = |at: &u64| time(at - 1).zip(time(*at)).is_some_and(|(before, now)| before != now);
-        let found = (from + 1..to.min(from + LOOK)).find(changes)?;
+        let found = (from + 1..to.min(from + MAX_SEARCHED_FRAMES)).find(changes)?;
         // A set must follow, or threads do not alternate.
         let mut set = (found..to.min(found + self.group)).filter_map(time);
         let one = set.next();

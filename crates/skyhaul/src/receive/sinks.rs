@@ -1,6 +1,6 @@
 //! Sinks of a plain receiver: none, a file, and a check of the pattern.
 
-use super::{Part, Sink, StreamInfo};
+use super::{Sink, StreamInfo, StreamPart};
 use crate::frames::FramesOf;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub struct Collected {
 /// without a buffer. Gaps are not written.
 #[derive(Debug)]
 pub struct Collector {
-    parts: Option<Sender<(Arc<StreamInfo>, Part)>>,
+    parts: Option<Sender<(Arc<StreamInfo>, StreamPart)>>,
     thread: JoinHandle<Collected>,
     wrong: Arc<AtomicU64>,
     closed: Arc<AtomicBool>,
@@ -81,13 +81,13 @@ impl Collector {
 }
 
 struct CollectSink {
-    parts: Option<Sender<(Arc<StreamInfo>, Part)>>,
+    parts: Option<Sender<(Arc<StreamInfo>, StreamPart)>>,
 }
 
 impl Sink for CollectSink {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
 
-    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
         if let Some(parts) = &self.parts {
             // The collector outlives its sinks; otherwise the block would return to the pool.
             let _ = parts.send((stream.clone(), part));
@@ -108,7 +108,7 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, queue: &Receiver<(Arc<StreamInfo>, Part)>) -> Collected {
+    fn run(mut self, queue: &Receiver<(Arc<StreamInfo>, StreamPart)>) -> Collected {
         let mut done = Collected::default();
         while let Ok((stream, part)) = queue.recv() {
             if self.verify {
@@ -137,7 +137,7 @@ impl Work {
         }
     }
 
-    fn check(&mut self, stream: &Arc<StreamInfo>, part: &Part, done: &mut Collected) {
+    fn check(&mut self, stream: &Arc<StreamInfo>, part: &StreamPart, done: &mut Collected) {
         let reader = self.readers.entry(stream.id).or_insert_with(|| FramesOf::stream(&stream.format, true));
         let Some(reader) = reader else { return };
         for bytes in present(stream, part) {
@@ -153,7 +153,7 @@ impl Work {
 }
 
 /// The runs of a part that arrived.
-fn present<'a>(stream: &StreamInfo, part: &'a Part) -> impl Iterator<Item = &'a [u8]> {
+fn present<'a>(stream: &StreamInfo, part: &'a StreamPart) -> impl Iterator<Item = &'a [u8]> {
     let unit = stream.unit_bytes as usize;
     let bytes = &part.block[part.range.clone()];
     let starts = std::iter::once(0).chain(part.missing.iter().map(move |m| m.end as usize * unit));
@@ -161,7 +161,12 @@ fn present<'a>(stream: &StreamInfo, part: &'a Part) -> impl Iterator<Item = &'a 
     starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| &bytes[start..end])
 }
 
-fn write(output: &mut dyn Write, stream: &StreamInfo, part: &Part, done: &mut Collected) -> io::Result<()> {
+fn write(
+    output: &mut dyn Write,
+    stream: &StreamInfo,
+    part: &StreamPart,
+    done: &mut Collected,
+) -> io::Result<()> {
     for bytes in present(stream, part) {
         output.write_all(bytes)?;
         done.bytes += bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! Senders that have not proved to be a stream (yet).
+//! Senders that have not proved to be a stream (yet), and their first packets.
 //!
 //! Any host can send a packet from any port, so one packet does not make a stream: packets of an unknown sender are held
 //! here until their format is known. The table is bounded; it forgets
@@ -7,7 +7,7 @@
 //! * when it is full, those that came first and sent least: in a flood from changing ports, a sender still keeps its
 //!   place for longer than a stream needs to send three packets.
 //!
-//! Limits: [`MOST`] senders and [`MAX_HELD_BYTES`] of packets for each receiving thread.
+//! Limits: [`MAX_SENDERS`] senders and [`MAX_HELD_BYTES`] of packets for each receiving thread.
 
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::{LearnOptions, Learner, StreamFormat};
@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 /// Maximum number of senders in the table.
-const MOST: usize = 16_384;
+const MAX_SENDERS: usize = 16_384;
 /// Maximum number of bytes held for all of them; beyond it, conclusions are drawn from the packets so far.
 const MAX_HELD_BYTES: usize = 64 << 20;
 /// Minimum number of packets of a stream.
@@ -23,17 +23,17 @@ pub(super) const LEAST: u64 = 3;
 /// How long a sender may take for these.
 pub(super) const FORGET: Nanos = Nanos(5_000_000_000);
 /// How long a sender that is not a stream is ignored before it is examined again.
-const IGNORE: Nanos = Nanos::SECOND;
+const REFUSAL_TIME: Nanos = Nanos::SECOND;
 /// Time between two claims of one sender to a place among the streams.
-const RETRY: Nanos = Nanos(20_000_000);
-/// Rates are measured over at least [`SHORT`] and at most [`LONG`].
-const SHORT: Nanos = Nanos(100_000_000);
-/// See [`SHORT`].
+const RETRY_DELAY: Nanos = Nanos(20_000_000);
+/// Rates are measured over at least [`MIN_RATE_TIME`] and at most [`LONG`].
+const MIN_RATE_TIME: Nanos = Nanos(100_000_000);
+/// See [`MIN_RATE_TIME`].
 pub(super) const LONG: Nanos = Nanos(14_400_000_000);
 
 /// Packets per second of a sender that sent `packets` in `age`.
 pub(super) fn rate(packets: u64, age: Nanos) -> f64 {
-    packets as f64 * 1e9 / age.0.clamp(SHORT.0, LONG.0) as f64
+    packets as f64 * 1e9 / age.0.clamp(MIN_RATE_TIME.0, LONG.0) as f64
 }
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Strangers {
         });
         stranger.last = now;
         if let State::Refused { why, since } = stranger.state {
-            if now.since(since) < IGNORE {
+            if now.since(since) < REFUSAL_TIME {
                 return (Err(why), None);
             }
             stranger.state = State::fresh(options, now);
@@ -158,7 +158,7 @@ impl Strangers {
         else {
             return false;
         };
-        *retry_at = now.plus(RETRY);
+        *retry_at = now.plus(RETRY_DELAY);
         waits.replace(Box::new(format)).is_none()
     }
 
@@ -183,7 +183,7 @@ impl Strangers {
     pub(super) fn relieve(&mut self) -> Forgotten {
         let mut gone = Forgotten::default();
         let mut spared = 0;
-        while self.table.len() > MOST || self.held_bytes > MAX_HELD_BYTES {
+        while self.table.len() > MAX_SENDERS || self.held_bytes > MAX_HELD_BYTES {
             let Some((sender, since)) = self.queue.pop_front() else { return gone };
             let Some(stranger) = self.table.get(&sender).filter(|s| s.since == since) else { continue };
             if stranger.seen >= LEAST && matches!(stranger.state, State::Learning { .. }) && spared < 64 {
@@ -292,7 +292,7 @@ impl State {
 /// Maximum number of bytes held for one sender.
 const MAX_HELD_BYTES_PER_SENDER: usize = 2 << 20;
 /// Maximum time before a conclusion from the packets so far.
-const STUDY: Nanos = Nanos::SECOND;
+const MAX_LEARNING_TIME: Nanos = Nanos::SECOND;
 
 #[derive(Debug)]
 pub(super) struct Learning {
@@ -331,7 +331,7 @@ impl Learning {
 
     /// The format, once known, or the reason why there is none. `crowded`: conclude from the packets so far.
     pub(super) fn conclusion(&self, now: Nanos, crowded: bool) -> Option<Result<StreamFormat, Reject>> {
-        self.learner.conclude(self.is_full() || crowded || now.since(self.since) >= STUDY)
+        self.learner.conclude(self.is_full() || crowded || now.since(self.since) >= MAX_LEARNING_TIME)
     }
 
     /// Whether no more packets can be held.

@@ -2,7 +2,7 @@
 
 use super::admission::{Share, Worth};
 use super::filter::Cut;
-use super::info::{Part, StreamInfo, StreamReport};
+use super::info::{StreamInfo, StreamPart, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
 use super::sets::Sets;
 use super::strangers::LONG;
@@ -226,7 +226,7 @@ impl Stream {
     }
 
     /// The next finished part.
-    pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<Part> {
+    pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<StreamPart> {
         loop {
             let retired = self.assembly.poll_retired()?;
             if let Some(part) = self.finished(layout, retired) {
@@ -236,7 +236,11 @@ impl Stream {
     }
 
     /// A finished object as a part; `None` if nothing of it belongs to the stream.
-    pub(super) fn finished(&mut self, layout: &dyn Layout, mut retired: Retired<Block>) -> Option<Part> {
+    pub(super) fn finished(
+        &mut self,
+        layout: &dyn Layout,
+        mut retired: Retired<Block>,
+    ) -> Option<StreamPart> {
         let unit = u64::from(self.info.unit_bytes.max(1));
         let arrived = self.arrivals.take(retired.key.number);
         if retired.cause == Cause::Stray {
@@ -255,7 +259,12 @@ impl Stream {
     }
 
     /// Count a finished object.
-    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, arrived: Option<Nanos>) -> Part {
+    fn account(
+        &mut self,
+        layout: &dyn Layout,
+        retired: Retired<Block>,
+        arrived: Option<Nanos>,
+    ) -> StreamPart {
         let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
         let unit = u64::from(self.info.unit_bytes.max(1));
         let object = key.number;
@@ -311,7 +320,7 @@ impl Stream {
         self.learn_rate(last_time);
         let frames_per_second = self.report.frames_per_second;
         let range = start..range.end as usize;
-        Part {
+        StreamPart {
             block,
             range,
             missing: holes,

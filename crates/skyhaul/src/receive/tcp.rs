@@ -1,7 +1,7 @@
-//! TCP ports: of frames, each of which says its own length, or of packets that may be as long as a heap.
+//! TCP ports that carry frames, or packets up to the length of a heap.
 //!
-//! Who listens without a format looks at the first connection's first bytes, and leaves them where they are: a magic number
-//! of heaps makes the port theirs, anything else that of frames.
+//! Without a given format, the first bytes of the first connection are peeked at: if they are the magic number of a family of
+//! heaps, the port carries heaps, otherwise frames.
 //!
 //! Limits: a port carries one kind. Frames and heaps by TCP need a port each.
 
@@ -13,21 +13,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long is slept between two looks for the first connection's first bytes.
-const NAP: Duration = Duration::from_millis(5);
+/// Interval at which the first bytes are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A port of frames.
 pub(super) fn frames(port: TcpPort, format: Format) -> Box<dyn Source> {
     Box::new(TcpSource::of(port, Box::new(lengths(format)), &TcpOptions::default()))
 }
 
-/// A port of which is not known what it carries.
+/// A port whose content is not known yet.
 pub(super) struct UnknownPort {
     name: String,
     objects: Arc<Objects>,
-    /// Nobody has said anything.
+    /// No connection has sent enough bytes yet.
     undecided: Option<TcpPort>,
-    /// None at the end: it could not be opened as what it turned out to be.
+    /// `None` at the end: it could not be opened for its content.
     decided: Option<Box<dyn Source>>,
 }
 
@@ -36,7 +36,7 @@ impl UnknownPort {
         Self { name, objects, undecided: Some(port), decided: None }
     }
 
-    /// Take who has connected, and see what the port is for.
+    /// Accept connections, and find out what the port carries.
     fn look(&mut self) -> io::Result<()> {
         let Some(port) = &mut self.undecided else { return Ok(()) };
         let Some(family) = port.peek(|bytes| self.objects.family_of(bytes))? else { return Ok(()) };
@@ -56,7 +56,7 @@ impl Source for UnknownPort {
             if self.undecided.is_none() || begun.elapsed() >= wait {
                 break;
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let left = wait.saturating_sub(begun.elapsed());
         self.decided.as_mut().map_or(Ok(0), |source| source.poll(left, each))
@@ -81,7 +81,7 @@ impl Source for UnknownPort {
     }
 }
 
-/// Reads the length of a frame from its first bytes, as the families that have frames in byte streams tell it.
+/// Reads the length of a frame from its first bytes, for the families that have frames in byte streams.
 ///
 /// VTP over TCP is plain concatenated frames; there is no sequence number.
 fn lengths(format: Format) -> impl Framer + 'static {

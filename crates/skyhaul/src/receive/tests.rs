@@ -4,7 +4,7 @@ mod objects;
 mod rejects;
 
 use super::engine::{Engine, EngineOptions};
-use super::{Allow, Gate, Part, Sink, StreamInfo};
+use super::{Allow, Gate, Sink, StreamInfo, StreamPart};
 use crate::frames::FramesOf;
 use crate::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
 use skyhaul_core::assembly::OrderedConfig;
@@ -40,7 +40,7 @@ struct Seen {
 
 impl Sink for Kept {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
-    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
         let unit = stream.unit_bytes as usize;
         let frames = FramesOf::stream(&stream.format, true);
         // Half frames cannot be looked into one by one.

@@ -1,4 +1,7 @@
-//! The ends of a finished object: the first and the last of its units that arrived, and their times.
+//! Times of a finished object: those of its first and last frame that arrived, and when the kernel received its packets.
+//!
+//! Packets may be placed long after they arrived: they were held while their format was learned, or read from a capture. So data
+//! times are compared with the kernel's time of the packets, which is kept for each open object.
 
 use super::info::StreamInfo;
 use skyhaul_core::placement::Nanos;
@@ -79,7 +82,7 @@ pub(crate) fn moved(time: FrameTime, frames: i64, rate: Option<u32>) -> Option<F
 }
 
 /// Objects that are remembered; of a stream, fewer are open.
-const MOST: usize = 64;
+const MAX_OBJECTS: usize = 64;
 
 /// When the last packet of each object arrived, if that is known.
 #[derive(Debug, Default)]
@@ -115,7 +118,7 @@ impl Arrivals {
     fn turn(&mut self, object: u64) {
         self.others.retain(|(other, _)| *other != object);
         if let Some(before) = self.current.replace((object, self.now)) {
-            if self.others.len() >= MOST {
+            if self.others.len() >= MAX_OBJECTS {
                 self.others.remove(0);
             }
             self.others.push(before);

@@ -6,7 +6,7 @@ use skyhaul_io::copy;
 use skyhaul_io::samples::{Target, Vectored, decode, decode_rows, place, turn};
 
 /// Octets of columns that are turned at once: they stay in the fastest cache.
-const COLUMNS: usize = 16 << 10;
+const COLUMN_BYTES: usize = 16 << 10;
 
 /// Decodes frames into rows.
 pub(super) struct RowDecoder<'a, T> {
@@ -152,6 +152,6 @@ impl<'a, T: Vectored> RowDecoder<'a, T> {
 
     /// Rows of so many elementary samples that are decoded at once: whole octets of each thread.
     fn block(&self, row: usize) -> usize {
-        (COLUMNS / size_of::<T>() / row).next_multiple_of(8)
+        (COLUMN_BYTES / size_of::<T>() / row).next_multiple_of(8)
     }
 }

@@ -1,4 +1,4 @@
-//! Why samples cannot be read.
+//! Errors of reading samples, and ranges of time as people write them.
 
 use super::Samples;
 use crate::time::format_exact;

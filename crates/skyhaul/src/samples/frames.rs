@@ -1,4 +1,4 @@
-//! What the header of a frame says: when, which thread, whether its samples are valid.
+//! The header of a frame (time, thread, validity), and buffers that are reused.
 
 use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
@@ -184,7 +184,7 @@ impl FrameReader {
 }
 
 /// So many are kept for the next reads.
-const MOST: usize = 16;
+const MAX_BUFFERS: usize = 16;
 
 /// What a worker needs while it reads.
 #[derive(Debug, Default)]
@@ -218,7 +218,7 @@ impl Kept {
 
     pub(super) fn put(&self, scratch: Scratch) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MOST {
+        if kept.len() < MAX_BUFFERS {
             kept.push(scratch);
         }
     }

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Octets from which the format is learned.
-const LEARN: usize = 4 << 20;
+const LEARNING_BYTES: usize = 4 << 20;
 /// Places at which threads are looked for, and frames at each.
-const PLACES: u64 = 16;
+const MAX_PLACES: u64 = 16;
 const PLACE_UNITS: usize = 64;
 /// Pieces that are looked at for that.
 const LEARN_FROM: usize = 8;
@@ -190,10 +190,10 @@ fn later_threads(pieces: &Pieces<First>, format: &StreamFormat, coded: Coded) ->
     // By thread: where its frames lie. In short data the places overlap, and one damaged header is met several times.
     let mut seen: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
     let mut head = vec![0; PLACE_UNITS * format.unit_bytes()];
-    for place in 1..=PLACES {
+    for place in 1..=MAX_PLACES {
         // The last one ends with the data.
-        let back = if place == PLACES { head.len() as u64 } else { 0 };
-        let begin = (bytes / PLACES * place).saturating_sub(back) / unit * unit;
+        let back = if place == MAX_PLACES { head.len() as u64 } else { 0 };
+        let begin = (bytes / MAX_PLACES * place).saturating_sub(back) / unit * unit;
         let mut from = begin;
         let piece = all.iter().find(|piece| {
             let length = piece.bytes / unit * unit;
@@ -242,7 +242,7 @@ fn learned(pieces: &Pieces<First>, unit: Option<usize>, options: &Options) -> Re
             Err(_) if pieces.all().len() > 1 => continue,
             Err(error) => return Err(file(error)),
         };
-        head.resize(LEARN.min(usize::try_from(open.bytes).unwrap_or(LEARN)), 0);
+        head.resize(LEARNING_BYTES.min(usize::try_from(open.bytes).unwrap_or(LEARNING_BYTES)), 0);
         let read = open.read(0, &mut head).map_err(file)?;
         let head = &head[..read];
         let found = unit.and_then(|unit| learn(head, unit, options));

@@ -11,12 +11,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Octets of frames that a worker reads at once.
-const BLOCK: usize = 512 << 10;
+const BLOCK_BYTES: usize = 512 << 10;
 /// Places by which frames in a file may be out of order.
-const DISORDER: u64 = 128;
+const MAX_DISORDER_FRAMES: u64 = 128;
 /// A worker decodes at least so many elementary samples: a fifth of a millisecond. To start its thread takes some ten microseconds,
-/// and far more where the processors are busy.
-const LEAST: usize = 1 << 20;
+/// and far more where the CPUs are busy.
+const MIN_SAMPLES_PER_WORKER: usize = 1 << 20;
 
 /// Which frames of a range were there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl Samples {
     }
 
     pub(super) fn workers_for(&self, samples: usize, frames: usize) -> usize {
-        self.workers.min(samples / LEAST).min(frames).max(1)
+        self.workers.min(samples / MIN_SAMPLES_PER_WORKER).min(frames).max(1)
     }
 
     /// Divide a range among workers, at frames.
@@ -172,7 +172,7 @@ impl Samples {
     }
 
     pub(super) fn block_frames(&self) -> usize {
-        (BLOCK / (self.frames.unit * self.threads.len())).max(1)
+        (BLOCK_BYTES / (self.frames.unit * self.threads.len())).max(1)
     }
 
     /// Decode the rows of a share.
@@ -238,8 +238,14 @@ impl Samples {
             // What is not where it belongs may be near, where no recorder has put frames in order.
             if scratch.missing > 0 && piece.times.0.is_none() {
                 let all = open.bytes / self.frames.unit as u64;
-                self.look_at(&open, from.saturating_sub(DISORDER)..from, &frames, wanted, scratch);
-                self.look_at(&open, to..to.saturating_add(DISORDER).min(all), &frames, wanted, scratch);
+                self.look_at(&open, from.saturating_sub(MAX_DISORDER_FRAMES)..from, &frames, wanted, scratch);
+                self.look_at(
+                    &open,
+                    to..to.saturating_add(MAX_DISORDER_FRAMES).min(all),
+                    &frames,
+                    wanted,
+                    scratch,
+                );
             }
             scratch.open = Some((number, open));
         }

@@ -22,13 +22,13 @@ use spectrum::Transform;
 use std::ops::Range;
 
 /// Elementary samples that are decoded at once.
-const LOOK: u64 = 1 << 22;
+const BLOCK_SAMPLES: u64 = 1 << 22;
 /// Elementary samples decoded unless told otherwise.
 const MOST: u64 = 1 << 26;
 /// Points of all spectra together: 64 MiB.
 const MOST_POINTS: usize = 1 << 23;
 /// The longest block.
-const LONGEST: usize = 1 << 20;
+const MAX_SPECTRUM_POINTS: usize = 1 << 20;
 
 /// What to look at, and how closely.
 #[derive(Clone, Debug)]
@@ -163,10 +163,10 @@ impl Samples {
         let each = 1 + usize::from(self.complex);
         let fits = MOST_POINTS / columns / each;
         let block = if asked == 0 { 1024.min(1 << fits.max(1).ilog2()) } else { asked };
-        if block < 2 || block > LONGEST.min(fits) {
+        if block < 2 || block > MAX_SPECTRUM_POINTS.min(fits) {
             let text = format!(
                 "blocks of {block} samples for {columns} channels of all threads\nhint: choose threads, or a block from 2 to {}",
-                LONGEST.min(fits)
+                MAX_SPECTRUM_POINTS.min(fits)
             );
             return Err(SamplesError::Options(text));
         }
@@ -176,7 +176,7 @@ impl Samples {
     /// Parts of the range, whole blocks if possible, that are spread evenly and hold `most` elementary samples together.
     fn looks(&self, rows: &Range<u64>, block: u64, most: u64) -> Vec<Range<u64>> {
         let (width, length) = (self.row() as u64, rows.end - rows.start);
-        let each = (LOOK / width).next_multiple_of(block).max(block).min(length);
+        let each = (BLOCK_SAMPLES / width).next_multiple_of(block).max(block).min(length);
         let all = length.div_ceil(each);
         let wanted = (most / width).div_ceil(each).clamp(1, all);
         let start = |n: u64| {

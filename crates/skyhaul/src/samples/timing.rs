@@ -154,7 +154,7 @@ impl Samples {
 /// Ends that are looked at, spread over the data.
 const ENDS: i64 = 4;
 /// Frames of each thread that are looked at on either side.
-const SIDE: u64 = 32;
+const SIDE_FRAMES: u64 = 32;
 /// Number of consecutive frames read to find one with a time.
 const MAX_PROBED_FRAMES: u64 = 64;
 
@@ -172,7 +172,7 @@ pub(super) fn ends_of_seconds(pieces: &Pieces<First>, format: &StreamFormat) -> 
     let mut heads = Heads::new(pieces, format);
     let units = heads.units;
     let (Some((_, first)), Some(last)) = (heads.next(0..units), heads.last()) else { return Ends::default() };
-    let side = SIDE * format.group().max(1) as u64;
+    let side = SIDE_FRAMES * format.group().max(1) as u64;
     let mut highest = heads.highest_near(units.saturating_sub(side)..units, last.unix_seconds);
     let mut ended: Vec<u32> = Vec::new();
     let span = last.unix_seconds.saturating_sub(first.unix_seconds).max(0);
@@ -256,7 +256,7 @@ impl<'a> Heads<'a> {
 
     /// The highest frame number of a second among these units that has a neighbour.
     fn highest_near(&mut self, units: Range<u64>, second: i64) -> Option<u32> {
-        let near = 2 * SIDE as u32;
+        let near = 2 * SIDE_FRAMES as u32;
         let times: Vec<FrameTime> = units.filter_map(|unit| self.time(unit)).collect();
         let mut numbers: Vec<u32> =
             times.iter().filter(|time| time.unix_seconds == second).map(|time| time.frame).collect();
@@ -266,7 +266,7 @@ impl<'a> Heads<'a> {
 }
 
 /// Octets of frames that are read at once.
-const BLOCK: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 /// Files without an index whose first headers are read to see whether they are in order.
 const MOST_OPENED: usize = 4096;
 /// A longer axis than this many times what the data fill is that of a wrong clock, unless it is within an hour.
@@ -357,7 +357,7 @@ impl Samples {
     fn count_valid(&self, piece: &FilePiece<First>, within: Option<&Range<i64>>, units: &mut Vec<u8>) -> u64 {
         let Some(open) = self.pieces.open(piece, self.verify) else { return 0 };
         let size = self.frames.unit;
-        units.resize((BLOCK / size).max(1) * size, 0);
+        units.resize((BLOCK_BYTES / size).max(1) * size, 0);
         let (mut at, mut count) = (0, 0);
         while let Some(run) = open.run(at..open.bytes) {
             let mut from = run.start.next_multiple_of(size as u64);

@@ -1,4 +1,4 @@
-//! Frames from samples.
+//! Frames made from samples, and the headers of frames as columns.
 
 use super::Samples;
 use super::read::Wanted;

@@ -1,4 +1,4 @@
-//! What other threads say to a sending thread, and how it waits.
+//! When packets are due: rates and bursts, the clock, and requests of other threads to a sending one.
 
 use super::{Outlet, SendError};
 use crate::control::Progress;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// What other threads say to the one that sends.
 #[derive(Debug)]
-pub struct Control {
+pub struct SendControl {
     /// Jobs with lower numbers are cancelled.
     pub cancelled_below: AtomicU64,
     /// Bits per second.
@@ -26,7 +26,7 @@ pub struct Control {
     wake: Condvar,
 }
 
-impl Control {
+impl SendControl {
     /// Nothing is cancelled; `rate` in bits per second.
     #[must_use]
     pub fn new(rate: u64) -> Self {
@@ -64,7 +64,7 @@ pub trait Clock: Send {
     /// Nanoseconds since the clock began.
     fn now(&self) -> Nanos;
     /// Sleep until about `due`, or until something changed (`still` is false).
-    fn wait(&self, due: Nanos, control: &Control, still: &dyn Fn() -> bool);
+    fn wait(&self, due: Nanos, control: &SendControl, still: &dyn Fn() -> bool);
 }
 
 /// This machine's clock, counted from an instant.
@@ -78,7 +78,7 @@ impl Clock for Real {
 
     /// A little longer than needed where that is soon: to sleep and be woken costs some µs of CPU time, so at high
     /// rates some trains go out together, and the pacer keeps the rate.
-    fn wait(&self, due: Nanos, control: &Control, still: &dyn Fn() -> bool) {
+    fn wait(&self, due: Nanos, control: &SendControl, still: &dyn Fn() -> bool) {
         const SHORTEST: Duration = Duration::from_micros(60);
         const SHORT: Duration = Duration::from_millis(2);
         /// Not everything that ends a wait also wakes it.
@@ -102,9 +102,9 @@ pub struct Pacing {
     pub rate: u64,
     /// Let receivers control the rate ([`control`](crate::control)); [`rate`](Self::rate) is then ignored.
     pub auto: Option<ControlConfig>,
-    /// Bytes that may be sent at once if there is a rate.
+    /// Bytes that may be sent in a burst if there is a rate.
     pub burst_bytes: usize,
-    /// Delay that a sender makes up at once; that of a burst, if it is longer.
+    /// Delay that a sender makes up in one burst; that of a burst, if it is longer.
     pub tolerance: Duration,
     /// Delay that it makes up at a 5 % higher rate. Anything beyond counts as slipped.
     pub slack: Duration,

@@ -10,7 +10,7 @@
 
 use super::clock::Pacing;
 use super::clock::SendStats;
-use super::clock::{Clock, Control};
+use super::clock::{Clock, SendControl};
 use super::outlet::Outlet;
 use super::outlet::SendError;
 use crate::control::{RateControl, Steering};
@@ -26,13 +26,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Trains in a batch without a rate.
-const TRAINS: usize = 4;
+const TRAINS_PER_BATCH: usize = 4;
 /// Bytes in a batch without trains.
-const BATCH: u64 = 1 << 18;
+const BATCH_BYTES: u64 = 1 << 18;
 /// Of a stream of bytes: with whole items in place, more at once costs nothing.
 const STREAM_BATCH: u64 = 4 << 20;
 /// Between two looks whether a source has more packets.
-const LOOK: Nanos = Nanos(5_000_000);
+const SOURCE_POLL_INTERVAL: Nanos = Nanos(5_000_000);
 
 /// The largest batch.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +109,7 @@ pub trait Source {
 }
 
 /// What sends: one thread at a time has it.
-pub struct Engine {
+pub struct SendEngine {
     /// Where packets go; none after an error in the middle of a packet.
     pub outlet: Option<Outlet>,
     steering: Option<Steering>,
@@ -127,7 +127,7 @@ pub struct Engine {
     cut: bool,
 }
 
-impl Engine {
+impl SendEngine {
     /// One that sends to `outlet`.
     #[must_use]
     pub fn new(outlet: Outlet, pacing: &Pacing, clock: Box<dyn Clock>) -> Self {
@@ -157,7 +157,7 @@ impl Engine {
         &mut self,
         source: &mut impl Source,
         number: u64,
-        control: &Control,
+        control: &SendControl,
         rested: bool,
     ) -> Result<(), SendError> {
         let cpu = cpu_time();
@@ -192,7 +192,7 @@ impl Engine {
         &mut self,
         source: &mut impl Source,
         number: u64,
-        control: &Control,
+        control: &SendControl,
     ) -> Result<(), SendError> {
         loop {
             if control.is_cancelled(number) {
@@ -201,7 +201,7 @@ impl Engine {
             let own_rate = match source.next()? {
                 Next::Packets(own_rate) => own_rate,
                 Next::Later => {
-                    let due = self.clock.now().plus(LOOK);
+                    let due = self.clock.now().plus(SOURCE_POLL_INTERVAL);
                     self.clock.wait(due, control, &|| !control.is_cancelled(number));
                     continue;
                 }
@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// Ask the receivers, if they are to say how fast.
-    fn steer(&mut self, control: &Control) -> Result<(), SendError> {
+    fn steer(&mut self, control: &SendControl) -> Result<(), SendError> {
         if let (Some(steering), Some(senders)) =
             (&mut self.steering, self.outlet.as_mut().and_then(Outlet::udp_mut))
         {
@@ -256,7 +256,7 @@ impl Engine {
     }
 
     /// The rate for the next packets, which the pacer then has.
-    fn follow(&mut self, own: Option<u64>, control: &Control) -> u64 {
+    fn follow(&mut self, own: Option<u64>, control: &SendControl) -> u64 {
         let stream = control.rate.load(Ordering::Relaxed);
         let rate = own.unwrap_or(stream);
         if stream == self.own_rate && rate == self.pacer.rate() {
@@ -279,15 +279,17 @@ impl Engine {
             return Limits { bytes, trains: bytes.div_ceil(TRAIN_BYTES as u64 + 29) as usize, stream };
         }
         match self.likes_trains {
-            true => Limits { bytes: u64::MAX, trains: TRAINS, stream },
-            false => Limits { bytes: if stream { STREAM_BATCH } else { BATCH }, trains: usize::MAX, stream },
+            true => Limits { bytes: u64::MAX, trains: TRAINS_PER_BATCH, stream },
+            false => {
+                Limits { bytes: if stream { STREAM_BATCH } else { BATCH_BYTES }, trains: usize::MAX, stream }
+            }
         }
     }
 
     fn wait(
         &mut self,
         own_rate: Option<u64>,
-        control: &Control,
+        control: &SendControl,
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), SendError> {
         loop {
@@ -337,7 +339,7 @@ impl Engine {
         Ok(all)
     }
 
-    fn count(&self, source: &mut impl Source, sent: Sent, control: &Control) {
+    fn count(&self, source: &mut impl Source, sent: Sent, control: &SendControl) {
         let (unreachable, calls) = self.outlet.as_ref().map(Outlet::counts).unwrap_or_default();
         let mut stats = control.stats();
         source.sent(sent, &mut stats);

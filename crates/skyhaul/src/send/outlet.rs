@@ -1,4 +1,4 @@
-//! Where packets go.
+//! Where packets go (UDP, TCP, queues, memory), faults on purpose, and why sending failed.
 
 use crate::inproc::InprocQueue;
 use skyhaul_io::address::Endpoint;
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Outlet {
 }
 
 /// How often cancellation is checked while waiting for a full queue.
-const PATIENCE: Duration = Duration::from_millis(20);
+const POLL_WAIT: Duration = Duration::from_millis(20);
 
 impl Outlet {
     /// Datagrams to all of these, as substreams 0, 1, ….
@@ -184,7 +184,7 @@ impl Outlet {
             Outlet::Inproc(queues) => {
                 let mut done = 0;
                 while done < packets.count() {
-                    done += queues[substream].push_gathered(packets, done, PATIENCE)?;
+                    done += queues[substream].push_gathered(packets, done, POLL_WAIT)?;
                     if stop() {
                         break;
                     }

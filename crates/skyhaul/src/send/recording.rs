@@ -19,7 +19,7 @@ use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 /// Segments that stay readable, so that packets can be sent late or twice.
-const KEPT: usize = 4;
+const MAX_KEPT_SEGMENTS: usize = 4;
 
 /// Whole packets, the number of the first, and where each ends.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl RecordingSupply {
     #[must_use]
     pub fn given(unit: usize, sequence: Sequence, name: String) -> (Frames, Self) {
         let unit = unit.max(1);
-        let (send, segments) = sync_channel(KEPT);
+        let (send, segments) = sync_channel(MAX_KEPT_SEGMENTS);
         (Frames(send, unit), Self::of(segments, Account::default(), unit, sequence, name))
     }
 
@@ -172,7 +172,7 @@ impl RecordingSupply {
         sequence: Sequence,
         name: String,
     ) -> io::Result<Self> {
-        let (send, segments) = sync_channel(KEPT);
+        let (send, segments) = sync_channel(MAX_KEPT_SEGMENTS);
         let account = reader.account();
         std::thread::Builder::new().name("read-recording".into()).spawn(move || {
             loop {
@@ -305,7 +305,7 @@ impl Supply for RecordingSupply {
                 let segment = Segment { first: self.upto, bytes, ends, runs };
                 self.upto += segment.packets();
                 self.kept.push_back(segment);
-                if self.kept.len() > KEPT {
+                if self.kept.len() > MAX_KEPT_SEGMENTS {
                     self.kept.pop_front();
                 }
             }

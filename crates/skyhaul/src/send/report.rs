@@ -1,4 +1,4 @@
-//! What a sender did, as data.
+//! The report of a sender.
 
 use super::clock::SendStats;
 use super::clock::SentTimes;

@@ -3,8 +3,8 @@
 use super::clock::Pacing;
 use super::clock::Schedule;
 use super::clock::SendStats;
-use super::clock::{Control, Real};
-use super::engine::{Engine, Limits, Next, Source};
+use super::clock::{Real, SendControl};
+use super::engine::{Limits, Next, SendEngine, Source};
 use super::outlet::Outlet;
 use super::outlet::SendError;
 use super::report::SendReport;
@@ -36,7 +36,7 @@ pub struct SenderOptions {
     pub packets: Option<u64>,
     /// Stop after this long.
     pub duration: Option<Duration>,
-    /// Processor for the thread.
+    /// CPU for the thread.
     pub cpu: Option<usize>,
 }
 
@@ -116,7 +116,7 @@ impl Stop {
 
 /// What other threads reach of a [`Sender`].
 struct Working {
-    control: Control,
+    control: SendControl,
     begun: Instant,
     /// Ends a connection's wait.
     wait: Option<Arc<AtomicBool>>,
@@ -186,11 +186,11 @@ impl Sender {
         let cpu = host::thread::cpu_time();
         let begun = Instant::now();
         let (what, mode) = (supply.describe(), outlet.describe());
-        let control = Control::new(options.pacing.first_rate());
+        let control = SendControl::new(options.pacing.first_rate());
         let working = Arc::new(Working { control, begun, wait: outlet.stop_flag() });
         stop.add(working.clone());
         let control = &working.control;
-        let mut engine = Engine::new(outlet, &options.pacing, Box::new(Real(begun)));
+        let mut engine = SendEngine::new(outlet, &options.pacing, Box::new(Real(begun)));
         let mut frames = Frames::new(supply, &options, stop, begun);
         let mut sent = engine.drive(&mut frames, 0, control, false);
         if matches!(sent, Err(SendError::Cancelled)) && !control.is_cancelled(0) {
@@ -303,7 +303,7 @@ impl Source for Frames<'_> {
     fn fill(&mut self, limits: Limits) -> Result<(), SendError> {
         let train = (TRAIN_BYTES / self.packet_bytes).clamp(1, TRAIN_PACKETS);
         let packets = usize::try_from(limits.bytes / self.packet_bytes as u64).unwrap_or(usize::MAX);
-        let packets = packets.clamp(1, train.saturating_mul(limits.trains.min(TRAINS)));
+        let packets = packets.clamp(1, train.saturating_mul(limits.trains.min(TRAINS_PER_BATCH)));
         self.upto = self.available.min(self.next.saturating_add(packets as u64));
         self.heads.resize(packets, [0; HEAD]);
         Ok(())
@@ -341,4 +341,4 @@ impl Source for Frames<'_> {
 }
 
 /// Most trains in a batch.
-const TRAINS: usize = 4;
+const TRAINS_PER_BATCH: usize = 4;

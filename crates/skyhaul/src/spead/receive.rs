@@ -49,7 +49,7 @@ pub mod placed;
 pub(crate) mod tests;
 
 pub use crate::receive::keyed::{
-    Counts, Ended, Full, GetError, KeyedBy, Missing, ReaderStats, Stats, StopRule, StreamConfig,
+    Full, GetError, KeyedBy, Missing, ReaderStats, Stats, StopRule, StreamConfig, StreamCounts, StreamEnd,
     TcpReaderOptions,
 };
 pub use skyhaul_core::assembly::{Cause, KeyedConfig};

@@ -34,9 +34,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Most memory for tables, bytes, unless a single one is larger.
 pub const TABLES: usize = 64 << 20;
 /// Most tables, each with open files.
-const MOST_TABLES: usize = 64;
+const MAX_TABLES: usize = 64;
 /// Octets of the shortest packet: header, counter, offset, length.
-const SHORTEST: u64 = 32;
+const MIN_PACKET_BYTES: u64 = 32;
 
 /// Why heaps cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +158,7 @@ impl Heaps {
     /// The index's description of a chunk, if it can be true.
     fn told(&self, piece: usize) -> Option<&HeapsOf> {
         let record = self.pieces.all()[piece].entry.as_ref()?.record.as_ref()?;
-        record.meta.heaps.as_ref().filter(|heaps| heaps.count <= record.bytes / SHORTEST)
+        record.meta.heaps.as_ref().filter(|heaps| heaps.count <= record.bytes / MIN_PACKET_BYTES)
     }
 
     fn number(&self, piece: usize) -> Option<u32> {
@@ -273,11 +273,11 @@ impl Heaps {
         recent.push_back((piece, bytes));
         let mut sum: usize = recent.iter().map(|(_, bytes)| bytes).sum();
         while recent.len() > 1
-            && (sum > TABLES || recent.len() > MOST_TABLES)
+            && (sum > TABLES || recent.len() > MAX_TABLES)
             && let Some((oldest, bytes)) = recent.pop_front()
         {
             sum -= bytes;
-            // Whoever reads it just now has it, and makes it the last again.
+            // A thread that is reading it keeps it, and makes it the last again.
             if let Ok(mut held) = self.pieces.all()[oldest].known.held.try_lock()
                 && matches!(*held, Held::Here(_))
             {

@@ -1,11 +1,11 @@
 //! Candidates with the same key and different sizes, until one of them wins.
 
-use super::Keyed;
+use super::KeyedWindow;
 use super::contest::{CANDIDATES, Held};
 use super::index::Known;
 use crate::placement::{Key, Nanos, Placement, Reject};
 
-impl<B> Keyed<B> {
+impl<B> KeyedWindow<B> {
     /// The live object that the part belongs to, or `None` if the part begins one, and whether it has rivals.
     pub(super) fn find_sized(&mut self, part: &Placement, size: u64) -> Result<(Option<u32>, bool), Reject> {
         let (key, mut rivals, mut is_settled) = (part.key, 0, false);

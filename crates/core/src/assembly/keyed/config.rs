@@ -37,7 +37,7 @@ pub struct KeyedConfig {
     pub timeout: Option<Nanos>,
     /// Maximum number of retired objects that are remembered; 0: a duplicate packet begins its object again. Memory is
     /// taken as needed, about 100 bytes for each. If more retire within `remember_for`, the oldest are forgotten before their
-    /// time, and [counted](super::Keyed::take_forgotten_early).
+    /// time, and [counted](super::KeyedWindow::take_forgotten_early).
     pub remember: usize,
     /// How long they are remembered; after that, their counters may be used again.
     pub remember_for: Nanos,

@@ -23,7 +23,7 @@ pub(super) const NUMBERS: u32 = 1 << 31;
 /// Most entries that leave when one comes: so the queue shrinks again, and no packet waits for that.
 const LEAVE: usize = 2;
 
-/// See [`Keyed::RESTART`](super::Keyed::RESTART).
+/// See [`KeyedWindow::RESTART`](super::KeyedWindow::RESTART).
 pub(super) const RESTART: Nanos = Nanos(100_000_000);
 
 #[derive(Clone, Copy, Debug)]

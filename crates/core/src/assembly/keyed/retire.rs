@@ -6,11 +6,11 @@ use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
 use super::unconfirmed::{EVIDENCE, Pace};
-use super::{Cause, Keyed, Retired};
+use super::{Cause, KeyedWindow, Retired};
 use crate::placement::{Key, Nanos};
 use std::ops::Range;
 
-impl<B> Keyed<B> {
+impl<B> KeyedWindow<B> {
     /// Retire the object with this key before its deadline. Does nothing if it is not live.
     pub fn give_up(&mut self, key: Key, now: Nanos) {
         self.now = self.now.max(now);
@@ -96,7 +96,7 @@ impl<B> Keyed<B> {
     }
 }
 
-impl<B> Keyed<B> {
+impl<B> KeyedWindow<B> {
     /// Limits the memory of unconfirmed objects (1 MiB or more, less than half received) to `bytes` in total. If they
     /// hold more, those that are too slow retire ([`Cause::Window`]), largest first, but none before an eighth of the
     /// timeout. An object is too slow if it would receive neither all of its bytes nor 16 MiB within the timeout. An

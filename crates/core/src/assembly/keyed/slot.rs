@@ -2,7 +2,7 @@
 
 use super::live::Live;
 use super::unconfirmed::PACE;
-use super::{Counting, Keyed};
+use super::{Counting, KeyedWindow};
 use crate::assembly::{Cause, Retired, Slot, Window};
 use crate::placement::{Nanos, Placement, Reject};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::ops::Range;
 #[must_use = "a slot has no effect until it is committed"]
 #[derive(Debug)]
 pub struct KeyedSlot<'a, B> {
-    window: &'a mut Keyed<B>,
+    window: &'a mut KeyedWindow<B>,
     placement: Placement,
     at: At<B>,
     part: Range<u64>,
@@ -27,7 +27,7 @@ enum At<B> {
     New { block: B, room: u64, first: Nanos },
 }
 
-impl<B> Keyed<B> {
+impl<B> KeyedWindow<B> {
     /// A block for an object that this part begins. The object becomes live when the part is committed.
     #[inline]
     fn begin(
@@ -72,7 +72,7 @@ impl<B> Keyed<B> {
     }
 }
 
-impl<B> Window<B> for Keyed<B> {
+impl<B> Window<B> for KeyedWindow<B> {
     type Slot<'a>
         = KeyedSlot<'a, B>
     where

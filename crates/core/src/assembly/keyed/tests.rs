@@ -13,8 +13,8 @@ use crate::placement::Placement;
 
 const SECOND: u64 = Nanos::SECOND.0;
 
-fn heaps(config: KeyedConfig) -> Keyed<Vec<u8>> {
-    Keyed::new(config)
+fn heaps(config: KeyedConfig) -> KeyedWindow<Vec<u8>> {
+    KeyedWindow::new(config)
 }
 
 fn key(counter: u64) -> Key {
@@ -27,7 +27,7 @@ fn enough(bytes: u64, old: Option<Vec<u8>>) -> Result<Vec<u8>, Option<Vec<u8>>> 
     Ok(block)
 }
 
-fn put_at(h: &mut Keyed<Vec<u8>>, key: Key, part: Placement, now: u64) -> Result<(), Reject> {
+fn put_at(h: &mut KeyedWindow<Vec<u8>>, key: Key, part: Placement, now: u64) -> Result<(), Reject> {
     let mut slot = h.reserve(Placement { key, ..part }, Nanos(now), enough)?;
     let range = slot.range();
     pattern::fill(key.number, range.start, &mut slot.block()[range.start as usize..range.end as usize]);
@@ -37,7 +37,7 @@ fn put_at(h: &mut Keyed<Vec<u8>>, key: Key, part: Placement, now: u64) -> Result
 
 /// A part of heap `counter`, at 0 s.
 fn put(
-    h: &mut Keyed<Vec<u8>>,
+    h: &mut KeyedWindow<Vec<u8>>,
     counter: u64,
     offset: u64,
     length: u64,
@@ -46,7 +46,7 @@ fn put(
     put_at(h, key(counter), Placement { offset, length, size: size.into(), ..Placement::default() }, 0)
 }
 
-fn next(h: &mut Keyed<Vec<u8>>) -> (u64, Cause, Vec<Range<u64>>) {
+fn next(h: &mut KeyedWindow<Vec<u8>>) -> (u64, Cause, Vec<Range<u64>>) {
     let heap = h.poll_retired().expect("a heap retired");
     (heap.key.number, heap.cause, heap.missing)
 }

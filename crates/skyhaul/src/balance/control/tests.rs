@@ -72,7 +72,7 @@ fn only_those_that_are_gone_have_left_and_each_once() {
 #[test]
 fn the_last_that_left_are_remembered_and_no_more() {
     let mut served = Served::default();
-    let all = LEFT as u64 + 10;
+    let all = MAX_LEFT_WORKERS as u64 + 10;
     for n in 0..all {
         served.begin(Session::new(n), registration(1), Traffic::default());
         served.remember(&[], &Sent(Vec::new()));

@@ -1,7 +1,7 @@
-//! After the connection to the planes broke: to the same ones again, or to others that are started.
+//! Reconnects to the planes after the connection broke, or starts others; and the lock that keeps a second data plane off the ports.
 
 use super::serve::{END, Hello, PATIENCE, TABLE, write};
-use super::{LOOK, Link, Restart, greet, locked};
+use super::{Link, POLL_INTERVAL, Restart, greet, locked};
 use skyhaul_io::host::server::Server;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a process that was started may take until it serves.
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time from one start to the next, if the former one soon ended.
-const AGAIN: Duration = Duration::from_secs(1);
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Listen to the planes, and to those that follow them.
@@ -26,7 +26,7 @@ impl Link {
                 return;
             }
             // One that dies at once is not started in a loop; its ports are free a moment after its end.
-            let pause = AGAIN.saturating_sub(begun.elapsed()).max(LOOK * 2);
+            let pause = RESTART_DELAY.saturating_sub(begun.elapsed()).max(POLL_INTERVAL * 2);
             let Some(next) = self.again(&why, pause) else { return };
             from = next;
         }
@@ -65,7 +65,7 @@ impl Link {
                     }
                 }
             }
-            pause = (pause * 2).min(AGAIN);
+            pause = (pause * 2).min(RESTART_DELAY);
         }
     }
 
@@ -92,7 +92,7 @@ impl Link {
         let mut started = restart(&self.data)?;
         let begun = Instant::now();
         loop {
-            let mut waits = || begun.elapsed() < START && !self.ends();
+            let mut waits = || begun.elapsed() < START_TIMEOUT && !self.ends();
             let error = match greet(&self.path, &mut waits) {
                 Ok((stream, hello, _)) => return self.take(stream, hello),
                 Err(error) => error,
@@ -100,10 +100,10 @@ impl Link {
             if let Some(why) = started() {
                 return Err(why);
             }
-            if begun.elapsed() > START || self.ends() {
+            if begun.elapsed() > START_TIMEOUT || self.ends() {
                 return Err(error);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The end that forwards: tells what it did, and takes tables.
+//! The forwarding end of the connection to another process: reports counts, takes tables. And the messages of that connection.
 
 use super::super::data_plane::DataPlane;
 use super::super::shared::{Done, Planes};
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often planes say what they did.
-const PERIOD: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the socket may take for a part of that.
-const BRIEFLY: Duration = Duration::from_millis(1);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl DataPlane {
     /// Serve controllers at `path`, one after the other, until one says that all is to end, or `stop` is set; then forward what is in the
@@ -33,7 +33,9 @@ impl DataPlane {
         while !ordered && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             match listener.accept() {
                 Ok((stream, _)) => ordered = self.follow(&listener, &stream, stop).unwrap_or(false),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PERIOD),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(REPORT_INTERVAL)
+                }
                 Err(error) => self.shared.note(format!("no controller can connect: {error}")),
             }
         }
@@ -69,10 +71,10 @@ impl DataPlane {
                 }
             }
         })?;
-        stream.set_write_timeout(Some(BRIEFLY))?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut out = Outbox::default();
         while !tables.is_finished() && !stop.load(Ordering::Acquire) && self.fault().is_none() {
-            std::thread::sleep(PERIOD);
+            std::thread::sleep(REPORT_INTERVAL);
             // A second controller is turned away.
             drop(listener.accept());
             if out.is_empty() {
@@ -128,7 +130,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 /// How long an end waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Octets of a message, at most: a table of 32 calendars, with room for networks.
-const LONGEST: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 pub(super) const HELLO: u8 = b'H';
 pub(super) const TABLE: u8 = b'T';
@@ -267,7 +269,7 @@ pub(super) fn read_while(from: &UnixStream, waits: &mut dyn FnMut() -> bool) -> 
     let mut length = [0; 4];
     fill(from, &mut length, waits)?;
     let length = u32::from_be_bytes(length) as usize;
-    if length == 0 || length > LONGEST {
+    if length == 0 || length > MAX_MESSAGE_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
     }
     let mut octets = vec![0; length];

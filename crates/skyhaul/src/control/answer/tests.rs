@@ -24,7 +24,7 @@ fn sift(feedback: &mut FeedbackSender, train: &Train<'_>) -> Vec<(usize, u32)> {
     let mut handed = Vec::new();
     let count = feedback.sift(train, &mut |train| handed.push((train.bytes.len(), train.dropped)));
     assert_eq!(count, handed.iter().map(|(bytes, _)| bytes.div_ceil(train.stride.max(1))).sum::<usize>());
-    std::thread::sleep(2 * SHORTEST);
+    std::thread::sleep(2 * MIN_INTERVAL);
     handed
 }
 

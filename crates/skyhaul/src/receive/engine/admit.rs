@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Events that wait to be polled.
-const EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
 
 impl<K: Sink> Engine<K> {
     /// Forget unknown senders beyond the limits of their table.
@@ -190,7 +190,7 @@ impl<K: Sink> Engine<K> {
                 return;
             }
         }
-        if !self.sink.event(&event) && self.events.len() < EVENTS {
+        if !self.sink.event(&event) && self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         }
     }

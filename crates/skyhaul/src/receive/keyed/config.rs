@@ -1,18 +1,18 @@
 //! Configuration of a receiving stream: all limits and end conditions.
 
 use crate::receive::filter::Allow;
-use skyhaul_core::assembly::{Keyed, KeyedConfig};
+use skyhaul_core::assembly::{KeyedConfig, KeyedWindow};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::memory::heap::HeapMemory;
 use std::time::Duration;
 
 /// Part of the memory for heaps of which one packet arrived.
-const UNCONFIRMED: u64 = 4;
+const UNCONFIRMED_DIVISOR: u64 = 4;
 /// Where every packet states the size, objects that announce more get memory for all of it only when some of it arrived. Not
 /// where packets may wait for memory, as those of heaps over TCP do: they would wait again while the heap's own time runs.
-const LARGE: u64 = 16 << 20;
+const STAGED_BYTES: u64 = 16 << 20;
 /// How long an object in one packet may be contradicted: packets of one object arrive within a fraction of it.
-const CONTEST: Nanos = Nanos(10_000_000);
+const CONTEST_TIME: Nanos = Nanos(10_000_000);
 
 /// What identifies a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub struct StreamConfig {
     pub allow: Allow,
     /// Maximum number of senders distinguished.
     pub senders: usize,
-    /// Processors for the readers' threads, in turn; empty leaves it to the system.
+    /// CPUs for the readers' threads, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// Name for threads, errors and statistics.
     pub name: String,
@@ -107,12 +107,12 @@ impl StreamConfig {
 
     /// The heaps under construction. `states_size`: every packet states the size of its heap; `ours`: they are in this memory,
     /// not in the user's.
-    pub(crate) fn window<B>(&self, states_size: bool, ours: bool) -> Keyed<B> {
-        let contest = states_size.then_some(CONTEST);
-        let mut heaps = Keyed::new(KeyedConfig { largest: self.largest(), contest, ..self.heaps });
+    pub(crate) fn window<B>(&self, states_size: bool, ours: bool) -> KeyedWindow<B> {
+        let contest = states_size.then_some(CONTEST_TIME);
+        let mut heaps = KeyedWindow::new(KeyedConfig { largest: self.largest(), contest, ..self.heaps });
         if ours {
-            let staged = if states_size { LARGE } else { u64::MAX };
-            heaps.limit_announced(self.memory.limit() / UNCONFIRMED, staged);
+            let staged = if states_size { STAGED_BYTES } else { u64::MAX };
+            heaps.limit_announced(self.memory.limit() / UNCONFIRMED_DIVISOR, staged);
         }
         heaps
     }
@@ -157,7 +157,7 @@ pub struct TcpReaderOptions {
     pub end_with_last: bool,
     /// A silent connection is probed after this time, and closed after twice this time without response.
     pub keepalive: Duration,
-    /// Maximum number of connections at a time; more are closed at once, and counted. Limited to three quarters of the
+    /// Maximum number of connections at a time; more are closed immediately, and counted. Limited to three quarters of the
     /// process's file descriptors.
     pub at_once: usize,
 }

@@ -8,7 +8,7 @@
 //! Both halves count against the bound. No thread waits while holding a lock, so no call exceeds its deadline because of
 //! another.
 //!
-//! A wake-up costs a microsecond on each side, and on a shared processor it interrupts the reader each time. So while
+//! A wake-up costs a microsecond on each side, and on a shared CPU it interrupts the reader each time. So while
 //! batches arrive fast, a call that finds the queue empty sleeps for a while and is not woken for every batch: see
 //! [`Pace`].
 
@@ -126,7 +126,7 @@ impl<T> Ring<T> {
         let wanted = back.waiting > back.patient || (back.patient > 0 && count >= self.enough());
         if wanted && !back.told {
             back.told = true;
-            // Whoever is woken may run at once, in place of this thread, and would wait for the lock.
+            // The woken thread may run immediately, in place of this one, and would wait for the lock.
             drop(back);
             self.more.notify_one();
         }

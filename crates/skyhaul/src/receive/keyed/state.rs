@@ -5,7 +5,7 @@
 
 use super::config::{Full, StreamConfig};
 use super::ring::Ring;
-use super::stats::{Counts, Ended, ReaderStats, Stats};
+use super::stats::{ReaderStats, Stats, StreamCounts, StreamEnd};
 use super::store::{Opening, Sender, SharedQueue, Store, lock};
 use super::table::Table;
 use crate::awake::Awake;
@@ -62,7 +62,7 @@ pub(crate) struct ReaderState<O> {
     /// A reader that drops may wait for [`GRACE`] first. Not again after an unsuccessful wait, until all finished heaps have
     /// found room.
     pub(crate) grace: bool,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StreamCounts,
     pub(crate) stats: Arc<Mutex<ReaderStats>>,
     pub(crate) number: usize,
     pub(crate) out: VecDeque<O>,
@@ -85,7 +85,7 @@ impl<O> ReaderState<O> {
             waits,
             overflow: 0,
             grace: true,
-            counts: Counts::default(),
+            counts: StreamCounts::default(),
             stats,
             number,
             out: VecDeque::new(),
@@ -104,7 +104,7 @@ impl<O> ReaderState<O> {
     }
 }
 
-/// Takes finished objects at once, on the thread that finished them. It must not wait.
+/// Takes finished objects immediately, on the thread that finished them. It must not wait.
 pub(crate) type Taker<O> = Box<dyn Fn(vec_deque::Drain<'_, O>) + Send + Sync>;
 
 /// State of a stream shared by its readers.
@@ -150,7 +150,7 @@ pub(crate) struct StreamState<S: Store> {
     /// Number of reader threads that have not ended.
     alive: (Mutex<usize>, Condvar),
     /// Counters not of a reader's thread.
-    own: Mutex<Counts>,
+    own: Mutex<StreamCounts>,
 }
 
 impl<S: Store> StreamState<S> {
@@ -249,7 +249,7 @@ impl<S: Store> StreamState<S> {
         let mut me = self.no_reader();
         me.now = self.now();
         let mut table = self.table();
-        table.end(Ended::Stopped, me.now);
+        table.end(StreamEnd::Stopped, me.now);
         self.take_ready(table, &mut me);
         self.deliver(&mut me);
         lock(&self.own).merge(&me.counts);
@@ -320,8 +320,8 @@ impl<S: Store> StreamState<S> {
         self.yield_to_user(me);
     }
 
-    /// A user on this reader's processor cannot run while the reader does, and unreleased memory grows beyond the cache:
-    /// yield before that. With a user on another processor this costs only reading a count.
+    /// A user on this reader's CPU cannot run while the reader does, and unreleased memory grows beyond the cache:
+    /// yield before that. With a user on another CPU this costs only reading a count.
     fn yield_to_user(&self, me: &mut ReaderState<S::Out>) {
         let bytes = me.counts.bytes;
         if self.ring.len() == 0 {
@@ -338,7 +338,7 @@ impl<S: Store> StreamState<S> {
         let mut table = self.table();
         table.handle_timeout(me.now);
         if self.deadline.is_some_and(|deadline| self.begun.elapsed() >= deadline) {
-            table.end(Ended::Deadline, me.now);
+            table.end(StreamEnd::Deadline, me.now);
         }
         let next = table.poll_timeout().map_or(WAIT, |then| Duration::from_nanos(then.since(me.now).0));
         me.poll_wait = next.clamp(MIN_POLL_WAIT, WAIT);
@@ -400,7 +400,7 @@ impl<S: Store> StreamState<S> {
         }
     }
 
-    /// The processor for reader `number`.
+    /// The CPU for reader `number`.
     pub(crate) fn cpu(&self, number: usize) -> Option<usize> {
         self.cpus.get(number % self.cpus.len().max(1)).copied()
     }
@@ -445,7 +445,7 @@ impl<S: Store> StreamState<S> {
         if last {
             me.now = self.now();
             let mut table = self.table();
-            table.end(Ended::Readers, me.now);
+            table.end(StreamEnd::Readers, me.now);
             self.take_ready(table, me);
             me.publish();
             self.deliver(me);
@@ -471,7 +471,7 @@ impl<S: Store> StreamState<S> {
         }
     }
 
-    /// Wait until every reader has ended. Returns at once if called by a reader, which cannot wait for itself.
+    /// Wait until every reader has ended. Returns immediately if called by a reader, which cannot wait for itself.
     pub(crate) fn join(&self) {
         if READS.get() == self.address() {
             return;

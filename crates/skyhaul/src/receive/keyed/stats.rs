@@ -14,7 +14,7 @@ macro_rules! counts {
     ($( $(#[$doc:meta])* $name:ident ),+ $(,)?) => {
         /// Counters of one reader, or of all together.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
+        pub struct StreamCounts {
             $( $(#[$doc])* pub $name: u64, )+
             /// Maximum number of packets in one batch.
             pub max_batch: u64,
@@ -24,9 +24,9 @@ macro_rules! counts {
             pub rejects: Rejects,
         }
 
-        impl Counts {
+        impl StreamCounts {
             /// Add another's.
-            pub fn merge(&mut self, other: &Counts) {
+            pub fn merge(&mut self, other: &StreamCounts) {
                 $( self.$name += other.$name; )+
                 self.max_batch = self.max_batch.max(other.max_batch);
                 self.retired.iter_mut().zip(other.retired).for_each(|(mine, theirs)| *mine += theirs);
@@ -80,7 +80,7 @@ counts! {
     blocked,
     /// Packets with an effective stop item.
     stops,
-    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a
+    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no CPU, or a
     /// user function took that long.
     pauses,
     /// Total of these pauses in milliseconds.
@@ -96,7 +96,7 @@ counts! {
     refused_bytes,
     /// TCP connections accepted.
     connections,
-    /// TCP connections closed at once: not from the requested sender, or beyond the limit of a reader.
+    /// TCP connections closed immediately: not from the requested sender, or beyond the limit of a reader.
     connections_refused,
     /// TCP connections closed by the peer in order.
     closed_orderly,
@@ -108,7 +108,7 @@ counts! {
     closed_mid_packet,
 }
 
-impl Counts {
+impl StreamCounts {
     /// Heaps that retired for this reason.
     #[must_use]
     pub fn retired(&self, cause: Cause) -> u64 {
@@ -133,7 +133,7 @@ impl Counts {
 
 /// Why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ended {
+pub enum StreamEnd {
     /// `stop` of the stream was called, or the last handle dropped.
     Stopped,
     /// Stop items, according to the rule.
@@ -148,17 +148,17 @@ pub enum Ended {
     Limit,
 }
 
-impl Ended {
+impl StreamEnd {
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Ended::Stopped => "stopped",
-            Ended::StopItem => "stop_item",
-            Ended::Readers => "readers",
-            Ended::Idle => "idle",
-            Ended::Deadline => "deadline",
-            Ended::Limit => "limit",
+            StreamEnd::Stopped => "stopped",
+            StreamEnd::StopItem => "stop_item",
+            StreamEnd::Readers => "readers",
+            StreamEnd::Idle => "idle",
+            StreamEnd::Deadline => "deadline",
+            StreamEnd::Limit => "limit",
         }
     }
 }
@@ -169,7 +169,7 @@ pub struct ReaderStats {
     /// Its source.
     pub name: String,
     /// Its counters.
-    pub counts: Counts,
+    pub counts: StreamCounts,
     /// Statistics of its source: kernel drops, buffers, remedies. Some tenths of a second old while it runs.
     pub source: SourceStats,
     /// The same of a TCP reader.
@@ -186,7 +186,7 @@ pub struct ReaderStats {
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// All readers together.
-    pub total: Counts,
+    pub total: StreamCounts,
     /// Each reader.
     pub readers: Vec<ReaderStats>,
     /// Heaps that are missing entirely.
@@ -200,7 +200,7 @@ pub struct Stats {
     /// Times the heap memory had no room.
     pub memory_refused: u64,
     /// Why it ended, if it has.
-    pub ended: Option<Ended>,
+    pub ended: Option<StreamEnd>,
 }
 
 impl Stats {

@@ -559,7 +559,7 @@ macro_rules! reader_methods {
 
         /// Why it ended, if it has.
         #[must_use]
-        pub fn ended(&self) -> Option<$crate::receive::keyed::Ended> {
+        pub fn ended(&self) -> Option<$crate::receive::keyed::StreamEnd> {
             self.readers.core.table().ended()
         }
 

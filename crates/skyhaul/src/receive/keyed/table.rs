@@ -1,16 +1,16 @@
 //! What the readers of a stream share under its lock: heaps under construction, ends, senders.
 //!
 //! ```text
-//!   add_run ─▶ accept ─▶ control ─▶ Keyed::reserve ─▶ note_part ─▶ Store::copy_run ─▶ Slot::commit ─▶ take_finished
+//!   add_run ─▶ accept ─▶ control ─▶ KeyedWindow::reserve ─▶ note_part ─▶ Store::copy_run ─▶ Slot::commit ─▶ take_finished
 //!              ended?    start and  which heap,       missing      one copy           what arrived;   complete, or given
 //!              limits    stop items slot, memory      heaps                           complete?       up: Store::deliver
 //! ```
 
 use super::config::{KeyedBy, StopRule, StreamConfig};
-use super::stats::{Counts, Ended, Missing, MissingHeaps};
+use super::stats::{Missing, MissingHeaps, StreamCounts, StreamEnd};
 use super::store::{HeadOf, Run, RunRejected, Sender, Store};
 use crate::receive::filter::Allow;
-use skyhaul_core::assembly::{Keyed, Slot, Window};
+use skyhaul_core::assembly::{KeyedWindow, Slot, Window};
 use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Keyed as _;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -29,7 +29,7 @@ pub(crate) struct WholeHeap<B> {
 
 /// Shared by the readers of a stream.
 pub(crate) struct Table<S: Store> {
-    heaps: Keyed<S::Block>,
+    heaps: KeyedWindow<S::Block>,
     pub(crate) store: S,
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
@@ -42,7 +42,7 @@ pub(crate) struct Table<S: Store> {
     last: Option<Nanos>,
     handed_heaps: u64,
     handed_bytes: u64,
-    ended: Option<Ended>,
+    ended: Option<StreamEnd>,
 }
 
 /// The part of the configuration used for packets and heaps.
@@ -90,7 +90,7 @@ impl<S: Store> Table<S> {
         }
     }
 
-    pub(crate) fn ended(&self) -> Option<Ended> {
+    pub(crate) fn ended(&self) -> Option<StreamEnd> {
         self.ended
     }
 
@@ -128,7 +128,7 @@ impl<S: Store> Table<S> {
         run: Run<'_>,
         from: &Sender,
         now: Nanos,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> Result<usize, RunRejected> {
         let packet = S::Wire::placement(head, from.number);
         self.accept(&packet).map_err(|why| run.rejected(why))?;
@@ -176,7 +176,7 @@ impl<S: Store> Table<S> {
         bytes: &[u8],
         from: &Sender,
         now: Nanos,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> Result<(), Reject> {
         self.add_run(head, at, Run::one(bytes), from, now, counts)
             .map(|_| ())
@@ -201,7 +201,7 @@ impl<S: Store> Table<S> {
         at: u64,
         from: &Sender,
         now: Nanos,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> bool {
         if S::Wire::is_stop(head) && self.rules.stop != StopRule::Never {
             if at == 0 {
@@ -223,7 +223,7 @@ impl<S: Store> Table<S> {
         packet: &Placement,
         is_control: bool,
         from: &Sender,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) {
         if !matches!(why, Reject::Duplicate | Reject::Late) {
             // It arrived, although it has no place.
@@ -233,7 +233,7 @@ impl<S: Store> Table<S> {
     }
 
     /// Take finished heaps before they can be delivered.
-    fn settle(&mut self, counts: &mut Counts) {
+    fn settle(&mut self, counts: &mut StreamCounts) {
         let mut out = std::mem::take(&mut self.settled);
         self.take_finished(&mut out, counts);
         self.settled = out;
@@ -245,7 +245,7 @@ impl<S: Store> Table<S> {
         &mut self,
         head: &HeadOf<'_, S>,
         from: &Sender,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> Option<WholeHeap<S::Block>> {
         let placement = S::Wire::placement(head, from.number);
         // Checked first, because a store counts allocations.
@@ -271,7 +271,7 @@ impl<S: Store> Table<S> {
         whole: WholeHeap<S::Block>,
         last: bool,
         now: Nanos,
-        counts: &mut Counts,
+        counts: &mut StreamCounts,
     ) -> Result<(), Reject> {
         let WholeHeap { placement, block, bytes, filled } = whole;
         let key = placement.key;
@@ -311,7 +311,7 @@ impl<S: Store> Table<S> {
     }
 
     #[cold]
-    fn stop_item(&mut self, from: &Sender, now: Nanos, counts: &mut Counts) {
+    fn stop_item(&mut self, from: &Sender, now: Nanos, counts: &mut StreamCounts) {
         counts.stops += 1;
         let enough = match self.rules.stop {
             StopRule::Never => false,
@@ -325,12 +325,12 @@ impl<S: Store> Table<S> {
             }
         };
         if enough {
-            self.end(Ended::StopItem, now);
+            self.end(StreamEnd::StopItem, now);
         }
     }
 
     /// The stream ends: heaps under construction retire as they are.
-    pub(crate) fn end(&mut self, why: Ended, now: Nanos) {
+    pub(crate) fn end(&mut self, why: StreamEnd, now: Nanos) {
         if self.ended.is_none() {
             self.ended = Some(why);
             self.heaps.finish(now);
@@ -348,7 +348,7 @@ impl<S: Store> Table<S> {
         self.heaps.handle_timeout(now);
         let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
         if idle {
-            self.end(Ended::Idle, now);
+            self.end(StreamEnd::Idle, now);
         }
     }
 
@@ -360,7 +360,7 @@ impl<S: Store> Table<S> {
 
     /// Take finished heaps, and what the store made ready.
     #[inline]
-    pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+    pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
         if S::EAGER {
             out.append(&mut self.settled);
         }
@@ -369,7 +369,7 @@ impl<S: Store> Table<S> {
     }
 
     #[inline]
-    fn take_finished(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+    fn take_finished(&mut self, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
         counts.forgotten_heaps += self.heaps.take_forgotten_early();
         let (packets, bytes) = self.heaps.take_dropped();
         if packets > 0 {
@@ -395,7 +395,7 @@ impl<S: Store> Table<S> {
             counts.incomplete_heaps += u64::from(!whole);
             self.store.deliver(heap, out);
             if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
-                self.end(Ended::Limit, last);
+                self.end(StreamEnd::Limit, last);
             }
         }
     }

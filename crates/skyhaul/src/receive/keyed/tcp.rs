@@ -62,7 +62,7 @@ impl<S: Store> TcpInput<S> {
 
     /// Wait up to `me.poll_wait` for packets, and place them. Returns how many were complete.
     pub(crate) fn poll(&mut self, core: &StreamState<S>, me: &mut ReaderState<S::Out>) -> io::Result<usize> {
-        // Without connections it polls once more at once: the next one may be pending.
+        // Without connections it polls once more immediately: the next one may be pending.
         let wait = if self.alone > 0 && self.end_with_last { Duration::ZERO } else { me.poll_wait };
         let states = &mut self.states;
         if !states.whole.is_empty() {

@@ -1,4 +1,4 @@
-//! Heaps and events as passed to sinks, and their counts.
+//! Heaps and events as passed to sinks, their counts, and the load of a receiver.
 //!
 //! Separate from the tables: a sink needs only this file.
 
@@ -34,7 +34,7 @@ pub struct Received<'a> {
     pub size: Option<u64>,
     /// The payload.
     pub payload: &'a [u8],
-    /// Which octets are data.
+    /// Which bytes are data.
     pub data: Data,
     /// Its form on disks.
     pub stored: &'a dyn Storable,
@@ -209,9 +209,9 @@ impl ObjectCounts {
 /// The load of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ObjectLoad {
-    /// How full the queue to whoever takes the objects is, 0 to 1.
+    /// Fill level of the queue to the user, 0 to 1.
     pub fill: f64,
-    /// Finished objects, those that found no room included.
+    /// Finished objects, including those dropped for lack of room.
     pub finished: u64,
     /// Complete ones.
     pub complete: u64,
@@ -260,7 +260,7 @@ impl ObjectLoad {
     }
 }
 
-/// Whoever receives objects, and can say how far behind it is.
+/// A receiver of objects that reports its load.
 pub trait Loaded: Send {
     /// The load now.
     fn load(&self) -> ObjectLoad;

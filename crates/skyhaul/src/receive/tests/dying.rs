@@ -114,7 +114,7 @@ struct Faulty(u32);
 
 impl Sink for Faulty {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
-    fn part(&mut self, _: &Arc<StreamInfo>, _: Part) {
+    fn part(&mut self, _: &Arc<StreamInfo>, _: StreamPart) {
         self.0 += 1;
         assert!(self.0 < 3, "a fault of the sink");
     }

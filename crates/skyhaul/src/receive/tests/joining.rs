@@ -1,7 +1,7 @@
 //! Threads that begin after the others join a stream without sequence numbers; nothing they sent is lost.
 
 use super::*;
-use crate::receive::{Part, Sink, StreamInfo};
+use crate::receive::{Sink, StreamInfo, StreamPart};
 
 /// Second, frame and thread of each frame that came, in order, and how many were missing.
 type Delivered = (Vec<(i64, u32, u16)>, u64);
@@ -12,7 +12,7 @@ struct Times(Arc<Mutex<Delivered>>);
 
 impl Sink for Times {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
-    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
         let mut all = self.0.lock().unwrap();
         let unit = stream.unit_bytes as usize;
         all.1 += part.gap;

@@ -1,7 +1,7 @@
 //! A train placed as runs leaves what its packets leave when each is placed by itself.
 
 use super::*;
-use crate::receive::{Part, Sink, StreamInfo};
+use crate::receive::{Sink, StreamInfo, StreamPart};
 use proptest::prelude::*;
 
 /// What a part held: stream, object, epoch, first byte, its bytes where they came, what is missing, and the gap before it.
@@ -12,13 +12,13 @@ struct Bytes(Arc<Mutex<Vec<Held>>>);
 
 impl Sink for Bytes {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
-    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
         let mut bytes = part.block[part.range.clone()].to_vec();
         for hole in &part.missing {
             let unit = stream.unit_bytes as usize;
             bytes[hole.start as usize * unit..hole.end as usize * unit].fill(0);
         }
-        let Part { object, epoch, range, missing, gap, .. } = part;
+        let StreamPart { object, epoch, range, missing, gap, .. } = part;
         let missing = missing.into_iter().map(|hole| (hole.start, hole.end)).collect();
         self.0.lock().unwrap().push((stream.id, object, epoch, range.start, bytes, missing, gap));
     }

@@ -23,7 +23,7 @@ fn each_object_has_its_own_last_arrival() {
     }
     assert_eq!(
         (arrivals.take(0), arrivals.take(998), arrivals.others.len()),
-        (None, Some(Nanos(15)), MOST - 1)
+        (None, Some(Nanos(15)), MAX_OBJECTS - 1)
     );
     arrivals.forget();
     assert_eq!(arrivals.take(999), None);

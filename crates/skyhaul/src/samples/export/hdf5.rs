@@ -21,9 +21,9 @@ use std::path::Path;
 
 /// No address.
 const NONE: u64 = u64::MAX;
-const SUPERBLOCK: u64 = 48;
+const SUPERBLOCK_BYTES: u64 = 48;
 /// Where data begin: a multiple of this.
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 
 /// A file of samples.
 pub(super) struct Hdf5 {
@@ -50,10 +50,10 @@ impl Hdf5 {
         let of_samples = |at| dataset(&element(layout.element), &layout.shape, at, size);
         let of_valid = |at| dataset(&boolean(), &frames, at, frames.iter().product());
         // Headers have the same length whatever addresses they hold.
-        let group_at = SUPERBLOCK;
+        let group_at = SUPERBLOCK_BYTES;
         let samples_at = group_at + group(0, 0).len() as u64;
         let valid_at = samples_at + of_samples(0).len() as u64;
-        let samples = (valid_at + of_valid(0).len() as u64).next_multiple_of(PAGE);
+        let samples = (valid_at + of_valid(0).len() as u64).next_multiple_of(PAGE_BYTES);
         let valid = samples + size;
         let end = valid + frames.iter().product::<u64>();
         let mut octets = superblock(group_at, end);

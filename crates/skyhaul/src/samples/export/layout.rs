@@ -1,4 +1,4 @@
-//! What an exported array is: type, shape, attributes.
+//! An exported array (type, shape, attributes), and its plain form without a container.
 
 use crate::samples::Samples;
 use std::fs::File;

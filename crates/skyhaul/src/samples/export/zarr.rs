@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Octets of a chunk, about.
-const CHUNK: u64 = 16 << 20;
+const CHUNK_BYTES: u64 = 16 << 20;
 
 /// The two arrays.
 pub(super) struct Zarr {
@@ -45,7 +45,7 @@ impl Zarr {
         let group = json!({ "zarr_format": 3, "node_type": "group", "attributes": attributes });
         write_json(&path.join("zarr.json"), &group)?;
         let row = layout.sample_bytes() / layout.shape[0].max(1);
-        let rows = (CHUNK / row.max(1)).max(1).next_multiple_of(layout.frame_rows);
+        let rows = (CHUNK_BYTES / row.max(1)).max(1).next_multiple_of(layout.frame_rows);
         let nan = |element: Element| match element {
             Element::F32 => (json!("NaN"), f32::NAN.to_le_bytes().to_vec()),
             Element::C64 => (json!(["NaN", "NaN"]), [f32::NAN.to_le_bytes(); 2].concat()),
@@ -61,7 +61,7 @@ impl Zarr {
             rows.min(layout.shape[0].max(1)),
             nan(layout.element),
         )?;
-        let frames = (CHUNK / layout.threads).clamp(1, layout.frames.max(1));
+        let frames = (CHUNK_BYTES / layout.threads).clamp(1, layout.frames.max(1));
         let shape = [layout.frames, layout.threads];
         let fill = (json!(false), vec![0]);
         let valid = Array::create(path.join("valid"), "bool", &shape, &["frame", "thread"], frames, fill)?;

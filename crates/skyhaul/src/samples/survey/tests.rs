@@ -162,7 +162,7 @@ fn looks_are_spread_over_a_range_that_is_too_long() {
             assert_eq!(looks[looks.len() - 1].end, samples.rows() - 7);
         }
         let total: u64 = looks.iter().map(|look| (look.end - look.start) * 2).sum();
-        assert!(total <= most.max(LOOK).saturating_add(LOOK), "{most}: {total}");
+        assert!(total <= most.max(BLOCK_SAMPLES).saturating_add(BLOCK_SAMPLES), "{most}: {total}");
     }
     let mut seen = Vec::new();
     let survey = samples

@@ -1,4 +1,4 @@
-//! An event to send: bytes where they lie, of one source.
+//! An event to send, its tick, and the configuration of its packets.
 
 use crate::send::objects::{Chunks, Object, ObjectConfig, Payload, Waiting};
 use crate::send::{Outlet, Pacing, SendError};

@@ -18,11 +18,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Below this, bytes are copied behind their head.
-const SMALL: u64 = 256;
+const SMALL_BYTES: u64 = 256;
 /// Memory for heads and copied bytes.
-const ARENA: usize = 512 << 10;
+const ARENA_BYTES: usize = 512 << 10;
 /// Most packets in a burst.
-const PACKETS: usize = 512;
+const MAX_PACKETS: usize = 512;
 
 /// Bytes of a packet.
 #[derive(Clone, Copy)]
@@ -87,10 +87,10 @@ impl Train {
 impl Burst {
     pub(super) fn new() -> Self {
         Self {
-            arena: vec![0; ARENA],
+            arena: vec![0; ARENA_BYTES],
             used: 0,
-            pieces: Vec::with_capacity(2 * PACKETS),
-            packets: Vec::with_capacity(PACKETS),
+            pieces: Vec::with_capacity(2 * MAX_PACKETS),
+            packets: Vec::with_capacity(MAX_PACKETS),
             train: Train::default(),
             rate: None,
             bytes: 0,
@@ -137,7 +137,7 @@ impl Burst {
         let bytes = part.next_bytes();
         // At worst each piece is just short enough to be copied; dummies are fewer than 16 bytes.
         let pieces = (part.object.chunks().chunks.len() - part.chunk + 1) as u64;
-        let copied = bytes.min(pieces * SMALL) + 16;
+        let copied = bytes.min(pieces * SMALL_BYTES) + 16;
         let arena = self.used + copied as usize + O::head_bytes_max(&part.plan);
         let train = self.train.with(bytes);
         if self.is_empty() {
@@ -148,7 +148,7 @@ impl Burst {
         } else {
             let full = self.bytes >= limits.bytes || (!limits.stream && self.bytes + bytes > limits.bytes);
             if full
-                || self.packets.len() == PACKETS
+                || self.packets.len() == MAX_PACKETS
                 || arena > self.arena.len()
                 || train.number > limits.trains
                 || part.rate != self.rate
@@ -177,7 +177,7 @@ impl Burst {
                 (made.payload, made.dummy)
             }
         };
-        let room = limits.bytes.saturating_sub(self.bytes).max(SMALL);
+        let room = limits.bytes.saturating_sub(self.bytes).max(SMALL_BYTES);
         let end = payload.end;
         if limits.stream && payload.end - payload.start > room {
             payload.end = payload.start + room;
@@ -232,7 +232,7 @@ impl Burst {
                 continue;
             }
             let bytes = (chunk.bytes - at).min(payload.end - payload.start);
-            if bytes <= SMALL {
+            if bytes <= SMALL_BYTES {
                 let from = chunks.get(part.chunk, at, bytes).ok_or(SendError::Changed)?;
                 self.arena[self.used..self.used + from.len()].copy_from_slice(from);
                 self.arena_piece(first, from.len());

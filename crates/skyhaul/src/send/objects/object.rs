@@ -41,7 +41,7 @@ pub struct Waiting {
     pub most: usize,
     /// How long dropping the stream waits for queued objects.
     pub linger: Duration,
-    /// Processor for the stream's own thread.
+    /// CPU for the stream's own thread.
     pub cpu: Option<usize>,
 }
 

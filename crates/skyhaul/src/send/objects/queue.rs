@@ -1,4 +1,4 @@
-//! Objects that wait for the stream's own thread, and what becomes of them.
+//! Objects queued for the stream's own thread, their tickets, and the state that both sides share.
 
 use super::burst::Batch;
 use super::burst::Burst;
@@ -6,7 +6,7 @@ use super::burst::{Entry, Sequence};
 use super::object::{Division, Object, ObjectConfig, ObjectOptions, Order};
 use super::run::Run;
 use super::source::Objects;
-use crate::send::{Control, Engine, SendError};
+use crate::send::{SendControl, SendEngine, SendError};
 use skyhaul_io::host::thread::pin;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -250,10 +250,10 @@ pub(super) struct Shared<O: Object> {
     pub(super) division: Division<O>,
     pub(super) substreams: usize,
     pub(super) describe: String,
-    pub(super) control: Control,
+    pub(super) control: SendControl,
     /// Ends a connection's wait for room.
     pub(super) stop: Option<Arc<AtomicBool>>,
-    pub(super) engine: Mutex<(Engine, Burst)>,
+    pub(super) engine: Mutex<(SendEngine, Burst)>,
     pub(super) state: Mutex<State<O>>,
     /// A number was served, or something was queued.
     pub(super) turn: Condvar,

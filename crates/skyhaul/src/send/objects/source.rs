@@ -1,4 +1,4 @@
-//! Objects as what an [`Engine`](crate::send::Engine) sends.
+//! Objects as what an [`SendEngine`](crate::send::SendEngine) sends.
 
 use super::burst::Burst;
 use super::object::Object;

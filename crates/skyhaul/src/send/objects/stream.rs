@@ -17,7 +17,7 @@ use super::queue::{Job, Queued, Ticket, is_own};
 use super::queue::{Shared, Turn};
 use super::run::Run;
 use crate::control::Progress;
-use crate::send::{Clock, Control, Engine, Outlet, Real, SendError, SendReport, SendStats, Sending};
+use crate::send::{Clock, Outlet, Real, SendControl, SendEngine, SendError, SendReport, SendStats, Sending};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -55,9 +55,9 @@ impl<O: Object> Stream<O> {
             division: config.division(),
             substreams: outlet.substreams(),
             describe: outlet.describe(),
-            control: Control::new(pacing.first_rate()),
+            control: SendControl::new(pacing.first_rate()),
             stop: outlet.stop_flag(),
-            engine: Mutex::new((Engine::new(outlet, &pacing, clock), Burst::new())),
+            engine: Mutex::new((SendEngine::new(outlet, &pacing, clock), Burst::new())),
             config,
             state: Mutex::default(),
             turn: Condvar::new(),

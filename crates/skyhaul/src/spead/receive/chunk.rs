@@ -39,7 +39,7 @@ mod tests;
 mod window;
 
 pub use expr::{Expr, ExprError, Wrong};
-pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
+pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, HeapPlace, PlaceFn, Tally};
 pub use window::{Chunk, ChunkBytes, ChunkConfig, ChunkCounts, ChunkWindow, Eviction, Presence};
 
 use crate::receive::keyed::{Full, GetError, Readers, StreamConfig, StreamState, lock, reader_methods};
@@ -63,14 +63,14 @@ impl std::fmt::Debug for ChunkStream {
 }
 
 /// How long a call sleeps before it handles timeouts itself, if no reader does.
-const SLICE: Duration = Duration::from_millis(50);
+const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The next chunk of these streams.
 fn get(shared: &Shared, streams: &[&ChunkStream], timeout: Option<Duration>) -> Result<Chunk, GetError> {
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let idle = streams.iter().any(|stream| stream.readers.core.is_idle());
-        let slice = idle.then(|| Instant::now() + SLICE);
+        let slice = idle.then(|| Instant::now() + TICK_INTERVAL);
         match shared.ring.pop([until, slice].into_iter().flatten().min()) {
             Err(GetError::Empty) if until.is_none_or(|until| Instant::now() < until) => {
                 let idle = streams.iter().filter(|stream| stream.readers.core.is_idle());

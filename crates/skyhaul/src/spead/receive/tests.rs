@@ -135,7 +135,7 @@ fn heaps_come_whole_from_memory_with_their_items() {
             );
         }
         let stats = stream.stats();
-        assert_eq!((stats.total.heaps, stats.ended), (heaps.len() as u64, Some(Ended::Readers)));
+        assert_eq!((stats.total.heaps, stats.ended), (heaps.len() as u64, Some(StreamEnd::Readers)));
         assert_eq!((stats.total.bytes, stats.total.rejects.total()), (bytes.len() as u64, 0));
         assert_eq!(stream.try_get().unwrap_err(), GetError::Stopped);
     }
@@ -148,7 +148,7 @@ fn the_first_stop_item_ends_and_its_heap_is_not_handed_on() {
     stream.add_bytes(bytes.clone()).unwrap();
     assert_eq!(all(&stream).into_keys().collect::<Vec<_>>(), [1]);
     let stats = stream.stats();
-    assert_eq!((stats.ended, stats.total.stops), (Some(Ended::StopItem), 1));
+    assert_eq!((stats.ended, stats.total.stops), (Some(StreamEnd::StopItem), 1));
     assert_eq!(stats.total.rejects.get(Reject::AfterStop), 1);
 
     let stream = Stream::new(&StreamConfig { stop: StopRule::Never, ..config() });
@@ -244,7 +244,7 @@ fn stopping_frees_whoever_waits() {
     assert_eq!(all(&stream).len(), 2, "what was in the ring can still be got");
     idle.stop();
     assert_eq!(waits.join().unwrap(), GetError::Stopped);
-    assert_eq!(idle.ended(), Some(Ended::Stopped));
+    assert_eq!(idle.ended(), Some(StreamEnd::Stopped));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! An item as a column: how its octets become a value of fixed size.
+//! An item as a column: its descriptor, and how its bytes become values of fixed size.
 
 use super::{Chunk, points_at};
 use super::{Heaps, HeapsError, Name};

@@ -1,4 +1,4 @@
-//! Settings of a stream of heaps.
+//! Settings of a stream of heaps, and how heaps are divided into packets.
 
 use crate::send::objects::{ObjectConfig, Waiting};
 use crate::send::{Outlet, Pacing, SendError};
@@ -29,7 +29,7 @@ pub struct SendConfig {
     pub slack: Duration,
     /// How long dropping the stream waits for queued heaps.
     pub linger: Duration,
-    /// Processor for the stream's own thread.
+    /// CPU for the stream's own thread.
     pub cpu: Option<usize>,
 }
 

@@ -5,7 +5,7 @@ mod turns;
 
 use super::*;
 use crate::inproc::InprocQueue;
-use crate::send::{Clock, Control};
+use crate::send::{Clock, SendControl};
 use crate::spead::receive;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Nanos;

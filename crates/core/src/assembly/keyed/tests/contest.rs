@@ -5,13 +5,13 @@ use super::*;
 const MS: u64 = 1_000_000;
 const CONTEST: Nanos = Nanos(10 * MS);
 
-fn keyed() -> Keyed<Vec<u8>> {
-    Keyed::new(KeyedConfig { contest: Some(CONTEST), ..KeyedConfig::default() })
+fn keyed() -> KeyedWindow<Vec<u8>> {
+    KeyedWindow::new(KeyedConfig { contest: Some(CONTEST), ..KeyedConfig::default() })
 }
 
 /// A packet of object `number`, filled with a byte of its own.
 fn put(
-    keyed: &mut Keyed<Vec<u8>>,
+    keyed: &mut KeyedWindow<Vec<u8>>,
     at: u64,
     number: u64,
     part: Range<u64>,
@@ -33,7 +33,7 @@ fn put(
 }
 
 /// The retired objects: number, size, cause, and whether all bytes are `1`, as the honest sender writes.
-fn retired(keyed: &mut Keyed<Vec<u8>>) -> Vec<(u64, Option<u64>, Cause, bool)> {
+fn retired(keyed: &mut KeyedWindow<Vec<u8>>) -> Vec<(u64, Option<u64>, Cause, bool)> {
     let one = |one: Retired<Vec<u8>>| {
         (one.key.number, one.size, one.cause, one.block.iter().all(|&byte| byte == 1))
     };
@@ -187,7 +187,7 @@ fn a_contest_ends_when_the_window_passes_the_rival() {
 #[test]
 fn no_more_are_held_than_are_remembered() {
     let config = KeyedConfig { contest: Some(CONTEST), remember: 8, ..KeyedConfig::default() };
-    let mut keyed = Keyed::new(config);
+    let mut keyed = KeyedWindow::new(config);
     (0..100).for_each(|number| put(&mut keyed, MS, number, 0..10, 10, 1).unwrap());
     assert_eq!((retired(&mut keyed).len(), keyed.held()), (92, 8));
 }
@@ -246,7 +246,7 @@ fn candidates_that_nothing_confirms_retire_as_one() {
 
 #[test]
 fn the_size_that_was_stated_first_holds_where_nothing_is_contested() {
-    let mut keyed = Keyed::new(KeyedConfig::default());
+    let mut keyed = KeyedWindow::new(KeyedConfig::default());
     put(&mut keyed, MS, 1, 0..10, 100, 1).unwrap();
     assert_eq!(put(&mut keyed, MS, 1, 10..20, 30, 1), Err(Reject::WrongSize));
     put(&mut keyed, MS, 2, 0..10, 10, 1).unwrap();

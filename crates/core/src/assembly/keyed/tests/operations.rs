@@ -87,7 +87,7 @@ fn limits() -> impl Strategy<Value = KeyedConfig> {
 }
 
 struct Checked {
-    heaps: Keyed<Vec<u8>>,
+    heaps: KeyedWindow<Vec<u8>>,
     model: Model,
 }
 
@@ -148,7 +148,7 @@ fn play(config: KeyedConfig, bits: u8, ops: &[Op]) {
         told: VecDeque::new(),
     };
     let mask = if bits == 0 { u64::MAX } else { (1 << bits) - 1 };
-    let mut world = Checked { heaps: Keyed::new(config), model };
+    let mut world = Checked { heaps: KeyedWindow::new(config), model };
     let mut at = 1000u64;
     for op in ops {
         let key = |source: u64, beyond: u64| Key { source, number: (at + beyond) & mask };

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A whole heap of a source whose counters have `number_bits` bits.
-fn whole(h: &mut Keyed<Vec<u8>>, source: u64, counter: u64, number_bits: u8) -> Result<(), Reject> {
+fn whole(h: &mut KeyedWindow<Vec<u8>>, source: u64, counter: u64, number_bits: u8) -> Result<(), Reject> {
     let counter = counter & ((1 << number_bits) - 1);
     let part = Placement { length: 8, size: Some(8), number_bits, ..Placement::default() };
     put_at(h, Key { source, number: counter }, part, 0)
@@ -67,7 +67,7 @@ fn a_heap_of_the_last_lap_that_was_not_finished_takes_nothing_of_this_one() {
 #[test]
 fn a_heap_that_comes_again_whole_and_later_than_copies_do_is_told() {
     let mut h = heaps(KeyedConfig { remember_for: Nanos(u64::MAX), ..KeyedConfig::default() });
-    let late = Keyed::<Vec<u8>>::RESTART.0;
+    let late = KeyedWindow::<Vec<u8>>::RESTART.0;
     let half = |offset| Placement { offset, length: 8, size: Some(16), ..Placement::default() };
     for offset in [0, 8] {
         put_at(&mut h, key(1), half(offset), 0).unwrap();
@@ -160,7 +160,7 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
     let mut h = heaps(KeyedConfig::default());
     let whole = Placement { offset: 0, length: 8, size: Some(8), ..Placement::default() };
     let key = |source, counter| Key { source, number: counter };
-    let start = |h: &mut Keyed<Vec<u8>>, now| {
+    let start = |h: &mut KeyedWindow<Vec<u8>>, now| {
         h.forget(key(1, 1), Nanos(now));
         put_at(h, key(1, 1), whole, now)
     };
@@ -172,7 +172,7 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
     assert_eq!(start(&mut h, 10), Err(Reject::Duplicate));
     assert_eq!(put_at(&mut h, key(1, 2), whole, 10), Err(Reject::Duplicate));
     // The sender restarts.
-    start(&mut h, Keyed::<Vec<u8>>::RESTART.0).unwrap();
+    start(&mut h, KeyedWindow::<Vec<u8>>::RESTART.0).unwrap();
     put_at(&mut h, key(1, 2), whole, SECOND / 2).unwrap();
     assert_eq!(put_at(&mut h, key(2, 1), whole, SECOND / 2), Err(Reject::Duplicate));
     // Another part of a live start heap is not a restart.

@@ -5,19 +5,19 @@ use super::*;
 const LARGE: u64 = 1 << 20;
 const GRACE: Nanos = Nanos(Nanos::SECOND.0 / 8);
 
-fn put(keyed: &mut Keyed<()>, at: u64, number: u64, offset: u64, length: u64, size: u64) {
+fn put(keyed: &mut KeyedWindow<()>, at: u64, number: u64, offset: u64, length: u64, size: u64) {
     let (key, at) = (Key::of(number), Nanos(at));
     let part = Placement { key, offset, length, size: Some(size), ..Placement::default() };
     keyed.reserve(part, at, |_, _| Ok(())).unwrap().commit(at);
 }
 
-fn keyed() -> Keyed<()> {
-    let mut keyed = Keyed::new(KeyedConfig { window: 1000, ..KeyedConfig::default() });
+fn keyed() -> KeyedWindow<()> {
+    let mut keyed = KeyedWindow::new(KeyedConfig { window: 1000, ..KeyedConfig::default() });
     keyed.limit_announced(8 * LARGE, u64::MAX);
     keyed
 }
 
-fn retired(keyed: &mut Keyed<()>) -> Vec<(u64, Cause)> {
+fn retired(keyed: &mut KeyedWindow<()>) -> Vec<(u64, Cause)> {
     std::iter::from_fn(|| keyed.poll_retired()).map(|one| (one.key.number, one.cause)).collect()
 }
 
@@ -131,7 +131,7 @@ fn what_is_announced_gives_way_when_there_is_no_memory() {
 
 /// The memory that objects of this size request, part by part.
 fn asked(size: u64, parts: &[(u64, u64)]) -> (Vec<u64>, Vec<Reject>) {
-    let mut keyed = Keyed::<u64>::new(KeyedConfig { largest: u64::MAX, ..KeyedConfig::default() });
+    let mut keyed = KeyedWindow::<u64>::new(KeyedConfig { largest: u64::MAX, ..KeyedConfig::default() });
     keyed.limit_announced(64 * LARGE, 16 * LARGE);
     let (mut rooms, mut refused) = (Vec::new(), Vec::new());
     for &(offset, length) in parts {
@@ -170,7 +170,7 @@ fn memory_is_given_for_what_arrives_not_for_what_is_announced() {
 fn a_large_object_is_given_up_when_it_makes_no_progress() {
     let second = Nanos::SECOND.0;
     let config = KeyedConfig { largest: u64::MAX, ..KeyedConfig::default() };
-    let mut keyed = Keyed::<()>::new(config);
+    let mut keyed = KeyedWindow::<()>::new(config);
     put(&mut keyed, 0, 1, 0, 16 * LARGE, 64 * LARGE);
     put(&mut keyed, 1, 2, 0, 1000, 64 * LARGE);
     keyed.handle_timeout(Nanos(second + 1));

@@ -2,7 +2,9 @@
 
 use super::{Shared, State};
 use crate::probe::iperf3::datagram::{Head, Metered};
-use skyhaul::send::{Control, Engine, Limits, Next, Outlet, Pacing, Real, SendError, SendStats, Source};
+use skyhaul::send::{
+    Limits, Next, Outlet, Pacing, Real, SendControl, SendEngine, SendError, SendStats, Source,
+};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::quantity::Size;
@@ -38,9 +40,9 @@ impl Shared {
             ..Pacing::default()
         };
         let outlet = Outlet::Udp(vec![sender]);
-        let mut engine = Engine::new(outlet, &pacing, Box::new(Real(Instant::now())));
+        let mut engine = SendEngine::new(outlet, &pacing, Box::new(Real(Instant::now())));
         let mut datagrams = Datagrams::new(self, state, block);
-        match engine.drive(&mut datagrams, 0, &Control::new(rate), false) {
+        match engine.drive(&mut datagrams, 0, &SendControl::new(rate), false) {
             Ok(()) | Err(SendError::Cancelled) => Ok(()),
             Err(error) => Err(io::Error::other(error.to_string())),
         }

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn every_counter_has_a_name_of_its_own_and_is_merged() {
-    let mut counts = Counts { packets: 2, max_batch: 5, ..Counts::default() };
+    let mut counts = StreamCounts { packets: 2, max_batch: 5, ..StreamCounts::default() };
     counts.rejects.add(Reject::Late);
     counts.closed(End::Reset);
     counts.merge(&counts.clone());

@@ -12,7 +12,7 @@
 //!
 //! Values are signed 64-bit integers. After an overflow, a division by zero, a shift by less than 0 or more than 63, or if an
 //! item is missing, the whole expression has no value: the heap is then rejected, never placed by accident. Division rounds
-//! towards zero. A comparison is 1 or 0; `and` and `or` take 0 for false and give 1 or 0. Limits: 4096 octets of text, 32 nested parentheses, 16 values waiting for an operator.
+//! towards zero. A comparison is 1 or 0; `and` and `or` take 0 for false and give 1 or 0. Limits: 4096 bytes of text, 32 nested parentheses, 16 values waiting for an operator.
 
 use std::fmt;
 
@@ -26,11 +26,11 @@ pub(super) const NAMES: [&str; 6] = ["counter", "size", "stream", "chunk", "inde
 pub(super) const IN_RULE: usize = 3;
 
 /// Maximum depth of parentheses and signs.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// Maximum number of values waiting for an operator.
-const STACK: usize = 16;
-/// Maximum length of the text in octets.
-const LONGEST: usize = 4096;
+const MAX_STACK: usize = 16;
+/// Maximum length of the text in bytes.
+const MAX_TEXT_BYTES: usize = 4096;
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Expr {
     pub(super) fn parse(text: &str, names: usize) -> Result<Expr, ExprError> {
         let mut parser = Parser { text: text.as_bytes(), at: 0, ops: Vec::new(), names, depth: 0 };
         let error = |at, wrong| ExprError { text: text.to_owned(), at, wrong };
-        if text.len() > LONGEST {
-            return Err(error(LONGEST, Wrong::TooLong));
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(error(MAX_TEXT_BYTES, Wrong::TooLong));
         }
         parser.level(0).map_err(|wrong| error(parser.at, wrong))?;
         if parser.peek().is_some() {
@@ -85,7 +85,7 @@ impl Expr {
             *height += grow(op);
             Some(*height)
         });
-        if heights.max().unwrap_or(0) > STACK as isize {
+        if heights.max().unwrap_or(0) > MAX_STACK as isize {
             return Err(error(parser.at, Wrong::TooDeep));
         }
         Ok(Expr { text: text.to_owned(), ops: parser.ops })
@@ -113,7 +113,7 @@ impl Expr {
     /// Its value; `None` if a part of it has none.
     #[inline]
     pub(super) fn value(&self, names: &Values, item: impl Fn(u64) -> Option<u64>) -> Option<i64> {
-        let (mut stack, mut count) = ([0i64; STACK], 0);
+        let (mut stack, mut count) = ([0i64; MAX_STACK], 0);
         for &op in &self.ops {
             let value = match op {
                 Op::Constant(value) => value,
@@ -230,7 +230,7 @@ impl Parser<'_> {
 
     fn operand(&mut self) -> Result<(), Wrong> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(Wrong::TooDeep);
         }
         match self.peek() {
@@ -355,7 +355,7 @@ impl fmt::Display for ExprError {
             Wrong::TooDeep => {
                 ("too many levels", "at most 32 of parentheses, and 16 values that wait for an operator")
             }
-            Wrong::TooLong => ("the text is too long", "at most 4096 octets"),
+            Wrong::TooLong => ("the text is too long", "at most 4096 bytes"),
         };
         let text: String = self.text.chars().take(200).collect();
         write!(f, "expression '{text}', at {}: {wrong}; hint: {hint}", self.at)

@@ -44,7 +44,7 @@ pub const BATCH: usize = 16;
 
 /// Where a heap is placed. It is checked against the chunk before a byte is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct HeapPlace {
     /// The chunk's number; negative if the heap is not wanted.
     pub chunk: i64,
     /// The heap's number in its chunk: the index of its byte in `present`.
@@ -61,7 +61,7 @@ pub struct Place {
     pub batch: [u64; BATCH],
 }
 
-impl Default for Place {
+impl Default for HeapPlace {
     /// For a heap that is not wanted.
     fn default() -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Default for Place {
 }
 
 /// A function in place of expressions. It is called under a lock and must not wait.
-pub type PlaceFn = Arc<dyn Fn(&HeapHead<'_>, &mut Place) + Send + Sync>;
+pub type PlaceFn = Arc<dyn Fn(&HeapHead<'_>, &mut HeapPlace) + Send + Sync>;
 
 /// How a user-defined counter is updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl ChunkRule {
         Ok(self)
     }
 
-    /// A counter to which the function adds ([`Place::batch`]), also for heaps that are not placed. At most [`BATCH`] are
+    /// A counter to which the function adds ([`HeapPlace::batch`]), also for heaps that are not placed. At most [`BATCH`] are
     /// counted.
     #[must_use]
     pub fn with_batch_counter(mut self, name: &str, tally: Tally) -> ChunkRule {
@@ -199,7 +199,7 @@ impl ChunkRule {
     }
 
     /// Compute the place of a heap, and the values of all names for the counters.
-    pub(super) fn place(&self, heap: &HeapHead<'_>, place: &mut Place) -> Result<Values, Reject> {
+    pub(super) fn place(&self, heap: &HeapHead<'_>, place: &mut HeapPlace) -> Result<Values, Reject> {
         if heap.has_no_data() {
             return Err(Reject::BadField);
         }

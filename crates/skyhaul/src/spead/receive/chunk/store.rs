@@ -1,6 +1,6 @@
 //! The store of a chunk stream: a heap under construction is a place in a chunk.
 
-use super::rule::{ChunkRule, HeapHead, Place};
+use super::rule::{ChunkRule, HeapHead, HeapPlace};
 use super::window::{Chunk, ChunkConfig, ChunkCounts, Spot, Window};
 use crate::receive::keyed::{Ring, Sender, SharedQueue, Store, StreamConfig, lock};
 use skyhaul_core::assembly::Retired;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 /// Refused heaps whose other packets are recognised.
-const REFUSED: usize = 16;
+const MAX_REFUSED_HEAPS: usize = 16;
 
 /// A stream of a group, or the only one.
 pub(crate) struct ChunkStore {
@@ -32,7 +32,7 @@ pub(crate) struct ChunkPlace {
 impl ChunkStore {
     /// A new store without heaps.
     pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
-        Self { shared, number, ended: false, refused: VecDeque::with_capacity(REFUSED) }
+        Self { shared, number, ended: false, refused: VecDeque::with_capacity(MAX_REFUSED_HEAPS) }
     }
 
     /// Why an earlier packet of this heap was refused.
@@ -49,7 +49,7 @@ impl ChunkStore {
         if matches!(why, Reject::Late | Reject::Stray | Reject::NoBuffer) {
             return;
         }
-        if self.refused.len() == REFUSED {
+        if self.refused.len() == MAX_REFUSED_HEAPS {
             self.refused.pop_front();
         }
         self.refused.push_back((from.address, head.counter, why));
@@ -79,7 +79,7 @@ impl Store for ChunkStore {
             return Err((None, why));
         }
         let heap = HeapHead { head, size: bytes, sender: from.address, stream: self.number };
-        let mut place = Place::default();
+        let mut place = HeapPlace::default();
         let placed = self.shared.rule.place(&heap, &mut place);
         let mut window = lock(&self.shared.window);
         let opened = placed.and_then(|names| {

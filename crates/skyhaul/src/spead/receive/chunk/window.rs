@@ -7,7 +7,7 @@
 //!   older: too old                   far beyond: stray, followed only if others agree
 //! ```
 
-use super::rule::{ChunkRule, Place};
+use super::rule::{ChunkRule, HeapPlace};
 use skyhaul_core::placement::Reject;
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapBytes;
@@ -175,7 +175,7 @@ enum Position {
 }
 
 /// Number of consecutive heaps that must agree before the window jumps far.
-const CONFIRM: usize = 8;
+const CONFIRMING_HEAPS: usize = 8;
 
 impl Window {
     pub(super) fn new(config: &ChunkConfig, streams: usize) -> Self {
@@ -189,7 +189,7 @@ impl Window {
             newest: None,
             positions: vec![Position::None; streams],
             ahead,
-            strays: Vec::with_capacity(CONFIRM),
+            strays: Vec::with_capacity(CONFIRMING_HEAPS),
             next: 0,
             stream,
             presence: Presence::of_packets(packet_presence),
@@ -224,7 +224,7 @@ impl Window {
         &mut self,
         stream: usize,
         heap: (SocketAddr, u64),
-        place: &Place,
+        place: &HeapPlace,
         bytes: u64,
     ) -> Result<Spot, Reject> {
         let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
@@ -267,14 +267,14 @@ impl Window {
 
     /// Whether a heap far beyond the window does not move it yet.
     fn is_stray(&mut self, heap: (SocketAddr, u64)) -> bool {
-        if self.strays.len() < CONFIRM && !self.strays.contains(&heap) {
+        if self.strays.len() < CONFIRMING_HEAPS && !self.strays.contains(&heap) {
             self.strays.push(heap);
         }
-        self.strays.len() < CONFIRM
+        self.strays.len() < CONFIRMING_HEAPS
     }
 
     /// Whether a heap of `bytes` has a place there.
-    fn fits(&self, chunk: &Chunk, place: &Place, bytes: u64) -> bool {
+    fn fits(&self, chunk: &Chunk, place: &HeapPlace, bytes: u64) -> bool {
         let marks = place.index.checked_add(self.presence.marks(bytes));
         let extra = place.extra_at.checked_add(place.extra_bytes as u64);
         place.offset.checked_add(bytes).is_some_and(|end| end <= chunk.data.size() as u64)

@@ -32,7 +32,7 @@ fn a_source_that_panics_ends_its_reader_and_hangs_nobody() {
     let stream = Stream::new(&config());
     stream.add_source("bad", Box::new(Once(|| panic!("as it should"), false)), true).unwrap();
     assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
-    assert_eq!(stream.ended(), Some(Ended::Readers));
+    assert_eq!(stream.ended(), Some(StreamEnd::Readers));
     let reader = stream.stats().readers.remove(0);
     assert!(
         reader.ended && reader.error.as_deref().is_some_and(|e| e.contains("as it should")),
@@ -128,7 +128,7 @@ fn a_deadline_also_ends_a_stream_that_was_never_started() {
     let stream = Stream::new(&config);
     stream.add_bytes(packets(1, 100, 1472).concat()).unwrap();
     assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
-    assert_eq!(stream.ended(), Some(Ended::Deadline));
+    assert_eq!(stream.ended(), Some(StreamEnd::Deadline));
 }
 
 #[test]

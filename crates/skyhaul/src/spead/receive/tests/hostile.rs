@@ -37,7 +37,7 @@ fn d2_an_addressed_stream_control_is_harmless() {
     assert_eq!((heaps[0].number, heaps.len()), (5, 2));
     assert!(!heaps[0].is_start_of_stream() && !heaps[0].is_end_of_stream());
     assert_eq!(heaps[0].item_bytes(&heaps[0].items()[0]).len(), 64);
-    assert_eq!(stats.ended, Some(Ended::Readers));
+    assert_eq!(stats.ended, Some(StreamEnd::Readers));
 }
 
 #[test]
@@ -259,5 +259,5 @@ fn any_octets_end_nothing() {
     let stream = Stream::new(&stop);
     stream.add_bytes(sent.concat()).unwrap();
     while stream.get(LONG).is_ok() {}
-    assert_eq!(stream.ended(), Some(Ended::Readers));
+    assert_eq!(stream.ended(), Some(StreamEnd::Readers));
 }

@@ -10,7 +10,7 @@ fn get_never_waits_past_its_deadline_and_streams_not_past_theirs() {
     assert_eq!(stream.get(Some(Duration::from_millis(1))).unwrap_err(), GetError::Empty);
     assert_eq!(stream.get(None).unwrap_err(), GetError::Stopped, "without any reader");
     assert!(begin.elapsed() >= Duration::from_millis(50));
-    assert_eq!(stream.ended(), Some(Ended::Deadline));
+    assert_eq!(stream.ended(), Some(StreamEnd::Deadline));
     let stream = Stream::new(&StreamConfig { deadline: Some(Duration::from_millis(30)), ..config() });
     stream.add_inproc(InprocQueue::default()).unwrap();
     assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
@@ -30,7 +30,7 @@ fn silence_ends_a_stream_after_it_began_and_garbage_is_silence() {
         garbage += 1;
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert_eq!(stream.ended(), Some(Ended::Idle));
+    assert_eq!(stream.ended(), Some(StreamEnd::Idle));
     assert!(garbage > 0 && stream.stats().total.rejects.get(Reject::BadMagic) > 0);
 }
 
@@ -62,7 +62,7 @@ fn limits_and_the_first_heap_wanted() {
     };
     let (got, stats) = run(StreamConfig { heap_limit: Some(7), start_at: Some(20), ..config() });
     assert!(got.into_iter().eq(20..27));
-    assert_eq!((stats.ended, stats.total.rejects.get(Reject::BeforeStart)), (Some(Ended::Limit), 20));
+    assert_eq!((stats.ended, stats.total.rejects.get(Reject::BeforeStart)), (Some(StreamEnd::Limit), 20));
     assert_eq!(run(StreamConfig { byte_limit: Some(2500), ..config() }).0, [0, 1, 2]);
 }
 

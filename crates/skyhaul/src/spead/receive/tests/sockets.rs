@@ -74,7 +74,7 @@ fn a_stop_that_is_lost_hangs_nobody() {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.send_to(&packets(1, 100, 1472)[0], to).unwrap();
     assert_eq!(all(&stream).len(), 1);
-    assert_eq!(stream.ended(), Some(Ended::Idle));
+    assert_eq!(stream.ended(), Some(StreamEnd::Idle));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn what_a_full_ring_has_no_room_for_is_held_and_the_stop_is_heard() {
     sender.send_to(&stop_heap(40), to).unwrap();
     // The user is busy until now: a reader that waited for it had not seen the stop.
     wait_for("the stop is heard", &|| stream.ended().is_some());
-    assert_eq!(stream.ended(), Some(Ended::StopItem));
+    assert_eq!(stream.ended(), Some(StreamEnd::StopItem));
     let came = all(&stream).len();
     let stats = stream.stats();
     assert_eq!((came, stats.missing.known(), stats.kernel_drops()), (40, Some(0), 0));
@@ -193,7 +193,7 @@ fn tcp_carries_packets_of_any_length_and_whole_heaps() {
         let stats = stream.stats();
         assert_eq!((stats.total.bytes, stats.total.closed_orderly, stats.total.connections), (sent, 1, 1));
         assert_eq!((stats.total.rejects.total(), stats.total.skipped_bytes), (0, 0));
-        assert_eq!(stats.ended, Some(Ended::Readers));
+        assert_eq!(stats.ended, Some(StreamEnd::Readers));
     }
 }
 
@@ -223,7 +223,7 @@ fn many_connections_fill_one_stream_and_the_last_ends_it() {
     }
     senders.into_iter().for_each(|sender| sender.join().unwrap());
     assert_eq!(by_sender.values().map(BTreeSet::len).collect::<Vec<_>>(), [20; 3]);
-    assert_eq!((stream.ended(), stream.stats().total.closed_orderly), (Some(Ended::Readers), 3));
+    assert_eq!((stream.ended(), stream.stats().total.closed_orderly), (Some(StreamEnd::Readers), 3));
 }
 
 #[test]

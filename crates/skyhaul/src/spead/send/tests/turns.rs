@@ -10,7 +10,7 @@ impl Clock for Told {
     fn now(&self) -> Nanos {
         Nanos(*self.0.lock().unwrap())
     }
-    fn wait(&self, due: Nanos, _: &Control, _: &dyn Fn() -> bool) {
+    fn wait(&self, due: Nanos, _: &SendControl, _: &dyn Fn() -> bool) {
         *self.0.lock().unwrap() = due.0;
     }
 }
