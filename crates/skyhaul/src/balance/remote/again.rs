@@ -1,7 +1,7 @@
 //! Reconnects to the planes after the connection broke, or starts others; and the lock that keeps a second data plane off the ports.
 
 use super::serve::{END, Hello, PATIENCE, TABLE, write};
-use super::{POLL_INTERVAL, Link, Restart, greet, locked};
+use super::{Link, POLL_INTERVAL, Restart, greet, locked};
 use skyhaul_io::host::server::Server;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
