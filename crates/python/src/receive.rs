@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
-use skyhaul::spead::receive::{self, StreamCounts, StreamEnd, GetError, Stats, Stream};
+use skyhaul::spead::receive::{self, GetError, Stats, Stream, StreamCounts, StreamEnd};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;

@@ -204,7 +204,7 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
     if args.output.quiet {
         return;
     }
-    if let Prepared::StreamPart { .. } = pool.prepared() {
+    if let Prepared::Part { .. } = pool.prepared() {
         say!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
     let from = addresses.join(", ");
@@ -371,7 +371,7 @@ fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<
 
 fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> String {
     let preparing = match s.memory {
-        Prepared::StreamPart { bytes } => format!("  {} of memory ready", print::bytes(bytes)),
+        Prepared::Part { bytes } => format!("  {} of memory ready", print::bytes(bytes)),
         Prepared::Whole | Prepared::Refused { .. } => String::new(),
     };
     if s.first.is_none() {

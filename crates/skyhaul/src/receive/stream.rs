@@ -259,13 +259,8 @@ impl Stream {
     }
 
     /// Count a finished object.
-    fn account(
-        &mut self,
-        layout: &dyn Layout,
-        retired: Retired<Block>,
-        arrived: Option<Nanos>,
-    ) -> StreamPart {
-        let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+    fn account(&mut self, layout: &dyn Layout, of: Retired<Block>, arrived: Option<Nanos>) -> StreamPart {
+        let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = of;
         let unit = u64::from(self.info.unit_bytes.max(1));
         let object = key.number;
         self.complete_group(&mut range, &mut missing, cause, unit);

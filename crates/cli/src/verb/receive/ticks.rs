@@ -16,7 +16,7 @@ const COLUMNS: &str = "tick,sources,bytes,lacking,sizes";
 pub(super) type Shared = Arc<Mutex<BuildReport>>;
 
 /// A whole event.
-struct StreamPart {
+struct Part {
     bytes: u64,
     /// Empty where nobody wants it.
     payload: Vec<u8>,
@@ -24,7 +24,7 @@ struct StreamPart {
 
 /// Builds ticks, and writes them.
 pub(super) struct Ticks {
-    builder: Builder<StreamPart>,
+    builder: Builder<Part>,
     begun: Instant,
     list: Option<Box<dyn Write + Send>>,
     output: Option<Output>,
@@ -88,7 +88,7 @@ impl Ticks {
 }
 
 /// `7,1+2+5,3000,0,1000+500+1500`: the events of a whole tick have these sizes in the output, in this order.
-fn line(built: &Built<StreamPart>) -> String {
+fn line(built: &Built<Part>) -> String {
     let sources: Vec<String> = built.parts.iter().map(|(source, _)| source.to_string()).collect();
     let bytes: u64 = built.parts.iter().map(|(_, part)| part.bytes).sum();
     let sizes: Vec<String> = built.parts.iter().map(|(_, part)| part.bytes.to_string()).collect();
@@ -103,7 +103,7 @@ impl ObjectSink for Ticks {
         if object.complete {
             let payload = if self.output.is_some() { object.payload.to_vec() } else { Vec::new() };
             let (held, now) = (payload.len() as u64, self.now());
-            let part = StreamPart { bytes: object.received, payload };
+            let part = Part { bytes: object.received, payload };
             self.builder.add(object.number, object.source, held, part, now);
         } else {
             self.incomplete += 1;
