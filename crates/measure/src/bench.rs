@@ -30,7 +30,6 @@ mod options;
 mod packets;
 mod receive;
 mod record;
-mod search;
 mod send;
 
 pub use figures::{BenchReport, BenchRow, BenchRun, Spread};

@@ -18,22 +18,19 @@
 //! Limits: sequential access. The memory of a controller or of a virtual machine's host cannot be seen from here: files
 //! that fit into it are measured with it, so use sizes beyond it.
 
-mod bound;
 mod budget;
-mod fio;
 mod options;
 mod pipe;
 mod point;
 mod report;
-mod series;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use bound::{TransferBottleneck, TransferBudget, TransferRate};
-pub use fio::fio_json;
 pub use options::{CacheMode, DiskOperation, MeasureOptions};
+pub use report::fio_json;
 pub use report::{DiskPoint, DiskReport, DiskResult, LatencySummary, MeasuredLayer};
+pub use report::{TransferBottleneck, TransferBudget, TransferRate};
 
 use crate::bench::load_average;
 use point::{Files, PointSetting};

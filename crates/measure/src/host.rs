@@ -25,7 +25,6 @@ mod check;
 pub mod checks;
 mod diff;
 mod facts;
-mod fix;
 mod found;
 mod gather;
 mod peer;
@@ -41,8 +40,8 @@ pub use apply::{
 pub use check::{Check, Gain, Kernels, SOURCES, Severity};
 pub use diff::{CheckChange, FactChange, SnapshotDiff, load, read as read_snapshot, save};
 pub use facts::{Fact, Facts};
-pub use fix::{Fix, HostSetting};
 pub use found::{CheckOutcome, CheckResult, CheckVerdict, NotJudged};
+pub use found::{Fix, HostSetting};
 pub use gather::{Devices, GatherOptions, ThisHost, count_again, gather};
 pub use peer::{BothEnds, HostService, ask, note_peer};
 pub use reference::reference;

@@ -30,7 +30,6 @@ mod frame;
 mod line;
 mod listen;
 mod log;
-mod pool;
 mod report;
 mod text;
 mod turns;

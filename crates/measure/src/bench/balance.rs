@@ -10,11 +10,11 @@
 //! is done on the balancer's CPU, too, so its CPU time is that of both directions.
 
 use super::figures::BenchResult;
+use super::figures::search;
 use super::flow::Flow;
 use super::metered::Meter;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, listen, settle};
-use super::search::search;
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
 use skyhaul_core::balance::{AllowList, Load as Queue, Member, PortRange, Registration, WorkerState};
 use skyhaul_io::address::Endpoint;

@@ -12,10 +12,9 @@
 //! Limits: with more threads than processors, the machine is measured. On the loopback the kernel's work for a packet is done
 //! by whoever sends it.
 
-mod options;
 mod round;
 
-pub use options::{EventBenchOptions, EventSetting};
+pub use round::{EventBenchOptions, EventSetting};
 
 use super::figures::Spread;
 use super::load_average;

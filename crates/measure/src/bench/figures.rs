@@ -2,6 +2,8 @@
 
 use super::options::BenchTarget;
 use serde::{Deserialize, Serialize};
+use skyhaul::stop::StopFlag;
+use std::io;
 
 /// Median, minimum and maximum of some runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -106,4 +108,42 @@ pub struct BenchReport {
 pub(super) struct BenchResult {
     pub(super) run: BenchRun,
     pub(super) how: String,
+}
+
+/// Run `one` at a rate until the highest without loss is found; its figures at that rate.
+pub(super) fn search(
+    stop: &StopFlag,
+    mut one: impl FnMut(u64) -> io::Result<BenchResult>,
+) -> io::Result<BenchResult> {
+    let mut one =
+        |rate| stop.unless_set(one(rate))?.ok_or_else(|| io::Error::from(io::ErrorKind::Interrupted));
+    const LEAST: f64 = 0.5e9;
+    let whole = |ran: &BenchResult, rate: f64| ran.run.lost == 0 && ran.run.bits_per_second > 0.97 * rate;
+    let (mut low, mut high) = (LEAST, 90e9);
+    for _ in 0..8 {
+        let middle = f64::midpoint(low, high);
+        if whole(&one(middle as u64)?, middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    loop {
+        let mut confirmed = Vec::new();
+        for _ in 0..3 {
+            let ran = one(low as u64)?;
+            let held = whole(&ran, low);
+            confirmed.push(ran);
+            if !held {
+                break;
+            }
+        }
+        let held = confirmed.len() == 3 && confirmed.iter().all(|ran| whole(ran, low));
+        if let Some(last) = confirmed.pop()
+            && (held || low <= LEAST)
+        {
+            return Ok(last);
+        }
+        low = (low * 0.95).max(LEAST);
+    }
 }

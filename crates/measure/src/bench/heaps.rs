@@ -21,9 +21,8 @@ mod options;
 mod pair;
 mod receiver;
 pub(super) mod sender;
-mod way;
 
 pub use memo::{Experiments, MemoCell, MemoOptions, MemoReport, MemoSetting, RatePoint, run};
+pub use options::HeapTransport;
 pub use options::{PairOptions, Receiving};
 pub use pair::{PairFigures, measure};
-pub use way::HeapTransport;

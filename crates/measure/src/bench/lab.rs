@@ -9,10 +9,10 @@
 //! The CPU time of the receiving thread is the router's: it does the kernel's work for the receiver, too.
 
 use super::figures::BenchResult;
+use super::figures::search;
 use super::flow::Flow;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, start_receiver};
-use super::search::search;
 use crate::lab::{BareForwarder, FAR, Lab, LabOptions, RunningLab};
 use skyhaul_io::fault::path::Path;
 use skyhaul_io::host::thread;

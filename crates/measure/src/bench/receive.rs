@@ -1,11 +1,11 @@
 //! One run of one receiver: the real engine, or a bare loop.
 
+use super::figures::search;
 use super::figures::{BenchResult, BenchRun};
 use super::flow::{Flow, Throttle};
 use super::metered::{Meter, Metered, Times};
 use super::options::{BenchLoad, BenchOptions, BenchTarget};
 use super::packets::{Packets, Shape};
-use super::search::search;
 use skyhaul::receive::keyed::StreamConfig;
 use skyhaul::receive::{Nowhere, ObjectOptions, Receiver, ReceiverOptions};
 use skyhaul_core::wire::LearnOptions;

@@ -1,11 +1,11 @@
 //! One run of one sender against a receiver that discards everything.
 
 use super::figures::BenchResult;
+use super::figures::search;
 use super::flow::{Flow, Throttle};
 use super::heaps::sender;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
-use super::search::search;
 use skyhaul::send::{
     HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };

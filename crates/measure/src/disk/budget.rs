@@ -7,10 +7,10 @@
 //! Limits: on the loopback this host does the network's work of both ends, so a result of [`TransferBottleneck::Host`] may be twice as
 //! good between two hosts.
 
-use super::bound::{TransferBottleneck, TransferBudget, TransferRate};
 use super::options::{CacheMode, DiskOperation, MeasureOptions};
 use super::pipe::{self, PipeWaits};
 use super::report::DiskPoint;
+use super::report::{TransferBottleneck, TransferBudget, TransferRate};
 use std::io;
 
 /// The highest rate of the points of an operation, past the page cache if that was measured.

@@ -17,7 +17,7 @@
 //! rings, which breaks the link for a moment, only if its check was named. Queues, MTU, options of mounts and services are never
 //! written, only advised.
 
-use super::fix::HostSetting;
+use super::found::HostSetting;
 use super::report::HostReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::host::ethtool::Card;

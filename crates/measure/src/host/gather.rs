@@ -7,7 +7,6 @@
 //!
 //! Nothing here needs root. What is refused is noted as unreadable, with the kernel's reason; what is not there is left out.
 
-mod asked;
 mod card;
 mod counters;
 mod disks;
@@ -15,8 +14,8 @@ mod files;
 mod machine;
 
 use super::facts::{Facts, VERSION};
-pub use asked::{Devices, GatherOptions};
 pub use card::ThisHost;
+pub use card::{Devices, GatherOptions};
 use skyhaul_io::host::tree::Tree;
 use std::io;
 

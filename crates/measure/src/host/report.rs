@@ -3,7 +3,7 @@
 use super::check::{Check, Gain, SOURCES, Severity};
 use super::checks;
 use super::facts::Facts;
-use super::fix::HostSetting;
+use super::found::HostSetting;
 use super::found::{CheckResult, CheckVerdict, NotJudged};
 use super::target::HostTarget;
 use super::view::HostView;

@@ -1,9 +1,9 @@
 //! What follows from a fate.
 
 use super::frame::Train;
+use super::line::FramePool;
 use super::line::{DelayQueue, Note, TrainPacket};
 use super::log::{Log, Record};
-use super::pool::FramePool;
 use skyhaul_io::fault::Damage;
 use skyhaul_io::fault::path::{Direction, Fate, Outcome};
 use skyhaul_io::packet::VIRTIO;

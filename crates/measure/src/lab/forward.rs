@@ -10,9 +10,9 @@
 
 use super::concluded::{conclude, damaged, record};
 use super::frame::{self, Train};
+use super::line::FramePool;
 use super::line::{DelayQueue, Note, TrainPacket, Waiting};
 use super::log::{Log, Record};
-use super::pool::FramePool;
 use super::report::{DirectionCounts, ForwardReport};
 use super::turns::{Next, PollSchedule};
 use skyhaul_core::measure::Histogram;

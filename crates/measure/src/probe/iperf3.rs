@@ -32,7 +32,7 @@
 //! let report = run(&options, &AtomicBool::new(false), &mut |_| {})?;
 //! assert_eq!(report.streams[0].here.bytes, 1 << 20);
 //! assert_eq!(report.streams[0].there.unwrap().bytes, 1 << 20);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), Box<dyn std::state::Error>>(())
 //! ```
 //!
 //! Limits: no SCTP, no MPTCP, no user names (RSA), no files. A server has no token: whoever reaches the port may send to
@@ -42,7 +42,6 @@ mod client;
 pub mod control;
 pub mod datagram;
 mod desk;
-mod error;
 mod json;
 mod lobby;
 mod params;
@@ -54,20 +53,19 @@ mod session;
 pub mod state;
 #[cfg(test)]
 mod tests;
-mod text;
 mod udp;
 mod work;
 
 pub use crate::probe::TestDirection;
 pub use client::{Iperf3ClientOptions, Iperf3Progress, run};
 pub use desk::{Iperf3ServerOptions, Iperf3ServerStats};
-pub use error::Iperf3Error;
 pub use json::json;
+pub use json::lines;
 pub use params::{Iperf3Params, RefusedParams};
 pub use report::{Iperf3Parameters, Iperf3Report, Iperf3Role, StreamInterval, StreamReport, StreamTotals};
 pub use results::{Iperf3Results, StreamResult, stream_id};
 pub use server::Iperf3Server;
-pub use text::lines;
+pub use state::Iperf3Error;
 
 /// The port of iperf3.
 pub const PORT: u16 = 5201;

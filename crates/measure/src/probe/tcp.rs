@@ -28,14 +28,11 @@
 //! Limits: 128 flows. The trace is bounded: a longer measurement keeps fewer samples per second, never more memory.
 
 mod agree;
-mod bound;
 mod client;
 mod diagnose;
-mod expected;
 mod flow;
 mod holes;
 mod losses;
-mod options;
 mod point;
 mod report;
 mod run;
@@ -47,13 +44,13 @@ mod verdict;
 
 pub use crate::probe::TestDirection;
 pub use agree::{agree, is_lossy, load};
-pub use bound::{FlowVerdict, TcpBottleneck};
 pub use client::{TcpClient, TcpPointReport};
 pub use diagnose::{TcpDiagnosis, diagnose};
-pub use expected::TcpPrediction;
 pub use flow::{FlowDirection, TcpFlow};
-pub use options::{MAX_FLOWS, TcpRunOptions, TestAmount};
+pub use flow::{MAX_FLOWS, TcpRunOptions, TestAmount};
 pub use point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
+pub use report::TcpPrediction;
 pub use report::{FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample};
+pub use report::{FlowVerdict, TcpBottleneck};
 pub use run::{TcpRun, run};
 pub use service::{NAME, TcpService};

@@ -37,7 +37,6 @@ pub mod meeting;
 mod message;
 mod meter;
 pub mod oneway;
-mod packed;
 mod plan;
 mod receiving;
 mod report;

@@ -9,7 +9,7 @@
 //! let point = UdpPoint { packets: 50, ..UdpPoint::even(400, 200_000_000, Duration::from_secs(20)) };
 //! let report = request(&RequestOptions::new(responder.local(), point), &AtomicBool::new(false))?;
 //! assert_eq!((report.sent.packets, report.received, report.lost), (50, 50, 0));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), Box<dyn std::report::Error>>(())
 //! ```
 //!
 //! Packets leave as in every measurement ([`super::udp`]); the responder's times are the kernel's. What udpmon does otherwise is
@@ -20,18 +20,16 @@
 //! than came from it, and a small amount beyond that to all of them together.
 
 mod desk;
-mod error;
 mod latency;
 mod report;
 mod requester;
 mod responder;
 mod test;
-mod texts;
 
 pub use desk::{ResponderOptions, ResponderStats};
-pub use error::UdpmonError;
 pub use latency::{LatencyReport, latency};
 pub use report::RequestReport;
+pub use report::UdpmonError;
 pub use requester::{RequestOptions, request};
 pub use responder::Responder;
 pub use skyhaul_core::wire::udpmon::PORT;

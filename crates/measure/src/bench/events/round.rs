@@ -1,21 +1,22 @@
 //! One combination, once.
 
-use super::options::{EventBenchOptions, EventSetting};
 use crate::bench::balance::begun;
 use crate::bench::receive::{join, objects};
+use serde::{Deserialize, Serialize};
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
 use skyhaul::receive::{Nowhere, Receiver, ReceiverOptions, Running};
 use skyhaul::send::Pacing;
 use skyhaul::send::events::{
     Event, EventConfig, EventDivision, EventSender, EventSenderOptions, Target, Ticks,
 };
+use skyhaul::stop::StopFlag;
 use skyhaul_core::balance::AllowList;
-use skyhaul_core::wire::{Format, LearnOptions};
+use skyhaul_core::wire::{FamilyRef, Format, LearnOptions};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::{Pool, PoolOptions};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -151,5 +152,66 @@ fn finish(round: &mut Round, balance: Balance, workers: Vec<(SocketAddr, Running
         round.received += report.packets;
         round.rejected += report.rejects.values().sum::<u64>();
         round.whole += report.objects.values().map(|objects| objects.complete).sum::<u64>();
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct EventBenchOptions {
+    /// The family of events, which must be labelled.
+    pub family: FamilyRef,
+    /// Largest IP packets, bytes.
+    pub mtus: Vec<usize>,
+    /// Bytes of an event.
+    pub events: Vec<u64>,
+    /// Senders, each a thread.
+    pub senders: Vec<usize>,
+    /// Workers, each a receiver with a thread.
+    pub workers: Vec<usize>,
+    /// Threads of the balancer.
+    pub threads: Vec<usize>,
+    /// Bits per second of all senders together; 0: as fast as they can.
+    pub rates: Vec<u64>,
+    /// Length of a run.
+    pub time: Duration,
+    /// Rounds.
+    pub rounds: usize,
+    /// Where all of it is.
+    pub address: IpAddr,
+    /// Ends it early.
+    pub stop: StopFlag,
+}
+
+/// One combination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventSetting {
+    /// Largest IP packet, bytes.
+    pub mtu: usize,
+    /// Bytes of an event.
+    pub event_bytes: u64,
+    /// Senders.
+    pub senders: usize,
+    /// Workers.
+    pub workers: usize,
+    /// Threads of the balancer.
+    pub threads: usize,
+    /// Bits per second of all senders; 0: as fast as they could.
+    pub rate: u64,
+}
+
+impl EventBenchOptions {
+    /// Every combination.
+    pub(super) fn settings(&self) -> Vec<EventSetting> {
+        let mut all = vec![EventSetting::default()];
+        let mut vary = |set: &dyn Fn(EventSetting) -> Vec<EventSetting>| {
+            all = all.iter().flat_map(|one| set(*one)).collect();
+        };
+        vary(&|s| self.mtus.iter().map(|&mtu| EventSetting { mtu, ..s }).collect());
+        vary(&|s| self.events.iter().map(|&event_bytes| EventSetting { event_bytes, ..s }).collect());
+        vary(&|s| self.senders.iter().map(|&senders| EventSetting { senders, ..s }).collect());
+        vary(&|s| self.workers.iter().map(|&workers| EventSetting { workers, ..s }).collect());
+        vary(&|s| self.threads.iter().map(|&threads| EventSetting { threads, ..s }).collect());
+        vary(&|s| self.rates.iter().map(|&rate| EventSetting { rate, ..s }).collect());
+        all
     }
 }

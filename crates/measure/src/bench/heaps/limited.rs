@@ -20,12 +20,11 @@ mod candidate;
 mod feed;
 mod figures;
 mod highest;
-mod options;
 mod trial;
 
+pub use candidate::LimitedOptions;
 pub use candidate::ReceiverCommand;
 pub use figures::{LimitedRow, LimitedTrial};
-pub use options::LimitedOptions;
 
 use crate::bench::Spread;
 use highest::{Found, highest};

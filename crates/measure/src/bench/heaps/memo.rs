@@ -1,9 +1,9 @@
 //! The experiments, and their results.
 
 use super::limited::{self, LimitedOptions, LimitedRow};
+use super::options::HeapTransport;
 use super::options::{PairOptions, Receiving};
 use super::pair::{PairFigures, measure};
-use super::way::HeapTransport;
 use crate::bench::{Spread, load_average};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::VERSION;

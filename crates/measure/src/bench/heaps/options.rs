@@ -1,6 +1,5 @@
 //! Options of a run of pairs.
 
-use super::way::HeapTransport;
 use serde::{Deserialize, Serialize};
 use skyhaul::stop::StopFlag;
 use skyhaul_io::namespace::Network;
@@ -55,4 +54,27 @@ pub struct PairOptions {
     pub networks: Option<(Network, Network)>,
     /// Ends it early; its figures are then meaningless.
     pub stop: StopFlag,
+}
+
+/// How heaps travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeapTransport {
+    /// Packets as datagrams.
+    Udp,
+    /// Consecutive packets in a TCP connection.
+    Tcp,
+    /// Each heap one packet in a TCP connection.
+    TcpHeaps,
+}
+
+impl HeapTransport {
+    /// As in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            HeapTransport::Udp => "UDP",
+            HeapTransport::Tcp => "TCP",
+            HeapTransport::TcpHeaps => "TCP, whole heaps",
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Runs pairs of one sender and one receiver, started together.
 
+use super::options::HeapTransport;
 use super::options::{PairOptions, Receiving};
 use super::receiver::{Received, WRITE, start_receiver};
-use super::way::HeapTransport;
 use crate::bench::Spread;
 use serde::{Deserialize, Serialize};
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};

@@ -1,7 +1,7 @@
 //! The receiving ends of pairs: streams, bare loops, and ports that are not read.
 
+use super::options::HeapTransport;
 use super::options::{PairOptions, Receiving};
-use super::way::HeapTransport;
 use crate::bench::receive::join;
 use skyhaul::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use skyhaul::stop::StopFlag;

@@ -1,6 +1,5 @@
 //! What only the kernel of this host can be asked: the card by ioctl, sockets, clocks, file systems.
 
-use super::asked::{Devices, GatherOptions};
 use crate::host::facts::Facts;
 use skyhaul_io::address::system_text;
 use skyhaul_io::host::bandwidth::of_memory;
@@ -215,6 +214,29 @@ fn spread(queues: &[u32]) -> String {
     let mut counts = std::collections::BTreeMap::<u32, u32>::new();
     queues.iter().for_each(|queue| *counts.entry(*queue).or_default() += 1);
     counts.iter().map(|(queue, count)| format!("{queue}:{count}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct GatherOptions {
+    /// The interface of the data; without one, that of the way to the peer, or the fastest.
+    pub interface: Option<String>,
+    /// The other end.
+    pub peer: Option<IpAddr>,
+    /// Directories of data; without any, every file system on a disk.
+    pub data: Vec<String>,
+}
+
+/// What is no file: it is asked of the kernel, or made up by a test.
+pub trait Devices {
+    /// The interface that leads to an address.
+    fn towards(&self, peer: IpAddr) -> Option<String>;
+    /// Note what the kernel says of an interface.
+    fn note(&self, asked: &GatherOptions, facts: &mut Facts);
+    /// Note the counters of an interface.
+    fn count(&self, facts: &mut Facts);
+    /// Percent of a file system that is free.
+    fn free(&self, mount: &str) -> Option<u64>;
 }
 
 #[cfg(test)]

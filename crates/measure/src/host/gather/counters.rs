@@ -8,7 +8,7 @@
 //! | `count/conntrack/NAME` | `/proc/net/stat/nf_conntrack`, all processors together |
 //! | `count/card/NAME`, `count/qdisc/NAME` | asked of the kernel |
 
-use super::asked::Devices;
+use super::card::Devices;
 use crate::host::facts::Facts;
 use skyhaul_io::host::tables::{backlogs, protocols, protocols6};
 use skyhaul_io::host::tree::Tree;

@@ -1,6 +1,6 @@
 //! Disks and file systems that hold data.
 
-use super::asked::{Devices, GatherOptions};
+use super::card::{Devices, GatherOptions};
 use super::files::keep;
 use crate::host::facts::Facts;
 use skyhaul_io::host::tree::Tree;

@@ -3,10 +3,10 @@
 use super::IPERF3_VERSION;
 use super::control::{COOKIE, Control, Cookie, MESSAGE_TIMEOUT, REPORT, RESULTS};
 use super::datagram::{HELLO, is_answer};
-use super::error::Iperf3Error;
 use super::params::Iperf3Params;
 use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
 use super::results::Iperf3Results;
+use super::state::Iperf3Error;
 use super::state::Iperf3State;
 use super::work::{RunningStreams, Sockets, setup};
 use skyhaul_io::quantity::{Rate, Size};

@@ -1,8 +1,8 @@
 //! The control connection: a cookie, states, and JSON behind its length; everything with a deadline and a bound.
 
-use super::error::Iperf3Error;
 use super::params::Iperf3Params;
 use super::results::Iperf3Results;
+use super::state::Iperf3Error;
 use super::state::Iperf3State;
 use serde_json::Value;
 use skyhaul_core::framing::{self, frame};

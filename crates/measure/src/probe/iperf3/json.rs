@@ -3,6 +3,8 @@
 use super::IPERF3_VERSION;
 use super::report::{Iperf3Report, Iperf3Role, StreamInterval, StreamReport, StreamTotals};
 use serde_json::{Map, Value, json};
+use skyhaul_core::units::display_rate;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 /// The report under iperf3's names.
@@ -254,4 +256,68 @@ fn side(side: &StreamTotals, id: Option<u64>, sends: bool, udp: bool, sent: bool
         (false, false) => json!({}),
     };
     with(map, more)
+}
+
+/// The report as text, a line for each stream and direction.
+#[must_use]
+pub fn lines(report: &Iperf3Report) -> String {
+    let mut out = String::new();
+    let asked = &report.asked;
+    let protocol = if asked.udp { "UDP" } else { "TCP" };
+    let way = match (asked.both, asked.reverse) {
+        (true, _) => "both ways",
+        (_, true) => "server to client",
+        _ => "client to server",
+    };
+    let streams = if asked.streams == 1 { "1 stream".into() } else { format!("{} streams", asked.streams) };
+    let _ = writeln!(out, "iperf3 {protocol} with {}, {streams}, {way}", report.peer);
+    for stream in &report.streams {
+        let what = if stream.sends { "sent" } else { "received" };
+        let _ =
+            writeln!(out, "  [{:3}] {what} {}", stream.id, side_text(&stream.here, asked.udp, stream.sends));
+        if let Some(verdict) = &stream.verdict {
+            let _ = writeln!(out, "        {}", verdict.text);
+            if let Some(hint) = &verdict.hint {
+                let _ = writeln!(out, "        hint: {hint}");
+            }
+        }
+    }
+    for sends in [true, false] {
+        if report.streams.iter().filter(|stream| stream.sends == sends).count() == 0 {
+            continue;
+        }
+        let here = if sends { "sent" } else { "received" };
+        let there = if sends { "received" } else { "sent" };
+        let _ = writeln!(out, "  {here} here {}", side_text(&report.sum(sends, true), asked.udp, sends));
+        if report.streams.iter().any(|stream| stream.sends == sends && stream.there.is_some()) {
+            let _ =
+                writeln!(out, "  {there} there {}", side_text(&report.sum(sends, false), asked.udp, !sends));
+        }
+    }
+    if let Some(error) = &report.error {
+        let _ = writeln!(out, "  {error}");
+    }
+    out
+}
+
+fn side_text(side: &StreamTotals, udp: bool, sent: bool) -> String {
+    let rate = display_rate(side.bits_per_second);
+    let mut text = format!("{} bytes in {:.3} s, {rate}", side.bytes, side.seconds);
+    if udp && sent {
+        let _ = write!(text, ", {} datagrams", side.packets);
+    } else if udp {
+        let part = 100.0 * side.lost as f64 / side.packets.max(1) as f64;
+        let _ = write!(
+            text,
+            ", {} of {} datagrams lost ({part:.2} %), {} out of order, {} duplicates, jitter {:.3} ms",
+            side.lost,
+            side.packets,
+            side.late,
+            side.doubled,
+            side.jitter * 1e3
+        );
+    } else if let Some(retransmits) = side.retransmits {
+        let _ = write!(text, ", {retransmits} segments retransmitted");
+    }
+    text
 }

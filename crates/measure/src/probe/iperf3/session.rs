@@ -2,13 +2,13 @@
 
 use super::control::{Control, Cookie, MESSAGE_TIMEOUT, PARAMETERS, RESULTS};
 use super::desk::{Arrival, Common};
-use super::error::Iperf3Error;
+use super::json::lines;
 use super::params::Iperf3Params;
 use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
 use super::results::Iperf3Results;
 use super::room::Reservation;
+use super::state::Iperf3Error;
 use super::state::{Iperf3State, code};
-use super::text::lines;
 use super::work::{FinishedStreams, RunningStreams, Sockets, setup};
 use serde_json::Value;
 use skyhaul_io::quantity::{Rate, Size};

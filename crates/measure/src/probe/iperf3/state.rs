@@ -1,5 +1,7 @@
 //! The states that both ends tell each other, one octet each, and the numbers of errors.
 
+use std::io;
+
 /// A state, as it goes over the control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i8)]
@@ -117,6 +119,69 @@ pub mod code {
             142 => "the test needs a user name and password",
             160 => "the time of the test was over",
             _ => "an error of iperf3",
+        }
+    }
+}
+
+/// Why a test failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Iperf3Error {
+    /// A system call on the control connection.
+    #[error("control connection: {0}")]
+    Control(#[source] io::Error),
+    /// A system call on a stream; its text names the operation and the address.
+    #[error("{0}")]
+    Stream(#[source] io::Error),
+    /// The other end closed the control connection.
+    #[error("the other end closed the control connection")]
+    Gone,
+    /// The other end said nothing for too long.
+    #[error("the other end did not respond in time")]
+    Silent,
+    /// What came is not what the protocol says.
+    #[error("not the iperf3 protocol: {0}; hint: the other end must be iperf3 3.1 or later")]
+    Protocol(String),
+    /// A message that is longer than allowed: its length, and the most.
+    #[error("a message of {0} bytes exceeds the limit of {1}")]
+    TooLong(usize, usize),
+    /// The server runs another test.
+    #[error(
+        "the server is busy with another test; hint: iperf3 serves one client at a time; try again later"
+    )]
+    Busy,
+    /// The server refused, or failed.
+    #[error("the server failed: {text} (error {0} of iperf3)", text = code::text(*.0))]
+    Server(u32),
+    /// The other end ended the test.
+    #[error("the other end ended the test")]
+    Terminated,
+    /// What is asked for is refused here.
+    #[error("{text}")]
+    Refused {
+        /// The number for the other end.
+        code: u32,
+        /// Why.
+        text: String,
+    },
+}
+
+impl Iperf3Error {
+    pub(super) fn control(error: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        match error.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset => Self::Gone,
+            _ => Self::Control(error),
+        }
+    }
+
+    /// The number to tell the other end, if it is worth telling.
+    pub(super) fn code(&self) -> Option<u32> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::Stream(_) => Some(code::ACCEPT),
+            Self::Silent => Some(code::SILENT),
+            Self::Protocol(_) | Self::TooLong(..) => Some(code::PARAMETERS),
+            Self::Control(_) | Self::Gone | Self::Busy | Self::Server(_) | Self::Terminated => None,
         }
     }
 }

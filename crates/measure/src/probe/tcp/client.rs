@@ -1,8 +1,8 @@
 //! The client's end of measurements with TCP: it says what is measured, and puts both ends' reports together.
 
-use super::expected::TcpPrediction;
 use super::flow::FlowDirection;
 use super::point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
+use super::report::TcpPrediction;
 use super::report::TcpReport;
 use super::service::{COOKIE_BYTES, NAME};
 use serde::{Deserialize, Serialize};

@@ -3,11 +3,11 @@
 //! Limits: whether the receiving application is slow is seen in the window that its kernel announces, and a disk is not seen at
 //! all. Losses are judged by their pattern behind the first ones: slow start ends in losses on any path.
 
-use super::bound::TcpBottleneck;
 use super::client::TcpPointReport;
 use super::flow::FlowDirection;
 use super::losses::lossy;
 use super::report::FlowReport;
+use super::report::TcpBottleneck;
 use crate::probe::udp::CauseReport;
 use serde::{Serialize, Serializer};
 use skyhaul_core::diagnose::{Cause, tcp};
@@ -185,8 +185,8 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bound::FlowVerdict;
     use super::super::losses::tests::trace;
+    use super::super::report::FlowVerdict;
     use super::super::report::{SenderWaits, TcpCounts};
     use super::*;
     use std::net::SocketAddr;

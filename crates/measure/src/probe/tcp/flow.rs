@@ -1,14 +1,14 @@
 //! One flow: its socket, its counters, and the loop of its thread.
 
-use super::options::{TcpRunOptions, TestAmount};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
-use skyhaul_io::quantity::Rate;
-use skyhaul_io::tcp::bulk::{Supply, receive, room};
+use skyhaul_io::quantity::{Rate, Size};
+use skyhaul_io::tcp::bulk::{Put, Supply, Take, receive, room};
 use std::io;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// How often a flow that waits looks whether it shall end.
@@ -317,4 +317,79 @@ fn is_pause(error: &io::Error) -> bool {
 fn is_closed(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+}
+
+/// Flows at once, as many as iperf3 permits.
+pub const MAX_FLOWS: usize = 128;
+
+/// When a measurement ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestAmount {
+    /// When it is stopped, or the peers close.
+    Open,
+    /// After this time.
+    Time(Duration),
+    /// After this many bytes of all flows together.
+    Bytes(u64),
+    /// After this many blocks of all flows together.
+    Blocks(u64),
+}
+
+impl TestAmount {
+    /// Bytes, if it is a number of them, with blocks of `block`.
+    #[must_use]
+    pub fn bytes(self, block: usize) -> Option<u64> {
+        match self {
+            Self::Open | Self::Time(_) => None,
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Blocks(blocks) => Some(blocks.saturating_mul(block as u64)),
+        }
+    }
+}
+
+/// How the flows are run.
+#[derive(Clone, Debug)]
+pub struct TcpRunOptions {
+    /// Bytes of one write, or read.
+    pub block: Size,
+    /// How senders send.
+    pub put: Put,
+    /// How receivers receive.
+    pub take: Take,
+    /// When it ends.
+    pub amount: TestAmount,
+    /// Time at the beginning that is not counted: slow start.
+    pub omit: Duration,
+    /// Rate of each flow that senders keep on average by waiting between blocks; 0: as fast as possible. For spacing
+    /// of segments see [`Setup::pacing`](skyhaul_io::tcp::setup::Setup::pacing).
+    pub rate: Rate,
+    /// Each flow begins this long after the one before.
+    pub stagger: Duration,
+    /// Flow n is kept on CPU `cpus[n % length]`; empty: where the scheduler puts it.
+    pub cpus: Vec<usize>,
+    /// Distance of samples.
+    pub sample: Duration,
+    /// Length of the intervals in the report.
+    pub interval: Duration,
+    /// How long receivers that are stopped wait for what is still under way: until nothing came for this long. Zero: not
+    /// at all.
+    pub drain: Duration,
+}
+
+impl Default for TcpRunOptions {
+    fn default() -> Self {
+        Self {
+            block: Size::from_bytes(1 << 20),
+            put: Put::Copy,
+            take: Take::Copy,
+            amount: TestAmount::Open,
+            omit: Duration::ZERO,
+            rate: Rate::default(),
+            stagger: Duration::ZERO,
+            cpus: Vec::new(),
+            sample: Duration::from_millis(10),
+            interval: Duration::from_secs(1),
+            drain: Duration::ZERO,
+        }
+    }
 }

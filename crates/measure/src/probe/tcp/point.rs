@@ -1,6 +1,6 @@
 //! One measurement between two hosts, and what they say to each other about it.
 
-use super::options::{MAX_FLOWS, TcpRunOptions, TestAmount};
+use super::flow::{MAX_FLOWS, TcpRunOptions, TestAmount};
 use super::report::TcpReport;
 use super::{FlowDirection, TcpFlow, TcpRun};
 use crate::probe::TestDirection;

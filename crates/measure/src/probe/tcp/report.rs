@@ -1,8 +1,8 @@
 //! What flows did, as data.
 
-use super::bound::FlowVerdict;
 use super::flow::FlowDirection;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::predict::{MAX_WINDOW, Path, cubic_rate, mathis_rate, window_rate};
 use skyhaul_io::host::stages::Stages;
 use skyhaul_io::tcp::info::TcpInfo;
 use std::net::SocketAddr;
@@ -219,4 +219,116 @@ pub(super) fn per_gb(seconds: f64, bytes: u64) -> f64 {
 /// Bits per second; 0 if there was no time.
 pub(super) fn bits_per_second(bytes: u64, seconds: f64) -> f64 {
     if seconds <= 0.0 { 0.0 } else { bytes as f64 * 8.0 / seconds }
+}
+
+/// What bounded a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpBottleneck {
+    /// The sending application had nothing to send.
+    Application,
+    /// The sending thread used its CPU up.
+    Cpu,
+    /// The receiver's window is smaller than what the path holds.
+    ReceiveWindow,
+    /// The receiving application reads too slowly.
+    SlowReceiver,
+    /// The send buffer is smaller than what the path holds.
+    SendBuffer,
+    /// Losses that do not depend on how much is under way.
+    Loss,
+    /// Losses whenever the same amount is under way.
+    ShallowBuffer,
+    /// Losses at the same rate each time, without a queue.
+    Policer,
+    /// Losses of many segments at a time, whatever the rate.
+    BurstLoss,
+    /// Segments that arrive out of order are sent again, or slow the sender down.
+    Spraying,
+    /// It ended before the window was open.
+    SlowStart,
+    /// A limit of the rate that was set on this end.
+    Pacing,
+    /// The path carried what it can.
+    Path,
+    /// Too little was seen.
+    Unknown,
+}
+
+/// What bounded a flow, and what would change it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowVerdict {
+    /// The cause.
+    pub bound: TcpBottleneck,
+    /// Its part of the time, 0 to 1.
+    pub share: f64,
+    /// In a sentence.
+    pub text: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// Predictions for a path with the round trip, the segments and the losses of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpPrediction {
+    /// The rate that is asked about: the wanted one, or the measured one. Bits per second.
+    pub bits_per_second: f64,
+    /// Bytes under way at that rate.
+    pub in_flight: f64,
+    /// The most that the largest window of TCP (1 073 725 440 bytes) lets through, in bits per second.
+    pub largest_window: f64,
+    /// The most that the buffers that were granted let through, in bits per second.
+    pub granted_window: f64,
+    /// Flows that fill that rate with the largest window.
+    pub flows_needed: f64,
+    /// Seconds of slow start.
+    pub slow_start_seconds: f64,
+    /// Bytes sent until its end.
+    pub slow_start_bytes: f64,
+    /// Bits per second of Reno at the losses that were seen (Mathis); none: nothing was lost.
+    pub reno: Option<f64>,
+    /// The same of CUBIC (RFC 9438).
+    pub cubic: Option<f64>,
+    /// Seconds until Reno has forgotten one loss.
+    pub reno_recovery_seconds: f64,
+    /// The same of CUBIC.
+    pub cubic_recovery_seconds: f64,
+    /// Part of the segments that may be lost with Reno.
+    pub reno_loss_budget: f64,
+    /// The same with CUBIC.
+    pub cubic_loss_budget: f64,
+}
+
+impl TcpPrediction {
+    /// For a flow that sent; `wanted` is the rate that it is to reach, or the one that was measured is taken. `None` if no round
+    /// trip was measured.
+    #[must_use]
+    pub fn of(flow: &FlowReport, wanted: Option<f64>) -> Option<Self> {
+        let rtt = flow.counts.rtt_least;
+        let rate = wanted.unwrap_or(flow.bits_per_second);
+        if flow.direction != FlowDirection::Send || rtt <= 0.0 || rate <= 0.0 || flow.segment_bytes == 0 {
+            return None;
+        }
+        let mss = f64::from(flow.segment_bytes);
+        let path = Path { rate, rtt, mss };
+        let lost = flow.counts.retransmits.saturating_sub(flow.counts.doubled);
+        let loss = f64::from(lost) / f64::from(flow.counts.segments.max(1));
+        let slow_start = path.slow_start();
+        let window = (flow.send_buffer as f64).min(flow.counts.peer_window_most as f64).min(MAX_WINDOW);
+        Some(Self {
+            bits_per_second: rate,
+            in_flight: path.bdp(),
+            largest_window: window_rate(MAX_WINDOW, rtt),
+            granted_window: window_rate(window, rtt),
+            flows_needed: path.flows_needed(MAX_WINDOW),
+            slow_start_seconds: slow_start.seconds,
+            slow_start_bytes: slow_start.octets,
+            reno: (loss > 0.0).then(|| mathis_rate(mss, rtt, loss)),
+            cubic: (loss > 0.0).then(|| cubic_rate(mss, rtt, loss)),
+            reno_recovery_seconds: path.reno_recovery(),
+            cubic_recovery_seconds: path.cubic_recovery(),
+            reno_loss_budget: path.reno_budget().loss,
+            cubic_loss_budget: path.cubic_budget().loss,
+        })
+    }
 }

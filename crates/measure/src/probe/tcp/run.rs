@@ -1,7 +1,7 @@
 //! Flows that are running, and what they did when they have ended.
 
 use super::flow::{Ended, FlowDirection, Shared, State, TcpFlow};
-use super::options::{MAX_FLOWS, TcpRunOptions};
+use super::flow::{MAX_FLOWS, TcpRunOptions};
 use super::report::{
     FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample, bits_per_second, per_gb,
 };

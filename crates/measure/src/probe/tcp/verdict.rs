@@ -11,9 +11,9 @@
 //!
 //! Limits: one end's view. That the receiving application is slow shows only in its window.
 
-use super::bound::{FlowVerdict, TcpBottleneck};
 use super::losses::{lossy, pattern};
 use super::report::{FlowReport, SenderWaits, TcpCounts};
+use super::report::{FlowVerdict, TcpBottleneck};
 use skyhaul_core::diagnose::tcp::Pattern;
 use skyhaul_core::predict::cubic_rate;
 use skyhaul_core::units::display_rate;

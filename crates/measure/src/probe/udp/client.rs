@@ -2,8 +2,7 @@
 
 use super::account::way;
 use super::end::{Pinger, TestSockets};
-use super::message::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession};
-use super::packed;
+use super::message::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, unpack};
 use super::plan::UdpPoint;
 use super::receiving::{Exchange, keep};
 use super::report::{EndReport, UdpDirectionReport, UdpPointReport};
@@ -251,7 +250,7 @@ impl UdpClient {
         {
             UdpReply::Report { mut report, packed, .. } => {
                 for (received, text) in report.received.iter_mut().zip(&packed) {
-                    let samples = packed::unpack(text);
+                    let samples = unpack(text);
                     received.samples =
                         samples.ok_or_else(|| self.connection.unexpected("invalid samples"))?;
                 }

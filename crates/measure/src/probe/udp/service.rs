@@ -1,8 +1,8 @@
 //! The server's end of UDP tests.
 
 use super::end::{PendingTest, TestSockets};
+use super::message::pack;
 use super::message::{UdpCommand, UdpReply, UdpRequest, UdpSession};
-use super::packed::pack;
 use super::plan::{MAX_FLOWS, UdpPoint};
 use super::report::SentReport;
 use crate::probe::TestDirection;

@@ -5,7 +5,7 @@
 
 use super::super::budget::{SourceBuckets, TokenBucket};
 use super::test::ResponderTest;
-use super::texts::{KernelCounters, load};
+use super::test::{KernelCounters, load};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::udpmon::structs::{self, CPU, HISTOGRAM, NIC};

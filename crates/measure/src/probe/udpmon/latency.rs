@@ -4,7 +4,7 @@
 //! all of them. Times are those of this program, sending and waking up included.
 
 use super::super::udp::UdpPoint;
-use super::error::UdpmonError;
+use super::report::UdpmonError;
 use super::requester::{Dialogue, RequestOptions};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};

@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::wire::header::Order;
-use skyhaul_core::wire::udpmon::Message;
 use skyhaul_core::wire::udpmon::structs::Bins;
+use skyhaul_core::wire::udpmon::{Command, Message, VERSION as PROTOCOL_VERSION};
+use std::io;
 use std::net::SocketAddr;
+use thiserror::Error;
 
 /// What a test showed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -114,6 +116,35 @@ fn gaps(bins: &Bins) -> Distribution {
         histogram.record_many(u64::try_from(low.saturating_mul(100)).unwrap_or(0), count);
     }
     Distribution::from(&histogram)
+}
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+pub enum UdpmonError {
+    /// A system error; its text names the operation and the address.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Nothing came back.
+    #[error(
+        "{0} does not answer as a udpmon responder\nhint: start `udpmon_resp` or `skyhaul probe serve --udpmon` there, and let UDP port {port} through", port = .0.port()
+    )]
+    Silent(SocketAddr),
+    /// It speaks another version.
+    #[error(
+        "the responder speaks version {0} of udpmon's protocol, not {PROTOCOL_VERSION}\nhint: install udpmon 1.5, or skyhaul, there"
+    )]
+    OtherVersion(u32),
+    /// It has another test.
+    #[error(
+        "the responder is busy with another test\nhint: udpmon_resp runs one test at a time and holds it for 60 s; try again later"
+    )]
+    Busy,
+    /// An answer is none.
+    #[error("invalid answer to {0:?}\nhint: check that a udpmon responder listens there")]
+    Broken(Command),
+    /// It was interrupted before there was anything to report.
+    #[error("interrupted before the test began")]
+    Interrupted,
 }
 
 #[cfg(test)]

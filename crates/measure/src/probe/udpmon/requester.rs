@@ -2,7 +2,7 @@
 
 use super::super::udp::sending::send_headed;
 use super::super::udp::{SentReport, UdpPoint};
-use super::error::UdpmonError;
+use super::report::UdpmonError;
 use super::report::{RequestReport, ResponderResults};
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::udpmon::structs::{Bins, HISTOGRAM, SNMP, udp_in_errors};

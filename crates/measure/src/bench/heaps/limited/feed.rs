@@ -1,6 +1,6 @@
 //! Our sender, at one rate per run, in the measuring thread.
 
-use super::options::LimitedOptions;
+use super::candidate::LimitedOptions;
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream};
 use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::Endpoint;

@@ -1,9 +1,9 @@
 //! One receiver, limited, at one rate.
 
+use super::candidate::LimitedOptions;
 use super::candidate::ReceiverCommand;
 use super::feed::{Feed, Sent};
 use super::figures::LimitedTrial;
-use super::options::LimitedOptions;
 use skyhaul::report::ReceiveReport;
 use skyhaul::spead::send::Stream;
 use skyhaul_io::address::Endpoint;
