@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   args ──▶ cli ──▶ one file for each verb ──▶ arguments that verbs share ──▶ heading, limits, format
-//!     └────▶ config, misplaced
+//!     └────▶ config, applies
 //! ```
 
 #[cfg(test)]
 mod advised;
 mod allow;
+mod applies;
 mod balance;
 mod balancer;
 mod bench;
@@ -27,7 +28,6 @@ mod inspect;
 mod join;
 mod lab;
 mod limits;
-mod misplaced;
 mod output;
 mod probe;
 mod receive;
@@ -48,7 +48,7 @@ pub(crate) use balancer::{
     TokensWhat, UntilArgs, WorkersWhat,
 };
 pub(crate) use bench::{BenchArgs, BenchWhat};
-pub(crate) use cli::{Cli, Verb};
+pub(crate) use cli::{Cli, Verb, described};
 pub(crate) use config::Places;
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
 pub(crate) use demo::{DemoArgs, DemoWhat};
@@ -95,9 +95,11 @@ pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     if let Some(text) = merged.shown {
         return Ok(Parsed::Show(text));
     }
-    let matches = command.try_get_matches_from(merged.words)?;
+    let matches = command.clone().try_get_matches_from(merged.words)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
-    misplaced::check(&cli, &matches, &merged.from_file)?;
+    for note in applies::check(&cli, &command, &matches, &merged.from_file)? {
+        say!("note: {note}");
+    }
     if let Verb::Send(args) = &mut cli.verb {
         args.settle(std::env::var(send::VARIABLE).ok())?;
     }

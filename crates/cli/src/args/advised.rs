@@ -2,8 +2,8 @@
 //!
 //! The texts are read from the sources: hints, errors, notes, help, what to type next.
 
-use super::Cli;
-use clap::{Command, CommandFactory as _};
+use super::described;
+use clap::Command;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +108,7 @@ fn verb<'a>(root: &'a Command, text: &str) -> Option<&'a Command> {
 
 #[test]
 fn every_option_that_a_text_names_exists() {
-    let mut root = Cli::command();
+    let mut root = described();
     root.build();
     let mut known = BTreeSet::from(["--help".to_owned(), "--version".to_owned(), "--config".to_owned()]);
     long_options(&root, &mut known);

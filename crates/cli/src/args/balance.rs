@@ -1,5 +1,6 @@
 //! Arguments of `balance`.
 
+use super::applies::with;
 use super::heading::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
 use super::limits::{some, up_to};
 use super::output::OutputArgs;
@@ -33,7 +34,7 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "NAME", help_heading = BALANCED)]
     pub(crate) reserve: Option<String>,
     /// Host or network that may send to it, like 10.1.0.0/16 (default: this host, if it listens nowhere else)
-    #[arg(long, value_name = "NETWORK", requires = "reserve", help_heading = BALANCED)]
+    #[arg(long, value_name = "NETWORK", add = with("reserve"), help_heading = BALANCED)]
     pub(crate) sender: Vec<Prefix>,
     /// Address of the control plane: gRPC, REST and /metrics
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:18008", help_heading = CONTROL)]
@@ -42,13 +43,13 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONTROL)]
     pub(crate) token_file: PathBuf,
     /// Keep tokens valid that were made under another operator's token (default: a new token in the file revokes them)
-    #[arg(long, requires = "state", help_heading = CONTROL)]
+    #[arg(long, add = with("state"), help_heading = CONTROL)]
     pub(crate) keep_tokens: bool,
     /// PEM file of the certificate of the control plane (default: no TLS)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key", help_heading = CONTROL)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = with("tls_key"), help_heading = CONTROL)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// PEM file of its private key
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert", help_heading = CONTROL)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = with("tls_cert"), help_heading = CONTROL)]
     pub(crate) tls_key: Option<PathBuf>,
     /// Accept the certificate of another load balancer that is to feed one of these if this file (PEM) has it or signed it
     /// (default: authorities of the system)
@@ -61,7 +62,7 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) state: Option<PathBuf>,
     /// File for the EJFAT_URI of --reserve, readable by its owner only (default: standard output)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "reserve", help_heading = DESTINATION)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = with("reserve"), help_heading = DESTINATION)]
     pub(crate) uri_file: Option<PathBuf>,
     /// Say at the end what came of the packets, by reservation, reason and worker
     #[arg(long, help_heading = DESTINATION)]

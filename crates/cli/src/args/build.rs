@@ -1,6 +1,6 @@
 //! Arguments for ticks that are built from the events of several sources.
 
-use super::heading::DESTINATION;
+use super::applies::{EVENTS, to};
 use super::limits::{at_least_one, some};
 use clap::Args;
 use skyhaul::core::assembly::building::{BuildConfig, Sources};
@@ -10,20 +10,19 @@ use std::ops::RangeInclusive;
 
 /// Which events make a tick, and how long it waits for them.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = DESTINATION)]
 pub(crate) struct BuildArgs {
-    /// Build ticks: hand on the events of a tick together, once those of these data ids (such as 1,2,5-8), or of any N sources
-    /// (any:N), have come
-    #[arg(long, value_name = "IDS", value_parser = sources)]
+    /// Build ticks: deliver the events of a tick together, once those of these data ids (such as 1,2,5-8), or of any N sources
+    /// (any:N), have arrived
+    #[arg(long, value_name = "IDS", value_parser = sources, add = to(EVENTS))]
     build: Option<Sources>,
-    /// End a tick this long after its first event, with what has come
-    #[arg(long, default_value = "1s", value_name = "TIME", requires = "build", value_parser = some::<Span>("longer than sources are apart, such as 1s"))]
+    /// End a tick this long after its first event, with the events that have arrived
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than the skew between sources, such as 1s"), add = to(EVENTS).with("build"))]
     build_timeout: Span,
     /// Ticks held at a time; one more ends the oldest
-    #[arg(long, default_value_t = 1024, value_name = "TICKS", requires = "build", value_parser = at_least_one::<usize>("1024 suits most sources"))]
+    #[arg(long, default_value_t = 1024, value_name = "TICKS", value_parser = at_least_one::<usize>("1024 suits most sources"), add = to(EVENTS).with("build"))]
     build_window: usize,
-    /// Events of these held with --output-file, in bytes; more end the oldest tick
-    #[arg(long, default_value = "256MiB", value_name = "SIZE", requires = "build", value_parser = some::<Size>("some events of each source"))]
+    /// Memory for the events of unfinished ticks that --output-file writes; more end the oldest tick
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = some::<Size>("some events of each source"), add = to(EVENTS).with("build"))]
     build_memory: Size,
 }
 
@@ -38,8 +37,8 @@ impl BuildArgs {
 
 /// `1,2,5-8`, or `any:3`.
 fn sources(text: &str) -> Result<Sources, String> {
-    let wrong =
-        || "hint: data ids from 0 to 65535, such as 1,2,5-8, or any:3 for any three sources".to_owned();
+    const HINT: &str = "data ids are 0 to 65535, such as 1,2,5-8; any:3 stands for any three sources";
+    let wrong = || format!("expected data ids, or any:N\nhint: {HINT}");
     let sources = match text.strip_prefix("any:") {
         Some(count) => Sources::Count(count.parse().map_err(|_| wrong())?),
         None => {
@@ -48,7 +47,7 @@ fn sources(text: &str) -> Result<Sources, String> {
         }
     };
     let check = BuildConfig { sources, timeout: Nanos(1), window: 1, bytes: 1 };
-    check.check().map_err(|why| format!("{why}\n{}", wrong()))?;
+    check.check().map_err(|why| format!("{why}\nhint: {HINT}"))?;
     Ok(check.sources)
 }
 

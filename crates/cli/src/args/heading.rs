@@ -1,6 +1,7 @@
 //! Headings of `--help`, in the order in which a verb shows them.
 //!
-//! The order is that in which a verb's options are defined: the first option of a heading gives its place.
+//! The order is that in which a verb's options are defined: the first option of a heading gives its place. Options for some
+//! formats or modes only have a heading that follows from what they [apply to](super::applies).
 
 /// What a receiver takes in.
 pub(super) const INPUT: &str = "What to receive";
@@ -18,16 +19,10 @@ pub(super) const DESTINATION: &str = "Where it goes";
 pub(super) const WHEN: &str = "When it starts and ends";
 /// Rate and length of what is sent.
 pub(super) const PACE: &str = "How fast and how long";
-/// Streams of frames: VDIF, Mark 5B, LOFAR.
-pub(super) const FRAMES: &str = "Frames";
-/// What a machine with other memory, processors or network cards may need.
+/// What a machine with other memory, CPUs or network cards may need.
 pub(super) const HOST: &str = "Memory and threads";
 /// Faults on purpose, and payloads that verify themselves.
 pub(super) const TESTING: &str = "Testing";
-/// All that is for SPEAD heaps only. `misplaced` recognises these options by it.
-pub(super) const HEAPS: &str = "SPEAD heaps (--format spead)";
-/// All that is for events only. `misplaced` recognises these options by it.
-pub(super) const EVENTS: &str = "EJFAT events (--format ejfat)";
 /// An emulated path, and what runs at its ends.
 pub(super) const PATH: &str = "Path and ends";
 /// Output, configuration and help: of every verb.

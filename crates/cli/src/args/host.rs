@@ -1,5 +1,6 @@
 //! Arguments of `host`.
 
+use super::applies::with;
 use super::heading::GENERAL;
 use super::limits::some;
 use clap::{Args, ValueHint};
@@ -43,10 +44,10 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(68..=65535), help_heading = WANTED)]
     pub(crate) mtu: Option<u64>,
     /// Judge the other end too, and compare: a host, with the port of its `skyhaul probe serve` if it is another than usual
-    #[arg(long, value_name = "HOST", requires = "token_file", conflicts_with_all = NOT_WITH_PEER, help_heading = DO)]
+    #[arg(long, value_name = "HOST", add = with("token_file"), conflicts_with_all = NOT_WITH_PEER, help_heading = DO)]
     pub(crate) peer: Option<String>,
     /// File with the token of the other end
-    #[arg(long, value_name = "FILE", requires = "peer", conflicts_with_all = NOT_WITH_PEER, value_hint = ValueHint::FilePath, help_heading = DO)]
+    #[arg(long, value_name = "FILE", add = with("peer"), conflicts_with_all = NOT_WITH_PEER, value_hint = ValueHint::FilePath, help_heading = DO)]
     pub(crate) token_file: Option<PathBuf>,
     /// Run a command, and tell which counters rose meanwhile: the rest of the line is the command
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true, help_heading = DO)]
@@ -71,7 +72,7 @@ pub(crate) struct HostArgs {
     #[arg(long, help_heading = DO)]
     pub(crate) dry_run: bool,
     /// Ask nothing before --apply
-    #[arg(long, requires = "apply", conflicts_with_all = ["peer", "token_file", "watch", "load", "diff", "undo"], help_heading = DO)]
+    #[arg(long, add = with("apply"), conflicts_with_all = ["peer", "token_file", "watch", "load", "diff", "undo"], help_heading = DO)]
     pub(crate) yes: bool,
     /// Where --apply notes what it changes
     #[arg(long, value_name = "FILE", default_value = "/var/lib/skyhaul/host-journal", value_hint = ValueHint::FilePath, help_heading = DO)]

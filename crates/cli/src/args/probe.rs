@@ -252,15 +252,15 @@ impl PathArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Verb};
-    use clap::Parser;
+    use crate::args::{Parsed, Places, Verb, parse};
 
     fn probe(line: &str) -> Result<ProbeArgs, String> {
         let words = ["skyhaul", "probe"].into_iter().chain(line.split_whitespace());
-        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.verb {
-            Verb::Probe(args) => Ok(*args),
-            _ => panic!("another verb"),
-        }
+        let Parsed::Run(cli) = parse(words, &Places::default()).map_err(|error| error.to_string())? else {
+            panic!("another verb")
+        };
+        let Verb::Probe(args) = cli.verb else { panic!("another verb") };
+        Ok(*args)
     }
 
     #[test]

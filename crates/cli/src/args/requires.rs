@@ -3,10 +3,10 @@
 //! clap does not ask for an option that conflicts with one that is given. So `--loop`, which requires `--input`, was taken with
 //! `--scan`, and ignored. Such an option must itself conflict with what excludes the other one.
 
-use super::Cli;
+use super::described;
 use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgMatches, Command, CommandFactory, parser::ValueSource};
+use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 
 /// Every option accepts at least one of these values.
 const VALUES: [&str; 27] = [
@@ -116,7 +116,7 @@ fn leaves(command: &Command, all: &mut Vec<Command>) {
 #[test]
 fn what_is_required_is_asked_for_whatever_else_is_given() {
     let mut commands = Vec::new();
-    let mut root = Cli::command();
+    let mut root = described();
     root.build();
     leaves(&root, &mut commands);
     let (mut waived, mut unknown, mut seen) = (Vec::new(), Vec::new(), 0);

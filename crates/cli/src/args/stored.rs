@@ -1,5 +1,6 @@
 //! Arguments of the verbs that read recordings: `ls`, `check` and `cat`.
 
+use super::applies::ALWAYS;
 use super::output::OutputArgs;
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DiskArgs {
     /// A disk: a directory, usually a mount point; may be repeated
-    #[arg(long = "disk", value_name = "DIR", required = true, value_hint = ValueHint::DirPath, display_order = 0)]
+    #[arg(long = "disk", value_name = "DIR", required = true, value_hint = ValueHint::DirPath, add = ALWAYS, display_order = 0)]
     pub(crate) disk: Vec<PathBuf>,
 }
 

@@ -26,7 +26,11 @@ impl<'a> Joining<'a> {
     ///
     /// # Errors
     /// No balancer, a format that is not balanced, or an address at which no worker can be.
-    pub(crate) fn prepare(args: &'a JoinArgs, common: &ReceiveCommon) -> Result<Option<Self>> {
+    pub(crate) fn prepare(
+        args: &'a JoinArgs,
+        common: &ReceiveCommon,
+        is_quiet: bool,
+    ) -> Result<Option<Self>> {
         if !args.join {
             return Ok(None);
         }
@@ -66,7 +70,7 @@ impl<'a> Joining<'a> {
         super::doors::warn_of_token_to(&uri);
         let plane = ControlPlane::new(&uri, &ClientOptions { trust, ..ClientOptions::default() })?;
         plane.balancer()?;
-        Ok(Some(Self { args, plane, at, is_quiet: common.output.quiet }))
+        Ok(Some(Self { args, plane, at, is_quiet }))
     }
 
     /// Listen on every port; other workers get what is missing here.

@@ -28,10 +28,10 @@ use ticks::{Shared, Ticks};
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     receiving::check(&args.common)?;
     check_build(args)?;
-    let joining = Joining::prepare(&args.worker, &args.common)?;
+    let joining = Joining::prepare(&args.worker, &args.common, args.output.quiet)?;
     let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
-    let mut progress = Progress::new(args.common.output.quiet);
+    let mut progress = Progress::new(args.output.quiet);
     let output = args.output_file.as_deref().map(open_output).transpose()?.map(Output::new);
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
@@ -41,7 +41,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let mut receiver = Receiver::open(options, pool.clone())?;
     add_capture(&args.common, capture, &mut receiver);
     let addresses: Vec<_> = receiver.addresses().map(str::to_string).collect();
-    receiving::say_listening("receiving", &addresses, &pool, &args.common);
+    if !args.output.quiet {
+        receiving::say_listening("receiving", &addresses, &pool, &args.common);
+    }
     let collector = match output.is_some() || args.verify {
         true => {
             let output = output.clone().map(|output| Box::new(output) as _);
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     );
     let removed = worker.as_ref().is_some_and(|worker| worker.report().removed);
     let left = !removed && worker.as_ref().is_some_and(|worker| !worker.is_running());
-    let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
+    let worker = worker.map(|worker| joining::leave(worker, &running, args.output.quiet));
     let mut report = running.finish();
     report.worker = worker;
     if left {
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
 
 /// Print the report; standard output may be for the data.
 fn tell(args: &ReceiveArgs, report: &ReceiveReport, to_stdout: bool) -> Result<()> {
-    if args.common.output.json && !to_stdout {
+    if args.output.json && !to_stdout {
         receiving::print_json(report)?;
     } else {
         let text = print::receive_summary(report);
@@ -101,7 +103,7 @@ fn tell(args: &ReceiveArgs, report: &ReceiveReport, to_stdout: bool) -> Result<(
             false => tell_text!("{text}"),
         }
     }
-    print::advise(report, args.common.output.json && !to_stdout);
+    print::advise(report, args.output.json && !to_stdout);
     Ok(())
 }
 
@@ -114,7 +116,7 @@ fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<(Box<dyn Object
         return Ok((worked(args, Box::new(ticks)), Some(built)));
     }
     let mut sink: Box<dyn ObjectSink> = match output {
-        Some(output) => Box::new(Payloads { output, fill: args.common.of_heaps.incomplete }),
+        Some(output) => Box::new(Payloads { output, fill: args.incomplete }),
         None => Box::new(Nowhere),
     };
     if let Some(path) = &args.list {

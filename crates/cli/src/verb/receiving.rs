@@ -68,12 +68,12 @@ pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOpti
         },
         split_threads: args.stream.split_threads,
         keep_partial_sets: args.stream.keep_partial_sets,
-        window: args.window,
+        window: args.stream.window,
         flush: args.flush.duration(),
-        gate: Gate { start: args.start, stop: args.stop },
+        gate: Gate { start: args.stream.start, stop: args.stream.stop },
         stop_bytes: args.bytes.map(|size| size.bytes()),
         max_streams: args.max_streams,
-        allow: Allow { from: args.from.clone(), stations: args.station.clone() },
+        allow: Allow { from: args.from.clone(), stations: args.stream.station.clone() },
         begin: args
             .start_at
             .and_then(|at| u64::try_from(at).ok())
@@ -201,9 +201,6 @@ pub(crate) fn check_recordable(args: &ReceiveCommon) -> Result<()> {
 
 /// Report that packets are received from now on.
 pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args: &ReceiveCommon) {
-    if args.output.quiet {
-        return;
-    }
     if let Prepared::Part { .. } = pool.prepared() {
         say!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
@@ -223,10 +220,6 @@ pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
             args.faults.is_none(),
             "--faults are injected after the socket on which --feedback reports\nhint: drop packets in the network instead: tc qdisc add ... netem loss"
         );
-        ensure!(
-            over(Transport::Udp),
-            "--feedback needs a udp:// address to listen on\nhint: omit --feedback; TCP controls its own rate"
-        );
     }
     ensure!(
         !(is_keyed(args) && args.faults.is_some() && over(Transport::Tcp)),
@@ -238,7 +231,7 @@ pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
 /// Times that leave nothing to receive are wrong usage.
 fn check_times(args: &ReceiveCommon) -> Result<()> {
     ensure!(
-        args.start.zip(args.stop).is_none_or(|(start, stop)| start < stop),
+        args.stream.start.zip(args.stream.stop).is_none_or(|(start, stop)| start < stop),
         "--start is not before --stop: no frame would be received\nhint: both are data times"
     );
     ensure!(

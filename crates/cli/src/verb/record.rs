@@ -27,12 +27,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     options.writer.check()?;
     let capture = super::receive::capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
-    let mut progress = Progress::new(args.common.output.quiet);
+    let mut progress = Progress::new(args.output.quiet);
     let mut recorder = Recorder::open(options)?;
     super::receive::add_capture(&args.common, capture, recorder.receiver());
     let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
     let what = format!("recording {}", recorder.scan());
-    receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);
+    if !args.output.quiet {
+        receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);
+    }
     let mut recording = recorder.start()?;
     let shared = std::cell::RefCell::new(&mut recording);
     let mut told = 0;
@@ -49,12 +51,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     );
     let mut report = recording.finish(FINISH);
     ended.enter(&mut report.receive);
-    if args.common.output.json {
+    if args.output.json {
         receiving::print_json(&report)?;
     } else {
         tell_text!("{}", summary(&report));
     }
-    print::advise(&report.receive, args.common.output.json);
+    print::advise(&report.receive, args.output.json);
     let whole = report.is_whole() && report.receive.is_whole() && !report.is_empty();
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }

@@ -24,9 +24,8 @@ fn peak(pid: u32) -> u64 {
 #[test]
 fn a_packet_that_announces_a_huge_heap_takes_no_memory_from_others() {
     const HUGE: u64 = 256 << 20;
-    let line = format!(
-        "receive {ANY} --format spead --json --incomplete --heap-timeout 2s --stop-items never --memory 1GiB"
-    );
+    let line =
+        format!("receive {ANY} --format spead --json --heap-timeout 2s --stop-items never --memory 1GiB");
     let mut receiver = Job::start(&words(&line));
     let address = receiver.address();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

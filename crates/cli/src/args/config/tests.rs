@@ -47,8 +47,8 @@ fn a_file_says_what_was_not_typed() {
     let Verb::Record(args) = verb(STATION, "record --scan s") else { panic!() };
     assert_eq!(args.disks.disk, ["/mnt/disk7"].map(PathBuf::from), "of the verb, not of all");
     assert_eq!(args.common.listen[0].to_string(), "udp://10.0.2.5:46227");
-    assert_eq!((args.common.memory.unwrap().bytes(), args.common.window), (8 << 30, 3));
-    assert!(args.common.output.quiet);
+    assert_eq!((args.common.memory.unwrap().bytes(), args.common.stream.window), (8 << 30, 3));
+    assert!(args.output.quiet);
     let Verb::Check(args) = verb(STATION, "check s") else { panic!() };
     assert_eq!(args.disks.disk, ["/mnt/disk0", "/mnt/disk1"].map(PathBuf::from));
 }
@@ -59,7 +59,7 @@ fn what_is_typed_replaces_all_of_what_the_file_says() {
     let Verb::Record(args) = verb(STATION, line) else { panic!() };
     assert_eq!(args.disks.disk, ["/d"].map(PathBuf::from));
     assert_eq!(args.common.listen.len(), 1);
-    assert_eq!((args.common.memory.unwrap().bytes(), args.common.window), (1 << 30, 1));
+    assert_eq!((args.common.memory.unwrap().bytes(), args.common.stream.window), (1 << 30, 1));
     // An option may be short, and its value stand behind it.
     let short = |line| match verb("output-file = 'a'\nmemory = '1GiB'", line) {
         Verb::Receive(args) => (args.output_file, args.common.memory.is_some()),

@@ -1,5 +1,6 @@
 //! Arguments of `probe campaign`: a set of experiments with a page.
 
+use super::super::applies::with;
 use super::super::heading::DESTINATION;
 use super::super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
@@ -28,7 +29,7 @@ pub(crate) struct CampaignArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
     pub(crate) report: Option<PathBuf>,
     /// Keep the experiments that are already done in DIR, and make the others
-    #[arg(long, requires = "report", help_heading = DESTINATION)]
+    #[arg(long, add = with("report"), help_heading = DESTINATION)]
     pub(crate) resume: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

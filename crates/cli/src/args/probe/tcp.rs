@@ -1,5 +1,6 @@
 //! Arguments of `probe` that are for TCP: skyhaul's own measurements, and iperf3.
 
+use super::super::applies::with;
 use super::super::limits::{from_to, some};
 use clap::Args;
 use skyhaul::io::quantity::{Rate, Size, Span};
@@ -85,25 +86,25 @@ pub(crate) struct Iperf3Args {
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) iperf3: Option<u16>,
     /// End after this many blocks of all flows together
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3.into_iter().chain(["bytes"]), value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
+    #[arg(long, value_name = "N", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3.into_iter().chain(["bytes"]), value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
     pub(crate) blocks: Option<u64>,
     /// Datagrams that may leave at once
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
+    #[arg(long, value_name = "N", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
     pub(crate) burst: Option<u32>,
     /// Send small writes at once (TCP_NODELAY)
-    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    #[arg(long, add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) no_delay: bool,
     /// Octet of type of service: DSCP times four
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, default_value_t = 0, help_heading = IPERF3)]
+    #[arg(long, value_name = "N", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, default_value_t = 0, help_heading = IPERF3)]
     pub(crate) tos: u8,
     /// Number datagrams with 64 bits
-    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    #[arg(long, add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) wide: bool,
     /// Ask for the server's report, too
-    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    #[arg(long, add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) server_output: bool,
     /// A line of text that goes with the report
-    #[arg(long, value_name = "TEXT", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    #[arg(long, value_name = "TEXT", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) title: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, Experiment};
 use crate::print;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use skyhaul::bench::heaps::limited::{Candidate, LimitedOptions, LimitedRow};
 use skyhaul::bench::{Spread, Stop};
 use skyhaul::io::host::sockets::largest_buffer;
@@ -20,20 +20,10 @@ const LARGEST_HEAP: u64 = 256 << 20;
 /// What is measured with a share of a processor, if that was asked for.
 ///
 /// # Errors
-/// Its options without it; a line of another program that cannot be meant.
+/// A line of another program that cannot be meant.
 pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &Stop) -> Result<Option<LimitedOptions>> {
     let limited = &args.heaps;
     if !limited.experiments.contains(&Experiment::Limited) {
-        let given = [
-            ("--receiver-cpu", limited.receiver_cpu.is_some()),
-            ("--packet", !limited.packets.is_empty()),
-            ("--against", !limited.against.is_empty()),
-        ];
-        let wrong = given.iter().find(|(_, given)| *given).map_or("", |(name, _)| name);
-        ensure!(
-            wrong.is_empty(),
-            "{wrong} is for receivers with a share of a processor\nhint: add --experiments limited"
-        );
         return Ok(None);
     }
     let share = match limited.receiver_cpu {
