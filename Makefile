@@ -33,10 +33,8 @@ test:
 
 check:
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --quiet --package skyhaul-cli --no-default-features --locked -- -D warnings
-	$(CARGO) clippy --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --lib --bin smoke --locked -- -D warnings
 	$(CARGO) xtask tidy
 	$(CARGO) xtask arrows
 	$(CARGO) xtask pure --wasm

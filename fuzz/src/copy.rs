@@ -1,10 +1,10 @@
 //! What a peer sends during a copy: heads of ranges, messages, and the journal that lies on a disk.
 
-use skyhaul::copy::RangeHead;
+use skyhaul_transfer::copy::RangeHead;
 
 /// Any bytes as each of them.
 pub(crate) fn run(input: &[u8]) {
-    skyhaul::copy::fuzz(input);
+    skyhaul_transfer::copy::fuzz(input);
 }
 
 /// One of each.

@@ -1,6 +1,6 @@
 //! Targets for what `skyhaul host` reads from files and from peers: snapshots and journals.
 
-use skyhaul::host::{
+use skyhaul_measure::host::{
     Difference, HostReport, Role, Settings, Target, View, parse_journal, read_snapshot, undo,
 };
 use std::cell::RefCell;

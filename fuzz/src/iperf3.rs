@@ -1,9 +1,9 @@
 //! What clients and servers of iperf3 say: JSON behind its length, and heads of datagrams.
 
-use skyhaul::probe::iperf3::control::fuzz;
-use skyhaul::probe::iperf3::datagram::{HELLO, Head};
-use skyhaul::probe::iperf3::{Params, Results, StreamResult};
 use skyhaul_core::placement::Nanos;
+use skyhaul_measure::probe::iperf3::control::fuzz;
+use skyhaul_measure::probe::iperf3::datagram::{HELLO, Head};
+use skyhaul_measure::probe::iperf3::{Params, Results, StreamResult};
 
 pub(crate) fn run(input: &[u8]) {
     fuzz(input);

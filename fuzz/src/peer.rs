@@ -7,11 +7,11 @@ pub(crate) fn run(input: &[u8]) {
 
 /// Small datagrams of a test of a path.
 pub(crate) fn meeting(input: &[u8]) {
-    skyhaul::probe::udp::meeting::fuzz(input);
+    skyhaul_measure::probe::udp::meeting::fuzz(input);
 }
 
 pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
-    use skyhaul::probe::udp::meeting::{Meeting, Small};
+    use skyhaul_measure::probe::udp::meeting::{Meeting, Small};
     let all = [
         Meeting::Knock([7; 16]),
         Meeting::Cookie([8; 16]),
@@ -25,7 +25,7 @@ pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
 
 /// Orders and answers of a test of a path.
 pub(crate) fn orders(input: &[u8]) {
-    skyhaul::probe::udp::fuzz(input);
+    skyhaul_measure::probe::udp::fuzz(input);
 }
 
 pub(crate) fn orders_seeds() -> Vec<Vec<u8>> {

@@ -44,7 +44,7 @@ pub(crate) fn udpmon(bytes: &[u8]) {
 
 /// A responder gives nobody more than came.
 pub(crate) fn responder(bytes: &[u8]) {
-    skyhaul::probe::udpmon::fuzz(bytes);
+    skyhaul_measure::probe::udpmon::fuzz(bytes);
 }
 
 pub(crate) fn responder_seeds() -> Vec<Vec<u8>> {

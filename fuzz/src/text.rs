@@ -1,11 +1,11 @@
 //! Targets for what a person types: whatever was understood reads back as the same when it is shown.
 
-use skyhaul::lab::LabText;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::fault::path::{Direction, Judge, Packet};
 use skyhaul_io::netlink::discipline::Root;
 use skyhaul_io::quantity::{Rate, Size, Span};
+use skyhaul_measure::lab::LabText;
 use std::fmt::Display;
 use std::str::FromStr;
 

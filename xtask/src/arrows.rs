@@ -1,7 +1,7 @@
 //! Which crate may depend on which, which module of the core on which, and no two files on each other ([`circles`]).
 //!
 //! ```text
-//!   core  io  skyhaul  daemon  cli        a crate may use any crate to its left
+//!   core  io  skyhaul  measure  transfer  daemon  cli        a crate may use any crate to its left
 //!   core ◀ sim                            sim may use core; tests of the others may use sim
 //!   daemon ◀ python                       and what lies left of daemon
 //!   wire ─▶ placement ◀─ assembly         inside core: wire and assembly never meet
@@ -18,12 +18,23 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Published crates, each allowed to use those before it.
-const ORDER: [&str; 5] = ["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-daemon", "skyhaul-cli"];
+const ORDER: [&str; 7] = [
+    "skyhaul-core",
+    "skyhaul-io",
+    "skyhaul",
+    "skyhaul-measure",
+    "skyhaul-transfer",
+    "skyhaul-daemon",
+    "skyhaul-cli",
+];
 /// Crates beside the order, with all that each may use.
 const BESIDE: [(&str, &[&str]); 4] = [
     ("skyhaul-sim", &["skyhaul-core"]),
     ("skyhaul-python", &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-daemon"]),
-    ("skyhaul-fuzz", &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-sim"]),
+    (
+        "skyhaul-fuzz",
+        &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-measure", "skyhaul-transfer", "skyhaul-sim"],
+    ),
     ("xtask", &[]),
 ];
 /// The only crates from which an asynchronous runtime may be reached.

@@ -7,10 +7,8 @@ use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
-const MANIFEST: &str = "fuzz/Cargo.toml";
 /// What `cargo` needs to know to build or run the driver without tools.
-pub(crate) const DRIVER: [&str; 6] =
-    ["--release", "--locked", "--manifest-path", MANIFEST, "--target-dir=target/fuzz", "--bin=smoke"];
+pub(crate) const DRIVER: [&str; 3] = ["--locked", "--package=skyhaul-fuzz", "--bin=smoke"];
 const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
@@ -34,12 +32,10 @@ pub(crate) fn run(target: Option<&str>, seconds: u32) -> Result<bool> {
     let status = workspace::cargo()
         .args([
             "run",
-            "--release",
+            "--profile=fuzz",
             "--locked",
-            "--manifest-path",
-            MANIFEST,
-            "--target-dir",
-            "target/fuzz-guided",
+            "--package=skyhaul-fuzz",
+            "--target-dir=target/fuzz-guided",
         ])
         // With a target named, build scripts and macros stay without instrumentation.
         .args(["--features", "guided", "--bin", "guided", "--target", &workspace::host()?, "--", &corpus])

@@ -69,7 +69,7 @@ pub(crate) fn proto() -> Result<bool> {
 /// Write the page of the checks of a host. The test that holds it current writes it when it is asked to.
 pub(crate) fn host() -> Result<bool> {
     let status = workspace::cargo()
-        .args(["test", "--quiet", "--locked", "--package", "skyhaul", "--test", "host", "page"])
+        .args(["test", "--quiet", "--locked", "--package", "skyhaul-measure", "--test", "host", "page"])
         .env("SKYHAUL_WRITE_REFERENCE", "1")
         .status()
         .context("run cargo test")?;

@@ -1,9 +1,9 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   cargo test (units; meanwhile prepare: .venv, tshark, iperf3) ─▶ cargo test (whole programs, documents)
-//!     ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ release binary ─▶ man pages ─▶ rustdoc ─▶ Python package
-//!     ─▶ interop, documents, the site ─▶ the first demo's command ─▶ fuzz
+//!   cargo test (units; meanwhile prepare: .venv, tshark, iperf3) ─▶ cargo test (whole programs; meanwhile the release binary)
+//!     ─▶ wheel ─┬─▶ interop, documents, the site
+//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -44,37 +44,37 @@ pub(crate) fn run() -> Result<bool> {
     let release =
         python.as_ref().map_or(Ok(vec!["build".to_owned()]), |python| python::command(python, false))?;
     programs(&release, &mut tally)?;
-    sanitize::run(&mut tally)?;
-    core_for_wasm(&mut tally);
     let built = Step::new("release binary", "cargo").args(words(&release)).minutes(25).run(&mut tally)?;
-    generated_files(&mut tally);
-    Step::new("rustdoc: the pages of the library, without warnings", "cargo")
-        .args(docs::RUSTDOC)
-        .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
-        .run(&mut tally)?;
-    let first = Beside::start(&FIRST);
-    let attacks = Beside::start(&[&["build"][..], &fuzz::DRIVER].concat());
-    match python {
+    let python = match python {
         Ok(python) if built => {
             if let Err(why) = capture_tool {
                 tally.note(&why);
             }
-            python_package(&python, &mut tally)?;
-            interop(&python, &mut tally)?;
+            wheel(&python, &mut tally).then_some(python)
         }
-        Ok(_) => tally.skip("interop and the Python package", "the release binary was not built"),
-        Err(why) => tally.skip("interop and the Python package (all)", &why),
-    }
-    first.finish();
-    Step::new("the command of a first demo, without services and PNG", "cargo")
-        .args(FIRST)
-        .run(&mut tally)?;
-    attacks.finish();
-    Step::new("fuzz: every target for a moment", "cargo")
-        .args(["run"])
-        .args(fuzz::DRIVER)
-        .args(["--", "--executions", "200000"])
-        .run(&mut tally)?;
+        Ok(_) => {
+            tally.skip("interop and the Python package", "the release binary was not built");
+            None
+        }
+        Err(why) => {
+            tally.skip("interop and the Python package (all)", &why);
+            None
+        }
+    };
+    // Interop waits more than it computes: all that is left runs beside it.
+    let mut beside = tally.beside();
+    let (interop, package) = std::thread::scope(|scope| {
+        let rest = scope.spawn(|| {
+            let ran = python.as_ref().map(|python| python_package(python, &mut beside)).transpose()?;
+            remaining(&mut beside)?;
+            anyhow::Ok(ran)
+        });
+        let interop = python.as_ref().map(|python| interop(python, &mut tally)).transpose()?;
+        let Ok(package) = rest.join() else { bail!("the steps beside interop have panicked") };
+        anyhow::Ok((interop, package?))
+    })?;
+    tally.merge(beside);
+    interop.into_iter().chain(package).try_for_each(|ran| ran.again(&mut tally))?;
 
     let summary = tally.summary();
     println!("\n== {} s\n{summary}", started.elapsed().as_secs());
@@ -82,6 +82,24 @@ pub(crate) fn run() -> Result<bool> {
     std::fs::create_dir_all(&kept)?;
     std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
     Ok(tally.failed == 0)
+}
+
+/// What needs neither Python nor the release binary, but for the man pages.
+fn remaining(tally: &mut Tally) -> Result<()> {
+    sanitize::run(tally)?;
+    core_for_wasm(tally);
+    generated_files(tally);
+    Step::new("rustdoc: the pages of the library, without warnings", "cargo")
+        .args(docs::RUSTDOC)
+        .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
+        .run(tally)?;
+    Step::new("the command of a first demo, without services and PNG", "cargo").args(FIRST).run(tally)?;
+    Step::new("fuzz: every target for a moment", "cargo")
+        .args(["run"])
+        .args(fuzz::DRIVER)
+        .args(["--", "--executions", "200000"])
+        .run(tally)?;
+    Ok(())
 }
 
 /// What `make demo` builds in a fresh clone, as far as its errors go.
@@ -106,7 +124,7 @@ fn threads() -> PathBuf {
 fn units(tally: &mut Tally) -> Result<()> {
     let step = cargo_test("Rust: unit and property tests", &["--lib", "--bins"])
         .env("RUST_TEST_THREADS", &threads());
-    again::run(&step, again::rust, tally)
+    again::run(step, again::rust, tally)
 }
 
 /// Programs as a whole; `release` is built beside them, as they wait more than they compute.
@@ -114,7 +132,7 @@ fn programs(release: &[String], tally: &mut Tally) -> Result<()> {
     let release = Beside::start(release);
     let step = cargo_test("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
         .env("RUST_TEST_THREADS", &threads());
-    again::run(&step, again::rust, tally)?;
+    again::run(step, again::rust, tally)?;
     cargo_test("Rust: documentation tests", &["--doc"]).run(tally)?;
     release.finish();
     Ok(())
@@ -126,7 +144,7 @@ fn pytest(name: &str, python: &Path, tests: &str) -> Step {
     Step::new(name, python).args(["-m", "pytest", tests]).args(HOW)
 }
 
-fn interop(python: &Path, tally: &mut Tally) -> Result<()> {
+fn interop(python: &Path, tally: &mut Tally) -> Result<again::Ran> {
     const NAME: &str = "interop: baseband reads what skyhaul wrote; documents do what they say";
     // They wait more than they compute, and what they share is made once for a file.
     let beside: &[&str] = if own_network() { &again::SEVERAL } else { &[] };
@@ -134,7 +152,7 @@ fn interop(python: &Path, tally: &mut Tally) -> Result<()> {
         .args(beside)
         .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
         .minutes(20);
-    again::run(&step, again::pytest, tally)
+    again::first(step, again::pytest, tally)
 }
 
 /// Whether each page of the documentation has a network of its own when it is typed, so that two may use the same port.
@@ -144,23 +162,25 @@ fn own_network() -> bool {
     alone.output().is_ok_and(|output| output.status.success())
 }
 
-/// The wheel as a user gets it, installed, and its own tests.
-fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
+/// The wheel as a user gets it, installed; false if that failed.
+fn wheel(python: &Path, tally: &mut Tally) -> bool {
     const NAME: &str = "Python package: build and install the wheel";
-    println!("\n== {NAME}");
+    tally.say(&format!("\n== {NAME}"));
     match python::install(python, false) {
-        Ok(true) => tally.pass(),
-        Ok(false) => {
-            tally.fail(NAME);
-            return Ok(());
+        Ok(true) => {
+            tally.pass();
+            return true;
         }
-        Err(error) => {
-            tally.fail(&format!("{NAME}: {error:#}"));
-            return Ok(());
-        }
+        Ok(false) => tally.fail(NAME),
+        Err(error) => tally.fail(&format!("{NAME}: {error:#}")),
     }
+    false
+}
+
+/// The tests of the package, which is installed.
+fn python_package(python: &Path, tally: &mut Tally) -> Result<again::Ran> {
     let tests = pytest("Python package: tests", python, "crates/python/tests").minutes(15);
-    again::run(&tests, again::pytest, tally)?;
+    let ran = again::first(tests, again::pytest, tally)?;
     Step::new("spead2's own tests, run with skyhaul.spead2", python)
         .args(["tests/spead2-suite/run.py"])
         .minutes(10)
@@ -169,13 +189,13 @@ fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
         .args(["tests/katgpucbf-suite/run.py"])
         .minutes(30)
         .run(tally)?;
-    Ok(())
+    Ok(ran)
 }
 
 /// Made by the command that was built before, as it is.
 fn generated_files(tally: &mut Tally) {
     const NAME: &str = "man pages and completions are current";
-    println!("\n== {NAME}");
+    tally.say(&format!("\n== {NAME}"));
     match generated::run(true, generated::From::Built) {
         Ok(stale) if stale.is_empty() => tally.pass(),
         Ok(stale) => tally.fail(&format!("{NAME}: {}", stale.join(", "))),
@@ -185,7 +205,7 @@ fn generated_files(tally: &mut Tally) {
 
 fn core_for_wasm(tally: &mut Tally) {
     const NAME: &str = "core builds for wasm32";
-    println!("\n== {NAME}");
+    tally.say(&format!("\n== {NAME}"));
     match pure::build() {
         Ok(pure::Build::Done) => tally.pass(),
         Ok(pure::Build::NoTarget) => tally.skip(NAME, "rustup target add wasm32-unknown-unknown"),

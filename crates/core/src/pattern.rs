@@ -63,6 +63,16 @@ pub fn first_error(object: u64, offset: u64, payload: &[u8]) -> Option<usize> {
     })
 }
 
+/// Fill `bytes` with noise that no disk compresses (xorshift); `state` goes on from call to call and must not be zero.
+pub fn noise(state: &mut u64, bytes: &mut [u8]) {
+    for eight in bytes.chunks_mut(8) {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        eight.copy_from_slice(&state.to_le_bytes()[..eight.len()]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ pub mod bpf;
 pub mod copy;
 pub mod disk;
 pub mod fault;
+pub mod fifo;
 pub mod file;
 pub mod fork;
 mod frame;

@@ -9,27 +9,21 @@
 //!
 //! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through [`recording`]; [`mirror`]
 //! forwards them; [`balance`] distributes packets among workers; [`send`] makes packets from files, recordings, patterns and noise; [`spead`] receives and sends heaps;
-//! [`probe`] measures a path; [`report`] has the reports of all of them.
+//! [`report`] has the reports of all of them. Measuring and copying stand in crates of their own, which use this one.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod awake;
 pub mod balance;
-pub mod bench;
 pub mod control;
-pub mod copy;
-pub mod disk;
 pub mod frames;
-pub mod host;
 pub mod inproc;
 pub mod irregular;
-pub mod lab;
 pub mod ledger;
 pub mod metrics;
 pub mod mirror;
-mod panics;
+pub mod panics;
 pub mod peer;
-pub mod probe;
 pub mod receive;
 pub mod recorder;
 pub mod recording;
@@ -37,6 +31,7 @@ pub mod report;
 pub mod samples;
 pub mod send;
 pub mod spead;
+pub mod stop;
 pub mod time;
 
 pub use skyhaul_core as core;

@@ -68,8 +68,7 @@ pub use reach::{attach, connect, connect_any};
 pub use rooms::Room;
 pub use server::{Server, ServerOptions, ServerStats};
 pub use service::{Admission, Limits, Service, Session};
-pub(crate) use token::random;
-pub use token::{Token, hex, new_token, unhex};
+pub use token::{Token, hex, new_token, random, unhex};
 
 /// Version of the handshake and of the messages around services.
 pub const VERSION: u32 = 1;

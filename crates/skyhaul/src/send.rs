@@ -42,5 +42,5 @@ pub use sender::{Sender, SenderOptions, Sending, Stop};
 pub use stats::SendStats;
 pub use supply::{Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
 
-pub(crate) use clock::{Clock, Control, Real};
-pub(crate) use engine::{Engine, Limits, Next, Source};
+pub use clock::{Clock, Control, Real};
+pub use engine::{Engine, Limits, Next, Source};

@@ -26,29 +26,49 @@ const FOUND: &str = "minimal failing input";
 /// Lines that are shown of what a failed test said.
 const SHOWN: usize = 40;
 
+/// A step that ran, and what failed in it.
+pub(super) struct Ran {
+    step: Step,
+    alone: Alone,
+    failed: Vec<Failed>,
+    log: Vec<String>,
+}
+
 /// Run a step, and once more each test that failed in it.
-pub(super) fn run(step: &Step, alone: Alone, tally: &mut Tally) -> Result<()> {
-    let first = tally.failures.len();
+pub(super) fn run(step: Step, alone: Alone, tally: &mut Tally) -> Result<()> {
+    first(step, alone, tally)?.again(tally)
+}
+
+/// Run a step; what failed is run again when nothing runs beside it.
+pub(super) fn first(step: Step, alone: Alone, tally: &mut Tally) -> Result<Ran> {
+    let before = tally.failures.len();
     let (_, log) = step.log(tally)?;
-    let failed = tally.failures[first..].to_vec();
-    for failed in &failed {
-        let said = said(&log, &failed.test);
-        if !said.is_empty() {
-            println!("-- {} said:\n{}", failed.what(), said[..said.len().min(SHOWN)].join("\n"));
+    let failed = tally.failures[before..].to_vec();
+    Ok(Ran { step, alone, failed, log })
+}
+
+impl Ran {
+    /// Run once more each test that failed.
+    pub(super) fn again(&self, tally: &mut Tally) -> Result<()> {
+        let mut left = self.failed.len();
+        for failed in &self.failed {
+            let said = said(&self.log, &failed.test);
+            if !said.is_empty() {
+                let shown = said[..said.len().min(SHOWN)].join("\n");
+                tally.say(&format!("-- {} said:\n{shown}", failed.what()));
+            }
+            let found = said.iter().any(|line| line.contains(FOUND));
+            let words = (self.alone)(self.step.words(), failed);
+            let Some(words) = words.filter(|_| !found && left <= MOST) else { continue };
+            let mut second = Tally::default();
+            self.step.with(&format!("again, alone: {}", failed.what()), words).run(&mut second)?;
+            if second.failed == 0 && second.passed == 1 {
+                tally.passed_after_all(failed);
+                left -= 1;
+            }
         }
-        let found = said.iter().any(|line| line.contains(FOUND));
-        let Some(words) =
-            alone(step.words(), failed).filter(|_| !found && tally.failures.len() - first <= MOST)
-        else {
-            continue;
-        };
-        let mut second = Tally::default();
-        step.with(&format!("again, alone: {}", failed.what()), words).run(&mut second)?;
-        if second.failed == 0 && second.passed == 1 {
-            tally.passed_after_all(failed);
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What a test printed: Rust's harness and pytest both put its name in a line before it.
@@ -66,6 +86,10 @@ fn said<'a>(log: &'a [String], test: &str) -> &'a [String] {
     &rest[..rest.iter().position(is_next).unwrap_or(rest.len())]
 }
 
+/// Libraries whose unit tests use real sockets, files and clocks.
+const LIBRARIES: [&str; 5] =
+    ["skyhaul", "skyhaul_io", "skyhaul_measure", "skyhaul_transfer", "skyhaul_daemon"];
+
 /// One Rust test, unless it is of the core or the simulator. The harness named its binary.
 pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
     let crates = workspace::root().join("crates");
@@ -73,9 +97,11 @@ pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
         let file = crates.join(package).join("tests").join(&failed.binary);
         file.is_dir() || file.with_extension("rs").is_file()
     };
-    let target = if ["skyhaul", "skyhaul_io", "skyhaul_daemon"].contains(&failed.binary.as_str()) {
+    let target = if LIBRARIES.contains(&failed.binary.as_str()) {
         ["--lib", "--bins"]
-    } else if !failed.binary.is_empty() && ["skyhaul", "io", "daemon", "cli"].into_iter().any(has) {
+    } else if !failed.binary.is_empty()
+        && ["skyhaul", "io", "measure", "transfer", "daemon", "cli"].into_iter().any(has)
+    {
         ["--test", &failed.binary]
     } else {
         return None;
@@ -129,7 +155,7 @@ mod tests {
             Some(["sh", "-c", ends].map(OsString::from).to_vec())
         };
         let mut tally = Tally::default();
-        run(&Step::new("a test of again", "sh").args(["-c", BOTH]), alone, &mut tally)?;
+        run(Step::new("a test of again", "sh").args(["-c", BOTH]), alone, &mut tally)?;
         assert_eq!(
             tally.summary(),
             "unsteady, passed when run again: t.py::a - why\nfailed: t.py::b - no\n1 passed, 1 failed, 0 skipped"

@@ -58,7 +58,7 @@ impl Step {
 
     /// [`run`](Self::run), with the lines that it printed.
     pub(super) fn log(&self, tally: &mut Tally) -> Result<(bool, Vec<String>)> {
-        println!("\n== {}", self.name);
+        tally.say(&format!("\n== {}", self.name));
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         let mut command = Command::new("timeout");
         command.arg("--kill-after=10").arg(format!("{}m", self.minutes)).args(&self.words);
@@ -82,7 +82,7 @@ impl Step {
         let started = Instant::now();
         let log = self.follow(reader, tally)?;
         let status = child.wait()?;
-        println!("   {} s", started.elapsed().as_secs());
+        tally.say(&format!("   {} s", started.elapsed().as_secs()));
         tally.end_of_step();
         if status.success() {
             return Ok((true, log));
@@ -93,7 +93,7 @@ impl Step {
             tally.fail(&format!("{}: {status}", self.name));
         }
         let from = log.len().saturating_sub(SHOWN_ON_FAILURE);
-        println!("-- the last lines of this step:\n{}", log[from..].join("\n"));
+        tally.say(&format!("-- the last lines of this step:\n{}", log[from..].join("\n")));
         Ok((false, log))
     }
 
@@ -110,7 +110,7 @@ impl Step {
             let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             bytes.clear();
             if tally.read(&line) {
-                println!("   {}", line.trim_start());
+                tally.say(&format!("   {}", line.trim_start()));
             }
             log.push(line);
         }

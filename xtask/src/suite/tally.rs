@@ -50,9 +50,45 @@ pub(super) struct Tally {
     test_skipped: bool,
     /// What is being read was printed by tests of Rust's harness: only a `SKIPPED: ` counts.
     said: bool,
+    /// What there is to show, held back while other steps are shown.
+    held: Option<String>,
 }
 
 impl Tally {
+    /// One for steps that run beside others: what they say is held back until [`merge`](Self::merge).
+    pub(super) fn beside(&self) -> Tally {
+        Tally { held: Some(String::new()), ..Tally::default() }
+    }
+
+    /// Show a text, or hold it back.
+    pub(super) fn say(&mut self, text: &str) {
+        match &mut self.held {
+            Some(held) => {
+                held.push_str(text);
+                held.push('\n');
+            }
+            None => println!("{text}"),
+        }
+    }
+
+    /// Take what was held back.
+    pub(super) fn held(&mut self) -> String {
+        self.held.take().unwrap_or_default().trim_end().to_owned()
+    }
+
+    /// Add the sums of steps that ran beside, and show what they said.
+    pub(super) fn merge(&mut self, mut other: Tally) {
+        let held = other.held();
+        self.say(&held);
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.failures.append(&mut other.failures);
+        self.skips.append(&mut other.skips);
+        self.unsteady.append(&mut other.unsteady);
+        self.notes.append(&mut other.notes);
+    }
+
     pub(super) fn pass(&mut self) {
         self.passed += 1;
     }
@@ -306,6 +342,24 @@ mod tests {
             tally.summary(),
             "unsteady, passed when run again: tcp a\nfailed: tcp b\n2 passed, 1 failed, 0 skipped"
         );
+    }
+
+    #[test]
+    fn steps_beside_others_are_counted_once_and_shown_at_their_end() {
+        let tally = read("3 passed, 1 skipped in 2.10s");
+        let mut beside = tally.beside();
+        for line in
+            ["FAILED a.py::x - why", "SKIPPED [1] a.py:20: no tshark", "1 failed, 2 passed, 1 skipped in 1s"]
+        {
+            assert!(beside.read(line));
+            beside.say(line);
+        }
+        let mut all = tally.beside();
+        all.merge(tally);
+        all.merge(beside);
+        assert_eq!((all.passed, all.failed, all.skipped), (5, 1, 2));
+        assert_eq!(all.failures.len(), 1);
+        assert!(all.held().ends_with("no tshark\n1 failed, 2 passed, 1 skipped in 1s"));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn every_option_that_a_text_names_exists() {
     let others: BTreeSet<&str> = OTHERS.iter().flat_map(|(_, all)| *all).copied().collect();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    for name in ["core", "io", "skyhaul", "daemon", "cli"] {
+    for name in ["core", "io", "skyhaul", "measure", "transfer", "daemon", "cli"] {
         sources(&crates.join(name).join("src"), &mut files);
     }
     let (mut seen, mut wrong) = (0, Vec::new());

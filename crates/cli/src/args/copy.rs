@@ -44,7 +44,7 @@ pub(crate) struct CopyFilesArgs {
     #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) token_file: Option<PathBuf>,
     /// Port of the server
-    #[arg(long, value_name = "PORT", default_value_t = skyhaul::copy::PORT, help_heading = DESTINATION)]
+    #[arg(long, value_name = "PORT", default_value_t = skyhaul_transfer::copy::PORT, help_heading = DESTINATION)]
     pub(crate) port: u16,
     /// What to do with a file that exists and differs. One of the same size and time is the same, unless the source changed
     /// after it was copied: then both are read

@@ -4,8 +4,8 @@ use super::applies::with;
 use super::heading::GENERAL;
 use super::limits::some;
 use clap::{Args, ValueHint};
-use skyhaul::host::Role;
 use skyhaul::io::quantity::{Rate, Span};
+use skyhaul_measure::host::Role;
 use std::path::PathBuf;
 
 const DO: &str = "What to do besides";
@@ -23,7 +23,7 @@ pub(crate) struct HostArgs {
     #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) disk: Vec<PathBuf>,
     /// Only these checks: a group (A, B, C, D) or a check (C14), separated by commas
-    #[arg(long, value_name = "CHECKS", value_delimiter = ',', value_parser = skyhaul::host::selection)]
+    #[arg(long, value_name = "CHECKS", value_delimiter = ',', value_parser = skyhaul_measure::host::selection)]
     pub(crate) only: Vec<String>,
     /// Show what is as wanted, and what means nothing here, too
     #[arg(long)]

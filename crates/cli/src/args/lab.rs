@@ -6,7 +6,7 @@ use super::output::OutputArgs;
 use clap::{Args, Subcommand, ValueHint};
 use skyhaul::io::netlink::route::Queue;
 use skyhaul::io::quantity::{Size, Span};
-use skyhaul::lab::{End, LabText};
+use skyhaul_measure::lab::{End, LabText};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -57,7 +57,7 @@ impl FromStr for Sizes {
         }
         let size = |text: &str| {
             let bytes = text.parse::<u32>().ok().filter(|bytes| {
-                (skyhaul::probe::udp::SHORTEST..=skyhaul::probe::udp::LONGEST).contains(bytes)
+                (skyhaul_measure::probe::udp::SHORTEST..=skyhaul_measure::probe::udp::LONGEST).contains(bytes)
             });
             bytes.map(u64::from).ok_or_else(|| {
                 format!("`{text}` is not a size of datagrams\nhint: write 40 to 65507 bytes, like 64,1472 or 64..8972")

@@ -1,6 +1,6 @@
 //! What the checks of a host found, as text.
 
-use skyhaul::host::{BothEnds, Change, Difference, HostReport, Line, Undone, Verdict};
+use skyhaul_measure::host::{BothEnds, Change, Difference, HostReport, Line, Undone, Verdict};
 use std::fmt::Write as _;
 
 /// Verdicts in the order in which they are shown, and their headings.

@@ -13,8 +13,9 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::Result;
 use serde::Serialize;
-use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, Stop, What};
+use skyhaul::stop::StopFlag;
 use skyhaul::wire::Objects;
+use skyhaul_measure::bench::{BenchOptions, BenchReport, Load, Row, Spread, What};
 use std::fmt::Write as _;
 
 /// A report and the command that produced it.
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     }
     let options = options(args, Interrupt::listen()?.flag().into())?;
     let mut progress = Progress::new(args.output.quiet);
-    let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));
+    let report = skyhaul_measure::bench::run(&options, &mut |line| progress.show(line));
     progress.clear();
     let told = Told { command: command_line(), report: report? };
     if args.output.json {
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     Ok(if lost || told.report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
-fn options(args: &BenchArgs, stop: Stop) -> Result<BenchOptions> {
+fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
     let what = match args.what {
         None | Some(BenchWhat::Receive | BenchWhat::Events) => What::Receive,
         Some(BenchWhat::Send) => What::Send,
@@ -99,7 +100,7 @@ fn table(told: &Told) -> String {
     if report.interrupted {
         let _ = writeln!(out, "{INTERRUPTED}");
     }
-    let reference = skyhaul::bench::all_candidates(report.what)[0];
+    let reference = skyhaul_measure::bench::all_candidates(report.what)[0];
     let _ = writeln!(
         out,
         "{:>6}  {:<9} {:>20} {:>8} {:>20} {:>20} {:>9} {:>8} {:>8}",

@@ -11,10 +11,12 @@ use crate::print::{self, Progress as Line};
 use crate::report::words::micros;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use skyhaul::bench::Stop;
-use skyhaul::copy::{CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, Tuning, copy, remote};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
+use skyhaul::stop::StopFlag;
+use skyhaul_transfer::copy::{
+    CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, Tuning, copy, remote,
+};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
@@ -104,7 +106,7 @@ fn listen(
     service: CopyService,
 ) -> Result<Server, PeerError> {
     let services: Vec<Box<dyn Service>> = vec![Box::new(service)];
-    let port = skyhaul::copy::PORT;
+    let port = skyhaul_transfer::copy::PORT;
     let six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let at = at.unwrap_or_else(|| match has_ipv6() {
         true => six,
@@ -127,7 +129,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
         doors::warn_of_traffic(address.ip());
     }
     let interrupt = Interrupt::listen()?;
-    options.stop = Stop::from(interrupt.flag());
+    options.stop = StopFlag::from(interrupt.flag());
     let mut line = Line::new(args.output.quiet);
     if options.plan || options.dry_run {
         line.show("measuring disks and path");
@@ -196,7 +198,7 @@ fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
         plan: args.plan,
         dry_run: args.dry_run,
         verify: args.verify,
-        stop: Stop::default(),
+        stop: StopFlag::default(),
     })
 }
 
@@ -321,7 +323,7 @@ fn plan_text(plan: &Plan) -> String {
             time(plan.fixed_seconds)
         );
     }
-    let bound = plan.bound.map_or("nothing", skyhaul::copy::Bounds::words);
+    let bound = plan.bound.map_or("nothing", skyhaul_transfer::copy::Bounds::words);
     let predicted = time(plan.seconds.unwrap_or(0.0));
     let rate = print::rate(plan.bits_per_second);
     let _ = writeln!(out, "  predicted: {predicted}, {rate}, bounded by {bound}");

@@ -8,9 +8,11 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Result, bail};
 use serde::Serialize;
-use skyhaul::disk::{Budget, DiskReport, MeasureOptions, Mode, Operation, Piped, Point, fio_json, measure};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::io::quantity::Size;
+use skyhaul_measure::disk::{
+    Budget, DiskReport, MeasureOptions, Mode, Operation, Piped, Point, fio_json, measure,
+};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

@@ -10,8 +10,8 @@ use crate::args::HostArgs;
 use crate::print;
 use anyhow::Result;
 use shown::{asked, show, target, written};
-use skyhaul::host::{Difference, HostReport, ThisHost, View, gather, load, save};
 use skyhaul::io::host::tree::Tree;
+use skyhaul_measure::host::{Difference, HostReport, ThisHost, View, gather, load, save};
 
 pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
     if args.undo {

@@ -14,7 +14,7 @@ use crate::verb::receiving::print_json;
 use anyhow::{Context, Result};
 use ends::{End, Ending, search_here_first};
 use skyhaul::io::namespace::{Apart, Network, apart};
-use skyhaul::lab::{Lab, LabOptions, LabReport, LabText, Running, hosts, listens};
+use skyhaul_measure::lab::{Lab, LabOptions, LabReport, LabText, Running, hosts, listens};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

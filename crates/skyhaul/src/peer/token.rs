@@ -103,7 +103,7 @@ pub fn new_token() -> io::Result<String> {
 }
 
 /// Random bytes that cannot be guessed.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| io::Error::other("get random numbers from the system: it has none"))?;

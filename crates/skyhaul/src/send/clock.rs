@@ -9,22 +9,25 @@ use std::time::{Duration, Instant};
 
 /// What other threads say to the one that sends.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub struct Control {
     /// Jobs with lower numbers are cancelled.
-    pub(crate) cancelled_below: AtomicU64,
+    pub cancelled_below: AtomicU64,
     /// Bits per second.
-    pub(crate) rate: AtomicU64,
+    pub rate: AtomicU64,
     /// When the wait for a gap in the data ends, nanoseconds of the sender's clock; 0 without one.
-    pub(crate) resumes: AtomicU64,
-    pub(crate) stats: Mutex<SendStats>,
+    pub resumes: AtomicU64,
+    /// What was sent so far.
+    pub stats: Mutex<SendStats>,
     /// Where receivers control the rate: the state for each.
-    pub(crate) progress: Mutex<Vec<Progress>>,
+    pub progress: Mutex<Vec<Progress>>,
     nap: Mutex<()>,
     wake: Condvar,
 }
 
 impl Control {
-    pub(crate) fn new(rate: u64) -> Self {
+    /// Nothing is cancelled; `rate` in bits per second.
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
         Self {
             cancelled_below: AtomicU64::new(0),
             rate: AtomicU64::new(rate),
@@ -36,31 +39,35 @@ impl Control {
         }
     }
 
+    /// Whether job `number` is cancelled.
     #[inline]
-    pub(crate) fn is_cancelled(&self, number: u64) -> bool {
+    pub fn is_cancelled(&self, number: u64) -> bool {
         number < self.cancelled_below.load(Ordering::Relaxed)
     }
 
     /// Wake a sender that waits for its time.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         drop(self.nap.lock().unwrap_or_else(PoisonError::into_inner));
         self.wake.notify_all();
     }
 
-    pub(crate) fn stats(&self) -> MutexGuard<'_, SendStats> {
+    /// The counts, to read or to add to.
+    pub fn stats(&self) -> MutexGuard<'_, SendStats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The time, and waiting for it.
-pub(crate) trait Clock: Send {
+pub trait Clock: Send {
+    /// Nanoseconds since the clock began.
     fn now(&self) -> Nanos;
     /// Sleep until about `due`, or until something changed (`still` is false).
     fn wait(&self, due: Nanos, control: &Control, still: &dyn Fn() -> bool);
 }
 
-/// This machine's clock.
-pub(crate) struct Real(pub(crate) Instant);
+/// This machine's clock, counted from an instant.
+#[derive(Debug)]
+pub struct Real(pub Instant);
 
 impl Clock for Real {
     fn now(&self) -> Nanos {

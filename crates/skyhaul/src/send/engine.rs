@@ -36,17 +36,18 @@ const LOOK: Nanos = Nanos(5_000_000);
 
 /// The largest batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) bytes: u64,
+pub struct Limits {
+    /// Most bytes.
+    pub bytes: u64,
     /// Most trains, where they matter.
-    pub(crate) trains: usize,
+    pub trains: usize,
     /// Packets may go out in pieces.
-    pub(crate) stream: bool,
+    pub stream: bool,
 }
 
 /// What a source has for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// Packets, at this rate or at that of the sender.
     Packets(Option<u64>),
     /// Nothing yet.
@@ -56,8 +57,11 @@ pub(crate) enum Next {
 }
 
 /// Packets in batches, of one or several jobs.
-pub(crate) trait Source {
+pub trait Source {
     /// What there is to send.
+    ///
+    /// # Errors
+    /// The source failed.
     fn next(&mut self) -> Result<Next, SendError>;
     /// Whether it ends here, whatever is left. Asked while the sender waits.
     fn is_over(&self) -> bool {
@@ -67,7 +71,10 @@ pub(crate) trait Source {
     fn gap(&mut self) -> Nanos {
         Nanos(0)
     }
-    /// Make the next batch. An error is that of the [last](Self::jobs) job.
+    /// Make the next batch.
+    ///
+    /// # Errors
+    /// That of the [last](Self::jobs) job.
     fn fill(&mut self, limits: Limits) -> Result<(), SendError>;
     /// Packets in the batch.
     fn packets(&self) -> usize;
@@ -102,8 +109,9 @@ pub(crate) trait Source {
 }
 
 /// What sends: one thread at a time has it.
-pub(crate) struct Engine {
-    pub(crate) outlet: Option<Outlet>,
+pub struct Engine {
+    /// Where packets go; none after an error in the middle of a packet.
+    pub outlet: Option<Outlet>,
     steering: Option<Steering>,
     extents: Vec<Extent>,
     pacer: Pacer,
@@ -120,7 +128,9 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(outlet: Outlet, pacing: &Pacing, clock: Box<dyn Clock>) -> Self {
+    /// One that sends to `outlet`.
+    #[must_use]
+    pub fn new(outlet: Outlet, pacing: &Pacing, clock: Box<dyn Clock>) -> Self {
         let nanos = |d: Duration| Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let (tolerance, slack) = (nanos(pacing.tolerance), nanos(pacing.slack));
         let burst_bytes = pacing.burst_bytes as u64;
@@ -140,7 +150,10 @@ impl Engine {
     }
 
     /// Send all of `source`, unless its `number` is cancelled. After a pause (`rested`), being late is no reason to hurry.
-    pub(crate) fn drive(
+    ///
+    /// # Errors
+    /// The source or the outlet failed, or the job was cancelled.
+    pub fn drive(
         &mut self,
         source: &mut impl Source,
         number: u64,

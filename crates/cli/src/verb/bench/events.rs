@@ -11,9 +11,9 @@ use crate::verb::written::{command_line, create, write};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::balance::BalanceOptions;
-use skyhaul::bench::Spread;
-use skyhaul::bench::events::{self, EventBenchOptions, EventBenchReport, Losses, Point, Setting};
 use skyhaul::io::quantity::{Rate, Size};
+use skyhaul_measure::bench::Spread;
+use skyhaul_measure::bench::events::{self, EventBenchOptions, EventBenchReport, Losses, Point, Setting};
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -3,10 +3,11 @@
 use crate::args::{BenchArgs, Experiment};
 use crate::print;
 use anyhow::{Context, Result};
-use skyhaul::bench::heaps::limited::{Candidate, LimitedOptions, LimitedRow};
-use skyhaul::bench::{Spread, Stop};
 use skyhaul::io::host::sockets::largest_buffer;
 use skyhaul::io::quantity::Size;
+use skyhaul::stop::StopFlag;
+use skyhaul_measure::bench::Spread;
+use skyhaul_measure::bench::heaps::limited::{Candidate, LimitedOptions, LimitedRow};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -21,7 +22,7 @@ const LARGEST_HEAP: u64 = 256 << 20;
 ///
 /// # Errors
 /// A line of another program that cannot be meant.
-pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &Stop) -> Result<Option<LimitedOptions>> {
+pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &StopFlag) -> Result<Option<LimitedOptions>> {
     let limited = &args.heaps;
     if !limited.experiments.contains(&Experiment::Limited) {
         return Ok(None);

@@ -9,8 +9,8 @@ use crate::verb::receiving::print_json;
 use crate::verb::written::{command_line, create, write};
 use anyhow::Result;
 use serde::Serialize;
-use skyhaul::bench::Stop;
-use skyhaul::bench::heaps::{self, Experiments, MemoOptions, MemoReport};
+use skyhaul::stop::StopFlag;
+use skyhaul_measure::bench::heaps::{self, Experiments, MemoOptions, MemoReport};
 use std::path::Path;
 
 /// A report and the command that produced it.
@@ -22,7 +22,7 @@ struct Told<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
-    let stop: Stop = Interrupt::listen()?.flag().into();
+    let stop: StopFlag = Interrupt::listen()?.flag().into();
     let options = options(args, stop)?;
     let directory = args.heaps.report.as_deref().unwrap_or(Path::new("spead-bench"));
     create(directory)?;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
-fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
+fn options(args: &BenchArgs, stop: StopFlag) -> Result<MemoOptions> {
     let wanted = &args.heaps.experiments;
     let has = |one| wanted.is_empty() || wanted.contains(&one);
     let interfaces = &args.heaps.interfaces;

@@ -4,8 +4,8 @@ use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
 use crate::report::series::Series;
 use crate::report::words::short;
-use skyhaul::bench::Spread;
-use skyhaul::bench::heaps::{MemoReport, Point};
+use skyhaul_measure::bench::Spread;
+use skyhaul_measure::bench::heaps::{MemoReport, Point};
 
 /// A file's name and its SVG.
 pub(super) type Plot = (&'static str, String);
@@ -99,7 +99,7 @@ fn rates(points: &[Point]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul::bench::heaps::Figures;
+    use skyhaul_measure::bench::heaps::Figures;
 
     #[test]
     fn every_figure_is_a_whole_drawing() {

@@ -4,8 +4,8 @@ use super::limited;
 use super::plots::Plot;
 use crate::interrupt::INTERRUPTED;
 use crate::print;
-use skyhaul::bench::Spread;
-use skyhaul::bench::heaps::{Cell, MemoReport, Setting, Way};
+use skyhaul_measure::bench::Spread;
+use skyhaul_measure::bench::heaps::{Cell, MemoReport, Setting, Way};
 use std::fmt::Write as _;
 
 /// The whole report as one page.
@@ -123,7 +123,7 @@ fn percent(of: Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul::bench::heaps::Figures;
+    use skyhaul_measure::bench::heaps::Figures;
 
     #[test]
     fn a_table_has_a_row_for_each_way_that_was_measured() {

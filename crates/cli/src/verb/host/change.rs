@@ -5,9 +5,9 @@ use crate::Outcome;
 use crate::args::HostArgs;
 use crate::print;
 use anyhow::{Result, bail};
-use skyhaul::host::{HostReport, HostSettings, Journal, Undone, planned, read_journal, would_undo};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
+use skyhaul_measure::host::{HostReport, HostSettings, Journal, Undone, planned, read_journal, would_undo};
 use std::io::IsTerminal as _;
 
 pub(super) fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
@@ -21,8 +21,8 @@ pub(super) fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
         return Ok(Outcome::Failed);
     }
     let mut journal = Journal::begin(&args.journal)?;
-    let done = skyhaul::host::apply(&changes, &settings, &mut journal)?;
-    let how = |done: &skyhaul::host::Done| done.failed.clone();
+    let done = skyhaul_measure::host::apply(&changes, &settings, &mut journal)?;
+    let how = |done: &skyhaul_measure::host::Done| done.failed.clone();
     let text = print::host::changed(done.iter().map(|done| (&done.change, how(done))), &args.journal);
     written(args, &done, &text)?;
     Ok(if done.iter().all(|done| done.failed.is_none()) { Outcome::Done } else { Outcome::Failed })
@@ -44,7 +44,7 @@ pub(super) fn undo(args: &HostArgs) -> Result<Outcome> {
     let settings = HostSettings(Tree::new("/"));
     let undone = match args.dry_run {
         true => would_undo(&changes, &settings),
-        false => skyhaul::host::undo(&changes, &settings),
+        false => skyhaul_measure::host::undo(&changes, &settings),
     };
     written(args, &undone, &print::host::undone(&undone, args.dry_run))?;
     if args.dry_run {

@@ -6,10 +6,10 @@ use crate::Outcome;
 use crate::args::HostArgs;
 use crate::print;
 use anyhow::{Result, bail};
-use skyhaul::host::{BothEnds, ThisHost, Verdict, ask, gather, note_peer, save};
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::quantity::Span;
 use skyhaul::peer::{PORT, Token};
+use skyhaul_measure::host::{BothEnds, ThisHost, Verdict, ask, gather, note_peer, save};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 

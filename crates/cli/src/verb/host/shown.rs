@@ -5,7 +5,7 @@ use crate::args::HostArgs;
 use crate::print;
 use crate::verb::receiving;
 use anyhow::Result;
-use skyhaul::host::{Asked, Facts, HostReport, Target, Verdict};
+use skyhaul_measure::host::{Asked, Facts, HostReport, Target, Verdict};
 use std::net::IpAddr;
 
 pub(super) fn asked(args: &HostArgs, peer: Option<IpAddr>) -> Result<Asked> {

@@ -32,7 +32,7 @@ use bench::{Context, NotHere};
 use experiment::{Experiment, How};
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::namespace::{Apart, apart};
-use skyhaul::lab::hosts;
+use skyhaul_measure::lab::hosts;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

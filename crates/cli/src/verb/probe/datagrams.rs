@@ -4,8 +4,8 @@ use super::path::DIAGNOSIS;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use skyhaul::peer::{PeerError, Token};
-use skyhaul::probe::tcp::{PointReport, TcpDiagnosed, Way, agree, is_lossy, load};
-use skyhaul::probe::udp::{Asked, ClientOptions, Direction, PORTS, SAMPLES, UdpClient};
+use skyhaul_measure::probe::tcp::{PointReport, TcpDiagnosed, Way, agree, is_lossy, load};
+use skyhaul_measure::probe::udp::{Asked, ClientOptions, Direction, PORTS, SAMPLES, UdpClient};
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::args::{PathArgs, Several};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Result, bail};
-use skyhaul::probe::udp::{Asked, Diagnosed, Direction, Hosts, Named, SHORTEST, UdpClient};
+use skyhaul_measure::probe::udp::{Asked, Diagnosed, Direction, Hosts, Named, SHORTEST, UdpClient};
 use std::fmt::Write as _;
 use std::time::Duration;
 

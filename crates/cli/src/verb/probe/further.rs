@@ -10,7 +10,9 @@ use anyhow::Result;
 use serde::Serialize;
 use skyhaul::core::control::SearchConfig;
 use skyhaul::peer::PeerError;
-use skyhaul::probe::udp::{Bottleneck, Direction, Limit, MtuReport, PointReport, SearchReport, UdpClient};
+use skyhaul_measure::probe::udp::{
+    Bottleneck, Direction, Limit, MtuReport, PointReport, SearchReport, UdpClient,
+};
 use std::time::Duration;
 
 /// What a further test found, and the points it was made of.

@@ -8,7 +8,7 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::quantity::Size;
-use skyhaul::probe::iperf3::{
+use skyhaul_measure::probe::iperf3::{
     ClientOptions, Iperf3Error, Params, Progress as Progressed, Way, json, lines, run as measure,
 };
 use std::time::Duration;

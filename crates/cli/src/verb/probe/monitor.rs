@@ -12,9 +12,9 @@ use crate::interrupt::Interrupt;
 use crate::verb::unbuilt::Metrics as Server;
 use anyhow::{Result, ensure};
 use skyhaul::peer::{PORT, Token};
-use skyhaul::probe::monitor::{Keep, Line, Monitor, MonitorOptions, MonitorReport, Test, Told};
 #[cfg(feature = "services")]
 use skyhaul_daemon::metrics::Server;
+use skyhaul_measure::probe::monitor::{Keep, Line, Monitor, MonitorOptions, MonitorReport, Test, Told};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};

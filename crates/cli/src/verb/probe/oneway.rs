@@ -9,7 +9,7 @@ use crate::print::{count, counted};
 use anyhow::{Result, anyhow};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::largest_datagram;
-use skyhaul::probe::udp::{Mode, Point, SHORTEST, oneway};
+use skyhaul_measure::probe::udp::{Mode, Point, SHORTEST, oneway};
 use std::net::SocketAddr;
 use std::time::Instant;
 

@@ -11,9 +11,9 @@ use crate::print::{Progress, count, counted, rate};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
-use skyhaul::probe::stamp::{Reflector, ReflectorOptions, StampOptions, StampReport, measure};
-use skyhaul::probe::udp::{Delay, Point};
-use skyhaul::probe::udpmon::{
+use skyhaul_measure::probe::stamp::{Reflector, ReflectorOptions, StampOptions, StampReport, measure};
+use skyhaul_measure::probe::udp::{Delay, Point};
+use skyhaul_measure::probe::udpmon::{
     LatencyReport, RequestOptions, RequestReport, Responder, ResponderOptions, UdpmonError, latency, request,
 };
 use std::fmt::Write as _;

@@ -15,7 +15,7 @@ use crate::report::words::{json, number};
 use anyhow::Result;
 use parts::{IDENTITY, One, Plot, identity, jitter, show};
 use serde::Serialize;
-use skyhaul::probe::udp::{PointReport, Stage, Way};
+use skyhaul_measure::probe::udp::{PointReport, Stage, Way};
 use std::path::Path;
 
 /// Write page, plots and JSON.
@@ -58,8 +58,8 @@ fn ways(points: &[PointReport]) -> Vec<One<'_>> {
 struct Short<'a> {
     version: u32,
     server: &'a str,
-    ways: Vec<(&'a skyhaul::probe::udp::Point, bool, &'a Way)>,
-    diagnosis: &'a Option<skyhaul::probe::udp::Diagnosed>,
+    ways: Vec<(&'a skyhaul_measure::probe::udp::Point, bool, &'a Way)>,
+    diagnosis: &'a Option<skyhaul_measure::probe::udp::Diagnosed>,
 }
 
 /// The page of datagrams.

@@ -18,7 +18,7 @@ use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
 use skyhaul::io::udp::largest_datagram;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
-use skyhaul::probe::udp::{
+use skyhaul_measure::probe::udp::{
     ClientOptions, Direction, FLOWS, LONGEST as LONGEST_DATAGRAM, Mode, PORTS, Point, PointReport, UdpClient,
 };
 use std::fs::File;

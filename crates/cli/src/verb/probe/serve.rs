@@ -8,11 +8,11 @@ use crate::Outcome;
 use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
 use anyhow::Result;
-use skyhaul::host::HostService;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
-use skyhaul::probe::iperf3;
-use skyhaul::probe::tcp::TcpService;
-use skyhaul::probe::udp::UdpService;
+use skyhaul_measure::host::HostService;
+use skyhaul_measure::probe::iperf3;
+use skyhaul_measure::probe::tcp::TcpService;
+use skyhaul_measure::probe::udp::UdpService;
 use std::net::SocketAddr;
 use std::time::Duration;
 

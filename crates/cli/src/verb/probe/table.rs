@@ -1,7 +1,7 @@
 //! Points as lines of a table, on standard output.
 
 use crate::print::{count, counted, rate};
-use skyhaul::probe::udp::{Direction, EndReport, HostNote, PointReport, Stage, Way};
+use skyhaul_measure::probe::udp::{Direction, EndReport, HostNote, PointReport, Stage, Way};
 use std::fmt::Write as _;
 
 /// The table of a sweep.

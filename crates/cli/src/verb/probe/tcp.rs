@@ -14,7 +14,7 @@ use crate::print::{self, Progress};
 use anyhow::{Result, anyhow};
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::peer::PeerError;
-use skyhaul::probe::tcp::{
+use skyhaul_measure::probe::tcp::{
     Direction, FlowReport, PointReport, TcpClient, TcpDiagnosed, TcpPoint, TcpReport, Way, diagnose,
 };
 use std::time::Duration;

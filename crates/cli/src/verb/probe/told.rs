@@ -1,8 +1,8 @@
 //! What `probe` tells.
 
 use serde::Serialize;
-use skyhaul::probe::tcp::{self, TcpDiagnosed};
-use skyhaul::probe::udp::{ClockReport, Diagnosed, HostNote, PointReport};
+use skyhaul_measure::probe::tcp::{self, TcpDiagnosed};
+use skyhaul_measure::probe::udp::{ClockReport, Diagnosed, HostNote, PointReport};
 
 /// All that was measured with TCP.
 #[derive(Debug, Serialize)]

@@ -3,8 +3,8 @@
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
 use crate::report::series::Series;
-use skyhaul::bench::events::{EventBenchReport, Point, Setting};
 use skyhaul::io::quantity::Size;
+use skyhaul_measure::bench::events::{EventBenchReport, Point, Setting};
 
 /// Combinations that are drawn.
 const MOST: usize = 8;

@@ -3,10 +3,10 @@
 use super::told::Passed;
 use crate::interrupt::Interrupt;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use skyhaul::lab::{FAR, Lab, LabOptions, LabReport, Running};
 use skyhaul::peer::{Server, ServerOptions, Service, Token};
-use skyhaul::probe::tcp::{self, TcpClient, TcpPoint, TcpService};
-use skyhaul::probe::udp::{self, ClientOptions, Direction, Point, UdpClient, UdpService};
+use skyhaul_measure::lab::{FAR, Lab, LabOptions, LabReport, Running};
+use skyhaul_measure::probe::tcp::{self, TcpClient, TcpPoint, TcpService};
+use skyhaul_measure::probe::udp::{self, ClientOptions, Direction, Point, UdpClient, UdpService};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -4,7 +4,7 @@ use super::bench::Context;
 use super::figure::{Figure, Lines, Look};
 use super::limits::{SIZE, map, received, way};
 use anyhow::{Context as _, Result};
-use skyhaul::probe::udp::Point;
+use skyhaul_measure::probe::udp::Point;
 use std::time::Duration;
 
 /// Two links in turn, of which one takes longer: packets closer than the difference change their order.

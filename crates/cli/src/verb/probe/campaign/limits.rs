@@ -5,7 +5,7 @@ use super::figure::{Figure, Lines, Look, Map};
 use crate::verb::probe::told::spacing;
 use anyhow::{Context as _, Result};
 use skyhaul::core::predict::Policer;
-use skyhaul::probe::udp::{Point, PointReport, Received, Sent, Way, bottleneck};
+use skyhaul_measure::probe::udp::{Point, PointReport, Received, Sent, Way, bottleneck};
 use std::time::Duration;
 
 /// Octets of Ethernet, IP and UDP that the lab counts with a payload.

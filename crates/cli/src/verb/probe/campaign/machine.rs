@@ -3,8 +3,8 @@
 use super::bench::{Context, NotHere};
 use super::figure::{Figure, Lines, Look};
 use anyhow::{Result, bail, ensure};
-use skyhaul::disk::{DiskReport, MeasureOptions, Operation, measure};
-use skyhaul::probe::tcp::TcpPoint;
+use skyhaul_measure::disk::{DiskReport, MeasureOptions, Operation, measure};
+use skyhaul_measure::probe::tcp::TcpPoint;
 use std::thread::available_parallelism;
 
 /// Sender and receiver on one CPU, and on two.

@@ -5,7 +5,7 @@ use super::figure::{Figure, Lines, Look};
 use super::limits::mbps;
 use anyhow::{Context as _, Result};
 use skyhaul::core::predict::window_rate;
-use skyhaul::probe::tcp::{PointReport, TcpPoint};
+use skyhaul_measure::probe::tcp::{PointReport, TcpPoint};
 
 /// What the path carries of a rate of 100 Mb/s, bits per second: less headers of Ethernet, IP and TCP.
 const CARRIES: f64 = 100e6 * 1448.0 / 1514.0;

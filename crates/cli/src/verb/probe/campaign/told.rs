@@ -2,7 +2,7 @@
 
 use super::figure::{Figure, Text};
 use serde::{Deserialize, Serialize};
-use skyhaul::lab::LabReport;
+use skyhaul_measure::lab::LabReport;
 use std::collections::BTreeMap;
 
 /// All experiments.

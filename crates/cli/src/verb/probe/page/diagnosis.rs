@@ -6,7 +6,7 @@ use crate::report::chart::{Chart, Panel};
 use crate::report::page::Page;
 use crate::report::series::Series;
 use crate::report::table::Table;
-use skyhaul::probe::udp::Diagnosed;
+use skyhaul_measure::probe::udp::Diagnosed;
 
 pub(super) fn show(page: &mut Page, found: &Diagnosed, plots: &[Plot]) {
     let mut table = Table::new(&["cause", "what it is", "#confidence", "evidence", "type next"]);

@@ -4,7 +4,7 @@ use crate::report::chart::{Chart, WIDTH};
 use crate::report::page::Page;
 use crate::report::table::Table;
 use crate::report::words::number;
-use skyhaul::probe::udp::{Direction, EndReport, Named, PointReport, Stage, Way};
+use skyhaul_measure::probe::udp::{Direction, EndReport, Named, PointReport, Stage, Way};
 
 /// A plot: the name of its file, its title, what is said of it, and itself.
 pub(super) struct Plot {

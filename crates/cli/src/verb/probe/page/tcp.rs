@@ -10,7 +10,9 @@ use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::number;
 use serde::Serialize;
-use skyhaul::probe::tcp::{Direction, Expected, FlowReport, PointReport, TcpDiagnosed, TcpPoint, Waited};
+use skyhaul_measure::probe::tcp::{
+    Direction, Expected, FlowReport, PointReport, TcpDiagnosed, TcpPoint, Waited,
+};
 
 /// Flows that are drawn over time.
 const MOST: usize = 8;
@@ -88,7 +90,7 @@ fn time(told: &TcpTold) -> Plot {
         })
         .take(MOST)
         .collect();
-    let line = |named: bool, value: fn(&skyhaul::probe::tcp::Sample) -> f64| {
+    let line = |named: bool, value: fn(&skyhaul_measure::probe::tcp::Sample) -> f64| {
         flows.iter().map(move |(name, flow)| {
             let name = if named { name.clone() } else { String::new() };
             Series::line(name, flow.trace.iter().map(move |sample| (sample.at, value(sample))))

@@ -1,0 +1,178 @@
+//! Measures this host's paths beside bare loops, so that figures can be compared over time and between hosts.
+//!
+//! ```text
+//!   round 1   skyhaul  bare  recv  recvmmsg │ round 2   skyhaul  bare  recv  recvmmsg │ …
+//!             └─ one sender thread ─▶ one receiver thread, each on its own CPU, the same packets for all
+//! ```
+//!
+//! On a shared machine, figures vary by a quarter within minutes, so candidates alternate and are compared by the medians
+//! of all rounds; [`Spread`] keeps minimum and maximum. There are three kinds of load:
+//!
+//! * *closed loop*: the sender waits while more than [`WINDOW`] is in flight, so nothing is lost and the slower side sets
+//!   the rate ([`Load::Closed`]);
+//! * *fixed rate*, for CPU seconds per gigabyte ([`Load::Rate`]);
+//! * *search*: the highest rate without loss at which the sender never waits, by bisection, confirmed three times
+//!   ([`Load::Search`]).
+//!
+//! CPU time is per thread, without the time a sender spins until it may send. On the loopback, the kernel's work for a
+//! packet is done on the sender's CPU and counted for the sender.
+//!
+//! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
+
+mod balance;
+pub mod events;
+mod figures;
+mod flow;
+pub mod heaps;
+mod lab;
+mod metered;
+mod options;
+mod packets;
+mod receive;
+mod record;
+mod search;
+mod send;
+
+pub use figures::{BenchReport, Row, Run, Spread};
+pub use options::{BenchOptions, Load, WINDOW, What};
+
+use options::wrong;
+use skyhaul_io::host::machine::Machine;
+use std::io;
+
+/// Measure. `progress` receives status messages.
+///
+/// # Errors
+/// If a candidate is unknown, or the system refuses sockets, memory or the directory.
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<BenchReport> {
+    let names = candidates(options)?;
+    if options.address.is_multicast() {
+        return Err(wrong("a benchmark needs a unicast address; hint: give an --address of this host"));
+    }
+    let before = load_average();
+    let shape = |&size: &usize| Ok(options.shape(size)?.bytes);
+    let mut sizes = options.sizes.iter().map(shape).collect::<io::Result<Vec<_>>>()?;
+    sizes.dedup();
+    let mut rows = Vec::new();
+    for size in sizes {
+        let mut own: Vec<Row> =
+            names.iter().map(|name| Row { size, candidate: (*name).into(), ..Row::default() }).collect();
+        rounds(options, &mut own, progress)?;
+        // Rows without runs when it was stopped are omitted.
+        own.retain(|row| !row.runs.is_empty() || row.skipped.is_some());
+        summarise(options.what, &mut own);
+        rows.append(&mut own);
+    }
+    Ok(BenchReport {
+        version: skyhaul::report::VERSION,
+        what: options.what,
+        load: match options.load {
+            Load::Closed => format!("closed loop, window {} KiB", WINDOW >> 10),
+            Load::Rate(rate) => format!("{:.3} Gb/s", rate as f64 / 1e9),
+            Load::Search => "highest rate without loss".into(),
+        },
+        sender: if options.gso { "trains (UDP_SEGMENT)" } else { "single packets (sendmmsg)" }.into(),
+        seconds: options.time.as_secs_f64(),
+        machine: Machine::this().to_string(),
+        others: (before, load_average()),
+        rows,
+        interrupted: options.stop.is_set(),
+    })
+}
+
+/// All rounds of one size, with alternating candidates, or those until it is stopped.
+fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&str)) -> io::Result<()> {
+    let all = options.rounds.max(1);
+    for round in 1..=all {
+        for row in rows.iter_mut().filter(|row| row.skipped.is_none()) {
+            if options.stop.is_set() {
+                return Ok(());
+            }
+            progress(&format!("{} B, round {round} of {all}: {}", row.size, row.candidate));
+            let ran = match options.what {
+                What::Receive => receive::run(options, &row.candidate, row.size),
+                What::Send => send::run(options, &row.candidate, row.size),
+                What::Record => record::run(options, &row.candidate, row.size),
+                What::Balance => balance::run(options, &row.candidate, row.size),
+                What::Lab => lab::run(options, &row.candidate, row.size),
+            };
+            match options.stop.unless_set(ran) {
+                Ok(None) => return Ok(()),
+                Ok(Some(ran)) => {
+                    row.how = ran.how;
+                    row.runs.push(ran.run);
+                }
+                // A tool or a privilege is missing; other failures are errors.
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) =>
+                {
+                    row.skipped = Some(e.to_string());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All candidates, the reference first.
+#[must_use]
+pub fn all_candidates(what: What) -> &'static [&'static str] {
+    match what {
+        What::Receive => &["bare", "skyhaul", "recvmmsg", "recv", "ring"],
+        What::Send => &["bare", "skyhaul", "sendmmsg", "sendto"],
+        What::Record => &["fio", "skyhaul", "forward"],
+        What::Balance => &["bare", "skyhaul", "single"],
+        What::Lab => &["bare", "skyhaul"],
+    }
+}
+
+fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
+    let all = all_candidates(options.what);
+    // The ring is for single packets; its figures for trains are meaningless.
+    let usual = all.iter().filter(|&&name| name != "ring" || !options.gso);
+    if options.candidates.is_empty() {
+        return Ok(usual.copied().collect());
+    }
+    let find = |wanted: &String| {
+        let text = || format!("unknown candidate '{wanted}'; hint: choose from {}", all.join(" "));
+        all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(&text()))
+    };
+    options.candidates.iter().map(find).collect()
+}
+
+/// Medians of the runs, and their ratios to the reference of the same round.
+fn summarise(what: What, rows: &mut [Row]) {
+    let cpu = |run: &Run| if what == What::Send { run.send_cpu } else { run.receive_cpu };
+    let reference = all_candidates(what)[0];
+    let reference =
+        rows.iter().find(|row| row.candidate == reference).map_or(Vec::new(), |row| row.runs.clone());
+    for row in rows {
+        let spread = |of: fn(&Run) -> f64| Spread::of(row.runs.iter().map(of));
+        row.bits_per_second = spread(|r| r.bits_per_second);
+        row.packets_per_second = spread(|r| r.packets_per_second);
+        row.receive_cpu = spread(|r| r.receive_cpu);
+        row.send_cpu = spread(|r| r.send_cpu);
+        row.process_cpu = spread(|r| r.process_cpu);
+        row.lost = row.runs.iter().map(|r| r.lost).sum();
+        row.sent = row.runs.iter().map(|r| r.sent).sum();
+        if reference.is_empty() || row.runs.is_empty() {
+            continue;
+        }
+        let pairs = || row.runs.iter().zip(&reference);
+        row.rate_ratio =
+            Some(Spread::of(pairs().map(|(own, other)| own.bits_per_second / other.bits_per_second)));
+        if pairs().all(|(_, other)| cpu(other) > 0.0) {
+            row.cpu_ratio = Some(Spread::of(pairs().map(|(own, other)| cpu(own) / cpu(other))));
+        }
+    }
+}
+
+/// Load average of the last minute.
+pub(crate) fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests;

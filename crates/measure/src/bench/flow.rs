@@ -1,0 +1,100 @@
+//! Flow control between sender and receiver of a benchmark.
+
+use super::options::{Load, WINDOW};
+use skyhaul::stop::StopFlag;
+use skyhaul_io::host::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Shared by both ends.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    /// Bytes received.
+    pub(super) received: Line<AtomicU64>,
+    /// Total of bytes that may be sent, if a stage after the receiver limits it.
+    pub(super) limit: Line<AtomicU64>,
+    /// The sender has ended.
+    pub(super) done: AtomicBool,
+}
+
+/// A separate cache line, so that writes of one CPU do not slow down reads of the other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// How long a closed loop waits for bytes that may be lost.
+const GIVE_UP: Duration = Duration::from_millis(200);
+/// A paced sender with a greater delay does not catch up.
+const LATE: Duration = Duration::from_millis(1);
+
+/// Holds a sender back, and measures how long it was held.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    flow: Arc<Flow>,
+    load: Load,
+    stop: StopFlag,
+    due: Instant,
+    pub(super) sent: u64,
+    forgiven: u64,
+    /// CPU time spent waiting.
+    pub(super) waited: Duration,
+}
+
+impl Throttle {
+    pub(super) fn new(flow: Arc<Flow>, load: Load, stop: StopFlag) -> Self {
+        Self { flow, load, stop, due: Instant::now(), sent: 0, forgiven: 0, waited: Duration::ZERO }
+    }
+
+    /// Return when `bytes` more may be sent, or the run ends.
+    #[inline]
+    pub(super) fn wait(&mut self, bytes: u64) {
+        if let Load::Rate(rate) = self.load {
+            self.wait_until_due(bytes, rate);
+        } else if !self.may_send(bytes) {
+            self.wait_for_room(bytes);
+        }
+        self.sent += bytes;
+    }
+
+    #[inline]
+    fn may_send(&self, bytes: u64) -> bool {
+        let upto = self.sent + bytes;
+        let known = self.flow.received.0.load(Ordering::Relaxed) + self.forgiven;
+        let limit = self.flow.limit.0.load(Ordering::Relaxed);
+        upto <= known + WINDOW.max(2 * bytes) && (limit == 0 || upto <= limit)
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self, bytes: u64) {
+        let (start, cpu) = (Instant::now(), thread::cpu_time());
+        while !self.may_send(bytes) && !self.stop.is_set() {
+            std::hint::spin_loop();
+            let limit = self.flow.limit.0.load(Ordering::Relaxed);
+            if limit > 0 && self.sent + bytes > limit {
+                // The stage after the receiver needs this CPU, and takes much longer.
+                std::thread::sleep(Duration::from_micros(50));
+            } else if start.elapsed() > GIVE_UP {
+                self.forgiven = self.sent.saturating_sub(self.flow.received.0.load(Ordering::Relaxed));
+                break;
+            }
+        }
+        self.waited += thread::cpu_time() - cpu;
+    }
+
+    fn wait_until_due(&mut self, bytes: u64, rate: u64) {
+        let mut now = Instant::now();
+        if now < self.due {
+            let cpu = thread::cpu_time();
+            while now < self.due && !self.stop.is_set() {
+                std::hint::spin_loop();
+                now = Instant::now();
+            }
+            self.waited += thread::cpu_time() - cpu;
+        } else if now - self.due > LATE {
+            self.due = now;
+        }
+        self.due +=
+            Duration::from_nanos((u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1))) as u64);
+    }
+}

@@ -1,0 +1,286 @@
+//! Flows that are running, and what they did when they have ended.
+
+use super::flow::{Direction, Ended, Flow, Shared, State};
+use super::options::{FLOWS, RunOptions};
+use super::report::{Counts, FlowReport, Interval, Sample, TcpReport, Waited, bits_per_second, per_gb};
+use super::sampler::{Sampled, Seen, sample};
+use super::verdict;
+use skyhaul::panics::reason;
+use skyhaul_io::host::interface::interface_of;
+use skyhaul_io::host::stages::{self, Stages};
+use skyhaul_io::tcp::{info::TcpInfo, tune};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often waiting looks.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Run `flows` until they end by themselves.
+///
+/// # Errors
+/// As [`Run::start`].
+pub fn run(flows: Vec<Flow>, options: RunOptions) -> io::Result<TcpReport> {
+    Ok(Run::start(flows, options)?.finish())
+}
+
+/// Flows on threads of their own.
+pub struct Run {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Ended>>,
+    sampler: Option<JoinHandle<Sampled>>,
+    interface: Option<String>,
+    /// The host's counters at the beginning.
+    before: Stages,
+}
+
+impl Run {
+    /// Start a thread for each flow, and one that samples.
+    ///
+    /// # Errors
+    /// There are no flows or more than [`FLOWS`], or the system has no thread left.
+    pub fn start(flows: Vec<Flow>, options: RunOptions) -> io::Result<Self> {
+        if flows.is_empty() || flows.len() > 2 * FLOWS {
+            let text = format!("run {} flows: only 1 to {} are possible", flows.len(), 2 * FLOWS);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let count = flows.len();
+        let local = flows.first().and_then(|flow| flow.stream.local_addr().ok());
+        let interface = local.and_then(|local| interface_of(local.ip().to_canonical()));
+        let before = stages::read(interface.as_deref());
+        let shared = Arc::new(Shared::new(flows, options));
+        let mut run = Self { shared, threads: Vec::new(), sampler: None, interface, before };
+        for n in 0..count {
+            let shared = run.shared.clone();
+            let thread = std::thread::Builder::new().name(format!("tcp flow {n}"));
+            run.threads.push(thread.spawn(move || shared.run(n))?);
+        }
+        let shared = run.shared.clone();
+        run.sampler =
+            Some(std::thread::Builder::new().name("tcp sampler".to_owned()).spawn(move || sample(&shared))?);
+        Ok(run)
+    }
+
+    /// Bytes moved so far in each direction: sent, received.
+    #[must_use]
+    pub fn moved(&self) -> (u64, u64) {
+        let sum = |direction| {
+            let of = self.shared.flows.iter().filter(|state| state.flow.direction == direction);
+            of.map(|state| state.bytes.load(Relaxed)).sum()
+        };
+        (sum(Direction::Send), sum(Direction::Receive))
+    }
+
+    /// How long it has been running.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.shared.begin.elapsed()
+    }
+
+    /// Whether everything that was to be moved was: its time is over, its senders have ended, or its amount was received.
+    /// Receivers may still be reading what is under way.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        if self.shared.limit().is_some_and(|limit| self.elapsed() >= limit) {
+            return true;
+        }
+        let ended = |direction: Direction| {
+            let mut of = self.shared.flows.iter().filter(|state| state.flow.direction == direction);
+            of.all(|state| state.ended.load(Relaxed))
+        };
+        let amount = self.shared.options.amount.bytes(super::flow::block(&self.shared.options));
+        // Both ways: the first direction that is through ends it, as it does for iperf3.
+        let received = amount.is_some_and(|amount| self.moved().1 >= amount);
+        let sends = self.shared.flows.iter().any(|state| state.flow.direction == Direction::Send);
+        received || ended(Direction::Receive) && ended(Direction::Send) || sends && ended(Direction::Send)
+    }
+
+    /// Have all flows end soon.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Wait until the peers have acknowledged everything that was sent, at most for `patience`.
+    pub fn wait_acknowledged(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let sent = |state: &&State| state.flow.direction == Direction::Send;
+        let done = |state: &State| {
+            TcpInfo::of(&state.flow.stream).is_ok_and(|info| info.all_acknowledged() || info.bytes_acked == 0)
+        };
+        while !self.shared.flows.iter().filter(sent).all(done) && Instant::now() < until {
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Wait until all flows have ended (which [`stop`](Self::stop) brings about).
+    #[must_use]
+    pub fn finish(mut self) -> TcpReport {
+        let ended: Vec<Ended> = self
+            .threads
+            .drain(..)
+            .map(|thread| thread.join().unwrap_or_else(|panic| failed(reason(&*panic))))
+            .collect();
+        for state in &self.shared.flows {
+            // Of a flow that panicked, too.
+            state.ended.store(true, Relaxed);
+        }
+        let sampled = self.sampler.take().map(JoinHandle::join);
+        match sampled {
+            Some(Ok(sampled)) => TcpReport {
+                counters: stages::since(&stages::read(self.interface.as_deref()), &self.before),
+                ..report(&self.shared, &ended, sampled)
+            },
+            _ => TcpReport::default(),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.shared.flows.iter().for_each(|state| state.ended.store(true, Relaxed));
+        if let Some(sampler) = self.sampler.take() {
+            let _ = sampler.join();
+        }
+    }
+}
+
+fn failed(why: &str) -> Ended {
+    Ended { error: Some(format!("the thread of this flow stopped: {why}")), ..Ended::default() }
+}
+
+fn report(shared: &Shared, ended: &[Ended], sampled: Sampled) -> TcpReport {
+    let omit = shared.options.omit.as_secs_f64();
+    let sampler_cpu_seconds = sampled.cpu.as_secs_f64();
+    let flows: Vec<FlowReport> = shared
+        .flows
+        .iter()
+        .zip(ended)
+        .zip(sampled.flows)
+        .map(|((state, ended), seen)| of_flow(state, ended, seen, omit))
+        .collect();
+    let begin = flows.iter().map(|flow| flow.begin.max(omit)).fold(f64::INFINITY, f64::min);
+    let end = flows.iter().map(|flow| flow.end).fold(0.0, f64::max);
+    let seconds = (end - begin).max(0.0);
+    let bytes = flows.iter().map(|flow| flow.bytes).sum();
+    let all = flows.iter().map(|flow| flow.bytes + flow.omitted_bytes).sum();
+    let cpu_seconds = flows.iter().map(|flow| flow.cpu_user_seconds + flow.cpu_system_seconds).sum();
+    TcpReport {
+        seconds,
+        bytes,
+        bits_per_second: bits_per_second(bytes, seconds),
+        cpu_seconds,
+        cpu_seconds_per_gb: per_gb(cpu_seconds, all),
+        sampler_cpu_seconds,
+        flows,
+        counters: Stages::new(),
+    }
+}
+
+fn of_flow(state: &State, ended: &Ended, seen: Seen, omit: f64) -> FlowReport {
+    let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let stream = &state.flow.stream;
+    let (begin, end) = (ended.first.as_secs_f64(), ended.last.as_secs_f64());
+    let total = state.bytes.load(Relaxed);
+    let omitted_bytes = state.omitted.load(Relaxed);
+    let bytes = total - omitted_bytes;
+    let seconds = end - begin.max(omit);
+    let (user, system) = (ended.usage.user.as_secs_f64(), ended.usage.system.as_secs_f64());
+    let (send_buffer, receive_buffer) = tune::buffers(stream);
+    let mut flow = FlowReport {
+        direction: state.flow.direction,
+        local: stream.local_addr().unwrap_or(nowhere),
+        remote: stream.peer_addr().unwrap_or(nowhere),
+        congestion: tune::congestion(stream).unwrap_or_default(),
+        segment_bytes: tune::largest_segment(stream).unwrap_or(0),
+        send_buffer,
+        receive_buffer,
+        begin,
+        end,
+        omitted_bytes,
+        bytes,
+        bits_per_second: bits_per_second(bytes, seconds),
+        cpu_user_seconds: user,
+        cpu_system_seconds: system,
+        cpu_seconds_per_gb: per_gb(user + system, total),
+        calls: ended.calls,
+        intervals: Vec::new(),
+        trace: Vec::new(),
+        counts: counts(&seen),
+        waited: None,
+        verdict: None,
+        error: ended.error.clone(),
+    };
+    flow.intervals = intervals(&seen.boundaries.into_values(), omit);
+    flow.trace = seen.trace.into_values();
+    if flow.direction == Direction::Send {
+        let waited = waited(&seen.from.0, &seen.to.0);
+        let samples = seen.samples.max(1) as f64;
+        let means =
+            verdict::Means { peer_window: seen.peer_windows / samples, idle: seen.idle as f64 / samples };
+        flow.verdict = Some(verdict::judge(&flow, &waited, means, &seen.to.1));
+        flow.waited = Some(waited);
+    }
+    flow
+}
+
+fn counts(seen: &Seen) -> Counts {
+    let (from, to) = (&seen.from.1, &seen.to.1);
+    let samples = seen.samples.max(1) as f64;
+    Counts {
+        segments: to.data_segs_out.wrapping_sub(from.data_segs_out),
+        retransmits: to.total_retrans.wrapping_sub(from.total_retrans),
+        doubled: to.dsack_dups.wrapping_sub(from.dsack_dups),
+        reordered: to.reord_seen.wrapping_sub(from.reord_seen),
+        rtt_least: seen.rtt_least,
+        rtt_mean: seen.rtt.0 / samples,
+        rtt_most: seen.rtt.1,
+        congestion_window_most: seen.window.1,
+        congestion_window_mean: (seen.window.0 / samples) as u64,
+        peer_window_most: seen.peer_window,
+        path_mtu: to.pmtu,
+    }
+}
+
+/// Parts of the time between two samples.
+fn waited(from: &Sample, to: &Sample) -> Waited {
+    let seconds = to.at - from.at;
+    if seconds <= 0.0 {
+        return Waited::default();
+    }
+    let part = |from: f64, to: f64| ((to - from) / seconds).clamp(0.0, 1.0);
+    let busy = part(from.busy, to.busy);
+    let receive_window = part(from.receive_window, to.receive_window).min(busy);
+    let send_buffer = part(from.send_buffer, to.send_buffer).min(busy - receive_window);
+    Waited { application: 1.0 - busy, receive_window, send_buffer, path: busy - receive_window - send_buffer }
+}
+
+fn intervals(boundaries: &[Sample], omit: f64) -> Vec<Interval> {
+    let interval = |pair: &[Sample]| {
+        let (from, to) = (&pair[0], &pair[1]);
+        Interval {
+            begin: from.at,
+            end: to.at,
+            bytes: to.bytes - from.bytes,
+            retransmits: to.retransmits.wrapping_sub(from.retransmits),
+            congestion_window: to.congestion_window,
+            peer_window: to.peer_window,
+            rtt: to.rtt,
+            rttvar: to.rttvar,
+            omitted: (from.at + to.at) / 2.0 < omit,
+        }
+    };
+    // The last may be only what a sampler needs to see that all is over.
+    let spans = boundaries.windows(2).map(interval);
+    spans
+        .filter(|interval| {
+            interval.end > interval.begin && (interval.bytes > 0 || interval.end - interval.begin > 0.05)
+        })
+        .collect()
+}

@@ -1,0 +1,201 @@
+//! Flows over loopback: what one end says it sent, the other received.
+
+use super::*;
+use skyhaul_io::quantity::{Rate, Size};
+use skyhaul_io::tcp::bulk::{Put, Take};
+use skyhaul_io::tcp::setup::Setup;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn pairs(n: usize, setup: &Setup) -> (Vec<TcpStream>, Vec<TcpStream>) {
+    let listener = setup.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let to = listener.local_addr().unwrap();
+    (0..n)
+        .map(|_| {
+            let stream = setup.connect(to, Duration::from_secs(5)).unwrap();
+            (stream, listener.accept().unwrap().0)
+        })
+        .unzip()
+}
+
+fn flows(streams: Vec<TcpStream>, direction: Direction) -> Vec<Flow> {
+    streams.into_iter().map(|stream| Flow::new(stream, direction)).collect()
+}
+
+/// Run both ends; the sender's and the receiver's report.
+fn both(n: usize, send: RunOptions, receive: RunOptions) -> (TcpReport, TcpReport) {
+    // Small writes that wait for acknowledgements (Nagle) would be the path's, not the application's.
+    let (out, into) = pairs(n, &Setup { no_delay: true, ..Setup::default() });
+    let receiver = std::thread::spawn(move || run(flows(into, Direction::Receive), receive).unwrap());
+    let sent = run(flows(out, Direction::Send), send).unwrap();
+    (sent, receiver.join().unwrap())
+}
+
+#[test]
+fn every_way_of_moving_bytes_moves_the_amount_and_no_more() {
+    for (put, take, flows) in
+        [(Put::Copy, Take::Copy, 1), (Put::File, Take::Drop, 2), (Put::Copy, Take::Drop, 3)]
+    {
+        let bytes = 10_000_001;
+        let send = RunOptions {
+            amount: Amount::Bytes(bytes),
+            block: Size::from_bytes(64 << 10),
+            put,
+            ..RunOptions::default()
+        };
+        let (sent, received) = both(flows, send, RunOptions { take, ..RunOptions::default() });
+        assert_eq!((sent.bytes, received.bytes), (bytes, bytes), "{put:?} {take:?}");
+        assert_eq!((sent.flows.len(), received.flows.len()), (flows, flows));
+        assert!(sent.flows.iter().chain(&received.flows).all(|flow| flow.error.is_none()));
+        assert!(sent.seconds > 0.0 && sent.bits_per_second > 0.0);
+    }
+}
+
+#[test]
+fn blocks_are_whole_and_counted_over_all_flows() {
+    let send =
+        RunOptions { amount: Amount::Blocks(100), block: Size::from_bytes(3000), ..RunOptions::default() };
+    let (sent, received) = both(4, send, RunOptions::default());
+    assert_eq!((sent.bytes, received.bytes), (300_000, 300_000));
+}
+
+#[test]
+fn time_rate_and_omission_are_kept() {
+    let send = RunOptions {
+        amount: Amount::Time(Duration::from_millis(400)),
+        omit: Duration::from_millis(200),
+        rate: Rate::from_bits_per_second(80_000_000),
+        block: Size::from_bytes(10_000),
+        interval: Duration::from_millis(100),
+        ..RunOptions::default()
+    };
+    let (sent, received) = both(1, send, RunOptions::default());
+    let flow = &sent.flows[0];
+    // 600 ms at 10 MB/s; how late a busy machine ends it is not tested, only that the rate is not exceeded.
+    let total = flow.bytes + flow.omitted_bytes;
+    assert!(total <= (flow.end * 10e6) as u64 + 20_000, "{total} in {} s", flow.end);
+    assert!(flow.omitted_bytes > 0 && flow.bytes > 0, "{} {}", flow.omitted_bytes, flow.bytes);
+    assert_eq!(total, received.bytes, "the other end omits nothing");
+    assert!(flow.intervals.iter().any(|i| i.omitted) && flow.intervals.iter().any(|i| !i.omitted));
+    assert_eq!(flow.intervals.iter().map(|i| i.bytes).sum::<u64>(), total);
+    assert_eq!(flow.verdict.as_ref().unwrap().bound, Bound::Application, "{:?}", flow.verdict);
+}
+
+#[test]
+fn a_small_window_of_the_receiver_is_named() {
+    let small = Setup { window: Some(Size::from_bytes(8_000)), ..Setup::default() };
+    let listener = small.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let out = Setup::default().connect(listener.local_addr().unwrap(), Duration::from_secs(5)).unwrap();
+    let mut into = listener.accept().unwrap().0;
+    let done = AtomicBool::new(false);
+    let flow = std::thread::scope(|scope| {
+        // Opens the window by so little and so seldom that the loopback has no share in it, however busy the machine is.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) && into.read(&mut [0; 1_000]).is_ok_and(|n| n > 0) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let send = RunOptions { amount: Amount::Time(Duration::from_millis(500)), ..RunOptions::default() };
+        let sent = run(flows(vec![out], Direction::Send), send).unwrap();
+        done.store(true, Ordering::Relaxed);
+        sent.flows.into_iter().next().unwrap()
+    });
+    let parts = flow.waited.unwrap();
+    let sum = parts.application + parts.receive_window + parts.send_buffer + parts.path;
+    assert!((sum - 1.0).abs() < 1e-9, "{parts:?}");
+    let verdict = flow.verdict.unwrap();
+    assert!(matches!(verdict.bound, Bound::ReceiveWindow | Bound::SlowReceiver), "{verdict:?}");
+    assert!(verdict.text.contains("receiver's window") && verdict.hint.is_some(), "{verdict:?}");
+}
+
+#[test]
+fn flows_end_when_stopped_and_the_drain_takes_what_is_under_way() {
+    let (out, into) = pairs(1, &Setup::default());
+    let options = RunOptions { drain: Duration::from_millis(100), ..RunOptions::default() };
+    let receiving = Run::start(flows(into, Direction::Receive), options).unwrap();
+    let sending = Run::start(flows(out, Direction::Send), RunOptions::default()).unwrap();
+    while receiving.moved().1 < 1 << 20 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!sending.is_done() && !receiving.is_done());
+    sending.stop();
+    while !sending.is_done() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The sender's socket stays open: the receiver ends because it is stopped.
+    receiving.stop();
+    let received = receiving.finish();
+    let sent = sending.finish();
+    assert_eq!(sent.bytes, received.bytes);
+    assert!(sent.flows[0].trace.len() > 1);
+}
+
+#[test]
+fn staggered_flows_begin_one_after_the_other() {
+    let send = RunOptions {
+        amount: Amount::Time(Duration::from_millis(300)),
+        stagger: Duration::from_millis(50),
+        ..RunOptions::default()
+    };
+    let (sent, _) = both(3, send, RunOptions::default());
+    let begins: Vec<f64> = sent.flows.iter().map(|flow| flow.begin).collect();
+    assert!(begins[1] >= 0.05 && begins[2] >= 0.1, "{begins:?}");
+}
+
+#[test]
+fn no_flows_and_too_many_are_errors() {
+    assert!(Run::start(Vec::new(), RunOptions::default()).is_err());
+    let (out, into) = pairs(1, &Setup::default());
+    drop(into);
+    let options = RunOptions { cpus: vec![100_000], ..RunOptions::default() };
+    let report = run(flows(out, Direction::Send), options).unwrap();
+    assert!(report.flows[0].error.as_ref().is_some_and(|error| error.contains("CPU 100000")));
+}
+
+#[test]
+fn two_hosts_measure_points_in_every_direction() {
+    use skyhaul::peer::{Server, ServerOptions, Token};
+    let token = Token::new("a-token-for-this-test").unwrap();
+    let services: Vec<Box<dyn skyhaul::peer::Service>> = vec![Box::new(TcpService)];
+    let at = "127.0.0.1:0".parse().unwrap();
+    let server = Server::start(at, token.clone(), ServerOptions::default(), services).unwrap();
+    let point = TcpPoint { flows: 2, block: 50_000, bytes: Some(4_000_000), ..TcpPoint::default() };
+    let timed =
+        TcpPoint { bytes: None, seconds: 0.3, pacing: 40_000_000, window: Some(200_000), ..point.clone() };
+    let points = [
+        point.clone(),
+        TcpPoint { way: Way::Reverse, zero_copy: true, discard: true, ..point.clone() },
+        timed.clone(),
+        TcpPoint { way: Way::Reverse, congestion: Some("reno".into()), ..timed.clone() },
+        TcpPoint { way: Way::Both, flows: 1, ..timed },
+    ];
+    let mut client = TcpClient::open(&[server.local()], &token, &points, &mut |_| true).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    for point in points {
+        let report = client.point(&point, &stop).unwrap();
+        // A window of 1 GiB over a round trip of loopback is more than any rate.
+        let expected = report.expected.iter().flatten();
+        assert!(expected.clone().count() > 0);
+        assert!(expected.clone().all(|e| e.largest_window > e.bits_per_second && e.flows_needed == 1.0));
+        let (here, there) = (report.here, report.there);
+        assert_eq!((here.flows.len(), there.flows.len()), (point.connections(), point.connections()));
+        assert!(here.flows.iter().chain(&there.flows).all(|flow| flow.error.is_none()), "{point:?}");
+        for (one, other) in here.flows.iter().zip(&there.flows) {
+            assert_ne!(one.direction, other.direction);
+            assert_eq!(one.bytes, other.bytes, "{point:?} {one:?} {other:?}");
+        }
+        if let Some(bytes) = point.bytes {
+            assert_eq!(here.bytes, bytes);
+        }
+        if point.congestion.is_some() {
+            assert!(here.flows.iter().all(|flow| flow.congestion == "reno"));
+        }
+    }
+    let wrong = TcpPoint { flows: 1000, ..point.clone() };
+    let refused = client.point(&wrong, &stop).unwrap_err().to_string();
+    assert!(refused.contains("1000 flows"), "{refused}");
+    assert!(client.point(&point, &stop).is_ok(), "it goes on");
+    client.end().unwrap();
+}

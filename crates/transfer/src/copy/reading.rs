@@ -1,0 +1,349 @@
+//! The sending end's threads: one that reads files, and one for each flow.
+//!
+//! ```text
+//!   todo (a lane for each source) ─▶ reader: O_DIRECT, several in flight ─▶ ready ─▶ flow 0 ═══▶
+//!                                      ▲────────────── empty blocks ───────────────── flow n ═══▶
+//! ```
+//!
+//! Sources lie on disks of their own, so the reader takes from them in turn.
+
+use super::budget::Account;
+use super::digest::zeros;
+use super::head::{HOLE, RangeHead};
+use super::manifest::{Manifest, Root};
+use super::options::Tuning;
+use super::tune::blocks;
+use super::watch::{LOOK, Watch};
+use skyhaul_io::address::system_text;
+use skyhaul_io::disk::{Ended, Queue, next_data};
+use skyhaul_io::fifo::Fifo;
+use skyhaul_io::memory::{ALIGN, Block, Pool};
+use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes whose checksum is computed before they are sent: they stay in the cache between.
+const STEP: usize = 256 << 10;
+
+/// Ranges of a file to be read.
+pub(super) struct Job {
+    pub(super) file: usize,
+    pub(super) ranges: VecDeque<(u64, u64)>,
+}
+
+/// A range in memory.
+struct Ready {
+    head: RangeHead,
+    block: Option<Block>,
+}
+
+/// What the control connection is to know.
+pub(super) enum Told {
+    /// A range was sent.
+    Range { file: usize, range: u64, crc: u32 },
+    /// A file cannot be read.
+    Lost { file: usize, error: String },
+    /// What a file has, for a comparison.
+    Found { file: usize, found: Result<u32, String> },
+}
+
+/// Why a file is not copied.
+pub(super) const CHANGED: &str = "it changed while it was copied; hint: copy it when nobody writes it";
+
+/// What the threads of a sender share.
+pub(super) struct Reading {
+    pub(super) watch: Watch,
+    pub(super) todo: Fifo<Job>,
+    pub(super) told: Fifo<Told>,
+    /// Files to be read for a comparison.
+    pub(super) compares: Fifo<usize>,
+    pub(super) account: Account,
+    ready: Fifo<Ready>,
+    empty: Fifo<Block>,
+    pool: Pool,
+    /// When the next bytes may be sent.
+    due: Mutex<Instant>,
+    pub(super) tuning: Tuning,
+    /// The reader's engine, and whether files bypass the page cache.
+    pub(super) means: Mutex<(String, bool)>,
+    pub(super) congestion: Mutex<String>,
+}
+
+impl Reading {
+    pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
+        let (pool, empty) = blocks(tuning, flows, &account)?;
+        Ok(Self {
+            watch: Watch::default(),
+            todo: Fifo::default(),
+            told: Fifo::default(),
+            compares: Fifo::default(),
+            account,
+            ready: Fifo::default(),
+            empty,
+            pool,
+            due: Mutex::new(Instant::now()),
+            tuning: tuning.clone(),
+            means: Mutex::default(),
+            congestion: Mutex::default(),
+        })
+    }
+
+    /// The thread of a flow: send whatever is ready.
+    pub(super) fn send(&self, stream: TcpStream) -> io::Result<()> {
+        let congestion = self.tuning.congestion.clone().unwrap_or_default();
+        let options = TcpSendOptions { congestion, patience: self.tuning.patience };
+        let mut to = TcpSender::from_stream(stream, &options)?;
+        self.congestion.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&to.stats().congestion);
+        while let Some(Ready { head, block }) = self.watch.wait(&self.ready, &self.watch.for_disk) {
+            let crc = match &block {
+                Some(block) => self.payload(&mut to, &head, &block[..head.payload()])?,
+                None => {
+                    to.send_slices(&[IoSlice::new(&head.octets())])?;
+                    zeros(u64::from(head.length))
+                }
+            };
+            self.watch.count(u64::from(head.length), head.is_hole());
+            let range = head.offset / self.tuning.range;
+            self.told.push(Told::Range { file: head.file as usize, range, crc });
+            if let Some(block) = block {
+                self.empty.push(block);
+            }
+        }
+        Ok(())
+    }
+
+    fn payload(&self, to: &mut TcpSender, head: &RangeHead, bytes: &[u8]) -> io::Result<u32> {
+        let (octets, mut crc) = (head.octets(), 0);
+        let mut first = Some(&octets);
+        for step in bytes.chunks(STEP) {
+            self.pace(step.len());
+            crc = crc32c::crc32c_append(crc, step);
+            match first.take() {
+                Some(head) => to.send_slices(&[IoSlice::new(head), IoSlice::new(step)])?,
+                None => to.send_slices(&[IoSlice::new(step)])?,
+            };
+        }
+        to.send_slices(&[IoSlice::new(&crc.to_be_bytes())])?;
+        Ok(crc)
+    }
+
+    /// Wait until `bytes` may be sent at the rate of all flows together.
+    fn pace(&self, bytes: usize) {
+        let Some(rate) = self.tuning.limit else { return };
+        let now = Instant::now();
+        let due = {
+            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = (*due).max(now);
+            *due = at + Duration::from_secs_f64(bytes as f64 * 8.0 / rate.max(1) as f64);
+            at
+        };
+        while !self.watch.is_over()
+            && let Some(left) = due.checked_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            std::thread::sleep(left.min(LOOK));
+        }
+        self.watch.paced.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// The thread that reads.
+    pub(super) fn read(&self, roots: &[Root], manifest: &Manifest) -> io::Result<()> {
+        let mut reader = Reader {
+            shared: self,
+            roots,
+            manifest,
+            queue: Queue::new(&self.tuning.reads(), Some(&self.pool))?,
+            jobs: Vec::new(),
+            turn: 0,
+            flying: HashMap::new(),
+            next: 0,
+        };
+        reader.jobs.resize_with(roots.len(), VecDeque::new);
+        *self.means.lock().unwrap_or_else(PoisonError::into_inner) =
+            (reader.queue.means().engine.into(), self.tuning.direct);
+        reader.run()
+    }
+}
+
+/// A file that is read.
+struct Open {
+    file: usize,
+    source: Arc<File>,
+    direct: bool,
+    size: u64,
+    sparse: bool,
+    ranges: VecDeque<(u64, u64)>,
+    /// The next data at or after some place, in a file with holes.
+    data: Option<Option<Range<u64>>>,
+}
+
+enum Waiting {
+    Closed(Job),
+    Open(Box<Open>),
+}
+
+struct Reader<'a> {
+    shared: &'a Reading,
+    roots: &'a [Root],
+    manifest: &'a Manifest,
+    queue: Queue,
+    /// For each source.
+    jobs: Vec<VecDeque<Waiting>>,
+    turn: usize,
+    flying: HashMap<u64, RangeHead>,
+    next: u64,
+}
+
+impl Reader<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut ended = Vec::new();
+        while !self.shared.watch.is_over() {
+            let idle = self.queue.in_flight() == 0;
+            while let Some(job) = self.shared.todo.try_pop() {
+                self.jobs[self.manifest.places[job.file].0].push_back(Waiting::Closed(job));
+            }
+            let mut asked = false;
+            while self.queue.has_room() && self.jobs.iter().any(|jobs| !jobs.is_empty()) {
+                match self.ask(idle && !asked) {
+                    Some(()) => asked = true,
+                    None => break,
+                }
+            }
+            if self.queue.in_flight() == 0 {
+                if !asked && let Some(job) = self.shared.todo.pop(LOOK) {
+                    self.jobs[self.manifest.places[job.file].0].push_back(Waiting::Closed(job));
+                }
+                continue;
+            }
+            self.queue.wait(LOOK, &mut ended)?;
+            for end in ended.drain(..) {
+                self.settle(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begin to read the next range. None: there is no memory for it now.
+    fn ask(&mut self, wait: bool) -> Option<()> {
+        let sources = self.jobs.len();
+        let turn = (0..sources).map(|n| (self.turn + n) % sources).find(|&at| !self.jobs[at].is_empty())?;
+        self.turn = turn + 1;
+        let mut open = match self.jobs[turn].pop_front()? {
+            Waiting::Open(open) => open,
+            Waiting::Closed(job) => match self.open(job) {
+                Ok(open) => Box::new(open),
+                Err((file, error)) => {
+                    self.lost(file, &error);
+                    return Some(());
+                }
+            },
+        };
+        let Some(&(first, count)) = open.ranges.front() else { return Some(()) };
+        let asked = self.range(&mut open, first, wait);
+        if let Ok(Some(())) = asked {
+            match count {
+                0 | 1 => drop(open.ranges.pop_front()),
+                _ => open.ranges[0] = (first + 1, count - 1),
+            }
+        }
+        match asked {
+            Err(error) => {
+                self.lost(open.file, &error);
+                Some(())
+            }
+            Ok(done) => {
+                if !open.ranges.is_empty() {
+                    self.jobs[turn].push_front(Waiting::Open(open));
+                }
+                done
+            }
+        }
+    }
+
+    fn lost(&self, file: usize, error: &io::Error) {
+        self.shared.told.push(Told::Lost { file, error: system_text(error) });
+    }
+
+    fn open(&self, job: Job) -> Result<Open, (usize, io::Error)> {
+        let (source, path): &(usize, PathBuf) = &self.manifest.places[job.file];
+        let entry = &self.manifest.entries[job.file];
+        let direct = self.shared.tuning.direct;
+        let (file, direct) =
+            self.roots[*source].tree.read(path, direct).map_err(|error| (job.file, error))?;
+        let sparse = matches!(entry.what, super::message::What::File { sparse: true, .. });
+        Ok(Open {
+            file: job.file,
+            source: Arc::new(file),
+            direct,
+            size: entry.size(),
+            sparse,
+            ranges: job.ranges,
+            data: None,
+        })
+    }
+
+    /// Read one range, or find that it is a hole.
+    fn range(&mut self, open: &mut Open, range: u64, wait: bool) -> io::Result<Option<()>> {
+        let offset = range * self.shared.tuning.range;
+        let length = open.size.saturating_sub(offset).min(self.shared.tuning.range);
+        if length == 0 {
+            return Ok(Some(()));
+        }
+        let head = RangeHead {
+            file: open.file as u64,
+            offset,
+            size: open.size,
+            length: length as u32,
+            ..RangeHead::default()
+        };
+        if open.sparse && is_hole(open, offset..offset + length)? {
+            self.shared.ready.push(Ready { head: RangeHead { flags: HOLE, ..head }, block: None });
+            return Ok(Some(()));
+        }
+        let block = match wait {
+            true => self.shared.watch.wait(&self.shared.empty, &self.shared.watch.for_flows),
+            false => self.shared.empty.try_pop(),
+        };
+        let Some(block) = block else { return Ok(None) };
+        let bytes = if open.direct { (length as usize).next_multiple_of(ALIGN) } else { length as usize };
+        self.flying.insert(self.next, head);
+        self.queue.read(self.next, &open.source, offset, block, bytes.min(self.pool_bytes()));
+        self.next += 1;
+        Ok(Some(()))
+    }
+
+    fn pool_bytes(&self) -> usize {
+        self.shared.pool.block_bytes()
+    }
+
+    fn settle(&mut self, end: Ended) {
+        let Some(head) = self.flying.remove(&end.tag) else { return };
+        let error = match end.result {
+            Ok(bytes) if bytes >= head.length as usize => {
+                self.shared.ready.push(Ready { head, block: end.block });
+                return;
+            }
+            Ok(_) => io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was copied"),
+            Err(error) => error,
+        };
+        if let Some(block) = end.block {
+            self.shared.empty.push(block);
+        }
+        self.lost(head.file as usize, &error);
+    }
+}
+
+fn is_hole(open: &mut Open, range: Range<u64>) -> io::Result<bool> {
+    let known = |data: &Option<Range<u64>>| data.as_ref().is_none_or(|data| data.end > range.start);
+    if !open.data.as_ref().is_some_and(known) {
+        open.data = Some(next_data(&open.source, range.start, open.size)?);
+    }
+    Ok(open.data.as_ref().is_some_and(|data| data.as_ref().is_none_or(|data| data.start >= range.end)))
+}

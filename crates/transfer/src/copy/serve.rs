@@ -1,0 +1,303 @@
+//! The serving end: copies into and out of the directories it was given, for whoever knows the token.
+
+use super::aside::Aside;
+use super::budget::{Account, Budget};
+use super::destination::Into;
+use super::manifest::{Manifest, Root};
+use super::message::{Message, Request, VERSION, Way};
+use super::names::{Allowed, asked_name};
+use super::options::Tuning;
+use super::plan;
+use super::receiver::{self, Wishes};
+use super::sender;
+use super::sizes::Sample;
+use super::talk::{Talk, of_peer};
+use super::trial;
+use super::tune::tune;
+use serde_json::Value;
+use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
+use skyhaul_io::disk::{Engine, Faults, Tree};
+use skyhaul_io::tcp::tune::LARGEST_WINDOW;
+use std::io;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to attach its flows.
+const ATTACH: Duration = Duration::from_secs(15);
+
+/// Copies below some directories, as a [`Service`] of a [`Server`](skyhaul::peer::Server).
+#[derive(Debug)]
+pub struct CopyService {
+    roots: Vec<Arc<Tree>>,
+    /// Nothing may be written.
+    read_only: bool,
+    engine: Engine,
+    faults: Faults,
+    pub(super) budget: Arc<Budget>,
+}
+
+impl CopyService {
+    /// Serve what is below `roots`, and take copies into it unless `read_only`.
+    ///
+    /// # Errors
+    /// A directory does not exist.
+    pub fn new(roots: &[PathBuf], read_only: bool) -> io::Result<Self> {
+        let open = |root: &PathBuf| {
+            let path = std::fs::canonicalize(root)
+                .map_err(|error| skyhaul_io::file::failed("serve", root, &error))?;
+            Ok(Arc::new(Tree::open(&path).map_err(|error| skyhaul_io::file::failed("serve", root, &error))?))
+        };
+        let roots = roots.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        Ok(Self { roots, read_only, engine: Engine::Auto, faults: Faults::default(), budget: Arc::default() })
+    }
+
+    /// With these system calls, and faults of the disk, for tests.
+    #[must_use]
+    pub fn with(self, engine: Engine, faults: Faults) -> Self {
+        Self { engine, faults, ..self }
+    }
+
+    /// The root that holds `path`, and the path there: absolute, or below the first root.
+    fn place(&self, path: &Path) -> Result<(Arc<Tree>, PathBuf), String> {
+        let outside = || {
+            let roots: Vec<_> = self.roots.iter().map(|root| root.path().display().to_string()).collect();
+            format!("{} is not below {}; hint: name a path there", path.display(), roots.join(", "))
+        };
+        let within = |root: &&Arc<Tree>| path.starts_with(root.path());
+        let (root, rest) = match path.is_absolute() {
+            // The longest: roots may lie in each other.
+            true => {
+                let root = self.roots.iter().filter(within).max_by_key(|root| root.path().as_os_str().len());
+                let root = root.ok_or_else(outside)?;
+                (root, path.strip_prefix(root.path()).map_err(|_| outside())?)
+            }
+            false => (self.roots.first().ok_or_else(outside)?, path),
+        };
+        let plain = |part: std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
+        let rest: PathBuf = rest.components().filter(|part| *part != std::path::Component::CurDir).collect();
+        if !rest.components().all(plain) {
+            return Err(outside());
+        }
+        // Opened anew for each copy: directories that it remembers may be gone by the next.
+        let tree = Tree::open(root.path()).map_err(|error| error.to_string())?;
+        Ok((Arc::new(tree.with(self.faults.clone())), rest))
+    }
+
+    fn request(&self, body: &Value) -> Result<Request, String> {
+        // Before anything else: another version may have other requests.
+        let version = body.get("version").and_then(Value::as_u64);
+        if version != Some(u64::from(VERSION)) {
+            let theirs = version.map_or("unknown".to_owned(), |version| version.to_string());
+            return Err(format!(
+                "the client's copy protocol is version {theirs}, the server's version {VERSION}; hint: install the same \
+                 skyhaul on both hosts"
+            ));
+        }
+        let request: Request =
+            serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))?;
+        if self.read_only && request.way == Way::Push && !request.verify {
+            return Err("this server is read-only; hint: start it without --read-only".into());
+        }
+        if request.paths.is_empty() || request.paths.len() > 1024 {
+            return Err("1 to 1024 paths are possible".into());
+        }
+        self.tuning(&request).check()?;
+        request.paths.iter().try_for_each(|path| self.place(&path.path()).map(drop))?;
+        Ok(request)
+    }
+
+    fn tuning(&self, request: &Request) -> Tuning {
+        let tuning = Tuning {
+            flows: request.flows,
+            range: request.range,
+            direct: request.direct,
+            engine: self.engine,
+            window: request.window.map(|bytes| bytes.min(LARGEST_WINDOW)),
+            congestion: request.congestion.clone(),
+            limit: request.limit,
+            faults: self.faults.clone(),
+            ..Tuning::default()
+        };
+        tuning.bounded()
+    }
+
+    fn roots(&self, request: &Request) -> io::Result<Vec<Root>> {
+        let root = |(at, name): (usize, &super::message::Name)| {
+            let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
+            // By the name that was asked for, also where it is a root itself.
+            let name = asked_name(&name.path()).map(PathBuf::from).unwrap_or_default();
+            Ok(Root { tree, path, name, to: request.to.get(at).copied().unwrap_or(0) })
+        };
+        request.paths.iter().enumerate().map(root).collect()
+    }
+
+    fn into(&self, request: &Request) -> io::Result<Vec<Into>> {
+        let into = |name: &super::message::Name| {
+            let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
+            let into = Into { tree, path };
+            if request.verify {
+                return Ok(into);
+            }
+            // What only measures leaves nothing.
+            if request.measure.is_some() || request.trial.is_some() || request.sample.is_some() {
+                return into.existing();
+            }
+            into.make()?;
+            Ok(into)
+        };
+        request.paths.iter().map(into).collect()
+    }
+
+    fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
+        let tuning = self.tuning(request);
+        let account = Account::open(&self.budget, request.flows)?;
+        // What cannot begin is told before anything comes.
+        let (into, roots) = match request.way {
+            Way::Push => (self.into(request)?, Vec::new()),
+            Way::Pull => (Vec::new(), self.roots(request)?),
+        };
+        let aside = match &request.sample {
+            Some(_) if request.way == Way::Push => Some(Aside::of(&into)?),
+            _ => None,
+        };
+        let flows = flows(session, request)?;
+        if let Some(sample) = &request.sample {
+            return rehearse(session, flows, request, &tuning, (sample, account), (aside, &roots));
+        }
+        let stop = until(session);
+        let mut quiet = |_: &_| {};
+        let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+        if let Some(time) = request.trial {
+            return attempt(talk, flows, request, &tuning, (trial::span(time), account), (&into, &roots));
+        }
+        match request.way {
+            Way::Push if let Some(measure) = request.measure => {
+                plan::answer_push(talk.connection, flows, measure, &into, &tuning, &account)
+            }
+            Way::Pull if let Some(measure) = request.measure => {
+                plan::answer_pull(talk.connection, flows, measure, &roots, &tuning, &account)
+            }
+            Way::Push => receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop),
+            Way::Pull => {
+                let manifest = Manifest::of(&roots, &account)?;
+                sender::send(talk, flows, &roots, &manifest, &tuning, account).map(drop)
+            }
+        }
+    }
+}
+
+/// Copy in small.
+fn attempt(
+    mut talk: Talk<'_>,
+    flows: Vec<TcpStream>,
+    request: &Request,
+    tuning: &Tuning,
+    (span, account): (Duration, Account),
+    (into, roots): (&[Into], &[Root]),
+) -> io::Result<()> {
+    let tried = match request.way {
+        Way::Push => trial::take(flows, into, tuning, span, account)?,
+        Way::Pull => {
+            let manifest = Manifest::of(roots, &account)?;
+            trial::give(flows, roots, &manifest, tuning, (request.longer, span), account)?
+        }
+    };
+    talk.say(&Message::Tried(Box::new(tried)))
+}
+
+/// Copy some files, and leave nothing.
+fn rehearse(
+    session: &mut Session<'_>,
+    flows: Vec<TcpStream>,
+    request: &Request,
+    tuning: &Tuning,
+    (sample, account): (&Sample, Account),
+    (aside, roots): (Option<Aside>, &[Root]),
+) -> io::Result<()> {
+    let stop = until(session);
+    let mut quiet = |_: &_| {};
+    let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+    if let Some(aside) = aside {
+        receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
+    } else {
+        let manifest = Manifest::of(roots, &account)?.sample(sample);
+        sender::send(talk, flows, roots, &manifest, tuning, account)?;
+    }
+    // Nothing is left: the next may begin.
+    session.connection.send(&Message::Alive).map_err(of_peer)
+}
+
+/// What a client that pushes may do: anything below the directories that it named, and was let into.
+fn wishes<'a>(into: &'a [Into], request: &Request) -> Wishes<'a> {
+    Wishes { into, exists: request.exists, verify: request.verify, allowed: Allowed::All }
+}
+
+/// Whether a session is over. It borrows its connection: its end is seen by the clock and the server's flag.
+fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
+    let (left, begun, over) = (session.left(), Instant::now(), session.stop());
+    move || over.load(std::sync::atomic::Ordering::Relaxed) || begun.elapsed() > left
+}
+
+/// Let the client's flows in.
+fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStream>> {
+    let room = session.room(request.flows)?;
+    session.connection.send(&Message::Ready { cookie: room.cookie() }).map_err(of_peer)?;
+    let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH);
+    while flows.len() < request.flows {
+        let left = end.saturating_duration_since(Instant::now());
+        let stream = room.next(left).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::TimedOut, "the client did not attach its flows in time")
+        })?;
+        tune(&stream, request.window, request.congestion.as_deref())?;
+        flows.push(stream);
+    }
+    Ok(flows)
+}
+
+impl Service for CopyService {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
+        self.request(body)?;
+        Ok(Admission::aside(limits.duration))
+    }
+
+    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
+        let request = self.request(&body).map_err(|why| PeerError::Io(io::Error::other(why)))?;
+        match self.serve(session, &request) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // What cannot begin: the client is told why.
+                let why = error.to_string();
+                let _ = session.connection.send(&Message::Stop { why });
+                Err(PeerError::Io(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_below_the_roots_are_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, two) = (directory.path().join("one"), directory.path().join("one/two"));
+        std::fs::create_dir_all(&two).unwrap();
+        let service = CopyService::new(&[one.clone(), two.clone()], false).unwrap();
+        let at = |path: &Path| service.place(path).map(|(root, rest)| (root.path().to_owned(), rest));
+        let (one, two) = (one.canonicalize().unwrap(), two.canonicalize().unwrap());
+        assert_eq!(at(Path::new("exp")), Ok((one.clone(), "exp".into())));
+        assert_eq!(at(&two.join("exp")), Ok((two, "exp".into())));
+        assert_eq!(at(&one.join("./exp")), Ok((one.clone(), "exp".into())));
+        for bad in ["../x", "exp/../../x", "/etc/passwd"] {
+            assert!(at(Path::new(bad)).unwrap_err().contains("hint: "), "{bad}");
+        }
+        assert!(at(&one.join("../x")).is_err());
+    }
+}
