@@ -1,19 +1,14 @@
 //! Text and numbers for people: results on standard output, progress, notes and errors on standard error.
 
-mod advice;
 pub(crate) mod host;
 pub(crate) mod objects;
 mod output;
-mod words;
-mod worker;
 
-pub(crate) use advice::advise;
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
-pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
 
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
-use skyhaul::report::{ReceiveReport, StreamSummary};
+use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
 use skyhaul::send::{SendReport, SentTimes};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -284,7 +279,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     }
     streams(&mut out, report);
     objects::lines(&mut out, report);
-    worker::lines(&mut out, report.worker.as_ref());
+    objects::worker_lines(&mut out, report.worker.as_ref());
     if report.strangers > 0 {
         let _ = writeln!(
             out,
@@ -326,10 +321,109 @@ pub(crate) fn unbalanced(out: &mut String, lines: &[String]) {
     }
 }
 
+/// On standard error, whatever the format of the report: packets came and all were refused, or none came at all.
+pub(crate) fn advise(report: &ReceiveReport, json: bool) {
+    if report.is_refused() {
+        say!("{}", refused(report));
+    } else if report.ended == "nothing" && !json {
+        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
+    }
+}
+
+/// That all packets were refused, and what to look at.
+fn refused(report: &ReceiveReport) -> String {
+    let unread: u64 = report.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
+    let mut reasons = report.rejects.clone();
+    if unread > 0 {
+        reasons.insert("truncated, malformed or in fragments".to_owned(), unread);
+    }
+    let most = report.rejects.iter().max_by_key(|(_, count)| **count).map_or("", |(why, _)| why.as_str());
+    let hint = match most {
+        "before_start" | "after_stop" => {
+            "compare --start, --stop, --start-at and --stop-at with the times of the stream"
+        }
+        "not_allowed" => "check --from and the other filters",
+        "no_buffer" => "use a larger --memory, or faster disks",
+        _ => {
+            "`skyhaul inspect` shows what the packets are; compare with --format, --place, --threads and --frame-rate"
+        }
+    };
+    format!(
+        "error: nothing was received: {} came, none was accepted ({})\nhint: {hint}",
+        counted(report.packets.max(unread), "packet"),
+        rejects(&reasons)
+    )
+}
+
+/// `bits` per second as text.
+pub(crate) fn rate(bits: f64) -> String {
+    scaled(bits, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
+}
+
+/// `bytes` as text, in decimal units.
+pub(crate) fn bytes(bytes: u64) -> String {
+    scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= step && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// A count with spaces between groups of three digits.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A count with its noun: `1 file`, `2 000 files`.
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// Reasons and counts in one line: `duplicates 3 235, late 12`.
+pub(crate) fn rejects(counts: &RejectCounts) -> String {
+    let parts: Vec<String> = counts.iter().map(|(why, n)| refusal(why, *n)).collect();
+    if parts.is_empty() { "none".into() } else { parts.join(", ") }
+}
+
+/// The same for a progress line: `  duplicates 3 235  late 12`, or nothing if nothing was refused.
+pub(crate) fn live_rejects(counts: &RejectCounts) -> String {
+    counts.iter().map(|(why, n)| format!("  {}", refusal(why, *n))).collect()
+}
+
+/// A reason as text, with its count.
+fn refusal(why: &str, n: u64) -> String {
+    let words = match why {
+        "duplicate" => "duplicates".into(),
+        "stray" => "strays".into(),
+        other => other.replace('_', " "),
+    };
+    format!("{words} {}", count(n))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul::report::RejectCounts;
+    use skyhaul::report::{RejectCounts, SourceReport};
 
     #[test]
     fn what_was_sent_is_summed_up_in_a_line_and_the_rest_stands_below() {
@@ -385,5 +479,30 @@ mod tests {
         assert_eq!(bytes(123_456_789), "123 MB");
         assert_eq!(count(1_234_567), "1 234 567");
         assert_eq!(count(12), "12");
+    }
+
+    fn report(packets: u64, rejects: &[(&str, u64)]) -> ReceiveReport {
+        let rejects = rejects.iter().map(|&(why, count)| (why.to_owned(), count)).collect();
+        ReceiveReport { packets, rejects, ..ReceiveReport::default() }
+    }
+
+    #[test]
+    fn a_session_in_which_all_was_refused_is_no_success_whatever_the_reason() {
+        for why in skyhaul::core::placement::Reject::ALL {
+            let all = report(7, &[(why.name(), 7)]);
+            assert!(all.is_refused() && !all.is_whole(), "{why:?}");
+            assert!(refused(&all).starts_with("error: nothing was received: 7 packets came"), "{why:?}");
+        }
+        let some = report(8, &[("unpaired", 7)]);
+        assert!(!some.is_refused() && some.is_whole());
+        assert!(!report(0, &[]).is_refused(), "nothing came");
+    }
+
+    #[test]
+    fn what_could_not_be_read_came_too() {
+        let source = SourceReport { fragments: 1, ..SourceReport::default() };
+        let all = ReceiveReport { sources: vec![source], ..report(0, &[]) };
+        let text = "error: nothing was received: 1 packet came, none was accepted (truncated, malformed or in fragments 1)";
+        assert!(all.is_refused() && refused(&all).starts_with(text), "{}", refused(&all));
     }
 }

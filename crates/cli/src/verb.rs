@@ -14,7 +14,6 @@ pub(crate) mod disk;
 mod doors;
 pub(crate) mod events;
 pub(crate) mod export;
-mod extra;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod host;
@@ -33,10 +32,8 @@ pub(crate) mod report;
 mod samples;
 pub(crate) mod send;
 mod sending;
-mod token_file;
 #[cfg(not(feature = "services"))]
 pub(crate) mod unbuilt;
-mod written;
 
 #[cfg(not(feature = "services"))]
 pub(crate) use unbuilt::{self as balance, self as balancer, self as joining};

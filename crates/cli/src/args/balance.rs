@@ -1,9 +1,9 @@
 //! Arguments of `balance`.
 
 use super::applies::with;
-use super::heading::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
+use super::limits::OutputArgs;
+use super::limits::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
 use super::limits::{some, up_to};
-use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::balance::FastPath;
 use skyhaul::core::balance::Prefix;

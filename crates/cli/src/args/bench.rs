@@ -1,11 +1,11 @@
 //! Arguments of `bench`.
 
 use super::applies::{ALWAYS, DISK_PATH, EXPERIMENTS, LIMITED, PATH, SWEEP, to};
-use super::format::FormatParser;
-use super::heading::{DESTINATION, PACE};
 use super::heaps::HeapBenchArgs;
+use super::limits::FormatParser;
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, PACE};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
-use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::namespace::Network;
 use skyhaul::io::quantity::{Rate, Size, Span};

@@ -8,19 +8,20 @@ use super::config::ConfigArgs;
 use super::copy::CopyArgs;
 use super::demo::DemoArgs;
 use super::disk::DiskMeasureArgs;
-use super::generate::GenerateArgs;
-use super::heading::GENERAL;
 use super::host::HostArgs;
+
 use super::inspect::InspectArgs;
 use super::lab::LabArgs;
+use super::limits::GENERAL;
 use super::probe::ProbeArgs;
 use super::receive::ReceiveArgs;
 use super::record::RecordArgs;
 use super::report::ReportArgs;
-use super::samples::{ExportArgs, PlotArgs};
 use super::send::SendArgs;
 use super::stored::{CatArgs, CheckArgs, LsArgs};
-use clap::{Arg, Command, CommandFactory, Parser, Subcommand};
+use super::stored::{ExportArgs, PlotArgs};
+use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use std::path::PathBuf;
 
 const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
                     interrupted; 2 wrong usage, or something could not be opened.";
@@ -201,6 +202,24 @@ fn refined(verb: Command) -> Command {
         if rare { arg.hide_short_help(true) } else { arg }
     });
     verb.after_help(format!("`skyhaul {name} --help` shows all options.")).after_long_help(EXIT)
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArgs {
+    /// What to write
+    #[arg(value_enum)]
+    pub(crate) what: GenerateWhat,
+    /// Directory to write to
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GenerateWhat {
+    /// Man pages
+    Man,
+    /// Completions for bash, zsh, fish
+    Completions,
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Arguments of `copy`.
 
-use super::heading::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
 use super::limits::{some, up_to};
-use super::output::OutputArgs;
 use super::record::DiskEngine;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};

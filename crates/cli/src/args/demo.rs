@@ -1,7 +1,7 @@
 //! Arguments of `demo`.
 
+use super::limits::OutputArgs;
 use super::limits::{DISKS, some, up_to};
-use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Span};

@@ -1,8 +1,8 @@
 //! Arguments of `disk`.
 
-use super::heading::{DESTINATION, GENERAL, HOST, TESTING};
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, GENERAL, HOST, TESTING};
 use super::limits::{at_least_one, some, up_to};
-use super::output::OutputArgs;
 use super::record::DiskEngine;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};

@@ -1,7 +1,7 @@
 //! Arguments of `host`.
 
 use super::applies::with;
-use super::heading::GENERAL;
+use super::limits::GENERAL;
 use super::limits::some;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Span};

@@ -1,8 +1,7 @@
 //! Arguments of `inspect`.
 
-use super::format::{FormatParser, TAKEN};
-use super::limits::at_least_one;
-use super::output::OutputArgs;
+use super::limits::{FormatParser, TAKEN};
+use super::limits::{OutputArgs, at_least_one};
 use clap::Args;
 use skyhaul::io::quantity::Span;
 use skyhaul::wire::Format;

@@ -1,8 +1,8 @@
 //! Arguments of `lab`.
 
-use super::heading::{DESTINATION, HOST, PATH, WHEN};
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, HOST, PATH, WHEN};
 use super::limits::{from_to, some};
-use super::output::OutputArgs;
 use clap::{Args, Subcommand, ValueHint};
 use skyhaul::io::netlink::route::Queue;
 use skyhaul::io::quantity::{Size, Span};

@@ -1,19 +1,16 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
-mod campaign;
 mod monitor;
-mod others;
 mod tcp;
 
-use super::heading::{GENERAL, HOST, PACE};
-use super::limits::{from_to, some, up_to};
-use super::output::OutputArgs;
-use super::several::{Several, Sizes, Spacings, picoseconds};
-pub(crate) use campaign::CampaignArgs;
+pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
+pub(crate) use tcp::{Iperf3Args, TcpArgs};
+
+use super::applies::with;
+use super::limits::{DESTINATION, GENERAL, HOST, OutputArgs, PACE, from_to, some, up_to};
+use super::limits::{Several, Sizes, Spacings, picoseconds};
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
-pub(crate) use others::OthersArgs;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul::peer::PORT;
@@ -21,7 +18,6 @@ use skyhaul_measure::probe::tcp::FLOWS;
 use skyhaul_measure::probe::udp::{LONGEST, SHORTEST, TRAIN};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-pub(crate) use tcp::{Iperf3Args, TcpArgs};
 
 /// What a measurement is of.
 const MEASURED: &str = "What to measure";
@@ -249,10 +245,62 @@ impl PathArgs {
     }
 }
 
+/// Heading of these options.
+const OTHERS: &str = "Other makers' peers";
+
+/// Peers that are not skyhaul.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OthersArgs {
+    /// Measure delay and loss with a reflector of STAMP (RFC 8762) or TWAMP-Light, on port 862 unless another is named; needs no
+    /// token
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "862", conflicts_with_all = ["udpmon", "udp", "tcp", "iperf3", "test", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
+    pub(crate) stamp: Option<u16>,
+    /// Measure with a responder of udpmon, on its port 14233 unless another is named; needs no token. With --latency,
+    /// requests and responses of each size
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233", conflicts_with_all = ["udp", "tcp", "iperf3", "mtu", "bursts", "search", "limit", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
+    pub(crate) udpmon: Option<u16>,
+}
+
+const LONG: &str = "Make the experiments of a talk on data transfer nodes again: each as table, plot, JSON and section of a page, with \
+what theory predicts beside what was measured.
+
+They are made on paths emulated on this machine (as by `skyhaul lab`), on loopback, or on its disk. One that needs what is \
+not here is skipped, with the reason; one that fails ends no other. Ctrl-C keeps those that are done. \
+docs/guide/campaign.md lists them.";
+
+#[derive(Args, Clone, Debug)]
+#[command(long_about = LONG)]
+pub(crate) struct CampaignArgs {
+    /// Which experiments
+    #[arg(value_enum, value_name = "SET")]
+    pub(crate) set: CampaignSet,
+    /// Only these: policing,window-limit
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Fewer and shorter points
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write index.html, report.json, and JSON and plot of each experiment into this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
+    pub(crate) report: Option<PathBuf>,
+    /// Keep the experiments that are already done in DIR, and make the others
+    #[arg(long, add = with("report"), help_heading = DESTINATION)]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// A set of experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CampaignSet {
+    /// The figures of the talk "Data Transfer Nodes and Tuning"
+    Talk,
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::{Parsed, Places, Verb, parse};
     use super::*;
-    use crate::args::{Parsed, Places, Verb, parse};
 
     fn probe(line: &str) -> Result<ProbeArgs, String> {
         let words = ["skyhaul", "probe"].into_iter().chain(line.split_whitespace());

@@ -1,8 +1,8 @@
 //! Arguments of `record`.
 
 use super::applies::{ALWAYS, FRAMES, OBJECTS, to};
-use super::heading::{DESTINATION, TESTING};
-use super::output::OutputArgs;
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, TESTING};
 use super::receive::ReceiveCommon;
 use super::stored::DiskArgs;
 use clap::{Args, ValueEnum};

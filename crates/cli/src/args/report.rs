@@ -1,6 +1,6 @@
 //! Arguments of `report`.
 
-use super::heading::GENERAL;
+use super::limits::GENERAL;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 

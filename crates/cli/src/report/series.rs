@@ -1,8 +1,8 @@
 //! Values of one kind in a chart: how they look, and drawing them.
 
 use super::axis::{Axis, Scale};
+use super::drawing::COLOURS;
 use super::drawing::{Drawing, Frame};
-use super::palette::COLOURS;
 
 /// Points of a line; of more, the lowest and the highest of each part are drawn.
 const MOST_POINTS: usize = 2048;

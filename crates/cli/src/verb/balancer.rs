@@ -9,7 +9,7 @@
 
 mod said;
 
-use super::{doors, token_file};
+use super::doors;
 use crate::Outcome;
 use crate::args::{
     Allowed, AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, RESERVATION, ReserveArgs,
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &BalancerArgs) -> Result<Outcome> {
 fn connect(args: &AtArgs) -> Result<ControlPlane> {
     let text = match (&args.balancer, &args.balancer_file) {
         (Some(text), _) => Some(text.clone()),
-        (None, Some(path)) => Some(token_file::read_line(path)?),
+        (None, Some(path)) => Some(super::doors::read_line(path)?),
         (None, None) => std::env::var("EJFAT_URI").ok(),
     };
     let text = text.filter(|text| !text.is_empty()).context(
@@ -91,7 +91,7 @@ fn connect(args: &AtArgs) -> Result<ControlPlane> {
     )?;
     let mut uri: Uri = text.parse()?;
     if let Some(path) = &args.token_file {
-        uri.token = Some(token_file::read(path)?);
+        uri.token = Some(super::doors::read(path)?);
     }
     ensure!(
         uri.token.is_some(),
@@ -148,7 +148,7 @@ fn give(file: Option<&Path>, uri: &Uri, json: bool) -> Result<()> {
     let uri = uri.to_string();
     match file {
         Some(path) => {
-            token_file::private(path, &uri).map_err(|error| failed("write", path, &error))?;
+            super::doors::private(path, &uri).map_err(|error| failed("write", path, &error))?;
             say!("EJFAT_URI is in {}", path.display());
             Ok(())
         }
@@ -236,7 +236,7 @@ fn create(plane: &ControlPlane, args: &CreateArgs, json: bool) -> Result<()> {
 fn chain(plane: &ControlPlane, args: &ChainArgs, json: bool) -> Result<()> {
     let from = match (&args.from, &args.from_file) {
         (Some(uri), _) => uri.clone(),
-        (None, Some(path)) => token_file::read_line(path)?,
+        (None, Some(path)) => super::doors::read_line(path)?,
         (None, None) => String::new(),
     };
     // What is wrong with it is told here, without its token.

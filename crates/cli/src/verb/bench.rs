@@ -5,12 +5,12 @@
 
 mod events;
 
+use super::output::command_line;
 use super::receiving::print_json;
-use super::written::command_line;
 use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::stop::StopFlag;

@@ -1,12 +1,11 @@
 //! `skyhaul copy`: files, directories and recordings to another host, or from it.
 
 use super::doors::{self, Door};
+use super::output::command_line;
 use super::receiving::print_json;
-use super::token_file;
-use super::written::command_line;
+use crate::Interrupt;
 use crate::Outcome;
 use crate::args::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat, DiskEngine};
-use crate::interrupt::Interrupt;
 use crate::print::{self, Progress as Line};
 use crate::report::words::micros;
 use anyhow::{Context, Result, bail};
@@ -65,7 +64,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     let faults: Faults =
         args.disk_faults.as_deref().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
     let service = CopyService::new(&args.root, args.read_only)?.with(engine(args.disk_engine), faults);
-    let token = Token::new(&token_file::read_or_make(&args.token_file)?)?;
+    let token = Token::new(&super::doors::read_or_make(&args.token_file)?)?;
     let options = ServerOptions {
         limits: Limits { duration: LONGEST, ..Limits::default() },
         ..ServerOptions::default()
@@ -122,7 +121,7 @@ fn has_ipv6() -> bool {
 fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
     let path = args.token_file.as_deref().context("--token-file is needed")?;
-    let token = Token::new(&token_file::read(path)?)?;
+    let token = Token::new(&super::doors::read(path)?)?;
     // One warning, for an address that is not this host.
     let elsewhere = options.server.iter().find(|address| !address.ip().is_loopback());
     if let Some(address) = elsewhere.or(options.server.first()) {

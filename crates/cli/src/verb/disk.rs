@@ -1,11 +1,11 @@
 //! `skyhaul disk`: what disks write and read, as a table or as JSON.
 
+use super::output::command_line;
 use super::receiving::print_json;
-use super::written::command_line;
 use crate::Outcome;
 use crate::args::{DiskEngine, DiskMeasureArgs};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use skyhaul::io::disk::{Engine, Faults};

@@ -1,11 +1,9 @@
 //! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
-mod taken;
-
-use super::extra::Extra;
-use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
-use crate::interrupt::Interrupt;
 pub(crate) use crate::print::json as print_json;
+
+use crate::Interrupt;
+use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
@@ -14,12 +12,13 @@ use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::{Tier, UdpOptions};
+use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
+use skyhaul::recording::Event;
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::{Keep, LearnOptions, Objects, Place};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use taken::Taken;
 
 /// Default memory for heaps, at most, in bytes, if nothing else is received.
 const MEMORY: u64 = 2 << 30;
@@ -385,4 +384,90 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> Strin
         print::count(report.kernel_drops()),
         extra.rest,
     )
+}
+
+/// What had come at the last look, and when something of it was last taken.
+#[derive(Debug)]
+struct Taken {
+    packets: u64,
+    refused: u64,
+    /// Less those that were refused.
+    bytes: u64,
+    last: Instant,
+}
+
+impl Taken {
+    fn begin(now: Instant) -> Self {
+        Self { packets: 0, refused: 0, bytes: 0, last: now }
+    }
+
+    /// For how long nothing was taken. Over TCP, a heap may come as one packet, which counts with its last byte: until then, its
+    /// bytes are taken.
+    fn idle(&mut self, report: &ReceiveReport, refused: u64, now: Instant) -> Duration {
+        let packets = report.packets;
+        let bytes = report.counters.get("refused_bytes").copied().unwrap_or(0);
+        let bytes = report.wire_bytes.saturating_sub(bytes);
+        let (more, less) = (packets.saturating_sub(self.packets), refused.saturating_sub(self.refused));
+        let is_under_way = more == 0 && less == 0 && bytes > self.bytes;
+        if more > less || is_under_way {
+            self.last = now;
+        }
+        (self.packets, self.refused, self.bytes) = (packets, refused, bytes);
+        now.saturating_duration_since(self.last)
+    }
+}
+
+/// What a verb adds to the progress of a receiver.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    /// What the operator must know now: printed at once, also without a progress line.
+    pub(crate) warnings: Vec<String>,
+    /// In the progress line, before anything that a narrow window cuts off.
+    pub(crate) alarm: String,
+    /// At the end of the progress line.
+    pub(crate) rest: String,
+}
+
+impl Extra {
+    /// Warn of what is new among the events of streams; `told` counts the events seen.
+    pub(crate) fn streams(&mut self, events: &[Event], told: &mut usize) {
+        let new = events.get(*told..).unwrap_or_default().iter();
+        *told = events.len();
+        let of_stream = new.filter(|event| STREAM_EVENTS.contains(&event.kind.as_str()));
+        self.warnings.extend(of_stream.map(|event| format!("{}: {}", event.kind, event.text)));
+    }
+
+    /// Print the warnings.
+    pub(crate) fn warn(&self, progress: &mut Progress) {
+        if !self.warnings.is_empty() {
+            progress.clear();
+            self.warnings.iter().for_each(|warning| say!("warning: {}", print::indented(warning)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_packet_that_comes_is_taken_and_refused_ones_are_not() {
+        let begun = Instant::now();
+        let mut taken = Taken::begin(begun);
+        let mut idle = |second, (packets, refused, bytes, refused_bytes): (u64, u64, u64, u64)| {
+            let counters = [("refused_bytes".to_owned(), refused_bytes)].into();
+            let report = ReceiveReport { packets, wire_bytes: bytes, counters, ..ReceiveReport::default() };
+            taken.idle(&report, refused, begun + Duration::from_secs(second)).as_secs()
+        };
+        assert_eq!(idle(1, (0, 0, 0, 0)), 1);
+        assert_eq!(idle(2, (5, 1, 5_000, 1_000)), 0);
+        // Part of a heap of one packet.
+        assert_eq!([idle(3, (5, 1, 900_000, 1_000)), idle(4, (5, 1, 1_800_000, 1_000))], [0, 0]);
+        assert_eq!(idle(6, (5, 1, 1_800_000, 1_000)), 2, "it does not go on");
+        // Refused: whole ones, and a long one while it comes.
+        assert_eq!(idle(7, (9, 5, 1_804_000, 5_000)), 3);
+        assert_eq!(idle(8, (9, 6, 1_904_000, 105_000)), 4);
+        assert_eq!(idle(9, (9, 6, 2_004_000, 205_000)), 5);
+        assert_eq!(idle(10, (11, 7, 2_006_000, 206_000)), 0);
+    }
 }

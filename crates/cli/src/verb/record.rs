@@ -1,10 +1,10 @@
 //! `skyhaul record`.
 
-use super::extra::Extra;
+use super::receiving::Extra;
 use super::receiving::{self, Snapshot};
+use crate::Interrupt;
 use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
-use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};

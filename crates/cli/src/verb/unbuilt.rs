@@ -24,7 +24,7 @@ impl Joining {
     ///
     /// # Errors
     /// One was asked for.
-    pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon) -> Result<Option<Self>> {
+    pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon, _: bool) -> Result<Option<Self>> {
         ensure!(!args.join, MISSING);
         Ok(None)
     }

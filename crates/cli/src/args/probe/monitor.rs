@@ -1,8 +1,8 @@
 //! Arguments of `probe monitor`: tests that are repeated.
 
-use super::super::heading::{DESTINATION, HOST, WHEN};
+use super::super::limits::OutputArgs;
+use super::super::limits::{DESTINATION, HOST, WHEN};
 use super::super::limits::{from_to, some, up_to};
-use super::super::output::OutputArgs;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul_measure::probe::monitor::Kind;

@@ -1,7 +1,7 @@
 //! `skyhaul host --peer`: both ends of a path.
 
-use super::super::token_file;
-use super::shown::{asked, target, written};
+use super::super::doors;
+use super::{asked, target, written};
 use crate::Outcome;
 use crate::args::HostArgs;
 use crate::print;
@@ -13,8 +13,8 @@ use skyhaul_measure::host::{BothEnds, ThisHost, Verdict, ask, gather, note_peer,
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
-pub(super) fn run(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> {
-    let token = Token::new(&token_file::read(token)?)?;
+pub(super) fn apply_to_peer(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> {
+    let token = Token::new(&doors::read(token)?)?;
     let at = resolve(host)?;
     let there = ask(&at, &token)?;
     let mut here = gather(&Tree::new("/"), &ThisHost, &asked(args, at.first().map(SocketAddr::ip))?)?;

@@ -1,9 +1,9 @@
 //! `skyhaul host --watch`: counters before and after a command.
 
-use super::shown::show;
+use super::show;
+use crate::Interrupt;
 use crate::Outcome;
 use crate::args::HostArgs;
-use crate::interrupt::Interrupt;
 use anyhow::{Result, anyhow};
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::namespace::ask_to_end;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How often the command is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
-pub(super) fn run(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Outcome> {
+pub(super) fn watch_host(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Outcome> {
     // The command is asked to end, too; what it moved until then is still told.
     let _interrupt = Interrupt::listen()?;
     // As elsewhere, `--` may stand before the command.

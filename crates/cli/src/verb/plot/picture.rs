@@ -7,11 +7,11 @@
 //!   missing frames, by thread and time
 //! ```
 
-use super::about::{About, decibels, hertz};
+use super::{About, decibels, hertz};
 use crate::report::axis::Scale;
 use crate::report::chart::Panel;
+use crate::report::chart::{Mark, legend};
 use crate::report::drawing::{Drawing, Frame};
-use crate::report::legend::{Mark, legend};
 use crate::report::map::{HeatMap, Shades};
 use crate::report::series::Series;
 use crate::report::words::short;

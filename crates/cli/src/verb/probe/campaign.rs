@@ -11,32 +11,28 @@
 
 mod bench;
 mod delays;
-mod experiment;
 mod figure;
 mod limits;
 mod list;
 mod machine;
 mod page;
-mod shown;
 mod streams;
-mod told;
 
+use super::super::output::{command_line, create};
 use super::super::receiving::print_json;
-use super::super::written::{command_line, create};
-use crate::Outcome;
 use crate::args::CampaignArgs;
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
+use crate::{INTERRUPTED, Interrupt, Outcome};
 use anyhow::{Result, bail};
 use bench::{Context, NotHere};
-use experiment::{Experiment, How};
+use figure::Figure;
+use page::{Made, State, Told};
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::namespace::{Apart, apart};
 use skyhaul_measure::lab::hosts;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use told::{Made, State, Told};
 
 pub(super) fn run(args: &CampaignArgs) -> Result<Outcome> {
     let chosen = chosen(&args.only)?;
@@ -106,8 +102,8 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
             break;
         }
         match args.output.json {
-            true => say_text!("{}", shown::text(&made)),
-            false => tell_text!("{}", shown::text(&made)),
+            true => say_text!("{}", page::text(&made)),
+            false => tell_text!("{}", page::text(&made)),
         }
         if args.report.is_some() {
             page::keep(directory, &made)?;
@@ -170,6 +166,48 @@ fn kept(directory: &Path, name: &str, quick: bool) -> Option<Made> {
     let text = std::fs::read(directory.join(format!("{name}.json"))).ok()?;
     let made: Made = serde_json::from_slice(&text).ok()?;
     (made.name == name && made.quick == quick && made.state == State::Done).then_some(made)
+}
+
+/// An experiment, as it is declared.
+struct Experiment {
+    /// For `--only`, and its files.
+    name: &'static str,
+    title: &'static str,
+    /// The lab's path; empty: loopback, or a disk.
+    path: &'static str,
+    /// What is called, in words.
+    call: &'static str,
+    shows: &'static str,
+    /// What theory predicts.
+    theory: &'static str,
+    how: How,
+}
+
+enum How {
+    Made(fn(&mut Context<'_>) -> Result<Figure>),
+    /// What is missing for it on one machine.
+    Absent(&'static str),
+}
+
+impl Experiment {
+    /// Before anything was measured.
+    fn begin(&self, quick: bool) -> Made {
+        Made {
+            name: self.name.into(),
+            title: self.title.into(),
+            path: self.path.into(),
+            call: self.call.into(),
+            shows: self.shows.into(),
+            theory: self.theory.into(),
+            quick,
+            state: State::Skipped,
+            why: None,
+            seconds: 0.0,
+            figure: None,
+            labs: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
 }
 
 #[cfg(test)]

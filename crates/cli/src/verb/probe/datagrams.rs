@@ -1,7 +1,7 @@
 //! What datagrams show of the losses of flows of TCP: a diagnosis at their rate, in the same direction.
 
 use super::path::DIAGNOSIS;
-use crate::interrupt::Interrupt;
+use crate::Interrupt;
 use crate::print::{self, Progress};
 use skyhaul::peer::{PeerError, Token};
 use skyhaul_measure::probe::tcp::{PointReport, TcpDiagnosed, Way, agree, is_lossy, load};
@@ -27,13 +27,13 @@ pub(super) fn ask(
     let Some((report, flows)) = lossy.filter(|_| !interrupt.is_set()) else { return };
     progress.show("datagrams at the same rate");
     // Results are reported even if this fails: a firewall may block UDP.
-    if let Err(error) = measure(server, token, report, flows, interrupt) {
+    if let Err(error) = measure_udp(server, token, report, flows, interrupt) {
         say!("note: no datagrams were measured beside, which tell more of losses: {error}");
     }
     progress.clear();
 }
 
-fn measure(
+fn measure_udp(
     server: SocketAddr,
     token: &Token,
     report: &PointReport,

@@ -3,11 +3,11 @@
 use super::super::receiving::print_json;
 use super::page;
 use super::table::{Table, account};
-use super::told::{Told, spacing};
+use super::{Told, spacing};
 use crate::Outcome;
 use crate::args::{PathArgs, Several};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, bail};
 use skyhaul_measure::probe::udp::{Asked, Diagnosed, Direction, Hosts, Named, SHORTEST, UdpClient};
 use std::fmt::Write as _;

@@ -1,11 +1,11 @@
 //! Further tests of `skyhaul probe HOST`: MTU, round trips, bursts, the highest rate, the limit.
 
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::written::command_line;
 use crate::Outcome;
 use crate::args::{PathArgs, Several};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{Progress, rate};
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::core::control::SearchConfig;

@@ -1,11 +1,11 @@
 //! `skyhaul probe send` and `probe receive`: a path in one direction, without a control connection.
 
 use super::super::receiving::print_json;
-use super::live::Live;
+use super::Live;
 use crate::Outcome;
 use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{count, counted};
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, anyhow};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::largest_datagram;

@@ -1,13 +1,13 @@
 //! `skyhaul probe HOST --stamp` and `--udpmon`, and both as parts of `skyhaul probe serve`.
 
 use super::super::doors::Door;
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::written::command_line;
 use super::path::{answering, points, resolve_port};
 use crate::Outcome;
 use crate::args::{PathArgs, ServeArgs};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{Progress, count, counted, rate};
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;

@@ -1,18 +1,18 @@
 //! `skyhaul probe HOST`: points of size and spacing, one after the other.
 
+use super::super::doors;
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::token_file;
-use super::super::written::command_line;
+use super::Live;
 use super::diagnose;
 use super::further;
-use super::live::Live;
 use super::page;
 use super::table::Table;
-use super::told::{Told, spacing};
+use super::{Told, spacing};
 use crate::Outcome;
 use crate::args::{PathArgs, SendingArg, Several};
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
@@ -173,7 +173,7 @@ fn trace(path: &Path, points: &[PointReport]) -> Result<()> {
 pub(super) fn server(args: &PathArgs) -> Result<(Vec<SocketAddr>, Token)> {
     let (host, token_file) =
         args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
-    Ok((resolve_port(host, PORT)?, Token::new(&token_file::read(token_file)?)?))
+    Ok((resolve_port(host, PORT)?, Token::new(&doors::read(token_file)?)?))
 }
 
 /// Shows how long the server lets others go first, until it is interrupted.

@@ -2,11 +2,10 @@
 
 use super::super::doors::{self, Door};
 use super::super::receiving::print_json;
-use super::super::token_file;
 use super::others;
+use crate::Interrupt;
 use crate::Outcome;
 use crate::args::ServeArgs;
-use crate::interrupt::Interrupt;
 use anyhow::Result;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
 use skyhaul_measure::host::HostService;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let token = Token::new(&token_file::read_or_make(&args.token_file)?)?;
+    let token = Token::new(&super::super::doors::read_or_make(&args.token_file)?)?;
     let options = ServerOptions {
         tests: args.tests,
         queue: args.queue,

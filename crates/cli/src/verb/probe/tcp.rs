@@ -1,16 +1,16 @@
 //! `skyhaul probe HOST --tcp`: windows, flows and congestion controls, one point after the other.
 
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::written::command_line;
+use super::Live;
+use super::TcpTold;
 use super::datagrams;
-use super::live::Live;
 use super::page;
 use super::path::{server, waiting};
-use super::told::TcpTold;
 use crate::Outcome;
 use crate::args::PathArgs;
-use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
+use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, anyhow};
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::peer::PeerError;

@@ -1,7 +1,7 @@
 //! What became of every event that was sent.
 
-use super::cast::name;
-use super::children::Ports;
+use super::Ports;
+use super::name;
 use crate::print;
 use anyhow::{Context, Result};
 use serde::Serialize;

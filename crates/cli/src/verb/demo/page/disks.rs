@@ -3,9 +3,9 @@
 use crate::print;
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};
-use crate::report::rows::{Row, Rows};
 use crate::report::series::Series;
 use crate::report::table::Table;
+use crate::report::table::{Row, Rows};
 use crate::report::words::{micros, nothing, number, unit};
 use skyhaul::recording::{DiskStatus, Latency};
 
