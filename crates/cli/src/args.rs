@@ -36,7 +36,7 @@ pub(crate) use balancer::{
 };
 pub(crate) use bench::{BenchArgs, BenchWhat};
 pub(crate) use cli::{Cli, GenerateArgs, GenerateWhat, Verb, described};
-pub(crate) use config::Places;
+pub(crate) use config::ConfigPaths;
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
 pub(crate) use demo::{DemoArgs, DemoWhat};
 pub(crate) use disk::DiskMeasureArgs;
@@ -45,7 +45,7 @@ pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, Sto
 pub(crate) use host::HostArgs;
 pub(crate) use inspect::InspectArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
-pub(crate) use limits::{OutputArgs, Several};
+pub(crate) use limits::{OutputArgs, ValueList};
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,
@@ -69,7 +69,7 @@ pub(crate) enum Parsed {
 /// Read a command line, with defaults from the first file of `places`.
 pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     words: impl IntoIterator<Item = T>,
-    places: &Places,
+    places: &ConfigPaths,
 ) -> anyhow::Result<Parsed> {
     let command = cli::definition();
     let words = words.into_iter().map(Into::into).collect();

@@ -38,7 +38,7 @@ mod print;
 mod report;
 mod verb;
 
-use args::{Parsed, Places, Verb};
+use args::{ConfigPaths, Parsed, Verb};
 use skyhaul::io::signals;
 use std::io;
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn main() -> ExitCode {
-    let done = args::parse(std::env::args_os(), &Places::of_this_user()).and_then(run);
+    let done = args::parse(std::env::args_os(), &ConfigPaths::of_this_user()).and_then(run);
     match done.and_then(|outcome| print::finish().map(|()| outcome)) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,

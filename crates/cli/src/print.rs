@@ -14,19 +14,50 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// An error and its causes on one line, hints on lines of their own.
-pub(crate) fn error(error: &anyhow::Error) {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            if !text.is_empty() {
-                text.push_str(": ");
+/// An error as people read it: what is wrong, with its causes, and what to do about it.
+///
+/// A hint stands behind `hint: `, on a line of its own or after a semicolon, in the text of any cause.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorText {
+    what: String,
+    hints: Vec<String>,
+}
+
+impl ErrorText {
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        let mut text = Self::default();
+        error.chain().for_each(|cause| text.add(&cause.to_string()));
+        text
+    }
+
+    fn add(&mut self, cause: &str) {
+        let unified = format!("\n{}", cause.replace("; hint: ", "\nhint: "));
+        let mut parts = unified.split("\nhint: ");
+        let what = parts.next().unwrap_or_default().trim();
+        if !what.is_empty() && !self.what.contains(what) {
+            if !self.what.is_empty() {
+                self.what.push_str(": ");
             }
-            text.push_str(&cause);
+            self.what.push_str(what);
+        }
+        for hint in parts.map(str::trim) {
+            if !self.hints.iter().any(|known| known == hint) {
+                self.hints.push(hint.to_owned());
+            }
         }
     }
-    say!("error: {text}");
+}
+
+impl std::fmt::Display for ErrorText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+    }
+}
+
+/// An error and its causes on one line, hints on lines of their own.
+pub(crate) fn error(error: &anyhow::Error) {
+    say!("{}", ErrorText::of(error));
 }
 
 /// A finding in a recording, after the file that it concerns.
@@ -121,7 +152,7 @@ pub(crate) fn sent(r: &SendReport) -> String {
     below.extend(r.syncs.map(|syncs| {
         let failed = match syncs.failed + syncs.unreachable {
             0 => String::new(),
-            failed => format!(", {} nobody took one", counted(failed, "time")),
+            failed => format!(", {} refused or unreachable", counted(failed, "time")),
         };
         format!("{}{failed}", counted(syncs.sent, "synchronisation message"))
     }));
@@ -161,10 +192,10 @@ fn times(t: &SentTimes) -> Vec<String> {
         ));
     }
     if t.untimed > 0 {
-        lines.push(format!("{} with a damaged time or none", counted(t.untimed, "frame")));
+        lines.push(format!("{} with a damaged or missing time", counted(t.untimed, "frame")));
     }
     if t.returns > 0 {
-        lines.push(format!("times jump back {}", counted(t.returns, "time")));
+        lines.push(format!("times go backwards {}", counted(t.returns, "time")));
     }
     if t.own_pace {
         let waited = match t.waited_seconds {
@@ -314,7 +345,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
 /// Sums that do not hold: never hidden, because no other number of such a report can be relied on.
 pub(crate) fn unbalanced(out: &mut String, lines: &[String]) {
     for line in lines {
-        let _ = writeln!(out, "  ERROR: the sums of this report do not hold: {line}");
+        let _ = writeln!(out, "  ERROR: the counters of this report are inconsistent: {line}");
     }
     if !lines.is_empty() {
         out.push_str("  hint: please report these lines\n");
@@ -424,6 +455,18 @@ fn refusal(why: &str, n: u64) -> String {
 mod tests {
     use super::*;
     use skyhaul::report::{RejectCounts, SourceReport};
+
+    #[test]
+    fn hints_stand_behind_the_error_with_all_its_causes() {
+        let error = anyhow::anyhow!("no space\nhint: free some").context("write x; hint: use another disk");
+        let text = ErrorText::of(&error.context("record"));
+        assert_eq!(
+            text.to_string(),
+            "error: record: write x: no space\nhint: use another disk\nhint: free some"
+        );
+        let error = anyhow::anyhow!("a: b").context("hint: compare others").context("a: b");
+        assert_eq!(ErrorText::of(&error).to_string(), "error: a: b\nhint: compare others");
+    }
 
     #[test]
     fn what_was_sent_is_summed_up_in_a_line_and_the_rest_stands_below() {

@@ -11,7 +11,6 @@ pub(crate) mod copy;
 pub(crate) mod data_plane;
 pub(crate) mod demo;
 pub(crate) mod disk;
-mod doors;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod generate;
@@ -21,6 +20,7 @@ pub(crate) mod inspect;
 #[cfg(feature = "services")]
 mod joining;
 pub(crate) mod lab;
+mod listener;
 pub(crate) mod ls;
 mod output;
 pub(crate) mod plot;

@@ -46,10 +46,10 @@ pub(crate) struct BenchArgs {
     /// Search for the highest rate without loss at which the sender never waits
     #[arg(long, conflicts_with = "rate", add = to(PATH))]
     pub(crate) search: bool,
-    /// Directory on the disk to measure (record)
+    /// Directory on the disk to measure
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"), help_heading = DESTINATION, add = to(DISK_PATH))]
     pub(crate) directory: Option<PathBuf>,
-    /// Size of each recording (record)
+    /// Size of each recording
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = some::<Size>("8GiB is more than the cache of most disks"), help_heading = DESTINATION, add = to(DISK_PATH))]
     pub(crate) bytes: Size,
     /// Address to receive on
@@ -107,7 +107,7 @@ impl BenchArgs {
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
     let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     both.ok_or_else(|| {
-        format!("`{text}` is not a pair of values\nhint: write the sender's, a comma, and the receiver's")
+        format!("expected two values, got `{text}`\nhint: write the sender's, a comma, and the receiver's")
     })
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run the whole chain on this machine, with nothing to set up
+    /// Run the whole chain on this machine, without setup
     Demo(DemoArgs),
     /// Send a file, a recording, a pattern or noise as packets
     Send(SendArgs),
@@ -55,29 +55,29 @@ pub(crate) enum Verb {
     Check(CheckArgs),
     /// Write a recording to standard output
     Cat(CatArgs),
-    /// Look at samples: spectrum, autocorrelation, levels, losses
+    /// Plot samples: spectrum, autocorrelation, levels, losses
     Plot(PlotArgs),
     /// Write samples as NumPy, raw numbers, HDF5 or Zarr
     Export(ExportArgs),
     /// Show packets of a file, a capture or a live port, field by field
     Inspect(InspectArgs),
-    /// Balance packets of many senders over many workers, each event to one of them
+    /// Balance packets from many senders over many workers; each event goes to one worker
     Balance(BalanceArgs),
-    /// Reserve a load balancer, look after it and free it: skyhaul's, or ESnet's
+    /// Reserve, manage and release a load balancer of skyhaul or ESnet
     Balancer(BalancerArgs),
-    /// Copy files, directories and recordings to another host, or from it
+    /// Copy files, directories and recordings to or from another host
     Copy(CopyArgs),
-    /// Check whether this host is set up for its data, and mend it
+    /// Audit this host's settings for high-rate data, and fix them
     Host(HostArgs),
     /// Emulate a path between two hosts on this machine: rate, delay, loss, reordering, policers
     Lab(LabArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
-    /// Measure a path: rate, loss, order, jitter and delay, and where packets are lost
+    /// Measure the rate, loss, reordering, jitter and delay of a path, and find where packets are lost
     Probe(Box<ProbeArgs>),
-    /// Measure what disks write and read, and whether they or a network bound a transfer
+    /// Measure how fast disks write and read, and whether they or the network limit a transfer
     Disk(DiskMeasureArgs),
-    /// Forward for a balancer that decides in another process
+    /// Forward packets for a balancer whose control plane runs in another process
     #[command(hide = true)]
     DataPlane(DataPlaneArgs),
     /// Compare reports

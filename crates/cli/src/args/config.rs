@@ -55,14 +55,14 @@ pub(crate) struct ConfigArgs {
 
 /// Where to look for a file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct ConfigPaths {
     /// Named by the environment; must exist.
     named: Option<PathBuf>,
     /// The first of these that exists is read.
     usual: Vec<PathBuf>,
 }
 
-impl Places {
+impl ConfigPaths {
     /// Those of the current user on this host.
     pub(crate) fn of_this_user() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -82,7 +82,7 @@ impl Places {
 }
 
 /// Add the defaults of a file to `words`. `command` must have been built.
-pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) -> Result<Merged> {
+pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &ConfigPaths) -> Result<Merged> {
     let mut merged = Merged { words, from_file: BTreeMap::new(), shown: None };
     let verb = find_verb(command, &merged.words).filter(|(_, verb)| !verb.is_hide_set());
     let Some((at, verb)) = verb else { return Ok(merged) };

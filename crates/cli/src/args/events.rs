@@ -38,7 +38,7 @@ pub(crate) struct EventSendArgs {
     pub(crate) mtu: MtuArg,
     /// First tick (event number); `clock`: microseconds since 1970
     ///
-    /// Several sources that begin with the same tick and have the same step send parts of the same events.
+    /// ValueList sources that begin with the same tick and have the same step send parts of the same events.
     #[arg(long, value_name = "N", default_value = "clock", add = to(EVENTS))]
     pub(crate) tick: TickArg,
     /// Step from one tick to the next
@@ -59,7 +59,7 @@ pub(crate) struct EventSendArgs {
     /// Version in the reassembly header: 1; 0 or 2 for receivers that expect what udplbd or packetBlaster send
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = from_to::<u8>(0, 2, "1 is what most receivers expect"), add = to(EVENTS))]
     pub(crate) re_version: u8,
-    /// Sockets of each sender, each with a source port of its own, which take events in turn
+    /// Sockets of each sender, each with a source port of its own, used in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SOCKETS, "a few are enough to spread events over a receiver's queues"), add = to(EVENTS))]
     pub(crate) sockets: usize,
     /// Send buffer of each socket
@@ -68,13 +68,14 @@ pub(crate) struct EventSendArgs {
     /// Join the balancer as a sender: ask its control plane to admit this host, and report what it refused (exit status 1)
     #[arg(long, add = to(EVENTS))]
     pub(crate) join: bool,
-    /// Accept the control plane's certificate if this file (PEM) has it or signed it (default: authorities of the system)
+    /// Trust the control plane's certificate if it is in this PEM file or signed by one in it (default: the system's
+    /// authorities)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = to(EVENTS).with("join"))]
     pub(crate) certificate: Option<PathBuf>,
     /// Accept any certificate of the control plane
     #[arg(long, conflicts_with = "certificate", add = to(EVENTS).with("join"))]
     pub(crate) any_certificate: bool,
-    /// Of a URI's addresses, use those of IPv6
+    /// Use the IPv6 addresses of a URI
     #[arg(long, add = to(EVENTS))]
     pub(crate) ipv6: bool,
     /// Address for synchronisation messages (default: sync= of the URI)
@@ -92,7 +93,7 @@ fn lb_version(text: &str) -> Result<BalancerVersion, String> {
     match text {
         "2" => Ok(BalancerVersion::V2),
         "3" => Ok(BalancerVersion::V3),
-        _ => Err("there are versions 2 and 3\nhint: use 2 unless the balancer needs 3".into()),
+        _ => Err("expected version 2 or 3\nhint: use 2 unless the balancer needs 3".into()),
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct HeapSendArgs {
     /// Number of items in a heap's payload
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("use --heap-size 0 for a heap without payload"), add = to(HEAPS))]
     pub(crate) items: usize,
-    /// Repeat all item pointers in every packet, so that a heap survives the loss of its first one
+    /// Repeat all item pointers in every packet, so that a heap survives the loss of its first packet
     #[arg(long, add = to(HEAPS))]
     pub(crate) repeat_pointers: bool,
     /// Send heaps to the destinations in turn, as substreams of one sender (default: every heap to each)
@@ -114,7 +114,7 @@ impl FromStr for Bounds {
         let (least, most) = match range.split_once('-') {
             Some(both) => both,
             None if range.is_empty() && start.is_some() => ("", ""),
-            None => return Err(format!("`{text}` is not a pair of bounds\nhint: {HINT}")),
+            None => return Err(format!("expected MIN-MAX, got `{text}`\nhint: {HINT}")),
         };
         let rate = |text: &str| match text.trim() {
             "" => Ok(None),
@@ -180,14 +180,14 @@ pub(crate) struct HeapReceiveArgs {
     /// Incomplete heaps held at a time; more heaps absorb more reordering
     #[arg(long, default_value_t = 16, value_name = "HEAPS", value_parser = at_least_one::<usize>("16 suits most senders"), add = to(OBJECTS))]
     pub(crate) heap_window: usize,
-    /// Largest heap or event to accept (default: heaps 256MiB, events as large as they can be, 4GiB; either as --memory holds)
+    /// Largest heap or event to accept (default: 256MiB for heaps, 4GiB for events, limited by --memory)
     #[arg(long, value_name = "SIZE", add = to(OBJECTS))]
     pub(crate) largest_heap: Option<Size>,
     /// Give up an incomplete heap this long after its first packet
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than a heap takes to arrive, such as 1s"), add = to(OBJECTS))]
     pub(crate) heap_timeout: Span,
-    /// Time for which finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late
-    /// packet starts its heap again
+    /// How long finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late packet starts
+    /// its heap again
     #[arg(long, default_value = "1s", value_name = "TIME", add = to(OBJECTS))]
     pub(crate) remember: Span,
     /// Tell heaps apart by sender as well as by counter, for senders that count independently
@@ -246,26 +246,26 @@ pub(crate) struct HeapBenchArgs {
     #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = some::<Size>("the memo uses heaps of 4MiB"), add = to(EXPERIMENTS | OBJECTS))]
     pub(crate) heap_size: Size,
     /// Number of sender and receiver pairs (experiments pairs and scaling)
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two processors is enough"), add = to(EXPERIMENTS))]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two CPUs is enough"), add = to(EXPERIMENTS))]
     pub(crate) pairs: usize,
-    /// Rates of each sender, of events of all together, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender
-    /// reaches; of events 500Mbps to 4Gbps); limited: CPU time is measured at the first (default: 4Gbps)
+    /// Rates of each sender, or for events of all senders together, like 1Gbps,2Gbps (default: eight steps up to the maximum
+    /// of one sender; for events 500Mbps to 4Gbps). With `limited`, CPU time is measured at the first (default: 4Gbps)
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("omit --rates for a default choice"), add = to(EXPERIMENTS | SWEEP))]
     pub(crate) rates: Vec<Rate>,
     /// Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)
     #[arg(long, value_name = "IPS", value_delimiter = ',', add = to(EXPERIMENTS))]
     pub(crate) interfaces: Vec<std::net::IpAddr>,
-    /// Share of its processor for each receiver (limited; default: 50%)
+    /// CPU share of each receiver (default: 50%)
     #[arg(long, value_name = "SHARE", add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) receiver_cpu: Option<Share>,
-    /// Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)
+    /// Packet sizes with SPEAD header (default: 1472,8972)
     #[arg(long = "packet", value_name = "BYTES", value_delimiter = ',', value_parser = from_to::<usize>(64, 65_507, "as of `send --packet`, such as 1472,8972"), add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) packets: Vec<usize>,
-    /// Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for
-    /// what it is given (limited; again for each program)
+    /// Command line of another receiver, without quotes; {address}, {port}, {packet}, {heap} and {buffer} are replaced. May be
+    /// repeated
     #[arg(long, value_name = "COMMAND", add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) against: Vec<String>,
-    /// Directory for tables, plots and the figures as JSON (default: spead-bench, of events ejfat-bench)
+    /// Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench)
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, add = to(EXPERIMENTS | SWEEP))]
     pub(crate) report: Option<PathBuf>,
 }
@@ -282,7 +282,7 @@ pub(crate) enum Experiment {
     Pairs,
     /// One to N senders at several rates, and the shortfall from N times one (figures 4 and 5)
     Scaling,
-    /// Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost
+    /// Receivers with a share of a CPU, skyhaul's and others: CPU time, and the highest rate without loss
     Limited,
 }
 

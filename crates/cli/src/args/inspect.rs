@@ -19,7 +19,7 @@ pub(crate) struct InspectArgs {
     /// Packets to skip first
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) skip: usize,
-    /// Give up after this long without a packet
+    /// Stop after this long without a packet
     #[arg(long, default_value = "10s", value_name = "TIME")]
     pub(crate) wait: Span,
     #[command(flatten)]

@@ -106,10 +106,10 @@ pub(super) const PATH: &str = "Path and ends";
 pub(super) const GENERAL: &str = "General";
 
 /// Most values of one sweep.
-const MOST: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// Values of a sweep.
-pub(crate) trait Several {
+pub(crate) trait ValueList {
     /// What it is a list of.
     type Value: Copy;
     /// The values, in the order of the sweep.
@@ -125,12 +125,12 @@ pub(crate) struct Sizes {
 }
 
 /// Payload of the longest datagram over IPv4 and Ethernet.
-const USUAL: u32 = 1472;
+const DEFAULT_BYTES: u32 = 1472;
 
 impl Sizes {
     /// The same; if none were chosen, nothing longer than `largest`, which passes without being cut.
     pub(crate) fn fitted(&self, largest: u32) -> Self {
-        if self.usual { Self { values: vec![USUAL.min(largest)], usual: true } } else { self.clone() }
+        if self.usual { Self { values: vec![DEFAULT_BYTES.min(largest)], usual: true } } else { self.clone() }
     }
 }
 
@@ -138,14 +138,14 @@ impl Sizes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spacings(Vec<u64>);
 
-impl Several for Sizes {
+impl ValueList for Sizes {
     type Value = u32;
     fn values(&self) -> &[u32] {
         &self.values
     }
 }
 
-impl Several for Spacings {
+impl ValueList for Spacings {
     type Value = u64;
     fn values(&self) -> &[u64] {
         &self.0
@@ -156,14 +156,16 @@ impl FromStr for Sizes {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "usual" {
-            return Ok(Self { values: vec![USUAL], usual: true });
+            return Ok(Self { values: vec![DEFAULT_BYTES], usual: true });
         }
         let size = |text: &str| {
             let bytes = text.parse::<u32>().ok().filter(|bytes| {
                 (skyhaul_measure::probe::udp::SHORTEST..=skyhaul_measure::probe::udp::LONGEST).contains(bytes)
             });
             bytes.map(u64::from).ok_or_else(|| {
-                format!("`{text}` is not a size of datagrams\nhint: write 40 to 65507 bytes, like 64,1472 or 64..8972")
+                format!(
+                    "invalid datagram size `{text}`\nhint: write 40 to 65507 bytes, like 64,1472 or 64..8972"
+                )
             })
         };
         let values = several(text, 10, &size)?.into_iter().map(|bytes| bytes as u32).collect();
@@ -184,7 +186,7 @@ pub(crate) fn picoseconds(text: &str) -> Result<u64, String> {
         [("ps", 1), ("ns", 1000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
     let wrong = || {
         format!(
-            "`{text}` is not a time between packets\nhint: write it with its unit, down to picoseconds: 10us, 723.2ns"
+            "expected a time between packets, got `{text}`\nhint: write it with its unit, down to picoseconds: 10us, 723.2ns"
         )
     };
     let (number, unit) = UNITS
@@ -208,20 +210,24 @@ pub(crate) fn picoseconds(text: &str) -> Result<u64, String> {
 fn several(text: &str, steps: usize, one: &dyn Fn(&str) -> Result<u64, String>) -> Result<Vec<u64>, String> {
     let Some((from, rest)) = text.split_once("..") else {
         let values: Vec<u64> = text.split(',').map(|word| one(word.trim())).collect::<Result<_, _>>()?;
-        return if values.len() > MOST { Err(format!("more than {MOST} values")) } else { Ok(values) };
+        return if values.len() > MAX_VALUES {
+            Err(format!("more than {MAX_VALUES} values"))
+        } else {
+            Ok(values)
+        };
     };
     let (to, count) = match rest.split_once(':') {
         None => (rest, Some(steps)),
-        Some((to, count)) => (to, count.parse().ok().filter(|n| (2..=MOST).contains(n))),
+        Some((to, count)) => (to, count.parse().ok().filter(|n| (2..=MAX_VALUES).contains(n))),
     };
     let count = count.ok_or_else(|| {
         format!(
-            "`{text}` has no number of steps behind the colon\nhint: 2 to {MOST}, like {from}..{to}:{steps}"
+            "`{text}` has no number of steps behind the colon\nhint: 2 to {MAX_VALUES}, like {from}..{to}:{steps}"
         )
     })?;
     let (from, to) = (one(from.trim())?, one(to.trim())?);
     if from >= to {
-        return Err(format!("`{text}` goes down\nhint: write the lesser value first"));
+        return Err(format!("`{text}` is a descending range\nhint: write the smaller value first"));
     }
     let span = u128::from(to - from);
     let last = (count - 1) as u128;
@@ -305,7 +311,7 @@ mod tests {
             ("bench --heap-size 0", "greater than zero"),
         ] {
             let words = ["skyhaul"].into_iter().chain(line.split(' '));
-            let parsed = crate::args::parse(words, &crate::args::Places::default());
+            let parsed = crate::args::parse(words, &crate::args::ConfigPaths::default());
             let said = parsed.map(|_| ()).unwrap_err().to_string();
             assert!(said.contains(hint) && said.contains("hint: "), "{line}: {said}");
         }

@@ -108,7 +108,7 @@ pub(crate) struct ReceiveCommon {
     #[arg(long, value_enum, default_value_t = TierArg::Auto, add = to(UDP), help_heading = HOST)]
     pub(crate) tier: TierArg,
     /// Report to senders what arrives, for their `--rate auto`
-    #[arg(long, add = to(UDP).instead(TCP, "omit it; TCP controls its own rate"), help_heading = HOST)]
+    #[arg(long, add = to(UDP).instead(TCP, "omit --feedback; TCP controls its own rate"), help_heading = HOST)]
     pub(crate) feedback: bool,
     /// Inject faults into what arrives, like loss=0.01,reorder=64,duplicate=0.01,seed=7
     #[arg(long, value_name = "SPEC", add = ALWAYS, help_heading = TESTING)]
@@ -240,7 +240,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_name = "TIME", value_parser = data_time, add = to(FRAMES).instead(OBJECTS, "use --stop-items or --heaps, or --stop-at for a wall-clock time"))]
     pub(crate) stop: Option<i64>,
     /// Accept only streams of this VDIF station, two letters or a number as `inspect` shows it; may be repeated
-    #[arg(long, value_name = "STATION", value_delimiter = ',', add = to(FRAMES).instead(OBJECTS, "use --from to choose senders"))]
+    #[arg(long, value_name = "STATION", value_delimiter = ',', add = to(FRAMES).instead(OBJECTS, "leave it out; --from chooses senders"))]
     pub(crate) station: Vec<String>,
     /// Blocks kept open for each stream; more blocks absorb more reordering
     #[arg(long, default_value_t = 2, value_name = "BLOCKS", value_parser = up_to::<usize>(WINDOW, "2 suits most networks; a larger --chunk also absorbs more reordering"), add = to(FRAMES).instead(OBJECTS, "use --heap-window"))]

@@ -46,7 +46,7 @@ pub(crate) struct RecordArgs {
 pub(crate) enum SyncArg {
     /// After every chunk
     Chunk,
-    /// Several times a second, all chunks together
+    /// ValueList times a second, all chunks together
     Interval,
     /// Left to the operating system
     None,

@@ -54,7 +54,7 @@ pub(crate) struct SendArgs {
     /// Number of the recording's stream, if it has several
     #[arg(long, value_name = "N", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE, add = with("scan"))]
     pub(crate) stream: Option<u32>,
-    /// Follow the recording while it is being made
+    /// Follow the recording while it is being written
     #[arg(long, conflicts_with_all = NOT_RECORDED, help_heading = SOURCE, add = with("scan"))]
     pub(crate) follow: bool,
     /// Send invalid frames in place of missing or damaged chunks of the recording (default: skip them)
@@ -76,13 +76,13 @@ pub(crate) struct SendArgs {
     #[arg(skip)]
     pub(crate) balancers: Vec<BalancerUri>,
     /// Senders to each destination, each from a port of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two processors is enough"), help_heading = DESTINATION, add = ALWAYS)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two CPUs is enough"), help_heading = DESTINATION, add = ALWAYS)]
     pub(crate) senders: usize,
     /// Rate of datagram payload, like 1Gbps; or `max`, `auto`, `search`
     ///
     /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. Without it, recorded frames
     /// are sent at the pace of their own times, gaps included (see --max-wait); `max` sends as fast as this host can, and is
-    /// the default for other data that end or go over TCP; a pattern or noise over UDP needs a rate unless --packets or
+    /// the default for other data that end or use TCP; a pattern or noise over UDP needs a rate unless --packets or
     /// --heaps limits it. Over UDP, `auto` follows the receiver's feedback (`receive --feedback`);
     /// for SPEAD, `search` finds the highest rate without loss once and keeps it. Both take bounds for each
     /// sender, like auto:50Mbps-8Gbps, and a starting rate after @, like auto:50Mbps-8Gbps@1Gbps.
@@ -90,8 +90,8 @@ pub(crate) struct SendArgs {
     pub(crate) rate: Vec<RateArg>,
     /// Longest wait for a gap in recorded frames that are sent at their own pace
     ///
-    /// A longer gap, such as the break between two scans, is cut to this. The times in the frames stay as they are. 0s sends
-    /// on at once.
+    /// A longer gap, such as the break between two scans, is cut to this. The times in the frames stay as they are. 0s
+    /// continues immediately.
     #[arg(long, value_name = "TIME", default_value = "1min", conflicts_with = "rate", help_heading = PACE, add = to(FRAMES | RECORDING).instead(HEAPS, "use --rate").instead(EVENTS, "use --event-rate"))]
     pub(crate) max_wait: Span,
     /// Stop after this many packets
@@ -115,7 +115,7 @@ pub(crate) struct SendArgs {
     /// First sequence number
     #[arg(long, value_name = "N", default_value_t = 0, add = to(FRAMES | RECORDING).instead(HEAPS, "use --first-heap").instead(EVENTS, "use --tick"))]
     pub(crate) first: u64,
-    /// Processors for the sending threads, like 2,3, assigned in turn
+    /// CPUs for the sending threads, like 2,3, assigned in turn
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = HOST, add = ALWAYS)]
     pub(crate) cpu: Vec<usize>,
     /// How to hand packets to the kernel
@@ -165,7 +165,7 @@ impl SendArgs {
             for given in &self.given {
                 let ToArg::Address(at) = given else {
                     bail!(
-                        "only events go through a balancer\nhint: add --format ejfat, or give an address like udp://10.0.0.1:2630"
+                        "only events can be sent through a balancer\nhint: add --format ejfat, or give an address like udp://10.0.0.1:2630"
                     )
                 };
                 self.to.push(at.clone());
@@ -222,7 +222,7 @@ pub(crate) enum SendMode {
     Auto,
     /// Trains of packets in one system call (UDP_SEGMENT)
     Gso,
-    /// Several packets in one system call
+    /// ValueList packets in one system call
     Mmsg,
     /// One packet in one system call
     Plain,

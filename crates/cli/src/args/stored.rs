@@ -50,7 +50,7 @@ pub(crate) struct CatArgs {
     /// Number of the stream, if the recording has several
     #[arg(long, value_name = "N")]
     pub(crate) stream: Option<u32>,
-    /// Follow the recording while it is being made
+    /// Follow the recording while it is being written
     #[arg(long)]
     pub(crate) follow: bool,
     /// Write invalid frames in place of missing or damaged chunks, to preserve length and time
@@ -77,10 +77,11 @@ pub(crate) struct SamplesArgs {
     /// Number of the stream, if the recording has several
     #[arg(long, value_name = "N")]
     pub(crate) stream: Option<u32>,
-    /// Where to begin: a time in UTC (2026-11-21T03:00:00.5, 2026y325d03h00m00.5s), or a time from the first sample on (1.5s)
+    /// Start of the range: a time in UTC (2026-11-21T03:00:00.5, 2026y325d03h00m00.5s), or a time from the first sample on
+    /// (1.5s)
     #[arg(long, value_name = "TIME", value_parser = start)]
     pub(crate) start: Option<Start>,
-    /// How much (default: to the end)
+    /// Length of the range (default: to the end)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("1s is a second of samples"))]
     pub(crate) duration: Option<Span>,
     /// Complete samples per second, like 32MHz, if the headers do not state it
@@ -92,7 +93,7 @@ pub(crate) struct SamplesArgs {
     /// Mark 5B: bits of a sample (default: 2)
     #[arg(long, value_name = "N")]
     pub(crate) bits: Option<u32>,
-    /// Mark 5B: channels; the recorded bitstreams are theirs, in order
+    /// Mark 5B: number of channels; they take the recorded bitstreams in order
     #[arg(long, value_name = "N", value_parser = at_least_one::<u32>("8 is usual"))]
     pub(crate) channels: Option<u32>,
     /// Mark 5B: bitstreams that the formatter recorded, as a mask like 0x0000ffff
@@ -153,13 +154,13 @@ pub(crate) struct PlotArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) samples: SamplesArgs,
-    /// The file to write; its name tells the format: .npy, .f32 (or .raw), .h5, .zarr
+    /// File to write; its extension selects the format: .npy, .f32 (or .raw), .h5, .zarr
     #[arg(long, short, required = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) output_file: PathBuf,
-    /// Its format, whatever its name: npy, raw, hdf5 or zarr
+    /// Format of the file, instead of its extension: npy, raw, hdf5 or zarr
     #[arg(long, value_name = "FORMAT", help_heading = DESTINATION)]
     pub(crate) to: Option<FileFormat>,
-    /// Integers as they were recorded, instead of levels
+    /// Write the recorded integers instead of levels
     #[arg(long, help_heading = DESTINATION)]
     pub(crate) integers: bool,
     #[command(flatten)]
@@ -187,9 +188,9 @@ fn frequency(text: &str) -> Result<u64, String> {
     let zeros = power as usize - decimals.len().min(power as usize);
     let number = format!("{whole}{decimals}{:0<zeros$}", "").parse().ok();
     let legal = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') && exact;
-    number
-        .filter(|&hz: &u64| legal && hz > 0)
-        .ok_or_else(|| format!("'{text}' is no whole number of Hz\nhint: write it like 32MHz or 32000000"))
+    number.filter(|&hz: &u64| legal && hz > 0).ok_or_else(|| {
+        format!("expected a whole number of Hz, got '{text}'\nhint: write it like 32MHz or 32000000")
+    })
 }
 
 /// Decimal, or hexadecimal after `0x`.
@@ -198,14 +199,14 @@ fn mask(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    read.map_err(|_| format!("'{text}' is no mask of 32 bits\nhint: write it like 0x0000ffff"))
+    read.map_err(|_| format!("expected a 32-bit mask, got '{text}'\nhint: write it like 0x0000ffff"))
 }
 
 /// A number that may be written like a size.
 fn number(text: &str) -> Result<u64, String> {
     let size = text.parse::<u64>().ok().or_else(|| Some(format!("{text}B").parse::<Size>().ok()?.bytes()));
     size.filter(|&n| n > 0)
-        .ok_or_else(|| format!("'{text}' is no number\nhint: write it like 1000000 or 64Mi"))
+        .ok_or_else(|| format!("expected a number, got '{text}'\nhint: write it like 1000000 or 64Mi"))
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn ticks(out: &mut String, r: &ReceiveReport) {
     let Some(ticks) = &r.building else { return };
     let _ = writeln!(
         out,
-        "  ticks: {} whole, {} in part ({} of them for want of room); events in none: {} late, {} twice, {} incomplete, {} of other sources",
+        "  ticks: {} complete, {} partial ({} of them for lack of memory); events in no tick: {} late, {} duplicate, {} incomplete, {} from other sources",
         count(ticks.whole),
         count(ticks.partial),
         count(ticks.crowded),
@@ -115,7 +115,7 @@ fn paused(out: &mut String, r: &ReceiveReport) {
     if get("pauses") > 0 {
         let _ = writeln!(
             out,
-            "  nothing was read for {:.1} s in total ({}: the program was stopped, or got no processor time); packets \
+            "  nothing was read for {:.1} s in total ({}: the program was stopped, or got no CPU time); packets \
              that did not fit into the socket buffers meanwhile are counted as kernel drops",
             get("paused_ms") as f64 / 1e3,
             counted(get("pauses"), "pause")
@@ -186,14 +186,18 @@ pub(super) fn worker_lines(out: &mut String, worker: Option<&SessionReport>) {
             writeln!(out, "    registered {}: the control plane had forgotten it", times(w.registrations));
     }
     if w.times_away > 0 {
-        let _ =
-            writeln!(out, "    control plane away {}, {:.1} s in all", times(w.times_away), w.seconds_away);
+        let _ = writeln!(
+            out,
+            "    control plane unreachable {}, {:.1} s in total",
+            times(w.times_away),
+            w.seconds_away
+        );
     }
     let _ = match &w.error {
         _ if w.removed => writeln!(out, "    removed by an operator of the balancer"),
         _ if w.has_left => writeln!(out, "    left after {:.1} s", w.seconds_leaving),
-        Some(error) => writeln!(out, "    did not leave in order: {error}"),
-        None => writeln!(out, "    did not leave in order"),
+        Some(error) => writeln!(out, "    did not leave cleanly: {error}"),
+        None => writeln!(out, "    did not leave cleanly"),
     };
 }
 
@@ -244,8 +248,8 @@ mod tests {
         assert_eq!(text(&w).lines().count(), 2);
         (w.registrations, w.times_away, w.has_left, w.error) = (3, 1, false, Some("gone".into()));
         let text = text(&w);
-        assert!(text.contains("registered 3 times") && text.contains("away once"), "{text}");
-        assert!(text.contains("did not leave in order: gone"), "{text}");
+        assert!(text.contains("registered 3 times") && text.contains("unreachable once"), "{text}");
+        assert!(text.contains("did not leave cleanly: gone"), "{text}");
         let mut none = String::new();
         worker_lines(&mut none, None);
         assert!(none.is_empty());

@@ -1,6 +1,6 @@
 //! `skyhaul balance`: a facility of load balancers with its control plane.
 
-use super::doors;
+use super::listener;
 use super::receiving::print_json;
 use crate::args::BalanceArgs;
 use crate::print::{Progress, bytes, count, counted, page};
@@ -23,12 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the threads that matter are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     check(args)?;
     let interrupt = Interrupt::listen()?;
-    let token = super::doors::read_or_make(&args.token_file)?;
+    let token = super::listener::read_or_make(&args.token_file)?;
     let desk = Arc::new(desk(args, &token)?);
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = tls.map(|(certificate, key)| TlsFiles { certificate, key });
@@ -42,14 +42,14 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     let begun = Instant::now();
     say!("{}", listening(args, server.address()));
     if args.tls_cert.is_none() {
-        doors::warn_of_tokens_at(args.api.ip());
+        listener::warn_of_tokens_at(args.api.ip());
     }
     let mut progress = Progress::new(args.output.quiet);
     let mut next = begun;
     let over = || args.duration.is_some_and(|duration| begun.elapsed() >= duration.duration());
     let mut looked = begun;
     while !interrupt.is_set() && !over() {
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= POLL_INTERVAL {
             looked = Instant::now();
             // Planes in processes of their own go on meanwhile, so they are not told to end.
             if let Some(why) = fault(&server, &desk) {
@@ -83,8 +83,7 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
     let revoked = opened.0.revoked();
     if revoked > 0 {
         say!(
-            "note: the operator's token is another one: {} made under the former one {} revoked\n\
-             hint: give out new ones; --keep-tokens at the start after a change keeps them",
+            "note: the operator's token has changed: {} derived from the previous one {} revoked\nhint: issue new tokens, or start with --keep-tokens to keep the old ones",
             counted(revoked as u64, "token"),
             if revoked == 1 { "is" } else { "are" }
         );
@@ -94,7 +93,7 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Desk> {
 
 /// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.
 fn fault(server: &Server, desk: &Desk) -> Option<String> {
-    let ended = || "the control plane ended by a fault in this program".to_owned();
+    let ended = || "the control plane stopped because of a bug in this program".to_owned();
     if server.is_running() { desk.fault() } else { Some(ended()) }
 }
 
@@ -103,27 +102,27 @@ fn check(args: &BalanceArgs) -> Result<()> {
     for ip in args.addresses() {
         ensure!(
             !ip.is_unspecified() && !ip.is_multicast(),
-            "senders cannot write {ip}\nhint: name the addresses of this host with --listen, each by itself"
+            "{ip} is not an address that senders can use\nhint: give each address of this host with --listen"
         );
     }
     let (instances, own) = (args.instances(), args.instance_address.len());
     ensure!(
         own <= usize::from(instances),
-        "{own} addresses for {instances} load balancers\nhint: more --instances, or fewer --instance-address"
+        "{own} addresses for {instances} load balancers\nhint: use more --instances, or fewer --instance-address"
     );
     let ports = args.sharing().max(1);
     let last = |first: u16| first.checked_add(ports - 1);
     for (name, first) in [("data-port", args.data_port), ("sync-port", args.sync_port)] {
         ensure!(
             first == 0 || last(first).is_some(),
-            "there are no {ports} ports from {first} on\nhint: a lower --{name}, or fewer --instances"
+            "{ports} ports from {first} on exceed 65535\nhint: use a smaller --{name}, or fewer --instances"
         );
     }
     let data = (args.data_port, data_port(args.data_port, ports - 1, args.sharing() > 1));
     let sync = (args.sync_port, last(args.sync_port).unwrap_or(u16::MAX));
     ensure!(
         data.1 < sync.0 || sync.1 < data.0 || args.data_port == 0 || args.sync_port == 0,
-        "ports for packets and for messages overlap\nhint: {} to {} are for packets, {} to {} for messages; move them with --data-port and --sync-port",
+        "the ports for packets and for synchronisation messages overlap\nhint: packets use {} to {}, messages {} to {}; change them with --data-port and --sync-port",
         data.0,
         data.1,
         sync.0,
@@ -131,7 +130,7 @@ fn check(args: &BalanceArgs) -> Result<()> {
     );
     ensure!(
         !(args.output.json && args.reserve.is_some() && args.uri_file.is_none()),
-        "standard output is for the report\nhint: add --uri-file FILE, or leave out --json"
+        "--json and --reserve both write to standard output\nhint: add --uri-file FILE, or leave out --json"
     );
     Ok(())
 }
@@ -173,7 +172,9 @@ fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: Socket
         true => Vec::new(),
     };
     if senders.is_empty() {
-        say!("note: nobody may send to {name} yet\nhint: name senders with --sender, or add them later");
+        say!(
+            "note: {name} has no senders yet\nhint: add them with --sender, or later with `skyhaul balancer senders add`"
+        );
     }
     let place = Place { authority: api.to_string(), tls: args.tls_cert.is_some() };
     let caller = Caller { token: Some(token.to_owned()), place, now: now() };
@@ -194,7 +195,7 @@ fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: Socket
 fn write_uri(args: &BalanceArgs, uri: &str) -> Result<()> {
     match &args.uri_file {
         Some(path) => {
-            super::doors::private(path, uri).map_err(|error| failed("write", path, &error))?;
+            super::listener::private(path, uri).map_err(|error| failed("write", path, &error))?;
             say!("EJFAT_URI is in {}", path.display());
         }
         None => page(&format!("{uri}\n"))?,

@@ -176,13 +176,13 @@ impl Stage {
         let recorded = self.recording.finish(Duration::from_secs(60));
         settle(&self.second);
         let second = finish_second(self.second, self.collector);
-        say!("reading everything back");
+        say!("reading the recording back");
         let check = check(disks, &self.scan)?;
         let machine = Machine::this();
         let mut report = DemoReport {
             version: VERSION,
             command: command(std::env::args().skip(1)),
-            machine: format!("{} ({} processors), {}", machine.cpu, machine.cores, machine.kernel),
+            machine: format!("{} ({} CPUs), {}", machine.cpu, machine.cores, machine.kernel),
             faults: args.faults.to_string(),
             first_number: FIRST + sent.lost_ranges.first().filter(|r| r.0 == 0).map_or(0, |r| r.1),
             proofs: prove(&sent, &recorded, &second, &check),
@@ -381,11 +381,14 @@ fn take(asked: Option<&Path>, name: &str) -> Result<Place> {
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         if *path != names[0] {
-            say!("another demo runs in {}: this one is in {}", names[0].display(), path.display());
+            say!("another demo is running in {}: using {}", names[0].display(), path.display());
         }
         return Ok(Place { path: path.clone(), _lock: lock });
     }
-    bail!("another demo runs in {}\nhint: name another place with --directory DIR", names[0].display());
+    bail!(
+        "another demo is running in {}\nhint: choose another directory with --directory DIR",
+        names[0].display()
+    );
 }
 
 /// Remove the scans of a demo from a disk, and the disk if nothing else is on it.
@@ -408,7 +411,7 @@ mod tests {
         let (first, second) = (take(None, &name).unwrap(), take(None, &name).unwrap());
         assert_eq!(second.path, PathBuf::from(format!("{name}-2")));
         let why = take(Some(&first.path), "demo").unwrap_err().to_string();
-        assert!(why.contains("another demo runs in") && why.contains("hint: "), "{why}");
+        assert!(why.contains("another demo is running in") && why.contains("hint: "), "{why}");
         drop(first);
         assert_eq!(take(None, &name).unwrap().path, PathBuf::from(&name));
     }

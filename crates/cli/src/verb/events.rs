@@ -49,7 +49,7 @@ fn job(args: &SendArgs, number: usize, content: Content) -> Result<Job> {
     let id = u16::try_from(source).ok().and_then(|source| of_events.data_id.checked_add(source));
     let data_id = id.with_context(|| {
         format!(
-            "data id {} and {} senders: ids end at 65535\nhint: use a lower --data-id",
+            "data id {} with {} senders exceeds the largest id, 65535\nhint: use a smaller --data-id",
             of_events.data_id, args.senders
         )
     })?;
@@ -91,7 +91,9 @@ fn config(args: &SendArgs, number: usize, target: &Target) -> Result<EventConfig
         None | Some(RateArg::Max) => (0, None),
         Some(RateArg::Fixed(rate)) => (rate.bits_per_second(), None),
         Some(RateArg::Auto(_)) if target.is_balancer => {
-            bail!("no feedback comes through a balancer\nhint: give a rate, such as --rate 8Gbps")
+            bail!(
+                "--rate auto does not work through a balancer, which returns no feedback\nhint: give a rate, such as --rate 8Gbps"
+            )
         }
         Some(RateArg::Auto(_)) if of_events.sockets > 1 => {
             bail!("--rate auto needs one socket\nhint: omit --sockets, or give a rate, such as --rate 8Gbps")
@@ -144,7 +146,7 @@ const GROUP_BYTES: u64 = 1 << 20;
 /// Most events in it.
 const GROUP_EVENTS: u64 = 1024;
 /// Between two looks whether it is over.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// One source and what it is to send.
 struct Job {
@@ -174,7 +176,7 @@ impl Job {
         stop.add(self.sender.stream().clone());
         // A sender that is not pinned is only less steady.
         let unpinned = self.cpu.and_then(|cpu| thread::pin(cpu).err());
-        let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
+        let notes = unpinned.map(|why| format!("not pinned to a CPU: {why}")).into_iter().collect();
         self.pause(self.sender.warming(), &|| stop.is_set());
         let (cpu, begun) = (thread::cpu_time(), Instant::now());
         let mut done = Done::default();
@@ -252,7 +254,7 @@ impl Job {
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())
             && !over()
         {
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }

@@ -68,9 +68,11 @@ fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
 /// Ask on the terminal.
 fn confirmed(text: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        bail!("--apply asks before it writes, and there is no terminal; hint: --dry-run shows, --yes writes");
+        bail!(
+            "--apply needs confirmation, but standard input is not a terminal\nhint: use --dry-run to show the changes, or --yes to apply them without confirmation"
+        );
     }
-    say_text!("{text}write these? [y/N] ");
+    say_text!("{text}apply these changes? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -89,7 +91,7 @@ fn undo(args: &HostArgs) -> Result<Outcome> {
         return Ok(if fails { Outcome::Failed } else { Outcome::Done });
     }
     if undone.iter().any(|(_, how)| matches!(how, Undone::Failed(_))) {
-        say!("{} is kept: --undo again takes back the rest", args.journal.display());
+        say!("{} is kept: run --undo again to restore the rest", args.journal.display());
         return Ok(Outcome::Failed);
     }
     std::fs::remove_file(&args.journal).map_err(|error| failed("remove", &args.journal, &error))?;

@@ -18,7 +18,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often it is looked at them.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(args: &LabArgs) -> Result<Outcome> {
     let LabWhat::Run(args) = &args.what;
@@ -73,7 +73,9 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interru
             command
         }
         None => {
-            say!("a shell in the near end: near, far and router are known; the lab ends with it");
+            say!(
+                "a shell in the near end; the host names near, far and router resolve; the lab stops when it exits"
+            );
             command(lab.near(), std::env::var_os("SHELL").unwrap_or("sh".into()), args.output.json)
         }
     };
@@ -97,7 +99,7 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interru
             }
         }
         anyhow::ensure!(running.is_running(), "the router ended");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     if let Some(far) = far {
         far.end()?;
@@ -129,7 +131,7 @@ fn until_it_listens(args: &LabRunArgs, lab: &Lab, far: &mut End, interrupt: &Int
             );
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -144,7 +146,7 @@ fn show(args: &LabRunArgs, report: &LabReport) -> Result<()> {
 }
 
 /// How long commands have to end by themselves.
-const PATIENCE: Duration = Duration::from_secs(3);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A command that runs.
 struct End {
@@ -183,7 +185,7 @@ impl End {
         self.ask();
         let asked = Instant::now();
         while self.ended()?.is_none() {
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > EXIT_TIMEOUT {
                 self.kill()?;
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -192,7 +194,8 @@ impl End {
     }
 }
 
-/// How the near command is ended: what a terminal interrupts, it has heard itself; SIGTERM and SIGHUP are passed on; and then there
+/// How the near command is ended: what a terminal interrupts, it has heard itself; SIGTERM and SIGHUP are passed on; and then
+/// there
 /// is a limit.
 #[derive(Default)]
 struct Ending {
@@ -204,11 +207,11 @@ impl Ending {
     /// An end was requested: ask it, or end it, when it is time.
     fn go_on(&mut self, near: &mut End) -> Result<()> {
         let begun = *self.begun.get_or_insert_with(Instant::now);
-        if self.asked.is_none() && (signals::is_terminated() || begun.elapsed() > PATIENCE) {
+        if self.asked.is_none() && (signals::is_terminated() || begun.elapsed() > EXIT_TIMEOUT) {
             near.ask();
             self.asked = Some(Instant::now());
         }
-        if self.asked.is_some_and(|asked| asked.elapsed() > PATIENCE) {
+        if self.asked.is_some_and(|asked| asked.elapsed() > EXIT_TIMEOUT) {
             near.kill()?;
         }
         Ok(())

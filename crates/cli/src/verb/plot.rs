@@ -90,7 +90,7 @@ fn decibels(power: f64) -> f64 {
 /// Characters of a line of bars.
 const WIDTH: usize = 64;
 /// Columns that are shown.
-const MOST: usize = 16;
+const MAX_CHANNELS: usize = 16;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 fn draw(about: &About, survey: &Survey) -> String {
@@ -99,7 +99,7 @@ fn draw(about: &About, survey: &Survey) -> String {
         let (divisor, unit) = hertz(high);
         let _ = writeln!(out, "\nspectrum, {:.6} to {:.6} {unit}", low / divisor, high / divisor);
     }
-    for column in survey.columns.iter().take(MOST) {
+    for column in survey.columns.iter().take(MAX_CHANNELS) {
         let powers: Vec<f64> = column.spectrum.iter().map(|&power| decibels(power)).collect();
         let (line, low, high) = bars(&powers, WIDTH);
         if powers.is_empty() {
@@ -109,7 +109,7 @@ fn draw(about: &About, survey: &Survey) -> String {
         }
     }
     let _ = writeln!(out, "\nhow often each level occurs, %");
-    for column in survey.columns.iter().take(MOST) {
+    for column in survey.columns.iter().take(MAX_CHANNELS) {
         let all = column.codes.iter().sum::<u64>().max(1) as f64;
         let parts: Vec<f64> = column.codes.iter().map(|&count| count as f64 / all * 100.0).collect();
         let shown = if parts.len() <= 4 {
@@ -121,15 +121,15 @@ fn draw(about: &About, survey: &Survey) -> String {
         let _ =
             writeln!(out, "  {:<20} {shown}   mean {:+.4}, rms {:.4}", name(column), column.mean, column.rms);
     }
-    if survey.columns.len() > MOST {
+    if survey.columns.len() > MAX_CHANNELS {
         let _ = writeln!(
             out,
             "  and {} more (choose with --threads; all are in --json)",
-            survey.columns.len() - MOST
+            survey.columns.len() - MAX_CHANNELS
         );
     }
     let _ = writeln!(out, "\nmissing frames by time: ░ some, ▒ 10 %, ▓ 50 %, █ all, - not looked at");
-    for (thread, times) in survey.threads.iter().zip(&survey.loss).take(MOST) {
+    for (thread, times) in survey.threads.iter().zip(&survey.loss).take(MAX_CHANNELS) {
         let _ = writeln!(out, "  {:<20} {}", format!("thread {thread}"), losses(times));
     }
     out

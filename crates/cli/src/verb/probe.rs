@@ -77,7 +77,7 @@ impl Live {
 
 /// All that was measured with TCP.
 #[derive(Debug, Serialize)]
-struct TcpTold {
+struct TcpCommandReport {
     /// [`skyhaul::report::VERSION`].
     version: u32,
     command: String,
@@ -91,7 +91,7 @@ struct TcpTold {
 
 /// All that was measured with datagrams.
 #[derive(Debug, Serialize)]
-struct Told {
+struct CommandReport {
     /// [`skyhaul::report::VERSION`].
     version: u32,
     command: String,

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let mut report = running.finish();
     report.worker = worker;
     if left {
-        report.errors.push("a fault in this program ended the session with the balancer".to_owned());
+        report.errors.push("a bug in this program ended the session with the balancer".to_owned());
     }
     report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
     let collected = collector.map(Collector::finish);

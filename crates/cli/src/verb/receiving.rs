@@ -23,9 +23,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Default memory for heaps, at most, in bytes, if nothing else is received.
 const MEMORY: u64 = 2 << 30;
 /// Bytes of it that are prepared before anything is received.
-const AHEAD: u64 = 256 << 20;
+const PREPARED_BYTES: u64 = 256 << 20;
 /// The same if it is unknown whether heaps will arrive.
-const PERHAPS: u64 = 64 << 20;
+const PREPARED_BYTES_IF_UNKNOWN: u64 = 64 << 20;
 /// Memory for frames, in bytes, if none are received. [`FORWARD`] if heaps are forwarded.
 const NO_FRAMES: u64 = 8 << 20;
 /// Memory for heaps that are forwarded, in bytes.
@@ -121,7 +121,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         // They are counted, wherever they go, also against --heaps; descriptors are not.
         incomplete: true,
         memory: heap_memory(args),
-        ahead: AHEAD,
+        ahead: PREPARED_BYTES,
         allow: Allow { from: args.from.clone(), stations: Vec::new() },
         senders: args.max_streams.max(1),
         ..default
@@ -138,7 +138,7 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
     let asked = args.memory.map(|memory| memory.bytes());
     if !is_keyed(args) {
         let memory = HeapMemory::new(asked.unwrap_or_else(default_bytes) / 2);
-        memory.keep_ahead(PERHAPS);
+        memory.keep_ahead(PREPARED_BYTES_IF_UNKNOWN);
         return memory;
     }
     let usual = match args.stream.format.objects() {
@@ -147,7 +147,7 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
         _ => MEMORY.min(default_bytes()),
     };
     let memory = HeapMemory::new(asked.unwrap_or(usual));
-    memory.keep_ahead(AHEAD);
+    memory.keep_ahead(PREPARED_BYTES);
     memory.wait_ahead();
     memory
 }
@@ -278,7 +278,7 @@ pub(crate) fn watch(
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
     let (mut came, mut told) = (None, 0);
-    let mut taken = Taken::begin(Instant::now());
+    let mut taken = AcceptTimer::begin(Instant::now());
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
@@ -388,7 +388,7 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> Strin
 
 /// What had come at the last look, and when something of it was last taken.
 #[derive(Debug)]
-struct Taken {
+struct AcceptTimer {
     packets: u64,
     refused: u64,
     /// Less those that were refused.
@@ -396,7 +396,7 @@ struct Taken {
     last: Instant,
 }
 
-impl Taken {
+impl AcceptTimer {
     fn begin(now: Instant) -> Self {
         Self { packets: 0, refused: 0, bytes: 0, last: now }
     }
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_long_packet_that_comes_is_taken_and_refused_ones_are_not() {
         let begun = Instant::now();
-        let mut taken = Taken::begin(begun);
+        let mut taken = AcceptTimer::begin(begun);
         let mut idle = |second, (packets, refused, bytes, refused_bytes): (u64, u64, u64, u64)| {
             let counters = [("refused_bytes".to_owned(), refused_bytes)].into();
             let report = ReceiveReport { packets, wire_bytes: bytes, counters, ..ReceiveReport::default() };

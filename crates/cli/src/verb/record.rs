@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// How long disks may take to write what is in memory after the end.
-const FINISH: Duration = Duration::from_secs(120);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     receiving::check_recordable(&args.common)?;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
         &mut progress,
         &mut || extra(&shared.borrow(), &mut told),
     );
-    let mut report = recording.finish(FINISH);
+    let mut report = recording.finish(FINISH_TIMEOUT);
     ended.enter(&mut report.receive);
     if args.output.json {
         receiving::print_json(&report)?;
@@ -97,9 +97,9 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
 fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
     let (path, spec) = text
         .rsplit_once(':')
-        .with_context(|| format!("`{text}` is not PATH:SPEC\nhint: such as /mnt/disk0:slow=200"))?;
+        .with_context(|| format!("expected PATH:SPEC, got `{text}`\nhint: such as /mnt/disk0:slow=200"))?;
     let Some(at) = args.disks.disk.iter().position(|disk| disk.as_os_str() == path) else {
-        bail!("`{path}` is none of the disks\nhint: write it as it stands behind --disk");
+        bail!("`{path}` is not a --disk path\nhint: write it exactly as given there");
     };
     let faults = spec.parse::<Faults>().map_err(anyhow::Error::msg).with_context(|| format!("`{spec}`"))?;
     Ok((at, faults))

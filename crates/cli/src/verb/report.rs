@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// A report is no larger.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome> {
     match &args.what {
@@ -31,9 +31,9 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let comparison = compare(&a, &b, &Options { tolerance: args.tolerance })
         .with_context(|| format!("{} and {}", args.a.display(), args.b.display()))
-        .context("hint: compare two reports of one verb, of versions that print the same fields")?;
+        .context("hint: compare two reports of the same verb, from versions with the same fields")?;
     let command = command_line();
-    let told = Told {
+    let told = CommandReport {
         command: &command,
         a: &args.a,
         b: &args.b,
@@ -54,7 +54,7 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
     Ok(if fails(&told, args.fail_on) { Outcome::Failed } else { Outcome::Done })
 }
 
-fn fails(told: &Told<'_>, on: FailOn) -> bool {
+fn fails(told: &CommandReport<'_>, on: FailOn) -> bool {
     let gone = !told.comparison.only_a.is_empty();
     match on {
         FailOn::Never => false,
@@ -69,13 +69,13 @@ fn fails(told: &Told<'_>, on: FailOn) -> bool {
 fn read(path: &Path) -> Result<Value> {
     let inside = path.join("report.json");
     let path = if path.is_dir() { inside.as_path() } else { path };
-    let text = read_small(path, MOST_BYTES)?;
+    let text = read_small(path, MAX_BYTES)?;
     serde_json::from_slice(&text).with_context(|| {
-        format!("{}: not a JSON report\nhint: give what `--json` printed", print::name(path))
+        format!("{}: not a JSON report\nhint: give the output of `--json`", print::name(path))
     })
 }
 
-fn text(told: &Told<'_>, all: bool) -> String {
+fn text(told: &CommandReport<'_>, all: bool) -> String {
     let mut out = String::new();
     let comparison = told.comparison;
     let shown: Vec<&Figure> = if all { comparison.figures.iter().collect() } else { comparison.different() };
@@ -105,9 +105,9 @@ fn text(told: &Told<'_>, all: bool) -> String {
 }
 
 /// Figures in the plot.
-const MOST: usize = 40;
+const MAX_ROWS: usize = 40;
 
-fn page(told: &Told<'_>) -> String {
+fn page(told: &CommandReport<'_>) -> String {
     let comparison = told.comparison;
     let mut page = Page::new("Skyhaul: two reports", "SKYHAUL REPORT DIFF");
     let verdict = match told.worse {
@@ -169,7 +169,7 @@ fn table(figures: &[&Figure]) -> String {
 /// The ratios as bars from 1, a colour for each verdict.
 fn bars(figures: &[&Figure]) -> String {
     let of = |verdict: Verdict, name: &str, colour: usize| {
-        let shown = figures.iter().take(MOST).enumerate();
+        let shown = figures.iter().take(MAX_ROWS).enumerate();
         let shown = shown
             .filter(move |(_, figure)| figure.verdict == verdict && figure.ratio.is_some_and(|r| r > 0.0));
         let bars: Vec<(f64, f64, f64)> =
@@ -191,7 +191,7 @@ fn bars(figures: &[&Figure]) -> String {
 
 /// A comparison and where it comes from.
 #[derive(Serialize)]
-struct Told<'a> {
+struct CommandReport<'a> {
     command: &'a str,
     a: &'a Path,
     b: &'a Path,
@@ -226,7 +226,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn conclusion(told: &Told<'_>) -> String {
+fn conclusion(told: &CommandReport<'_>) -> String {
     format!(
         "{} figures compared: {} worse, {} better, {} different; {} within their spread or {:.3} %, {} the same",
         told.comparison.figures.len(),
@@ -248,7 +248,7 @@ mod tests {
     fn the_gate_fails_on_what_it_is_asked_to() {
         let gate = |a: &Value, b: &Value| {
             let comparison = compare(a, b, &Options::default()).unwrap();
-            let told = Told {
+            let told = CommandReport {
                 command: "skyhaul report diff",
                 a: Path::new("a<b>"),
                 b: Path::new("b"),

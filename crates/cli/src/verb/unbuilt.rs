@@ -8,8 +8,7 @@ use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str =
-    "this build of skyhaul has no load balancers, workers and metrics\nhint: build all of it: make build";
+const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics\nhint: build everything with `make build`";
 
 /// A verb that this build does not have.
 pub(crate) fn run<A>(_: &A) -> Result<Outcome> {

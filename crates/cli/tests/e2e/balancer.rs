@@ -89,7 +89,7 @@ fn from_a_reservation_to_its_end() {
     has(&out(&facility.operator("version").expect(0)), &["skyhaul ", "; protocol "]);
     facility.by("x", "free").expect(0);
     has(&facility.by("x", "status").expect(2).stderr, &["the token is not valid", "hint: "]);
-    has(&facility.operator("status").expect(2).stderr, &["EJFAT_URI names none; hint: reserve one"]);
+    has(&facility.operator("status").expect(2).stderr, &["EJFAT_URI names none\nhint: reserve one"]);
 }
 
 /// What was reserved for a time ends with it, and so do its tokens: URI, worker, shift.
@@ -313,7 +313,7 @@ fn a_chain_goes_on_after_the_control_plane_was_killed() {
     has(&out(&chained), &[&format!("chain 1: load balancer 1 of {} sends to this one", up.running.api)]);
     has(&out(&by("chains").expect(0)), &["chain 1: 1 at 127.0.0.1 sends to 1 at 127.0.0.1"]);
     let circle = up.by("uri", &format!("chain --from-file {}", place.path("uri").display())).expect(2);
-    has(&circle.stderr, &["in a circle; hint: "]);
+    has(&circle.stderr, &["in a circle\nhint: "]);
     // Its session at the other one, once it has a share that is in use.
     let session = |down: &Running| {
         wait_for("the chain to have a share", || {
@@ -337,7 +337,7 @@ fn a_chain_goes_on_after_the_control_plane_was_killed() {
     crate::balance::whole(&worker, 20..40);
     by("unchain 1").expect(0);
     has(&by("unchain 1").expect(2).stderr, &["has no chain `1`", "hint: "]);
-    has(&out(&by("chains").expect(0)), &["no load balancer sends to this one"]);
+    has(&out(&by("chains").expect(0)), &["no load balancer feeds this one"]);
     wait_for("it to have left", || {
         worker.ready(&next);
         out(&up.by("uri", "status").expect(0)).contains("no workers").then_some(())

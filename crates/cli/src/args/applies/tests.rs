@@ -1,7 +1,7 @@
 use super::*;
 use crate::args::cli::definition;
 use crate::args::config::merge;
-use crate::args::{Places, parse};
+use crate::args::{ConfigPaths, parse};
 use clap::FromArgMatches as _;
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const RECORD: &str = "record --listen udp://:0 --disk /tmp --scan x";
 const SEND: &str = "send --to udp://10.0.0.1:1";
 
 fn said(line: &str) -> Option<String> {
-    parse(["skyhaul"].into_iter().chain(line.split(' ')), &Places::default())
+    parse(["skyhaul"].into_iter().chain(line.split(' ')), &ConfigPaths::default())
         .err()
         .map(|error| error.to_string())
 }
@@ -236,7 +236,7 @@ fn options_of_one_benchmark_are_refused_in_another() {
 #[test]
 fn where_things_go_is_checked_as_well() {
     for (line, told) in [
-        ("send --to ejfat://lb:1/?data=10.0.0.1 --pattern", "only events go through a balancer"),
+        ("send --to ejfat://lb:1/?data=10.0.0.1 --pattern", "only events can be sent through a balancer"),
         ("send --to udp://10.0.0.1:1 --input a --input b", "one --input, not 2"),
         ("send --pattern", "no destination"),
     ] {
@@ -325,7 +325,7 @@ fn what_a_file_sets_for_another_format_is_noted() {
         let command = definition();
         let config = format!("--config={}", file.path().display());
         let words = ["skyhaul", &config].into_iter().chain(line.split(' ')).map(Into::into).collect();
-        let merged = merge(&command, words, &Places::default()).unwrap();
+        let merged = merge(&command, words, &ConfigPaths::default()).unwrap();
         let matches = command.clone().try_get_matches_from(&merged.words).unwrap();
         let cli = Cli::from_arg_matches(&matches).unwrap();
         check(&cli, &command, &matches, &merged.from_file).unwrap()

@@ -22,7 +22,7 @@ const RATES: [u64; 4] = [500_000_000, 1_000_000_000, 2_000_000_000, 4_000_000_00
 
 /// A report and the command that produced it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct CommandReport<'a> {
     command: &'a str,
     #[serde(flatten)]
     report: &'a EventBenchReport,
@@ -42,7 +42,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
     }
     let page = page(&report, &command, &plots);
     write(directory, "README.md", &page)?;
-    let told = Told { command: &command, report: &report };
+    let told = CommandReport { command: &command, report: &report };
     write(directory, "figures.json", &serde_json::to_string_pretty(&told)?)?;
     if args.output.json {
         print_json(&told)?;
@@ -121,7 +121,7 @@ fn speed(of: Spread) -> String {
 }
 
 /// Combinations that are drawn.
-const MOST: usize = 8;
+const MAX_SERIES: usize = 8;
 
 /// Files' names and their SVG; none without points.
 fn all(report: &EventBenchReport) -> Vec<(String, String)> {
@@ -146,7 +146,7 @@ fn series(point: &Point) -> Setting {
 fn by_rate(points: &[Point], title: &str, value: &dyn Fn(&Point) -> f64) -> String {
     let mut all: Vec<Setting> = points.iter().map(series).collect();
     all.dedup();
-    all.truncate(MOST);
+    all.truncate(MAX_SERIES);
     let line = |setting: &Setting| {
         let Setting { mtu, event_bytes, senders, workers, .. } = *setting;
         let name = format!("MTU {mtu}, {}, {senders} to {workers}", Size::from_bytes(event_bytes));

@@ -19,7 +19,7 @@ use super::super::receiving;
 use crate::args::DemoArgs;
 use crate::print::Progress;
 use crate::{Interrupt, Outcome};
-use account::{Account, Told};
+use account::{Account, CommandReport};
 use anyhow::{Context, Result, bail, ensure};
 use page::{BalanceDemo, Sample};
 use skyhaul::io::file::failed;
@@ -89,18 +89,22 @@ fn play(args: &DemoArgs, directory: &Path, interrupt: &Interrupt) -> Result<Bala
         progress.show(&format!("{:4.1} s, slots of the workers {:?}", sample.seconds, sample.slots));
         slots = all;
         samples.push(sample);
-        ensure!(now < args.duration.duration() + SOON, "the sender does not end");
+        ensure!(now < args.duration.duration() + START_TIMEOUT, "the sender does not end");
     }
     progress.show("waiting for the last events");
-    let send = sender.end(SOON)?;
+    let send = sender.end(START_TIMEOUT)?;
     // A worker that leaves waits for its last packets, and works off its queue.
-    let end = |worker: Option<Child>| worker.map(|worker| worker.end(SOON)).transpose();
+    let end = |worker: Option<Child>| worker.map(|worker| worker.end(START_TIMEOUT)).transpose();
     let workers = workers.into_iter().map(end).collect::<Result<Vec<_>>>()?;
-    let balance = balancer.end(SOON)?;
+    let balance = balancer.end(START_TIMEOUT)?;
     progress.clear();
     let lists = (0..WORKERS).map(|n| account::read(&list(directory, n)));
-    let told =
-        Told { send: &send, balance: &balance, workers: &workers, lists: lists.collect::<Result<_>>()? };
+    let told = CommandReport {
+        send: &send,
+        balance: &balance,
+        workers: &workers,
+        lists: lists.collect::<Result<_>>()?,
+    };
     let account = Account::of(&told, &ports, KILLED)?;
     Ok(BalanceDemo {
         version: VERSION,
@@ -149,7 +153,7 @@ fn name(n: usize) -> String {
 }
 
 /// How long anything may take to begin or to end.
-const SOON: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Ports of 127.0.0.1 that nobody has.
 struct Ports {
@@ -271,7 +275,7 @@ impl Child {
 fn wait(problem: &str, mut is: impl FnMut() -> Result<bool>) -> Result<()> {
     let since = Instant::now();
     while !is()? {
-        ensure!(since.elapsed() < SOON, "{problem} after {} s", SOON.as_secs());
+        ensure!(since.elapsed() < START_TIMEOUT, "{problem} after {} s", START_TIMEOUT.as_secs());
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

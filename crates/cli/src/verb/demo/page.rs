@@ -32,7 +32,7 @@ use skyhaul::report::{Distribution, ReceiveReport, RejectCounts, StreamSummary};
 use std::fmt::Write as _;
 
 /// Maximum number of loss maps.
-const MOST_STREAMS: usize = 8;
+const MAX_STREAMS: usize = 8;
 
 /// The page.
 pub(super) fn page(report: &DemoReport) -> String {
@@ -51,7 +51,7 @@ pub(super) fn page(report: &DemoReport) -> String {
         "A frame counts as lost when its place in memory is given up, shortly after it was due.",
         &disks::rate(&receive.timeline, receive.bits_per_second),
     );
-    for stream in receive.streams.iter().take(MOST_STREAMS) {
+    for stream in receive.streams.iter().take(MAX_STREAMS) {
         page.section("Where the stream lost frames", &stream_words(stream), &stream_plots(report, stream));
     }
     if receive.streams.is_empty() {

@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// A report and the command that produced it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct CommandReport<'a> {
     command: &'a str,
     #[serde(flatten)]
     report: &'a MemoReport,
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
         write(directory, name, svg)?;
     }
     write(directory, "README.md", &page)?;
-    let told = Told { command: &command, report: &report };
+    let told = CommandReport { command: &command, report: &report };
     write(directory, "figures.json", &serde_json::to_string_pretty(&told)?)?;
     if args.output.json {
         print_json(&told)?;

@@ -297,7 +297,7 @@ impl Job {
         stop.add(self.stream.clone());
         // A sender that is not pinned is only less steady.
         let unpinned = self.cpu.and_then(|cpu| thread::pin(cpu).err());
-        let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
+        let notes = unpinned.map(|why| format!("not pinned to a CPU: {why}")).into_iter().collect();
         let cpu = thread::cpu_time();
         let begun = Instant::now();
         let mut heaps = 0;

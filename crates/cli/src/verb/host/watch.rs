@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often the command is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub(super) fn watch_host(args: &HostArgs, facts: &Facts, target: &Target) -> Result<Outcome> {
     // The command is asked to end, too; what it moved until then is still told.
@@ -33,7 +33,7 @@ pub(super) fn watch_host(args: &HostArgs, facts: &Facts, target: &Target) -> Res
     let begun = Instant::now();
     let failed = |error| {
         anyhow!(
-            "run {program}: {}; hint: everything behind --watch is the command",
+            "run {program}: {}\nhint: everything after --watch is the command",
             skyhaul::io::address::system_text(&error)
         )
     };
@@ -59,6 +59,6 @@ fn ended(mut child: Child) -> std::io::Result<ExitStatus> {
             // It may have ended meanwhile.
             let _ = ask_to_end(child.id(), false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

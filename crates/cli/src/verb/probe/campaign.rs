@@ -26,7 +26,7 @@ use crate::{INTERRUPTED, Interrupt, Outcome};
 use anyhow::{Result, bail};
 use bench::{Context, NotHere};
 use figure::Figure;
-use page::{Made, State, Told};
+use page::{CommandReport, Made, State};
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::namespace::{Apart, apart};
 use skyhaul_measure::lab::hosts;
@@ -56,7 +56,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
     let all = || list::TALK.iter();
     if let Some(unknown) = only.iter().find(|name| all().all(|one| one.name != name.as_str())) {
         let names: Vec<&str> = all().map(|one| one.name).collect();
-        bail!("no experiment `{unknown}`\nhint: they are {}", names.join(", "));
+        bail!("unknown experiment `{unknown}`\nhint: the experiments are {}", names.join(", "));
     }
     Ok(all().filter(|one| only.is_empty() || only.iter().any(|name| name == one.name)).collect())
 }
@@ -76,7 +76,7 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
         if args.resume
             && let Some(made) = kept(directory, experiment.name, args.quick)
         {
-            say!("{:<13} kept: it was done before", made.name);
+            say!("{:<13} kept: already done", made.name);
             all.push(made);
             continue;
         }
@@ -110,19 +110,19 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
         }
         all.push(made);
     }
-    let mut told = Told::new(command_line(), Machine::this().to_string(), args.quick, all);
+    let mut told = CommandReport::new(command_line(), Machine::this().to_string(), args.quick, all);
     told.interrupted = interrupt.is_set();
     conclude(args, &told)
 }
 
-fn conclude(args: &CampaignArgs, told: &Told) -> Result<Outcome> {
+fn conclude(args: &CampaignArgs, told: &CommandReport) -> Result<Outcome> {
     if let Some(directory) = &args.report {
         page::finish(directory, told)?;
     }
     if args.output.json {
         print_json(told)?;
     }
-    let Told { made, skipped, failed, claims, broken, .. } = told;
+    let CommandReport { made, skipped, failed, claims, broken, .. } = told;
     let held = claims - broken;
     let text =
         format!("{made} done, {skipped} skipped, {failed} failed; {held} of {claims} predictions held");
@@ -229,6 +229,6 @@ mod tests {
         }
         assert_eq!(chosen(&["policing".into(), "rings".into()]).unwrap().len(), 2);
         let said = chosen(&["police".into()]).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(said.contains("hint: they are rings, "), "{said}");
+        assert!(said.contains("hint: the experiments are rings, "), "{said}");
     }
 }

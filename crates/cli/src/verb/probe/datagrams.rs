@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Length of the first point of the diagnosis.
 const FIRST: Duration = Duration::from_secs(1);
 /// Bytes of a datagram, if they are not cut.
-const USUAL: u64 = 1472;
+const DEFAULT_BYTES: u64 = 1472;
 
 /// Complete what was found of points in which something was lost.
 pub(super) fn ask(
@@ -28,7 +28,7 @@ pub(super) fn ask(
     progress.show("datagrams at the same rate");
     // Results are reported even if this fails: a firewall may block UDP.
     if let Err(error) = measure_udp(server, token, report, flows, interrupt) {
-        say!("note: no datagrams were measured beside, which tell more of losses: {error}");
+        say!("note: datagrams were not measured, which would locate losses: {error}");
     }
     progress.clear();
 }
@@ -51,7 +51,7 @@ fn measure_udp(
         settle,
     };
     let mut client = UdpClient::open(&[server], token, options, &mut |_| !interrupt.is_set())?;
-    let longest = client.here.largest_datagram.min(client.there.largest_datagram).min(USUAL);
+    let longest = client.here.largest_datagram.min(client.there.largest_datagram).min(DEFAULT_BYTES);
     let size = u32::try_from(longest).unwrap_or(1472).max(64);
     let direction = if report.point.way == Way::Reverse { Direction::Reverse } else { Direction::Forward };
     let spacing_ps = (f64::from(size) * 8.0 / rate * 1e12) as u64;
@@ -59,7 +59,7 @@ fn measure_udp(
     let (datagrams, _) = client.diagnose(&asked, &interrupt.flag(), &mut |_| {});
     let _ = client.end();
     say!(
-        "note: datagrams were measured beside, at {}: {} of {} lost",
+        "note: datagrams measured at {}: {} of {} lost",
         print::rate(rate),
         datagrams.identity.lost,
         datagrams.identity.sent

@@ -86,7 +86,7 @@ fn params(args: &PathArgs) -> Result<Params> {
     let time = args.time.map_or(TIME, |time| time.duration());
     let omit = tcp.omit.duration();
     if time.subsec_nanos() != 0 || omit.subsec_nanos() != 0 || time.is_zero() {
-        bail!("iperf3 counts whole seconds\nhint: write --time and --omit like 10s");
+        bail!("iperf3 needs whole seconds\nhint: write --time and --omit like 10s");
     }
     let windows = tcp.windows.as_ref().map_or(&[][..], |windows| windows.0.as_slice());
     let counted = tcp.bytes.is_some() || iperf3.blocks.is_some();

@@ -10,7 +10,7 @@
 //!   rate = "50Mbps"
 //! ```
 
-use super::super::doors;
+use super::super::listener;
 use super::super::receiving::print_json;
 #[cfg(not(feature = "services"))]
 use super::super::unbuilt::Metrics as Server;
@@ -39,17 +39,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use toml::de::{DeTable, DeValue};
 
 /// Most tests of one monitor: what a day has minutes.
-const MOST: usize = 1440;
+const MAX_TESTS: usize = 1440;
 
 pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let token = Token::new(&doors::read(&args.token_file)?)?;
+    let token = Token::new(&listener::read(&args.token_file)?)?;
     let mut tests =
         args.tests.iter().map(|target| test(target, None, &args.how)).collect::<Result<Vec<_>>>()?;
     if let Some(path) = &args.plan {
         tests.extend(read(path, &args.how)?);
     }
-    ensure!(tests.len() <= MOST, "{} tests\nhint: at most {MOST} for one monitor", tests.len());
+    ensure!(
+        tests.len() <= MAX_TESTS,
+        "{} tests are too many\nhint: at most {MAX_TESTS} for one monitor",
+        tests.len()
+    );
     distinct(&mut tests);
     let mut monitor = Monitor::new(MonitorOptions {
         tests,
@@ -69,7 +73,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     })?;
     if monitor.cut_bytes() > 0 {
         let (bytes, path) = (monitor.cut_bytes(), args.lines.display());
-        say!("note: {bytes} bytes of a line that was cut off were removed from {path}");
+        say!("note: removed {bytes} bytes of an incomplete line from {path}");
     }
     let http = args.http.map(|at| Server::start(at, monitor.metrics())).transpose()?;
     if let Some(http) = &http {
@@ -90,7 +94,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     } else {
         conclude(&report);
     }
-    ensure!(served, "metrics are not served any more, by a fault in this program");
+    ensure!(served, "the metrics server stopped because of a bug in this program");
     let lines = &report.totals.lines;
     Ok(if lines.lost + lines.waiting > 0 { Outcome::Failed } else { Outcome::Done })
 }
@@ -121,9 +125,9 @@ fn show(told: &Told<'_>, output: &OutputArgs) {
         Told::Ran(line) if output.json => say!("{}", shown(line)),
         Told::Ran(line) => tell!("{}", shown(line)),
         Told::Full(error) => {
-            say!("note: {error}\nnote: tests go on; what waits is written when there is room");
+            say!("note: {error}\nnote: tests continue; pending results are written once there is space");
         }
-        Told::Room => say!("note: it can be written again"),
+        Told::Room => say!("note: results can be written again"),
     }
 }
 
@@ -165,7 +169,7 @@ fn conclude(report: &MonitorReport) {
 }
 
 /// Bytes of a datagram unless chosen, if it is not cut.
-const USUAL: u32 = 1472;
+const DEFAULT_BYTES: u32 = 1472;
 const KEYS: &str =
     "every, jitter, time, reverse, both, flows, size, rate, window, cc; of a test also name, udp, tcp";
 
@@ -198,7 +202,7 @@ fn tests(text: &str, how: &HowArgs) -> Result<Vec<Test>> {
     );
     let one = |(n, value): (usize, &toml::Spanned<DeValue<'_>>)| {
         let table = value.get_ref().as_table();
-        let table = table.ok_or_else(|| anyhow!("test {}: no table\nhint: write [[test]]", n + 1))?;
+        let table = table.ok_or_else(|| anyhow!("test {}: expected a table\nhint: write [[test]]", n + 1))?;
         one(table, &all).map_err(|error| anyhow!("test {}: {error}", n + 1))
     };
     list.iter().enumerate().map(one).collect()
@@ -220,9 +224,9 @@ fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<Test> {
                 continue;
             }
         };
-        ensure!(target.is_none(), "two servers\nhint: write another [[test]] for the other one");
+        ensure!(target.is_none(), "two servers in one test\nhint: write a [[test]] for each");
         let host = text()?;
-        ensure!(!host.is_empty(), "an empty name of a host");
+        ensure!(!host.is_empty(), "empty host name");
         target = Some(Target { kind, host });
     }
     let target = target.ok_or_else(|| anyhow!("no server\nhint: write udp = \"HOST\" or tcp = \"HOST\""))?;
@@ -233,7 +237,7 @@ fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<Test> {
 fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Result<Test> {
     let (time, every) = (how.time.duration(), how.every.nanos());
     let jitter = how.jitter.map_or(every / 10, |span| span.nanos());
-    ensure!(jitter <= every, "a jitter longer than the time between tests\nhint: choose less for --jitter");
+    ensure!(jitter <= every, "--jitter is longer than the time between tests\nhint: use a smaller --jitter");
     let what = match target.kind {
         Kind::Udp => {
             let direction = match (how.reverse, how.both) {
@@ -241,7 +245,7 @@ fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Result<Test> {
                 (false, true) => Direction::Both,
                 (false, false) => Direction::Forward,
             };
-            let size = how.size.unwrap_or(USUAL);
+            let size = how.size.unwrap_or(DEFAULT_BYTES);
             let point = Point::even(size, spacing(size, how.rate.bits_per_second()), time);
             point.check().map_err(|why| anyhow!(why))?;
             What::Udp(point, direction, how.flows)
@@ -283,7 +287,7 @@ fn set(how: &mut HowArgs, key: &str, value: &DeValue<'_>) -> Result<()> {
         "cc" => how.cc = Some(words(key, value)?),
         other => bail!("unknown key `{other}`\nhint: the keys are {KEYS}"),
     }
-    ensure!(!(how.reverse && how.both), "reverse and both\nhint: choose one");
+    ensure!(!(how.reverse && how.both), "reverse and both exclude each other\nhint: choose one");
     Ok(())
 }
 
@@ -316,7 +320,7 @@ fn within<T: TryFrom<u64>>(key: &str, value: &DeValue<'_>, least: u64, most: u64
     let number = words(key, value)?.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
     let number = number.and_then(|n| T::try_from(n).ok());
     number.ok_or_else(|| {
-        anyhow!("`{key}` must be a whole number from {least} to {most}\nhint: write it so, or leave it out")
+        anyhow!("`{key}` must be a whole number from {least} to {most}\nhint: correct it, or leave it out")
     })
 }
 

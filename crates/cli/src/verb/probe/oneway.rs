@@ -77,12 +77,12 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
         print_json(&got)?;
     }
     let Some(got) = got else {
-        say!("no packet of a probe came");
+        say!("no probe packet arrived");
         return Ok(Outcome::Failed);
     };
     if !args.output.json {
         tell!(
-            "received {}, {}; lost {}, reordered {}, doubled {}",
+            "received {}, {}; lost {}, reordered {}, duplicate {}",
             counted(got.packets, "packet"),
             counted(got.bytes, "byte"),
             count(got.lost),

@@ -5,7 +5,7 @@ mod sweep;
 mod tcp;
 
 use super::super::output::{create, write};
-use super::{TcpTold, Told};
+use super::{CommandReport, TcpCommandReport};
 use crate::print::rate;
 use crate::report::chart::{Chart, WIDTH};
 use crate::report::page::{Page, Tile};
@@ -61,7 +61,7 @@ struct Short<'a> {
 }
 
 /// The page of datagrams.
-pub(super) fn udp(directory: &Path, told: &Told) -> Result<()> {
+pub(super) fn udp(directory: &Path, told: &CommandReport) -> Result<()> {
     let all = ways(&told.points);
     let mut page = Page::new("Skyhaul probe", "SKYHAUL PROBE");
     headline(&mut page, told, &all);
@@ -85,7 +85,7 @@ pub(super) fn udp(directory: &Path, told: &Told) -> Result<()> {
     finish(directory, page, &plots, &told.command, told, &short)
 }
 
-fn headline(page: &mut Page, told: &Told, all: &[One<'_>]) {
+fn headline(page: &mut Page, told: &CommandReport, all: &[One<'_>]) {
     let total = |of: fn(&Way) -> u64| all.iter().map(|one| of(one.way)).sum::<u64>();
     let (sent, lost) = (total(|way| way.sent), total(|way| way.lost));
     let best = all.iter().map(|one| one.way.user_bits_per_second).fold(0.0, f64::max);
@@ -117,7 +117,7 @@ fn headline(page: &mut Page, told: &Told, all: &[One<'_>]) {
 }
 
 /// The page of connections.
-pub(super) fn tcp(directory: &Path, told: &TcpTold) -> Result<()> {
+pub(super) fn tcp(directory: &Path, told: &TcpCommandReport) -> Result<()> {
     let plots = tcp::plots(told);
     let page = tcp::page(told, &plots);
     finish(directory, page, &plots, &told.command, told, &tcp::short(told))
@@ -152,7 +152,7 @@ fn table(all: &[One<'_>]) -> String {
         "#received",
         "#jitter, µs",
         "#reordered",
-        "#doubled",
+        "#duplicate",
     ];
     let mut table = Table::new(&headings);
     for one in all {

@@ -108,7 +108,7 @@ fn details(way: &Option<Way>, sender: &EndReport, receiver: &EndReport) -> Strin
     if let Some(received) = receiver.received.first() {
         let _ = writeln!(
             text,
-            "lost {} in {} (longest {}), reordered {} (extent to {}), doubled {}",
+            "lost {} in {} (longest {}), reordered {} (extent to {}), duplicate {}",
             received.lost,
             counted(received.runs.count, "run"),
             received.runs.max,

@@ -3,7 +3,7 @@
 use super::super::output::command_line;
 use super::super::receiving::print_json;
 use super::Live;
-use super::TcpTold;
+use super::TcpCommandReport;
 use super::datagrams;
 use super::page;
 use super::path::{server, waiting};
@@ -32,8 +32,14 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     progress.clear();
     let version = skyhaul::report::VERSION;
     let (command, server) = (command_line(), client.server().to_string());
-    let mut told =
-        TcpTold { version, command, server, interrupted: false, points: Vec::new(), diagnosis: None };
+    let mut told = TcpCommandReport {
+        version,
+        command,
+        server,
+        interrupted: false,
+        points: Vec::new(),
+        diagnosis: None,
+    };
     if !args.output.json {
         tell!("path to {}\n{}", told.server, heading());
     }
@@ -67,7 +73,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         progress.show("the other direction");
         // Results are reported even if this fails.
         if let Err(error) = client.look_for_holes(&told.points, &mut found, &interrupt.flag()) {
-            say!("note: the other direction was not measured: {error}");
+            say!("note: the reverse direction was not measured: {error}");
         }
         let at = client.server();
         let _ = client.end();

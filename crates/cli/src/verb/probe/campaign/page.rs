@@ -26,14 +26,14 @@ pub(super) fn keep(directory: &Path, made: &Made) -> Result<()> {
 }
 
 /// Write the page, and all as JSON.
-pub(super) fn finish(directory: &Path, told: &Told) -> Result<()> {
+pub(super) fn finish(directory: &Path, told: &CommandReport) -> Result<()> {
     write(directory, "report.json", &json(told))?;
     write(directory, "index.html", &page(told))?;
     say!("wrote index.html, report.json, and JSON and plot of each experiment to {}", directory.display());
     Ok(())
 }
 
-fn page(told: &Told) -> String {
+fn page(told: &CommandReport) -> String {
     let mut page = Page::new("Skyhaul: the experiments of a talk", "SKYHAUL PROBE CAMPAIGN");
     let verdict = match (told.interrupted, told.failed, told.broken) {
         (true, ..) => (false, "interrupted".to_owned()),
@@ -187,7 +187,7 @@ fn table(figure: &Figure) -> String {
 
 /// All experiments.
 #[derive(Debug, Serialize)]
-pub(super) struct Told {
+pub(super) struct CommandReport {
     /// [`skyhaul::report::VERSION`].
     pub(super) version: u32,
     pub(super) command: String,
@@ -203,7 +203,7 @@ pub(super) struct Told {
     pub(super) experiments: Vec<Made>,
 }
 
-impl Told {
+impl CommandReport {
     /// What was made so far.
     pub(super) fn new(command: String, machine: String, quick: bool, experiments: Vec<Made>) -> Self {
         let count = |state| experiments.iter().filter(|made| made.state == state).count();

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// A port that a service listens on.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     /// What it serves.
     service: &'static str,
     address: SocketAddr,
@@ -23,7 +23,7 @@ pub(crate) struct Door {
     encrypted: bool,
 }
 
-impl Door {
+impl Listener {
     /// For those that hold the token of a file. It is proved by both ends, and never sent.
     pub(crate) fn with_token(service: &'static str, address: SocketAddr, token: &Path) -> Self {
         let admits = format!("clients that hold the token in {}", crate::print::name(token));
@@ -54,7 +54,7 @@ fn reach(ip: IpAddr) -> String {
 pub(crate) fn warn_of_traffic(ip: IpAddr) {
     if !ip.to_canonical().is_loopback() {
         say!(
-            "note: traffic is not encrypted, and others on the network can read it; the token is not sent\n\
+            "note: traffic is not encrypted and can be read by others on the network; the token is not sent\n\
              hint: on an untrusted network, use a tunnel (ssh -L, WireGuard)"
         );
     }
@@ -96,7 +96,7 @@ pub(super) fn read_or_make(path: &Path) -> Result<String> {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         made.and_then(|mut file| writeln!(file, "{token}"))
             .map_err(|error| failed("make the token file", path, &error))?;
-        say!("a new operator's token is in {}", path.display());
+        say!("created an operator's token in {}", path.display());
         return Ok(token);
     }
     read(path)
@@ -109,8 +109,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
     let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~'));
     if !plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
         bail!(
-            "{} has no token: {SHORTEST} to {LONGEST} letters, digits and `-_.~` on one line\nhint: remove the file, and a \
-             token is made",
+            "{} holds no token: expected {SHORTEST} to {LONGEST} letters, digits or `-_.~` on one line\nhint: remove the file, and a new token is created",
             path.display()
         );
     }
@@ -128,7 +127,7 @@ pub(super) fn read_line(path: &Path) -> Result<String> {
 fn warn_of_readers(path: &Path) {
     let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
     if mode & 0o077 != 0 {
-        say!("note: others may read {0}\nhint: chmod 600 {0}", path.display());
+        say!("note: other users can read {0}\nhint: chmod 600 {0}", path.display());
     }
 }
 
