@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   args ──▶ cli ──▶ one file for each verb ──▶ arguments that verbs share ──▶ heading, limits, format
-//!     └────▶ config, applies
+//!     └────▶ config, applies, situation
 //! ```
 
 #[cfg(test)]
@@ -27,6 +27,7 @@ mod receive;
 mod record;
 mod report;
 mod send;
+mod situation;
 mod stored;
 
 pub(crate) use balance::{BalanceArgs, DataPlaneArgs};
@@ -79,8 +80,10 @@ pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     }
     let matches = command.clone().try_get_matches_from(merged.words)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
-    for note in applies::check(&cli, &command, &matches, &merged.from_file)? {
-        say!("note: {note}");
+    if let Some(situation) = situation::situation(&cli) {
+        for note in applies::check(&situation, &command, &matches, &merged.from_file)? {
+            say!("note: {note}");
+        }
     }
     if let Verb::Send(args) = &mut cli.verb {
         args.settle(std::env::var(send::VARIABLE).ok())?;

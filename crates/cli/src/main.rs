@@ -2,9 +2,6 @@
 //!
 //! Results go to standard output, as text or JSON; progress, notes, hints and errors to standard error. Exit status: 0 success; 1 a check failed,
 //! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
-//!
-//! Ctrl-C, SIGTERM and SIGHUP: the first requests a clean end; Ctrl-C or SIGTERM a second or more later ends the program
-//! immediately. See [`skyhaul::io::signals`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -34,16 +31,14 @@ macro_rules! tell_text {
 }
 
 mod args;
+mod outcome;
 mod print;
 mod report;
 mod verb;
 
 use args::{ConfigPaths, Parsed, Verb};
-use skyhaul::io::signals;
-use std::io;
+use outcome::Outcome;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 fn main() -> ExitCode {
     let done = args::parse(std::env::args_os(), &ConfigPaths::of_this_user()).and_then(run);
@@ -102,37 +97,4 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
     };
     error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
-}
-
-/// How a verb ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Success.
-    Done,
-    /// A check failed, or data were lost where none may be.
-    Failed,
-}
-
-/// Marks a report of an incomplete measurement.
-pub(crate) const INTERRUPTED: &str = "INTERRUPTED: measured until then";
-
-/// Set by the first signal.
-#[derive(Clone, Debug)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    /// Listen for signals from here on.
-    pub(crate) fn listen() -> io::Result<Self> {
-        signals::listen().map(Self)
-    }
-
-    /// The flag itself, for code that polls it.
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
-        self.0.clone()
-    }
-
-    /// Whether an end was requested.
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }

@@ -3,16 +3,18 @@
 pub(crate) mod host;
 pub(crate) mod objects;
 mod output;
+mod words;
 
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
 
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
-use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
+use skyhaul::report::{ReceiveReport, StreamSummary};
 use skyhaul::send::{SendReport, SentTimes};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
+pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
 
 /// An error as people read it: what is wrong, with its causes, and what to do about it.
 ///
@@ -384,71 +386,6 @@ fn refused(report: &ReceiveReport) -> String {
         counted(report.packets.max(unread), "packet"),
         rejects(&reasons)
     )
-}
-
-/// `bits` per second as text.
-pub(crate) fn rate(bits: f64) -> String {
-    scaled(bits, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
-}
-
-/// `bytes` as text, in decimal units.
-pub(crate) fn bytes(bytes: u64) -> String {
-    scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])
-}
-
-fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= step && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    let digits = if unit == 0 || value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {}", units[unit])
-}
-
-/// A count with spaces between groups of three digits.
-pub(crate) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// A count with its noun: `1 file`, `2 000 files`.
-pub(crate) fn counted(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
-}
-
-/// Reasons and counts in one line: `duplicates 3 235, late 12`.
-pub(crate) fn rejects(counts: &RejectCounts) -> String {
-    let parts: Vec<String> = counts.iter().map(|(why, n)| refusal(why, *n)).collect();
-    if parts.is_empty() { "none".into() } else { parts.join(", ") }
-}
-
-/// The same for a progress line: `  duplicates 3 235  late 12`, or nothing if nothing was refused.
-pub(crate) fn live_rejects(counts: &RejectCounts) -> String {
-    counts.iter().map(|(why, n)| format!("  {}", refusal(why, *n))).collect()
-}
-
-/// A reason as text, with its count.
-fn refusal(why: &str, n: u64) -> String {
-    let words = match why {
-        "duplicate" => "duplicates".into(),
-        "stray" => "strays".into(),
-        other => other.replace('_', " "),
-    };
-    format!("{words} {}", count(n))
 }
 
 #[cfg(test)]

@@ -12,21 +12,20 @@
 //!
 //! clap keeps extensions of an argument behind its feature `unstable-ext`, as clap_complete does for completers.
 
-use super::bench::BenchWhat;
-use super::cli::{Cli, Verb};
-use super::heaps::Experiment;
 use anyhow::{Result, bail};
 use clap::builder::ArgExt;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Id};
-use skyhaul::io::address::Transport;
-use skyhaul::wire::{FAMILIES, Format, Objects};
+use skyhaul::wire::{FAMILIES, Objects};
 use std::collections::BTreeMap;
 use std::ops::BitOr;
 
 /// A set of things that a command can deal with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cases(u16);
+
+/// None.
+pub(super) const NONE: Cases = Cases(0);
 
 /// Streams of frames.
 pub(super) const FRAMES: Cases = Cases(1);
@@ -73,7 +72,7 @@ impl Cases {
     }
 
     /// The noun for one case, as in "it applies only to …".
-    fn noun(self) -> String {
+    pub(super) fn noun(self) -> String {
         if let Some(objects) = self.objects() {
             let titles: Vec<&str> = formats(objects).map(|(_, title)| title).collect();
             return match titles[..] {
@@ -95,7 +94,7 @@ impl Cases {
         .to_owned()
     }
 
-    fn nouns(self) -> String {
+    pub(super) fn nouns(self) -> String {
         self.each().map(Self::noun).collect::<Vec<_>>().join(" or ")
     }
 
@@ -259,93 +258,25 @@ fn described(arg: Arg, applies: &Applies, others: &[String]) -> Arg {
 }
 
 /// One thing that decides which options apply, as it stands on the command line.
-struct Decided {
-    by: String,
-    cases: Cases,
+pub(super) struct Decided {
+    pub(super) by: String,
+    pub(super) cases: Cases,
 }
 
 /// What a command deals with, in the order of [`DIMENSIONS`]; `None`: unknown, so that every option may apply.
-type Situation = [Option<Decided>; 3];
-
-fn situation(cli: &Cli) -> Option<Situation> {
-    let decided = |cases, by: String| Some(Decided { by, cases });
-    let formatted = |format: Format, objects| decided(of(objects), format!("--format {format}"));
-    match &cli.verb {
-        Verb::Send(args) => {
-            let objects = match (args.scan.is_some(), args.format.objects()) {
-                (true, _) => decided(RECORDING, "--scan".to_owned()),
-                (_, Some(objects)) => formatted(args.format, objects),
-                (_, None) => decided(FRAMES, "frames".to_owned()),
-            };
-            let source = match (args.scan.is_some(), args.input().is_some()) {
-                (true, _) => decided(Cases(0), "--scan".to_owned()),
-                (_, true) => decided(Cases(0), "--input".to_owned()),
-                _ => decided(GENERATED, String::new()),
-            };
-            Some([objects, source, transports(args.transports(), "")])
-        }
-        Verb::Receive(_) | Verb::Record(_) => {
-            let common = match &cli.verb {
-                Verb::Receive(args) => &args.common,
-                Verb::Record(args) => &args.common,
-                _ => return None,
-            };
-            let format = common.stream.format;
-            let objects = format.objects().and_then(|objects| formatted(format, objects));
-            let over = common.listen.iter().map(|at| at.transport);
-            Some([objects, None, transports(over, "--pcap")])
-        }
-        Verb::Bench(args) => {
-            let sized = args.format.objects().filter(|objects| *objects != Objects::Frames);
-            let (cases, by) = match args.what {
-                Some(BenchWhat::Events) => (SWEEP, "`bench ejfat`".to_owned()),
-                None if args.format.objects() == Some(Objects::Heaps) => {
-                    let limited = args.heaps.experiments.contains(&Experiment::Limited);
-                    (if limited { EXPERIMENTS | LIMITED } else { EXPERIMENTS }, EXPERIMENTS.noun())
-                }
-                what => {
-                    let disk = if what == Some(BenchWhat::Record) { DISK_PATH } else { Cases(0) };
-                    let what = what.unwrap_or(BenchWhat::Receive);
-                    (PATH | disk | sized.map_or(Cases(0), of), format!("`bench {}`", what.name()))
-                }
-            };
-            Some([decided(cases, by), None, None])
-        }
-        _ => None,
-    }
-}
-
-fn of(objects: Objects) -> Cases {
-    match objects {
-        Objects::Frames => FRAMES,
-        Objects::Heaps => HEAPS,
-        Objects::Events => EVENTS,
-    }
-}
-
-/// `without`: what is read if there is no address.
-fn transports(over: impl Iterator<Item = Transport>, without: &str) -> Option<Decided> {
-    let cases = over.map(|transport| match transport {
-        Transport::Udp => UDP,
-        Transport::Tcp => TCP,
-    });
-    let cases = cases.fold(Cases(0), BitOr::bitor);
-    let by = if cases == Cases(0) { without.to_owned() } else { cases.nouns() };
-    Some(Decided { by, cases })
-}
+pub(super) type Situation = [Option<Decided>; 3];
 
 /// Refuse options that do nothing in this situation.
 ///
 /// `from_file`: the options that a configuration file sets, with their lines. A file has defaults for every format, so what it
 /// sets for another one is not an error: it is ignored, which the notes that are returned say.
 pub(super) fn check(
-    cli: &Cli,
+    situation: &Situation,
     command: &Command,
     matches: &ArgMatches,
     from_file: &BTreeMap<String, String>,
 ) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    let Some(situation) = situation(cli) else { return Ok(notes) };
     let Some((verb, given)) = matches.subcommand() else { return Ok(notes) };
     let options = command.find_subcommand(verb).into_iter().flat_map(Command::get_arguments);
     for option in options {
@@ -354,7 +285,7 @@ pub(super) fn check(
             continue;
         }
         let applies = option.get::<Applies>().filter(|applies| applies.is_limited_in(verb));
-        let Some((applies, need, decided)) = applies.and_then(|applies| unmet(applies, &situation)) else {
+        let Some((applies, need, decided)) = applies.and_then(|applies| unmet(applies, situation)) else {
             continue;
         };
         let name = option.get_long().map_or_else(|| format!("<{id}>"), |long| format!("--{long}"));

@@ -1,6 +1,6 @@
 //! The lines about heaps and events in a summary.
 
-use super::{bytes, count, counted, rejects};
+use super::words::{bytes, count, counted, rejects};
 use skyhaul::receive::ObjectCounts;
 use skyhaul::report::{ReceiveReport, SessionReport, SourceReport};
 use std::fmt::Write as _;

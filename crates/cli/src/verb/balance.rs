@@ -3,8 +3,8 @@
 use super::listener;
 use super::receiving::print_json;
 use crate::args::BalanceArgs;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{Progress, bytes, count, counted, page};
-use crate::{Interrupt, Outcome};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::file::failed;

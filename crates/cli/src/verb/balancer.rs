@@ -10,11 +10,11 @@
 mod text;
 
 use super::listener;
-use crate::Outcome;
 use crate::args::{
     Allowed, AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, RESERVATION, ReserveArgs,
     SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Context, Result, ensure};
 use skyhaul::io::file::failed;

@@ -7,10 +7,10 @@ mod events;
 
 use super::output::command_line;
 use super::receiving::print_json;
-use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
-use crate::{INTERRUPTED, Interrupt};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::stop::StopFlag;

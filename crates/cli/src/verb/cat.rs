@@ -2,8 +2,8 @@
 
 use super::output::open_output;
 use super::send::{ReadNotes, open};
-use crate::Outcome;
 use crate::args::CatArgs;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress, count, counted};
 use anyhow::Result;
 use skyhaul::recording::{Missing, ReadOptions};

@@ -3,9 +3,9 @@
 use super::listener::{self, Listener};
 use super::output::command_line;
 use super::receiving::print_json;
-use crate::Interrupt;
-use crate::Outcome;
 use crate::args::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat, DiskEngine};
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress as Line};
 use crate::report::words::micros;
 use anyhow::{Context, Result, bail};

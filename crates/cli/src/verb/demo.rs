@@ -17,8 +17,8 @@ use super::receiving;
 #[cfg(not(feature = "services"))]
 use super::unbuilt as balanced;
 use crate::args::{DemoArgs, DemoWhat};
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
-use crate::{Interrupt, Outcome};
 use anyhow::{Context, Result, bail};
 use proofs::{FIRST, prove};
 use serde::Serialize;

@@ -2,10 +2,10 @@
 
 use super::output::command_line;
 use super::receiving::print_json;
-use crate::Outcome;
 use crate::args::{DiskEngine, DiskMeasureArgs};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
-use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use skyhaul::io::disk::{Engine, Faults};

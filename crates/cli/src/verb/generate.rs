@@ -1,7 +1,7 @@
 //! Man pages and completions from the definition of the arguments.
 
-use crate::Outcome;
 use crate::args::{GenerateArgs, GenerateWhat, described};
+use crate::outcome::Outcome;
 use anyhow::{Context, Result};
 use clap_complete::Shell;
 use skyhaul::io::file::failed;

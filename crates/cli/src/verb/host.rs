@@ -5,7 +5,8 @@ mod watch;
 
 use super::receiving;
 use crate::args::HostArgs;
-use crate::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::print;
 use anyhow::{Result, bail};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;

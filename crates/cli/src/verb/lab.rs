@@ -7,7 +7,7 @@
 
 use super::receiving::print_json;
 use crate::args::{LabArgs, LabRunArgs, LabWhat};
-use crate::{Interrupt, Outcome};
+use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Context, Result};
 use skyhaul::io::namespace::{Apart, Network, apart};
 use skyhaul::io::signals;

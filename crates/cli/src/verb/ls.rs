@@ -1,8 +1,8 @@
 //! `skyhaul ls`.
 
 use super::receiving;
-use crate::Outcome;
 use crate::args::LsArgs;
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;

@@ -4,9 +4,9 @@ mod picture;
 
 use super::{receiving, samples};
 use crate::args::PlotArgs;
+use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress, count};
 use crate::report::page::{check, save};
-use crate::{INTERRUPTED, Interrupt, Outcome};
 use anyhow::Result;
 use skyhaul::samples::Samples;
 use skyhaul::samples::survey::{Column, Survey, SurveyOptions};

@@ -14,8 +14,10 @@ mod serve;
 mod table;
 mod tcp;
 
+use super::output;
 use crate::args::{ProbeArgs, ProbeWhat};
-use crate::{Outcome, print};
+use crate::outcome::Outcome;
+use crate::print;
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul_measure::probe::tcp::{PointReport as TcpPointReport, TcpDiagnosed};
@@ -87,6 +89,13 @@ struct TcpCommandReport {
     /// With `--diagnose`: what bounds each flow of each point.
     #[serde(skip_serializing_if = "Option::is_none")]
     diagnosis: Option<Vec<Vec<TcpDiagnosed>>>,
+}
+
+impl TcpCommandReport {
+    fn of(server: String) -> Self {
+        let (version, command) = (skyhaul::report::VERSION, output::command_line());
+        Self { version, command, server, interrupted: false, points: Vec::new(), diagnosis: None }
+    }
 }
 
 /// All that was measured with datagrams.

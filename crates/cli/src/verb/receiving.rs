@@ -2,8 +2,8 @@
 
 pub(crate) use crate::print::json as print_json;
 
-use crate::Interrupt;
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;

@@ -2,9 +2,9 @@
 
 use super::receiving::Extra;
 use super::receiving::{self, Snapshot};
-use crate::Interrupt;
-use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};

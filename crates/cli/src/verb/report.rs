@@ -3,13 +3,14 @@
 use super::output::command_line;
 use super::receiving::print_json;
 use crate::args::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+use crate::outcome::Outcome;
+use crate::print;
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};
 use crate::report::page::{Page, Tile};
 use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::json;
-use crate::{Outcome, print};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;

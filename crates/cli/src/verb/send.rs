@@ -2,9 +2,9 @@
 
 use super::sending::{Sender, check_feedback, cpu, destination, mode, rate, run_all};
 use super::{events, heaps, receiving};
-use crate::Interrupt;
-use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs};
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::frames::{family, packets_of};

@@ -9,8 +9,8 @@
 //!
 //! Limit: a cancelled heap is incomplete for the receiver, and an error here.
 
-use crate::Interrupt;
 use crate::args::{RateArg, SendArgs, SendMode as ModeArg};
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};

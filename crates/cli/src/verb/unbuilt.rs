@@ -1,8 +1,8 @@
 //! Verbs of a build without the services (`--no-default-features`, as `make demo` uses it for its first build): each says
 //! what to build instead.
 
-use crate::Outcome;
 use crate::args::{JoinArgs, ReceiveCommon};
+use crate::outcome::Outcome;
 use anyhow::{Result, bail, ensure};
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;

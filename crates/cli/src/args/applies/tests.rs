@@ -1,6 +1,7 @@
 use super::*;
-use crate::args::cli::definition;
+use crate::args::cli::{Cli, definition};
 use crate::args::config::merge;
+use crate::args::situation::situation;
 use crate::args::{ConfigPaths, parse};
 use clap::FromArgMatches as _;
 use std::collections::BTreeSet;
@@ -328,7 +329,7 @@ fn what_a_file_sets_for_another_format_is_noted() {
         let merged = merge(&command, words, &ConfigPaths::default()).unwrap();
         let matches = command.clone().try_get_matches_from(&merged.words).unwrap();
         let cli = Cli::from_arg_matches(&matches).unwrap();
-        check(&cli, &command, &matches, &merged.from_file).unwrap()
+        check(&situation(&cli).unwrap(), &command, &matches, &merged.from_file).unwrap()
     };
     let path = file.path().display();
     assert_eq!(

@@ -3,11 +3,11 @@
 use super::super::output::{command_line, create, write};
 use super::super::receiving::print_json;
 use crate::args::BenchArgs;
+use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
 use crate::report::series::Series;
-use crate::{INTERRUPTED, Interrupt, Outcome};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::balance::BalanceOptions;

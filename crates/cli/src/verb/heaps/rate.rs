@@ -1,7 +1,7 @@
 //! A rate that is searched once (`--rate search`).
 
-use crate::Interrupt;
 use crate::args::Bounds;
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress as Line};
 use anyhow::{Context, Result, bail};
 use skyhaul::core::control::{ControlConfig, Search, SearchConfig, Step};

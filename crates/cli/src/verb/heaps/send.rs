@@ -15,8 +15,8 @@
 //! Apart from what the command line asks for, which is settled before a job is made.
 
 use super::super::sending::{Sender, check_feedback, cpu, destination, mode, rate};
-use crate::Interrupt;
 use crate::args::{HeapSendArgs, PacketArg, RateArg, SendArgs};
+use crate::outcome::Interrupt;
 use crate::print::Progress;
 use anyhow::{Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};

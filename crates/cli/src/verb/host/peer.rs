@@ -2,8 +2,8 @@
 
 use super::super::listener;
 use super::{asked, target, written};
-use crate::Outcome;
 use crate::args::HostArgs;
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail};
 use skyhaul::io::host::tree::Tree;

@@ -1,9 +1,9 @@
 //! `skyhaul host --watch`: counters before and after a command.
 
 use super::show;
-use crate::Interrupt;
-use crate::Outcome;
 use crate::args::HostArgs;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use anyhow::{Result, anyhow};
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::namespace::ask_to_end;

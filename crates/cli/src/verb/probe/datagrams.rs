@@ -1,7 +1,7 @@
 //! What datagrams show of the losses of flows of TCP: a diagnosis at their rate, in the same direction.
 
 use super::path::DIAGNOSIS;
-use crate::Interrupt;
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use skyhaul::peer::{PeerError, Token};
 use skyhaul_measure::probe::tcp::{PointReport, TcpDiagnosed, Way, agree, is_lossy, load};

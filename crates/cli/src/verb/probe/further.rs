@@ -2,10 +2,10 @@
 
 use super::super::output::command_line;
 use super::super::receiving::print_json;
-use crate::Outcome;
 use crate::args::{PathArgs, ValueList};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{Progress, rate};
-use crate::{INTERRUPTED, Interrupt};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::core::control::SearchConfig;

@@ -2,10 +2,10 @@
 
 use super::super::receiving::print_json;
 use super::path::resolve_port;
-use crate::Outcome;
 use crate::args::PathArgs;
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
-use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::quantity::Size;
 use skyhaul_measure::probe::iperf3::{

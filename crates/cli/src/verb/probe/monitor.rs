@@ -17,7 +17,7 @@ use super::super::unbuilt::Metrics as Server;
 use super::path::resolve_port;
 use super::spacing;
 use crate::args::{HowArgs, MonitorArgs, OutputArgs, Target};
-use crate::{Interrupt, Outcome};
+use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Result, anyhow, bail, ensure};
 use skyhaul::core::schedule::Period;
 use skyhaul::io::file::{SETTINGS, read_small_text};

@@ -2,10 +2,10 @@
 
 use super::super::receiving::print_json;
 use super::Live;
-use crate::Outcome;
 use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{count, counted};
-use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, anyhow};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::largest_datagram;

@@ -3,9 +3,9 @@
 use super::super::listener::{self, Listener};
 use super::super::receiving::print_json;
 use super::others;
-use crate::Interrupt;
-use crate::Outcome;
 use crate::args::ServeArgs;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use anyhow::Result;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
 use skyhaul_measure::host::HostService;

@@ -1,16 +1,15 @@
 //! `skyhaul probe HOST --tcp`: windows, flows and congestion controls, one point after the other.
 
-use super::super::output::command_line;
 use super::super::receiving::print_json;
 use super::Live;
 use super::TcpCommandReport;
 use super::datagrams;
 use super::page;
 use super::path::{server, waiting};
-use crate::Outcome;
 use crate::args::PathArgs;
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
-use crate::{INTERRUPTED, Interrupt};
 use anyhow::{Result, anyhow};
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::peer::PeerError;
@@ -30,16 +29,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let mut client = TcpClient::open(&servers, &token, &points, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
-    let version = skyhaul::report::VERSION;
-    let (command, server) = (command_line(), client.server().to_string());
-    let mut told = TcpCommandReport {
-        version,
-        command,
-        server,
-        interrupted: false,
-        points: Vec::new(),
-        diagnosis: None,
-    };
+    let mut told = TcpCommandReport::of(client.server().to_string());
     if !args.output.json {
         tell!("path to {}\n{}", told.server, heading());
     }
