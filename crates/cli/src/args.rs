@@ -2,77 +2,60 @@
 //!
 //! ```text
 //!   args ──▶ cli ──▶ one file for each verb ──▶ arguments that verbs share ──▶ heading, limits, format
-//!     └────▶ config, misplaced
+//!     └────▶ config, applies, situation
 //! ```
 
 #[cfg(test)]
 mod advised;
-mod allow;
+mod applies;
 mod balance;
 mod balancer;
 mod bench;
-mod build;
 mod cli;
 mod config;
 mod copy;
 mod demo;
 mod disk;
 mod events;
-mod format;
-mod generate;
-mod heading;
 mod heaps;
 mod host;
 mod inspect;
-mod join;
 mod lab;
 mod limits;
-mod misplaced;
-mod output;
 mod probe;
 mod receive;
 mod record;
 mod report;
-#[cfg(test)]
-mod requires;
-mod samples;
 mod send;
-mod several;
+mod situation;
 mod stored;
-mod stream;
 
-pub(crate) use allow::{Allowed, LEVELS, RESERVATION, RESOURCES};
 pub(crate) use balance::{BalanceArgs, DataPlaneArgs};
 pub(crate) use balancer::{
-    AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, ReserveArgs, SendersWhat, StrategyArg,
-    TokensWhat, UntilArgs, WorkersWhat,
+    Allowed, AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, LEVELS, RESERVATION, RESOURCES,
+    ReserveArgs, SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
 pub(crate) use bench::{BenchArgs, BenchWhat};
-pub(crate) use cli::{Cli, Verb};
-pub(crate) use config::Places;
+pub(crate) use cli::{Cli, GenerateArgs, GenerateWhat, Verb, described};
+pub(crate) use config::ConfigPaths;
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
 pub(crate) use demo::{DemoArgs, DemoWhat};
 pub(crate) use disk::DiskMeasureArgs;
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
-pub(crate) use generate::{GenerateArgs, GenerateWhat};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
 pub(crate) use host::HostArgs;
 pub(crate) use inspect::InspectArgs;
-pub(crate) use join::JoinArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
-pub(crate) use output::OutputArgs;
+pub(crate) use limits::{OutputArgs, ValueList};
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,
 };
-pub(crate) use receive::{ReceiveArgs, ReceiveCommon, TierArg};
+pub(crate) use receive::{JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, TierArg};
 pub(crate) use record::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
-pub(crate) use samples::{ExportArgs, PlotArgs, SamplesArgs};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
-pub(crate) use several::Several;
-pub(crate) use stored::{CatArgs, CheckArgs, LsArgs};
-pub(crate) use stream::{KeepArg, Place};
+pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, LsArgs, PlotArgs, SamplesArgs};
 
 use clap::FromArgMatches;
 
@@ -87,7 +70,7 @@ pub(crate) enum Parsed {
 /// Read a command line, with defaults from the first file of `places`.
 pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     words: impl IntoIterator<Item = T>,
-    places: &Places,
+    places: &ConfigPaths,
 ) -> anyhow::Result<Parsed> {
     let command = cli::definition();
     let words = words.into_iter().map(Into::into).collect();
@@ -95,9 +78,13 @@ pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     if let Some(text) = merged.shown {
         return Ok(Parsed::Show(text));
     }
-    let matches = command.try_get_matches_from(merged.words)?;
+    let matches = command.clone().try_get_matches_from(merged.words)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
-    misplaced::check(&cli, &matches, &merged.from_file)?;
+    if let Some(situation) = situation::situation(&cli) {
+        for note in applies::check(&situation, &command, &matches, &merged.from_file)? {
+            say!("note: {note}");
+        }
+    }
     if let Verb::Send(args) = &mut cli.verb {
         args.settle(std::env::var(send::VARIABLE).ok())?;
     }

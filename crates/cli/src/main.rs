@@ -2,6 +2,7 @@
 //!
 //! Results go to standard output, as text or JSON; progress, notes, hints and errors to standard error. Exit status: 0 success; 1 a check failed,
 //! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
+
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(all(feature = "services", feature = "png")),
@@ -30,18 +31,17 @@ macro_rules! tell_text {
 }
 
 mod args;
-mod interrupt;
 mod outcome;
 mod print;
 mod report;
 mod verb;
 
-use args::{Parsed, Places, Verb};
+use args::{ConfigPaths, Parsed, Verb};
 use outcome::Outcome;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = args::parse(std::env::args_os(), &Places::of_this_user()).and_then(run);
+    let done = args::parse(std::env::args_os(), &ConfigPaths::of_this_user()).and_then(run);
     match done.and_then(|outcome| print::finish().map(|()| outcome)) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,

@@ -1,15 +1,11 @@
 //! Text and numbers for people: results on standard output, progress, notes and errors on standard error.
 
-mod advice;
 pub(crate) mod host;
 pub(crate) mod objects;
 mod output;
 mod words;
-mod worker;
 
-pub(crate) use advice::advise;
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
-pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
 
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
@@ -18,20 +14,52 @@ use skyhaul::send::{SendReport, SentTimes};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
+pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
+
+/// An error as people read it: what is wrong, with its causes, and what to do about it.
+///
+/// A hint stands behind `hint: `, on a line of its own or after a semicolon, in the text of any cause.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ErrorText {
+    what: String,
+    hints: Vec<String>,
+}
+
+impl ErrorText {
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        let mut text = Self::default();
+        error.chain().for_each(|cause| text.add(&cause.to_string()));
+        text
+    }
+
+    fn add(&mut self, cause: &str) {
+        let unified = format!("\n{}", cause.replace("; hint: ", "\nhint: "));
+        let mut parts = unified.split("\nhint: ");
+        let what = parts.next().unwrap_or_default().trim();
+        if !what.is_empty() && !self.what.contains(what) {
+            if !self.what.is_empty() {
+                self.what.push_str(": ");
+            }
+            self.what.push_str(what);
+        }
+        for hint in parts.map(str::trim) {
+            if !self.hints.iter().any(|known| known == hint) {
+                self.hints.push(hint.to_owned());
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for ErrorText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+    }
+}
 
 /// An error and its causes on one line, hints on lines of their own.
 pub(crate) fn error(error: &anyhow::Error) {
-    let mut text = String::new();
-    for cause in error.chain() {
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&cause);
-        }
-    }
-    say!("error: {text}");
+    say!("{}", ErrorText::of(error));
 }
 
 /// A finding in a recording, after the file that it concerns.
@@ -126,7 +154,7 @@ pub(crate) fn sent(r: &SendReport) -> String {
     below.extend(r.syncs.map(|syncs| {
         let failed = match syncs.failed + syncs.unreachable {
             0 => String::new(),
-            failed => format!(", {} nobody took one", counted(failed, "time")),
+            failed => format!(", {} refused or unreachable", counted(failed, "time")),
         };
         format!("{}{failed}", counted(syncs.sent, "synchronisation message"))
     }));
@@ -166,10 +194,10 @@ fn times(t: &SentTimes) -> Vec<String> {
         ));
     }
     if t.untimed > 0 {
-        lines.push(format!("{} with a damaged time or none", counted(t.untimed, "frame")));
+        lines.push(format!("{} with a damaged or missing time", counted(t.untimed, "frame")));
     }
     if t.returns > 0 {
-        lines.push(format!("times jump back {}", counted(t.returns, "time")));
+        lines.push(format!("times go backwards {}", counted(t.returns, "time")));
     }
     if t.own_pace {
         let waited = match t.waited_seconds {
@@ -284,7 +312,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     }
     streams(&mut out, report);
     objects::lines(&mut out, report);
-    worker::lines(&mut out, report.worker.as_ref());
+    objects::worker_lines(&mut out, report.worker.as_ref());
     if report.strangers > 0 {
         let _ = writeln!(
             out,
@@ -319,17 +347,63 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
 /// Sums that do not hold: never hidden, because no other number of such a report can be relied on.
 pub(crate) fn unbalanced(out: &mut String, lines: &[String]) {
     for line in lines {
-        let _ = writeln!(out, "  ERROR: the sums of this report do not hold: {line}");
+        let _ = writeln!(out, "  ERROR: the counters of this report are inconsistent: {line}");
     }
     if !lines.is_empty() {
         out.push_str("  hint: please report these lines\n");
     }
 }
 
+/// On standard error, whatever the format of the report: packets came and all were refused, or none came at all.
+pub(crate) fn advise(report: &ReceiveReport, json: bool) {
+    if report.is_refused() {
+        say!("{}", refused(report));
+    } else if report.ended == "nothing" && !json {
+        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
+    }
+}
+
+/// That all packets were refused, and what to look at.
+fn refused(report: &ReceiveReport) -> String {
+    let unread: u64 = report.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
+    let mut reasons = report.rejects.clone();
+    if unread > 0 {
+        reasons.insert("truncated, malformed or in fragments".to_owned(), unread);
+    }
+    let most = report.rejects.iter().max_by_key(|(_, count)| **count).map_or("", |(why, _)| why.as_str());
+    let hint = match most {
+        "before_start" | "after_stop" => {
+            "compare --start, --stop, --start-at and --stop-at with the times of the stream"
+        }
+        "not_allowed" => "check --from and the other filters",
+        "no_buffer" => "use a larger --memory, or faster disks",
+        _ => {
+            "`skyhaul inspect` shows what the packets are; compare with --format, --place, --threads and --frame-rate"
+        }
+    };
+    format!(
+        "error: nothing was received: {} came, none was accepted ({})\nhint: {hint}",
+        counted(report.packets.max(unread), "packet"),
+        rejects(&reasons)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul::report::RejectCounts;
+    use skyhaul::report::{RejectCounts, SourceReport};
+
+    #[test]
+    fn hints_stand_behind_the_error_with_all_its_causes() {
+        let error = anyhow::anyhow!("no space\nhint: free some").context("write x; hint: use another disk");
+        let text = ErrorText::of(&error.context("record"));
+        assert_eq!(
+            text.to_string(),
+            "error: record: write x: no space\nhint: use another disk\nhint: free some"
+        );
+        let error = anyhow::anyhow!("a: b").context("hint: compare others").context("a: b");
+        assert_eq!(ErrorText::of(&error).to_string(), "error: a: b\nhint: compare others");
+    }
 
     #[test]
     fn what_was_sent_is_summed_up_in_a_line_and_the_rest_stands_below() {
@@ -385,5 +459,30 @@ mod tests {
         assert_eq!(bytes(123_456_789), "123 MB");
         assert_eq!(count(1_234_567), "1 234 567");
         assert_eq!(count(12), "12");
+    }
+
+    fn report(packets: u64, rejects: &[(&str, u64)]) -> ReceiveReport {
+        let rejects = rejects.iter().map(|&(why, count)| (why.to_owned(), count)).collect();
+        ReceiveReport { packets, rejects, ..ReceiveReport::default() }
+    }
+
+    #[test]
+    fn a_session_in_which_all_was_refused_is_no_success_whatever_the_reason() {
+        for why in skyhaul::core::placement::Reject::ALL {
+            let all = report(7, &[(why.name(), 7)]);
+            assert!(all.is_refused() && !all.is_whole(), "{why:?}");
+            assert!(refused(&all).starts_with("error: nothing was received: 7 packets came"), "{why:?}");
+        }
+        let some = report(8, &[("unpaired", 7)]);
+        assert!(!some.is_refused() && some.is_whole());
+        assert!(!report(0, &[]).is_refused(), "nothing came");
+    }
+
+    #[test]
+    fn what_could_not_be_read_came_too() {
+        let source = SourceReport { fragments: 1, ..SourceReport::default() };
+        let all = ReceiveReport { sources: vec![source], ..report(0, &[]) };
+        let text = "error: nothing was received: 1 packet came, none was accepted (truncated, malformed or in fragments 1)";
+        assert!(all.is_refused() && refused(&all).starts_with(text), "{}", refused(&all));
     }
 }

@@ -31,13 +31,8 @@
 pub(crate) mod axis;
 pub(crate) mod chart;
 pub(crate) mod drawing;
-pub(crate) mod legend;
-pub(crate) mod loss_map;
 pub(crate) mod map;
 pub(crate) mod page;
-mod palette;
-pub(crate) mod picture;
-pub(crate) mod rows;
 pub(crate) mod series;
 pub(crate) mod table;
 pub(crate) mod words;

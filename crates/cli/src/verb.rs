@@ -11,10 +11,8 @@ pub(crate) mod copy;
 pub(crate) mod data_plane;
 pub(crate) mod demo;
 pub(crate) mod disk;
-mod doors;
 pub(crate) mod events;
 pub(crate) mod export;
-mod extra;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod host;
@@ -22,6 +20,7 @@ pub(crate) mod inspect;
 #[cfg(feature = "services")]
 mod joining;
 pub(crate) mod lab;
+mod listener;
 pub(crate) mod ls;
 mod output;
 pub(crate) mod plot;
@@ -33,10 +32,8 @@ pub(crate) mod report;
 mod samples;
 pub(crate) mod send;
 mod sending;
-mod token_file;
 #[cfg(not(feature = "services"))]
 pub(crate) mod unbuilt;
-mod written;
 
 #[cfg(not(feature = "services"))]
 pub(crate) use unbuilt::{self as balance, self as balancer, self as joining};

@@ -1,8 +1,9 @@
 //! Arguments of `balance`.
 
-use super::heading::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
+use super::applies::with;
+use super::limits::OutputArgs;
+use super::limits::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
 use super::limits::{some, up_to};
-use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::balance::FastPath;
 use skyhaul::core::balance::Prefix;
@@ -33,52 +34,53 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "NAME", help_heading = BALANCED)]
     pub(crate) reserve: Option<String>,
     /// Host or network that may send to it, like 10.1.0.0/16 (default: this host, if it listens nowhere else)
-    #[arg(long, value_name = "NETWORK", requires = "reserve", help_heading = BALANCED)]
+    #[arg(long, value_name = "NETWORK", add = with("reserve"), help_heading = BALANCED)]
     pub(crate) sender: Vec<Prefix>,
     /// Address of the control plane: gRPC, REST and /metrics
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:18008", help_heading = CONTROL)]
     pub(crate) api: SocketAddr,
-    /// File with the operator's token; made with a new token if there is none
+    /// File with the operator's token; created with a new token if it does not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONTROL)]
     pub(crate) token_file: PathBuf,
     /// Keep tokens valid that were made under another operator's token (default: a new token in the file revokes them)
-    #[arg(long, requires = "state", help_heading = CONTROL)]
+    #[arg(long, add = with("state"), help_heading = CONTROL)]
     pub(crate) keep_tokens: bool,
     /// PEM file of the certificate of the control plane (default: no TLS)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key", help_heading = CONTROL)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = with("tls_key"), help_heading = CONTROL)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// PEM file of its private key
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert", help_heading = CONTROL)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = with("tls_cert"), help_heading = CONTROL)]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Accept the certificate of another load balancer that is to feed one of these if this file (PEM) has it or signed it
-    /// (default: authorities of the system)
+    /// Trust the certificate of a load balancer that feeds one of these if it is in this PEM file or signed by one in it
+    /// (default: the system's authorities)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONTROL)]
     pub(crate) upstream_certificate: Option<PathBuf>,
     /// Accept any certificate of such a load balancer
     #[arg(long, conflicts_with = "upstream_certificate", help_heading = CONTROL)]
     pub(crate) any_upstream_certificate: bool,
-    /// Database of reservations, workers and tokens, which a restart goes on with (default: they end with the program)
+    /// Database of reservations, workers and tokens, kept across restarts (default: none, they end with the program)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) state: Option<PathBuf>,
     /// File for the EJFAT_URI of --reserve, readable by its owner only (default: standard output)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "reserve", help_heading = DESTINATION)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, add = with("reserve"), help_heading = DESTINATION)]
     pub(crate) uri_file: Option<PathBuf>,
-    /// Say at the end what came of the packets, by reservation, reason and worker
+    /// Print a packet summary on exit, by reservation, reason and worker
     #[arg(long, help_heading = DESTINATION)]
     pub(crate) report: bool,
     /// End after this time (default: Ctrl-C)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 1h, or omit it"), help_heading = WHEN)]
     pub(crate) duration: Option<Span>,
-    /// Forward in this process (default with --state: in one for each load balancer, which goes on if this one is killed)
+    /// Forward in this process (default with --state: in a process for each load balancer, which continues if this one is
+    /// killed)
     #[arg(long, help_heading = HOST)]
     pub(crate) in_process: bool,
-    /// Threads that forward, for each address of each load balancer (default: one for each processor)
-    #[arg(long, value_name = "N", value_parser = up_to::<usize>(256, "more than one for each processor forward no faster"), help_heading = HOST)]
+    /// Forwarding threads for each address of each load balancer (default: one for each CPU)
+    #[arg(long, value_name = "N", value_parser = up_to::<usize>(256, "more than one for each CPU forward no faster"), help_heading = HOST)]
     pub(crate) threads: Option<usize>,
-    /// Processors for these threads, one each
+    /// CPUs for these threads, one each
     #[arg(long, value_name = "CPU", value_delimiter = ',', help_heading = HOST)]
     pub(crate) cpus: Vec<usize>,
-    /// Whether a program in the kernel (XDP) sends on what it can, before the sockets and the host's packet filter see it
+    /// Forward in the kernel (XDP) where possible, before the sockets and the host's packet filter
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Fast::Off, help_heading = HOST)]
     pub(crate) fast_path: Fast,
     /// Receive buffer of each thread
@@ -124,11 +126,11 @@ impl BalanceArgs {
 /// Whether a program in the kernel forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fast {
-    /// If the driver of the interface with the address has a place for it
+    /// If the driver of the interface supports it
     Auto,
-    /// In the driver, or in the stack behind it, which is slower; or an error
+    /// In the driver, or in the generic hook, which is slower; fail if neither works
     Xdp,
-    /// Sockets do all
+    /// Forward through sockets only (no XDP)
     Off,
 }
 
@@ -142,19 +144,19 @@ impl From<Fast> for FastPath {
     }
 }
 
-/// Forward for a balancer that decides in another process.
+/// Forward packets for a balancer whose control plane runs in another process.
 #[derive(Args, Debug)]
 pub(crate) struct DataPlaneArgs {
-    /// Unix socket for who decides
+    /// Unix socket for the control plane
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: PathBuf,
     /// Address on which packets arrive
     #[arg(long, value_name = "IP:PORT", required = true)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Threads for each address; 0: one for each processor
+    /// Threads for each address; 0: one for each CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
-    /// Processors for these threads, one each
+    /// CPUs for these threads, one each
     #[arg(long, value_name = "CPU")]
     pub(crate) cpus: Vec<usize>,
     /// Receive buffer of each thread

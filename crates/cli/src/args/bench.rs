@@ -1,10 +1,11 @@
 //! Arguments of `bench`.
 
-use super::format::FormatParser;
-use super::heading::{DESTINATION, EVENTS, HOST, PACE};
+use super::applies::{ALWAYS, DISK_PATH, EXPERIMENTS, LIMITED, PATH, SWEEP, to};
 use super::heaps::HeapBenchArgs;
+use super::limits::FormatParser;
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, PACE};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
-use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::namespace::Network;
 use skyhaul::io::quantity::{Rate, Size, Span};
@@ -21,50 +22,50 @@ const NETWORK: &str = "Network";
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     /// Path to measure (default: receive; with `--format spead` the experiments of SDP memo 046)
-    #[arg(value_enum)]
+    #[arg(value_enum, add = ALWAYS)]
     pub(crate) what: Option<BenchWhat>,
     /// Format (`auto`: VDIF)
-    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED)]
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED, add = ALWAYS)]
     pub(crate) format: Format,
     /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
     /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MEASURED)]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", add = to(PATH))]
     pub(crate) candidates: Vec<String>,
     /// Datagram sizes, rounded down to the next that the format allows (for record, default 8040)
-    #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES", help_heading = MEASURED)]
+    #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES", add = to(PATH))]
     pub(crate) sizes: Vec<usize>,
     /// Length of each run
-    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = some::<Span>("such as 2s"), help_heading = PACE)]
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = some::<Span>("such as 2s"), help_heading = PACE, add = ALWAYS)]
     pub(crate) time: Span,
     /// Number of rounds; the candidates take turns in each
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"), help_heading = PACE)]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"), help_heading = PACE, add = ALWAYS)]
     pub(crate) rounds: usize,
     /// Fixed rate (default: closed loop, as fast as possible without loss)
-    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; omit it to run as fast as possible without loss"), help_heading = PACE)]
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; omit it to run as fast as possible without loss"), add = to(PATH))]
     pub(crate) rate: Option<Rate>,
     /// Search for the highest rate without loss at which the sender never waits
-    #[arg(long, conflicts_with = "rate", help_heading = PACE)]
+    #[arg(long, conflicts_with = "rate", add = to(PATH))]
     pub(crate) search: bool,
-    /// Directory on the disk to measure (record)
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"), help_heading = DESTINATION)]
+    /// Directory on the disk to measure
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"), help_heading = DESTINATION, add = to(DISK_PATH))]
     pub(crate) directory: Option<PathBuf>,
-    /// Size of each recording (record)
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = some::<Size>("8GiB is more than the cache of most disks"), help_heading = DESTINATION)]
+    /// Size of each recording
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = some::<Size>("8GiB is more than the cache of most disks"), help_heading = DESTINATION, add = to(DISK_PATH))]
     pub(crate) bytes: Size,
     /// Address to receive on
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = NETWORK)]
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = NETWORK, add = ALWAYS)]
     pub(crate) address: IpAddr,
     /// Send from and receive in these network namespaces, which you have connected, like sky-a,sky-b (needs root)
-    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>, help_heading = NETWORK)]
+    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>, help_heading = NETWORK, add = to(PATH | EXPERIMENTS))]
     pub(crate) netns: Option<(String, String)>,
     /// Hand packets to the kernel one by one instead of in trains
-    #[arg(long, help_heading = NETWORK)]
+    #[arg(long, add = to(PATH))]
     pub(crate) no_gso: bool,
     /// Processors of the sending and the receiving thread
-    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, help_heading = HOST)]
+    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, add = to(PATH | LIMITED))]
     pub(crate) cpus: (usize, usize),
     /// Memory that packets are placed into
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), help_heading = HOST)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), add = to(PATH))]
     pub(crate) memory: Size,
     #[command(flatten)]
     pub(crate) heaps: HeapBenchArgs,
@@ -76,22 +77,21 @@ pub(crate) struct BenchArgs {
 
 /// What is combined for events.
 #[derive(Args, Debug)]
-#[command(next_help_heading = EVENTS)]
 pub(crate) struct EventBenchArgs {
     /// Largest IP packets
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1500,9000", value_parser = from_to::<usize>(100, 65_535, "such as 1500,9000"))]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1500,9000", value_parser = from_to::<usize>(100, 65_535, "such as 1500,9000"), add = to(SWEEP))]
     pub(crate) mtus: Vec<usize>,
     /// Bytes of an event
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "64KiB,1MiB", value_parser = some::<Size>("such as 64KiB,1MiB"))]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "64KiB,1MiB", value_parser = some::<Size>("such as 64KiB,1MiB"), add = to(SWEEP))]
     pub(crate) events: Vec<Size>,
     /// Numbers of senders, a thread each
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for every one or two processors is enough"))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for every one or two CPUs is enough"), add = to(SWEEP))]
     pub(crate) senders: Vec<usize>,
     /// Numbers of workers, a thread each
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4", value_parser = up_to::<usize>(PAIRS, "one for every one or two processors is enough"))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4", value_parser = up_to::<usize>(PAIRS, "one for every one or two CPUs is enough"), add = to(SWEEP))]
     pub(crate) workers: Vec<usize>,
     /// Numbers of threads of the balancer
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for each processor is enough"))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for each CPU is enough"), add = to(SWEEP))]
     pub(crate) balancer_threads: Vec<usize>,
 }
 
@@ -107,7 +107,7 @@ impl BenchArgs {
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
     let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     both.ok_or_else(|| {
-        format!("`{text}` is not a pair of values\nhint: write the sender's, a comma, and the receiver's")
+        format!("expected two values, got `{text}`\nhint: write the sender's, a comma, and the receiver's")
     })
 }
 
@@ -126,4 +126,11 @@ pub(crate) enum BenchWhat {
     /// Events from senders through a balancer to workers: tables and plots of every combination
     #[value(name = "ejfat")]
     Events,
+}
+
+impl BenchWhat {
+    /// Its name on the command line.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }

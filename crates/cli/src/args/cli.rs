@@ -1,5 +1,6 @@
 //! The verbs, and what `-h` shows of each.
 
+use super::applies::describe;
 use super::balance::{BalanceArgs, DataPlaneArgs};
 use super::balancer::BalancerArgs;
 use super::bench::BenchArgs;
@@ -7,19 +8,20 @@ use super::config::ConfigArgs;
 use super::copy::CopyArgs;
 use super::demo::DemoArgs;
 use super::disk::DiskMeasureArgs;
-use super::generate::GenerateArgs;
-use super::heading::GENERAL;
 use super::host::HostArgs;
+
 use super::inspect::InspectArgs;
 use super::lab::LabArgs;
+use super::limits::GENERAL;
 use super::probe::ProbeArgs;
 use super::receive::ReceiveArgs;
 use super::record::RecordArgs;
 use super::report::ReportArgs;
-use super::samples::{ExportArgs, PlotArgs};
 use super::send::SendArgs;
 use super::stored::{CatArgs, CheckArgs, LsArgs};
-use clap::{Arg, Command, CommandFactory, Parser, Subcommand};
+use super::stored::{ExportArgs, PlotArgs};
+use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use std::path::PathBuf;
 
 const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
                     interrupted; 2 wrong usage, or something could not be opened.";
@@ -39,7 +41,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run the whole chain on this machine, with nothing to set up
+    /// Run the whole chain on this machine, without setup
     Demo(DemoArgs),
     /// Send a file, a recording, a pattern or noise as packets
     Send(SendArgs),
@@ -53,29 +55,29 @@ pub(crate) enum Verb {
     Check(CheckArgs),
     /// Write a recording to standard output
     Cat(CatArgs),
-    /// Look at samples: spectrum, autocorrelation, levels, losses
+    /// Plot samples: spectrum, autocorrelation, levels, losses
     Plot(PlotArgs),
     /// Write samples as NumPy, raw numbers, HDF5 or Zarr
     Export(ExportArgs),
     /// Show packets of a file, a capture or a live port, field by field
     Inspect(InspectArgs),
-    /// Balance packets of many senders over many workers, each event to one of them
+    /// Balance packets from many senders over many workers; each event goes to one worker
     Balance(BalanceArgs),
-    /// Reserve a load balancer, look after it and free it: skyhaul's, or ESnet's
+    /// Reserve, manage and release a load balancer of skyhaul or ESnet
     Balancer(BalancerArgs),
-    /// Copy files, directories and recordings to another host, or from it
+    /// Copy files, directories and recordings to or from another host
     Copy(CopyArgs),
-    /// Check whether this host is set up for its data, and mend it
+    /// Audit this host's settings for high-rate data, and fix them
     Host(HostArgs),
     /// Emulate a path between two hosts on this machine: rate, delay, loss, reordering, policers
     Lab(LabArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
-    /// Measure a path: rate, loss, order, jitter and delay, and where packets are lost
+    /// Measure the rate, loss, reordering, jitter and delay of a path, and find where packets are lost
     Probe(Box<ProbeArgs>),
-    /// Measure what disks write and read, and whether they or a network bound a transfer
+    /// Measure how fast disks write and read, and whether they or the network limit a transfer
     Disk(DiskMeasureArgs),
-    /// Forward for a balancer that decides in another process
+    /// Forward packets for a balancer whose control plane runs in another process
     #[command(hide = true)]
     DataPlane(DataPlaneArgs),
     /// Compare reports
@@ -93,20 +95,36 @@ const FIRST: [(&str, &[&str]); 7] = [
             "listen",
             "pcap",
             "format",
+            "join",
+            "from",
             "output_file",
             "forward",
+            "list",
             "duration",
             "idle",
+            "wait",
+            "bytes",
+            "heaps",
             "memory",
             "verify",
             "json",
+            "quiet",
         ],
     ),
     (
         "record",
-        &["listen", "pcap", "format", "disk", "scan", "forward", "duration", "idle", "memory", "json"],
+        &[
+            "listen", "pcap", "format", "from", "disk", "scan", "exists", "forward", "duration", "idle",
+            "wait", "start_at", "stop_at", "heaps", "memory", "json", "quiet",
+        ],
     ),
-    ("send", &["input", "scan", "disk", "pattern", "format", "to", "rate", "packets", "duration", "json"]),
+    (
+        "send",
+        &[
+            "input", "scan", "disk", "pattern", "noise", "format", "loop", "to", "senders", "rate",
+            "packets", "heaps", "events", "duration", "faults", "json", "quiet",
+        ],
+    ),
     (
         "balance",
         &[
@@ -147,11 +165,20 @@ const FIRST: [(&str, &[&str]); 7] = [
     ),
 ];
 
+/// The definition with what follows from the statements of the options.
+pub(crate) fn described() -> Command {
+    verbs(&Cli::command()).iter().fold(Cli::command(), |command, verb| command.mut_subcommand(verb, describe))
+}
+
+fn verbs(command: &Command) -> Vec<String> {
+    command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+}
+
 /// The definition as it is parsed and shown: `-1` is refused as a value rather than as an unknown option, and `-h` is
 /// short.
 pub(super) fn definition() -> Command {
-    let command = Cli::command();
-    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let command = described();
+    let verbs = verbs(&command);
     let mut command = verbs.iter().fold(command, |command, verb| command.mut_subcommand(verb, refined));
     command.build();
     // These two exist only now.
@@ -177,6 +204,24 @@ fn refined(verb: Command) -> Command {
     verb.after_help(format!("`skyhaul {name} --help` shows all options.")).after_long_help(EXIT)
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArgs {
+    /// What to write
+    #[arg(value_enum)]
+    pub(crate) what: GenerateWhat,
+    /// Directory to write to
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GenerateWhat {
+    /// Man pages
+    Man,
+    /// Completions for bash, zsh, fish
+    Completions,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,7 +236,7 @@ mod tests {
             let command = definition();
             let all: Vec<&Arg> = command.find_subcommand(verb).unwrap().get_arguments().collect();
             let (short, long) = (shown(verb, "-h"), shown(verb, "--help"));
-            assert!(first.len() <= 10, "{verb}");
+            assert!(first.len() <= 18, "{verb}");
             assert!(first.iter().all(|id| all.iter().any(|arg| arg.get_id() == *id)), "{verb}");
             assert!(
                 short.trim_end().ends_with(&format!("`skyhaul {verb} --help` shows all options.")),

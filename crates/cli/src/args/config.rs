@@ -23,19 +23,17 @@
 //! (`--config /dev/null`). Paths are relative to the working directory.
 
 mod file;
-mod options;
-mod show;
 
-pub(super) use options::Merged;
-
-use super::heading::GENERAL;
+use super::limits::GENERAL;
 use anyhow::{Result, anyhow};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, Command, ValueHint};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, ValueHint};
 use file::{File, Setting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Where defaults come from.
@@ -57,14 +55,14 @@ pub(crate) struct ConfigArgs {
 
 /// Where to look for a file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct ConfigPaths {
     /// Named by the environment; must exist.
     named: Option<PathBuf>,
     /// The first of these that exists is read.
     usual: Vec<PathBuf>,
 }
 
-impl Places {
+impl ConfigPaths {
     /// Those of the current user on this host.
     pub(crate) fn of_this_user() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -84,7 +82,7 @@ impl Places {
 }
 
 /// Add the defaults of a file to `words`. `command` must have been built.
-pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) -> Result<Merged> {
+pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &ConfigPaths) -> Result<Merged> {
     let mut merged = Merged { words, from_file: BTreeMap::new(), shown: None };
     let verb = find_verb(command, &merged.words).filter(|(_, verb)| !verb.is_hide_set());
     let Some((at, verb)) = verb else { return Ok(merged) };
@@ -102,7 +100,7 @@ pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) ->
         take(command, &mut merged, at, &missing, path, settings)?;
     }
     if before.ids.contains("show_config") || behind.ids.contains("show_config") {
-        merged.shown = Some(show::text(command, verb, &merged, path.as_deref(), &places.usual));
+        merged.shown = Some(text(command, verb, &merged, path.as_deref(), &places.usual));
     }
     Ok(merged)
 }
@@ -244,3 +242,78 @@ fn typed(command: &Command, words: &[OsString]) -> Typed {
 
 #[cfg(test)]
 mod tests;
+
+/// Options that no file can set.
+const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
+
+/// A command line completed from a file.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) words: Vec<OsString>,
+    /// Options that the file has set, by id, with the file and line.
+    pub(crate) from_file: BTreeMap<String, String>,
+    /// What `--show-config` prints, if it was given.
+    pub(crate) shown: Option<String>,
+}
+
+/// The options of a verb that a file can set.
+fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {
+    let all = verb.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
+    all.filter(|(_, long)| !NOT_IN_A_FILE.contains(long))
+}
+
+/// One line for each option that has a value, with its origin; then the names of the others.
+fn text(
+    command: &Command,
+    verb: &Command,
+    merged: &Merged,
+    file: Option<&Path>,
+    usual: &[PathBuf],
+) -> String {
+    let mut out = match file {
+        Some(path) => format!("# from {}\n", path.display()),
+        None => {
+            let looked: Vec<String> = usual.iter().map(|path| path.display().to_string()).collect();
+            format!("# no configuration file: none named, none at {}\n", looked.join(" or "))
+        }
+    };
+    let _ = writeln!(out, "[{}]", verb.get_name());
+    // Required options may still be missing.
+    let matches = command.clone().ignore_errors(true).try_get_matches_from(&merged.words).ok();
+    let Some((_, matches)) = matches.as_ref().and_then(ArgMatches::subcommand) else { return out };
+    let (mut lines, mut unset) = (Vec::new(), Vec::new());
+    for (arg, long) in options(verb) {
+        let id = arg.get_id().as_str();
+        let raw =
+            matches.get_raw(id).map(|all| all.map(|one| quoted(&one.to_string_lossy())).collect::<Vec<_>>());
+        let source = matches.value_source(id);
+        let place = match (merged.from_file.get(id), source) {
+            (Some(place), _) => place.as_str(),
+            (None, Some(ValueSource::CommandLine)) => "command line",
+            (None, _) => "default",
+        };
+        let value = if !arg.get_action().takes_values() {
+            matches.get_flag(id).to_string()
+        } else if let Some(raw) = raw.filter(|_| source.is_some()) {
+            match &raw[..] {
+                [one] => one.clone(),
+                all => format!("[{}]", all.join(", ")),
+            }
+        } else {
+            unset.push(long);
+            continue;
+        };
+        lines.push((format!("{long} = {value}"), place));
+    }
+    let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0).min(60);
+    for (line, place) in lines {
+        let _ = writeln!(out, "{line:<width$}  # {place}");
+    }
+    let _ = writeln!(out, "# not set: {}", unset.join(", "));
+    out
+}
+
+/// A TOML string, which has the same escapes as JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

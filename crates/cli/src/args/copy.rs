@@ -1,8 +1,8 @@
 //! Arguments of `copy`.
 
-use super::heading::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
 use super::limits::{some, up_to};
-use super::output::OutputArgs;
 use super::record::DiskEngine;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};
@@ -36,7 +36,7 @@ pub(crate) enum CopyWhat {
 
 #[derive(Args, Debug)]
 pub(crate) struct CopyFilesArgs {
-    /// What to copy, then where: `SRC... HOST:DIR...` or `HOST:SRC... DIR...`. The first source goes into the first
+    /// Sources, then destinations: `SRC... HOST:DIR...` or `HOST:SRC... DIR...`. The first source goes into the first
     /// directory, the second into the second, and so on in turn
     #[arg(required = true, num_args = 2.., value_name = "SRC... DIR", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
     pub(crate) paths: Vec<OsString>,
@@ -46,8 +46,8 @@ pub(crate) struct CopyFilesArgs {
     /// Port of the server
     #[arg(long, value_name = "PORT", default_value_t = skyhaul_transfer::copy::PORT, help_heading = DESTINATION)]
     pub(crate) port: u16,
-    /// What to do with a file that exists and differs. One of the same size and time is the same, unless the source changed
-    /// after it was copied: then both are read
+    /// What to do if the destination file exists and differs. Files of equal size and time are taken as equal, unless the
+    /// source changed after it was copied: then both are read
     #[arg(long, value_enum, default_value_t = CopyExistsArg::Fail, help_heading = DESTINATION)]
     pub(crate) exists: CopyExistsArg,
     /// Number of connections
@@ -59,22 +59,22 @@ pub(crate) struct CopyFilesArgs {
     /// Congestion control, such as bbr (default: the system's)
     #[arg(long, value_name = "NAME", help_heading = PACE)]
     pub(crate) cc: Option<String>,
-    /// Highest rate of all connections together
+    /// Maximum total rate of all connections
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 8Gbps"), help_heading = PACE)]
     pub(crate) limit: Option<Rate>,
-    /// Measure disks and path for some seconds first, predict, and compare at the end
+    /// First measure disks and path for a few seconds and predict the rate; compare at the end
     #[arg(long, help_heading = PACE)]
     pub(crate) plan: bool,
-    /// Predict as with --plan, and copy nothing
+    /// Predict as with --plan, without copying
     #[arg(long, help_heading = PACE)]
     pub(crate) dry_run: bool,
-    /// Read the files at both ends, compare their digests, and copy nothing. Exit status 1 if one is missing or differs
+    /// Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs
     #[arg(long, conflicts_with_all = ["plan", "dry_run", "exists"], help_heading = DESTINATION)]
     pub(crate) verify: bool,
-    /// Size of a range: what is checked, journalled and sent again as one
+    /// Size of a range, the unit of checksum, journal and retransmission
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = some::<Size>("such as 4MiB"), help_heading = HOST)]
     pub(crate) range: Size,
-    /// Requests in flight at the disk
+    /// Disk requests in flight
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = up_to::<usize>(DEPTH, "8 keep most disks busy"), help_heading = HOST)]
     pub(crate) depth: usize,
     /// Through the page cache at both ends
@@ -92,7 +92,7 @@ pub(crate) struct CopyServeArgs {
     /// Directory to serve; may be repeated. A client names paths below it, absolute or from the first
     #[arg(long, required = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
     pub(crate) root: Vec<PathBuf>,
-    /// File with the token; made if there is none
+    /// File with the token; created if it does not exist
     #[arg(long, required = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) token_file: PathBuf,
     /// Address to listen on (default: port 14301 of all addresses, IPv6 and IPv4)
@@ -114,10 +114,10 @@ pub(crate) struct CopyServeArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CopyExistsArg {
-    /// Do not copy this file, and fail
+    /// Skip this file and fail
     Fail,
-    /// Leave it as it is
+    /// Keep it
     Skip,
-    /// Replace it, when the new one is whole
+    /// Replace it once the new one is complete
     Replace,
 }

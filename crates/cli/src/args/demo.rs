@@ -1,7 +1,7 @@
 //! Arguments of `demo`.
 
+use super::limits::OutputArgs;
 use super::limits::{DISKS, some, up_to};
-use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Span};
@@ -12,7 +12,7 @@ pub(crate) struct DemoArgs {
     /// What to show
     #[arg(value_enum, default_value = "recorder")]
     pub(crate) what: DemoWhat,
-    /// Rate of the stream (default: 4Gbps, or as much of that as this host can handle; of events 1Gbps)
+    /// Rate of the stream (default: 4Gbps, or as much of it as this host can handle; for events 1Gbps)
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps, or omit it"))]
     pub(crate) rate: Option<Rate>,
     /// Length of the stream
@@ -36,9 +36,9 @@ pub(crate) struct DemoArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DemoWhat {
-    /// A damaged stream, received, recorded on several disks, sent on and verified
+    /// A stream with loss: receive, record on several disks, forward and verify it
     Recorder,
-    /// Events through a load balancer to four workers, of which one is killed and one is slow, each event accounted for
+    /// Events through a load balancer to four workers, one of them killed and one slow; every event is accounted for
     #[value(name = "ejfat")]
     Balanced,
 }

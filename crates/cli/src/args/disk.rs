@@ -1,8 +1,8 @@
 //! Arguments of `disk`.
 
-use super::heading::{DESTINATION, GENERAL, HOST, TESTING};
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, GENERAL, HOST, TESTING};
 use super::limits::{at_least_one, some, up_to};
-use super::output::OutputArgs;
 use super::record::DiskEngine;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};
@@ -11,14 +11,14 @@ use std::str::FromStr;
 
 /// What a measurement measures.
 const MEASURED: &str = "What to measure";
-/// Requests in flight: the kernel keeps memory for each.
+/// Maximum requests in flight; the kernel keeps memory for each.
 const DEPTH: u64 = 4096;
 /// Files on one disk at a time, each a thread.
 const STREAMS: u64 = 256;
 
 #[derive(Args, Debug)]
 pub(crate) struct DiskMeasureArgs {
-    /// A directory on each disk; all are measured at once
+    /// A directory on each disk; all are measured concurrently
     #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
     pub(crate) disks: Vec<PathBuf>,
     /// Free space to leave on each disk
@@ -39,22 +39,22 @@ pub(crate) struct DiskMeasureArgs {
     /// Numbers of requests in flight for each file
     #[arg(long, default_value = "16", value_delimiter = ',', value_name = "N", value_parser = up_to::<usize>(DEPTH, "16 keep most disks busy"), help_heading = MEASURED)]
     pub(crate) depths: Vec<usize>,
-    /// Numbers of files at a time on each disk, a thread each
+    /// Numbers of concurrent files on each disk, each with its own thread
     #[arg(long, default_value = "1", value_delimiter = ',', value_name = "N", value_parser = up_to::<usize>(STREAMS, "1 to 16 are usual"), help_heading = MEASURED)]
     pub(crate) streams: Vec<usize>,
     /// Past the page cache (the default unless another mode is given)
     #[arg(long, help_heading = MEASURED)]
     pub(crate) direct: bool,
-    /// Through the page cache, which forgets a file before it is read
+    /// Through the page cache, which is emptied of a file before it is read
     #[arg(long, help_heading = MEASURED)]
     pub(crate) buffered: bool,
-    /// Read what the page cache holds
+    /// Read from a warm page cache
     #[arg(long, help_heading = MEASURED)]
     pub(crate) cached: bool,
-    /// Compare with a network of this rate: disk to network and network to disk, and what bounds
+    /// Compare with a network of this rate, in both directions, and report which of the two is the limit
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 100Gbps"), help_heading = MEASURED)]
     pub(crate) against: Option<Rate>,
-    /// Times everything is measured
+    /// Number of repetitions
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("3 show how much figures vary"), help_heading = MEASURED)]
     pub(crate) rounds: usize,
     /// System calls

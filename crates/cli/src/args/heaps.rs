@@ -1,6 +1,6 @@
 //! Arguments that are for SPEAD heaps only; each group stands under its own heading in `--help`.
 
-use super::heading::HEAPS;
+use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, RECORDING, SWEEP, TCP, to};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::core::control::ControlConfig;
@@ -11,40 +11,39 @@ use std::str::FromStr;
 
 /// How SPEAD heaps are made and cut into packets.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEAPS)]
 pub(crate) struct HeapSendArgs {
     /// Payload of a heap
-    #[arg(long, default_value = "4MiB", value_name = "SIZE")]
+    #[arg(long, default_value = "4MiB", value_name = "SIZE", add = to(HEAPS))]
     pub(crate) heap_size: Size,
     /// Stop after this many heaps from each sender (default: at --duration or Ctrl-C)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", add = to(HEAPS))]
     pub(crate) heaps: Option<u64>,
     /// Packet size with SPEAD header; `mtu`: the largest that the route carries; `heap`: one packet per heap, for TCP
-    #[arg(long, default_value = "1472", value_name = "BYTES")]
+    #[arg(long, default_value = "1472", value_name = "BYTES", add = to(HEAPS | RECORDING))]
     pub(crate) packet: PacketArg,
     /// SPEAD-64-N: bits of the value or address in an item pointer
-    #[arg(long, default_value = "48", value_name = "N", value_parser = flavour)]
+    #[arg(long, default_value = "48", value_name = "N", value_parser = flavour, add = to(HEAPS))]
     pub(crate) flavour: Flavour,
     /// Number of items in a heap's payload
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("use --heap-size 0 for a heap without payload"))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("use --heap-size 0 for a heap without payload"), add = to(HEAPS))]
     pub(crate) items: usize,
-    /// Repeat all item pointers in every packet, so that a heap survives the loss of its first one
-    #[arg(long)]
+    /// Repeat all item pointers in every packet, so that a heap survives the loss of its first packet
+    #[arg(long, add = to(HEAPS))]
     pub(crate) repeat_pointers: bool,
     /// Send heaps to the destinations in turn, as substreams of one sender (default: every heap to each)
-    #[arg(long)]
+    #[arg(long, add = to(HEAPS))]
     pub(crate) substreams: bool,
     /// First heap counter
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", add = to(HEAPS))]
     pub(crate) first_heap: u64,
     /// Step from one heap's counter to the next
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<u64>("heaps with the same counter would be taken for one heap"))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<u64>("heaps with the same counter would be taken for one heap"), add = to(HEAPS))]
     pub(crate) heap_step: u64,
     /// Fill every packet but a heap's last, as spead2 does (default: packets of equal size)
-    #[arg(long)]
+    #[arg(long, add = to(HEAPS))]
     pub(crate) full_packets: bool,
     /// Send no item descriptors and no stop heap
-    #[arg(long)]
+    #[arg(long, add = to(HEAPS))]
     pub(crate) bare: bool,
 }
 
@@ -115,7 +114,7 @@ impl FromStr for Bounds {
         let (least, most) = match range.split_once('-') {
             Some(both) => both,
             None if range.is_empty() && start.is_some() => ("", ""),
-            None => return Err(format!("`{text}` is not a pair of bounds\nhint: {HINT}")),
+            None => return Err(format!("expected MIN-MAX, got `{text}`\nhint: {HINT}")),
         };
         let rate = |text: &str| match text.trim() {
             "" => Ok(None),
@@ -177,41 +176,37 @@ impl FromStr for RateArg {
 
 /// How SPEAD heaps are put together.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEAPS)]
 pub(crate) struct HeapReceiveArgs {
     /// Incomplete heaps held at a time; more heaps absorb more reordering
-    #[arg(long, default_value_t = 16, value_name = "HEAPS", value_parser = at_least_one::<usize>("16 suits most senders"))]
+    #[arg(long, default_value_t = 16, value_name = "HEAPS", value_parser = at_least_one::<usize>("16 suits most senders"), add = to(OBJECTS))]
     pub(crate) heap_window: usize,
-    /// Largest heap or event to accept (default: heaps 256MiB, events as large as they can be, 4GiB; either as --memory holds)
-    #[arg(long, value_name = "SIZE")]
+    /// Largest heap or event to accept (default: 256MiB for heaps, 4GiB for events, limited by --memory)
+    #[arg(long, value_name = "SIZE", add = to(OBJECTS))]
     pub(crate) largest_heap: Option<Size>,
     /// Give up an incomplete heap this long after its first packet
-    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than a heap takes to arrive, such as 1s"))]
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than a heap takes to arrive, such as 1s"), add = to(OBJECTS))]
     pub(crate) heap_timeout: Span,
-    /// Time for which finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late
-    /// packet starts its heap again
-    #[arg(long, default_value = "1s", value_name = "TIME")]
+    /// How long finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late packet starts
+    /// its heap again
+    #[arg(long, default_value = "1s", value_name = "TIME", add = to(OBJECTS))]
     pub(crate) remember: Span,
     /// Tell heaps apart by sender as well as by counter, for senders that count independently
-    #[arg(long)]
+    #[arg(long, add = to(OBJECTS))]
     pub(crate) by_sender: bool,
     /// Require the packets of a heap in order, as spead2 does by default
-    #[arg(long)]
+    #[arg(long, add = to(OBJECTS))]
     pub(crate) in_order: bool,
     /// Stop items that end the stream: `first`, `never` or a number
-    #[arg(long, default_value = "first", value_name = "WHEN")]
+    #[arg(long, default_value = "first", value_name = "WHEN", add = to(OBJECTS).and(HEAPS))]
     pub(crate) stop_items: StopArg,
     /// Stop after this many heaps
-    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("omit it for no limit"))]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("omit it for no limit"), add = to(OBJECTS))]
     pub(crate) heaps: Option<u64>,
     /// Ignore heaps with a smaller counter
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", add = to(OBJECTS))]
     pub(crate) start_heap: Option<u64>,
-    /// Write incomplete heaps too, with zeros in their gaps (with --output-file)
-    #[arg(long)]
-    pub(crate) incomplete: bool,
     /// Stop when the last TCP connection has closed
-    #[arg(long)]
+    #[arg(long, add = to(OBJECTS).and(TCP))]
     pub(crate) end_with_connections: bool,
 }
 
@@ -243,36 +238,35 @@ impl FromStr for StopArg {
 
 /// The experiments of SDP memo 046.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEAPS)]
 pub(crate) struct HeapBenchArgs {
     /// Experiments to run (default: all but limited)
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME", add = to(EXPERIMENTS))]
     pub(crate) experiments: Vec<Experiment>,
     /// Payload of a heap
-    #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = some::<Size>("the memo uses heaps of 4MiB"))]
+    #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = some::<Size>("the memo uses heaps of 4MiB"), add = to(EXPERIMENTS | OBJECTS))]
     pub(crate) heap_size: Size,
     /// Number of sender and receiver pairs (experiments pairs and scaling)
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two processors is enough"))]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two CPUs is enough"), add = to(EXPERIMENTS))]
     pub(crate) pairs: usize,
-    /// Rates of each sender, of events of all together, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender
-    /// reaches; of events 500Mbps to 4Gbps); limited: CPU time is measured at the first (default: 4Gbps)
-    #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("omit --rates for a default choice"))]
+    /// Rates of each sender, or for events of all senders together, like 1Gbps,2Gbps (default: eight steps up to the maximum
+    /// of one sender; for events 500Mbps to 4Gbps). With `limited`, CPU time is measured at the first (default: 4Gbps)
+    #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("omit --rates for a default choice"), add = to(EXPERIMENTS | SWEEP))]
     pub(crate) rates: Vec<Rate>,
     /// Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)
-    #[arg(long, value_name = "IPS", value_delimiter = ',')]
+    #[arg(long, value_name = "IPS", value_delimiter = ',', add = to(EXPERIMENTS))]
     pub(crate) interfaces: Vec<std::net::IpAddr>,
-    /// Share of its processor for each receiver (limited; default: 50%)
-    #[arg(long, value_name = "SHARE")]
+    /// CPU share of each receiver (default: 50%)
+    #[arg(long, value_name = "SHARE", add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) receiver_cpu: Option<Share>,
-    /// Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)
-    #[arg(long = "packet", value_name = "BYTES", value_delimiter = ',', value_parser = from_to::<usize>(64, 65_507, "as of `send --packet`, such as 1472,8972"))]
+    /// Packet sizes with SPEAD header (default: 1472,8972)
+    #[arg(long = "packet", value_name = "BYTES", value_delimiter = ',', value_parser = from_to::<usize>(64, 65_507, "as of `send --packet`, such as 1472,8972"), add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) packets: Vec<usize>,
-    /// Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for
-    /// what it is given (limited; again for each program)
-    #[arg(long, value_name = "COMMAND")]
+    /// Command line of another receiver, without quotes; {address}, {port}, {packet}, {heap} and {buffer} are replaced. May be
+    /// repeated
+    #[arg(long, value_name = "COMMAND", add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) against: Vec<String>,
-    /// Directory for tables, plots and the figures as JSON (default: spead-bench, of events ejfat-bench)
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    /// Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench)
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, add = to(EXPERIMENTS | SWEEP))]
     pub(crate) report: Option<PathBuf>,
 }
 
@@ -288,7 +282,7 @@ pub(crate) enum Experiment {
     Pairs,
     /// One to N senders at several rates, and the shortfall from N times one (figures 4 and 5)
     Scaling,
-    /// Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost
+    /// Receivers with a share of a CPU, skyhaul's and others: CPU time, and the highest rate without loss
     Limited,
 }
 

@@ -1,8 +1,7 @@
 //! Arguments of `inspect`.
 
-use super::format::{FormatParser, TAKEN};
-use super::limits::at_least_one;
-use super::output::OutputArgs;
+use super::limits::{FormatParser, TAKEN};
+use super::limits::{OutputArgs, at_least_one};
 use clap::Args;
 use skyhaul::io::quantity::Span;
 use skyhaul::wire::Format;
@@ -20,7 +19,7 @@ pub(crate) struct InspectArgs {
     /// Packets to skip first
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) skip: usize,
-    /// Give up after this long without a packet
+    /// Stop after this long without a packet
     #[arg(long, default_value = "10s", value_name = "TIME")]
     pub(crate) wait: Span,
     #[command(flatten)]

@@ -1,19 +1,16 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
-mod campaign;
 mod monitor;
-mod others;
 mod tcp;
 
-use super::heading::{GENERAL, HOST, PACE};
-use super::limits::{from_to, some, up_to};
-use super::output::OutputArgs;
-use super::several::{Several, Sizes, Spacings, picoseconds};
-pub(crate) use campaign::CampaignArgs;
+pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
+pub(crate) use tcp::{Iperf3Args, TcpArgs};
+
+use super::applies::with;
+use super::limits::{DESTINATION, GENERAL, HOST, OutputArgs, PACE, from_to, some, up_to};
+use super::limits::{Sizes, Spacings, ValueList, picoseconds};
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
-pub(crate) use others::OthersArgs;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul::peer::PORT;
@@ -21,14 +18,13 @@ use skyhaul_measure::probe::tcp::MAX_FLOWS;
 use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_TRAIN, MIN_DATAGRAM};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-pub(crate) use tcp::{Iperf3Args, TcpArgs};
 
 /// What a measurement is of.
 const MEASURED: &str = "What to measure";
 /// Further tests, in place of points of size and spacing.
 const TESTS: &str = "Other tests";
 /// What a server allows.
-const ALLOWED: &str = "What is allowed";
+const ALLOWED: &str = "Limits";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -41,52 +37,52 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProbeWhat {
-    /// Be the other end of measurements, for whoever knows the token
+    /// Serve measurements to clients that hold the token
     Serve(ServeArgs),
     /// Send to a receiver without a control connection (`probe receive`)
     Send(OneWaySendArgs),
     /// Receive from a sender without a control connection (`probe send`)
     Receive(OneWayReceiveArgs),
-    /// Repeat tests for weeks: lines of JSON, and metrics
+    /// Run tests on a schedule, with results as JSON lines and Prometheus metrics
     Monitor(Box<MonitorArgs>),
-    /// Make a set of experiments on this machine, each beside what theory predicts
+    /// Run a set of experiments on this machine and compare each with theory
     Campaign(Box<CampaignArgs>),
 }
 
 /// The other end.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on; [::] takes IPv4 too
+    /// Address to listen on; [::] includes IPv4
     #[arg(long, value_name = "IP", default_value = "::")]
     pub(crate) listen: IpAddr,
-    /// TCP port; tests open UDP ports as they need them
+    /// TCP port; tests open UDP ports as needed
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     pub(crate) port: u16,
-    /// File with the token that both hosts need; made if there is none
+    /// File with the token that both hosts need; created if it does not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: PathBuf,
-    /// Tests at a time; others wait in turn
+    /// Maximum concurrent tests; others wait in a queue
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(256, "1 disturbs no other"), help_heading = ALLOWED)]
     pub(crate) tests: usize,
-    /// Clients that may wait
+    /// Maximum clients in the queue
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = from_to::<usize>(0, 4096, "such as 32"), help_heading = ALLOWED)]
     pub(crate) queue: usize,
-    /// Tests of one address, running and waiting
+    /// Maximum tests per client address, running and waiting
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = up_to::<usize>(4096, "such as 8"), help_heading = ALLOWED)]
     pub(crate) per_peer: usize,
-    /// Highest rate of a test (default: any)
+    /// Maximum rate of a test (default: no limit)
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 10Gbps; omit it to allow any"), help_heading = ALLOWED)]
     pub(crate) most: Option<Rate>,
-    /// Longest test
+    /// Maximum length of a test
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = some::<Span>("such as 10min"), help_heading = ALLOWED)]
     pub(crate) longest: Span,
-    /// Serve clients of iperf3, too, without a token: 16 at once, or as many as --tests says if those are more
+    /// Also serve iperf3 clients, without a token: up to 16 concurrently, or --tests if that is more
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201")]
     pub(crate) iperf3: Option<u16>,
-    /// Reflect test packets of STAMP (RFC 8762) and TWAMP-Light, too, without a token; ports below 1024 need root
+    /// Also reflect STAMP (RFC 8762) and TWAMP-Light packets, without a token; ports below 1024 need root
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "862")]
     pub(crate) stamp: Option<u16>,
-    /// Respond to requesters of udpmon, too, without a token: 8 at once, or as many as --tests says if those are more
+    /// Also respond to udpmon, without a token: up to 8 clients concurrently, or --tests if that is more
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233")]
     pub(crate) udpmon: Option<u16>,
     /// Print one JSON report on standard output at the end
@@ -97,13 +93,13 @@ pub(crate) struct ServeArgs {
 /// A sender by itself.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OneWaySendArgs {
-    /// Where to send: IP:PORT
+    /// Destination, IP:PORT
     #[arg(value_name = "IP:PORT")]
     pub(crate) to: SocketAddr,
-    /// Bytes of a datagram (default: 1472, or less where that would be cut into fragments, as with IPv6)
+    /// Datagram size in bytes (default: 1472, or less where it would be fragmented, as with IPv6)
     #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(MIN_DATAGRAM as u64, MAX_DATAGRAM as u64, "such as 1472"))]
     pub(crate) size: Option<u32>,
-    /// From the start of one packet to that of the next, down to picoseconds; 0us is as fast as possible
+    /// Time between the starts of two packets, with picosecond resolution; 0us is as fast as possible
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = picoseconds)]
     pub(crate) spacing: u64,
     /// How long to send
@@ -122,16 +118,16 @@ pub(crate) struct OneWaySendArgs {
 /// A receiver by itself.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OneWayReceiveArgs {
-    /// Where to receive: udp://IP:PORT, or a group
+    /// Address to listen on, udp://IP:PORT, or a multicast group
     #[arg(value_name = "ADDRESS")]
     pub(crate) at: Endpoint,
-    /// Time without packets, behind the first, after which it ends
+    /// Stop after this long without a packet, once the first has arrived
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some::<Span>("such as 2s"))]
     pub(crate) idle: Span,
     /// Longest time to wait and receive (default: until Ctrl-C)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 1min"))]
     pub(crate) time: Option<Span>,
-    /// Let the kernel join packets that arrive together: less CPU time, and no time of each packet
+    /// Let the kernel coalesce packets that arrive together: less CPU time, but no timestamp per packet
     #[arg(long)]
     pub(crate) join: bool,
     #[command(flatten)]
@@ -141,7 +137,7 @@ pub(crate) struct OneWayReceiveArgs {
 /// A path to measure.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PathArgs {
-    /// Host that runs `skyhaul probe serve`: its name or address, with `:PORT` if not the usual one
+    /// Host that runs `skyhaul probe serve`: its name or address, with `:PORT` if not the default
     #[arg(value_name = "HOST", required = true)]
     pub(crate) host: Option<String>,
     /// File with the token of the server
@@ -150,34 +146,34 @@ pub(crate) struct PathArgs {
     /// Measure with UDP (the default)
     #[arg(long, help_heading = MEASURED)]
     pub(crate) udp: bool,
-    /// Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); usual is 1472, or less where that
-    /// would be cut into fragments; of STAMP, 64 unless chosen
+    /// Datagram sizes in bytes: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); default 1472, or less
+    /// where it would be fragmented; 64 with STAMP
     #[arg(long, value_name = "BYTES", default_value = "usual", default_value_if("stamp", ArgPredicate::IsPresent, "64"), help_heading = MEASURED)]
     pub(crate) sizes: Sizes,
-    /// From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N);
-    /// down to picoseconds, 0us is as fast as possible; of STAMP, 10ms unless chosen
+    /// Times between the starts of two packets: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N);
+    /// down to picoseconds, 0us is as fast as possible; with STAMP, default 10ms
     #[arg(long, value_name = "TIME", default_value = "10us", default_value_if("stamp", ArgPredicate::IsPresent, "10ms"), help_heading = MEASURED)]
     pub(crate) spacing: Spacings,
     /// Rates of payload instead of spacings: one or several
     #[arg(long, value_name = "RATE", value_delimiter = ',', conflicts_with = "spacing", value_parser = some::<Rate>("such as 1Gbps"), help_heading = MEASURED)]
     pub(crate) rates: Vec<Rate>,
-    /// Find the longest datagram that passes without being cut
+    /// Find the largest datagram that passes without fragmentation
     #[arg(long, group = "test", help_heading = TESTS)]
     pub(crate) mtu: bool,
-    /// Round trips of datagrams that the server sends back, of each size
+    /// Measure round-trip times for each size, with datagrams that the server echoes
     #[arg(long, group = "test", help_heading = TESTS)]
     pub(crate) latency: bool,
-    /// Bursts of 1, 2, 4, 8 … packets back to back, and which of them lose any
+    /// Send bursts of 1, 2, 4, 8 … back-to-back packets, and report which lose packets
     #[arg(long, group = "test", help_heading = TESTS)]
     pub(crate) bursts: bool,
-    /// Search for the highest rate at which nothing is lost
+    /// Search for the highest rate without loss
     #[arg(long, group = "test", help_heading = TESTS)]
     pub(crate) search: bool,
-    /// Send more than the path carries, and find what limits it: rate and bucket of a policer, rate and depth of a queue
+    /// Overload the path and find its limit: rate and bucket of a policer, or rate and depth of a queue
     #[arg(long, group = "test", help_heading = TESTS)]
     pub(crate) limit: bool,
-    /// Measure what loss, order and delay depend on, and name the cause with its evidence and the next command to type; of
-    /// --sizes and --spacing (or --rates), the first is the highest load to try
+    /// Measure what loss, reordering and delay depend on, and report the cause, the evidence and the next command to run; the
+    /// first of --sizes and --spacing (or --rates) is the highest load to try
     #[arg(long, conflicts_with_all = ["test", "both", "iperf3", "stamp", "udpmon", "trace", "packets", "mode", "train", "join"], help_heading = TESTS)]
     pub(crate) diagnose: bool,
     /// Write a page (index.html) with plots, the plots as SVG, and report.json into this directory
@@ -187,16 +183,17 @@ pub(crate) struct PathArgs {
     /// point,flow,number,sent_ns,under_way_ns
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = TESTS)]
     pub(crate) trace: Option<PathBuf>,
-    /// Data from the server to here
+    /// Send data from the server to this host
     #[arg(long, help_heading = MEASURED)]
     pub(crate) reverse: bool,
-    /// Data both ways at once
+    /// Send data in both directions concurrently
     #[arg(long, conflicts_with = "reverse", help_heading = MEASURED)]
     pub(crate) both: bool,
-    /// Flows at once, each with ports and threads of its own; with TCP also several numbers, like 1,2,4
-    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(MAX_FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
+    /// Number of concurrent flows, each with its own ports and threads; with TCP also a list, like 1,2,4
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(MAX_FLOWS as u64, "one for every one or two CPUs is enough"), help_heading = MEASURED)]
     pub(crate) flows: Vec<u16>,
-    /// Length of each point (default: 5s for one, 50ms for each of several; with TCP 10s and 5s, against iperf3 10s); of a diagnosis with
+    /// Length of each point (default: 5s for one, 50ms for each of several; with TCP 10s and 5s, against iperf3 10s); of a
+    /// diagnosis with
     /// UDP, of the first one (default: 1s)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 5s"), help_heading = PACE)]
     pub(crate) time: Option<Span>,
@@ -209,10 +206,10 @@ pub(crate) struct PathArgs {
     /// Packets of a train (--mode trains)
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = up_to::<u32>(MAX_TRAIN as u64, "such as 16"), help_heading = PACE)]
     pub(crate) train: u32,
-    /// Let the kernel join packets that arrive together: less CPU time, and no time of each packet (default with trains)
+    /// Let the kernel coalesce packets that arrive together: less CPU time, but no timestamp per packet (default with trains)
     #[arg(long, help_heading = HOST)]
     pub(crate) join: bool,
-    /// Time without arrival after which a point ends, besides a round trip
+    /// End a point after this long without an arrival, in addition to a round-trip time
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = some::<Span>("such as 20ms"), help_heading = HOST)]
     pub(crate) settle: Span,
     #[command(flatten)]
@@ -228,9 +225,9 @@ pub(crate) struct PathArgs {
 /// How packets are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SendingArg {
-    /// One by one, each at its time, which the sending thread awaits on the clock
+    /// One by one; the sending thread waits on the clock for each
     Single,
-    /// In trains that the kernel cuts (UDP_SEGMENT), each train at its time
+    /// In trains that the kernel segments (UDP_SEGMENT); the sending thread waits for each train
     Trains,
     /// One by one, spaced by the kernel where the interface has the fq discipline
     Kernel,
@@ -249,18 +246,70 @@ impl PathArgs {
     }
 }
 
+/// Heading of these options.
+const OTHERS: &str = "Third-party peers";
+
+/// Peers that are not skyhaul.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OthersArgs {
+    /// Measure delay and loss with a reflector of STAMP (RFC 8762) or TWAMP-Light, on port 862 by default; needs no token
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "862", conflicts_with_all = ["udpmon", "udp", "tcp", "iperf3", "test", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
+    pub(crate) stamp: Option<u16>,
+    /// Measure with a responder of udpmon, on port 14233 by default; needs no token. With --latency,
+    /// requests and responses of each size
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233", conflicts_with_all = ["udp", "tcp", "iperf3", "mtu", "bursts", "search", "limit", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
+    pub(crate) udpmon: Option<u16>,
+}
+
+const LONG: &str = "Reproduce the experiments of a talk on data transfer nodes, each with a table, a plot, JSON and a section of \
+a page, and compare measurement with theory.
+
+They run on paths emulated on this machine (as by `skyhaul lab`), on loopback, or on its disk. An experiment whose requirements \
+are missing is skipped with the reason; if one fails, the others continue. Ctrl-C keeps the results so far. \
+docs/guide/campaign.md lists them.";
+
+#[derive(Args, Clone, Debug)]
+#[command(long_about = LONG)]
+pub(crate) struct CampaignArgs {
+    /// Set of experiments
+    #[arg(value_enum, value_name = "SET")]
+    pub(crate) set: CampaignSet,
+    /// Run only these, like policing,window-limit
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Fewer and shorter points
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write index.html, report.json, and JSON and plot of each experiment into this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
+    pub(crate) report: Option<PathBuf>,
+    /// Keep the results that are already in DIR, and run the other experiments
+    #[arg(long, add = with("report"), help_heading = DESTINATION)]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// A set of experiments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CampaignSet {
+    /// The figures of the talk "Data Transfer Nodes and Tuning"
+    Talk,
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::{ConfigPaths, Parsed, Verb, parse};
     use super::*;
-    use crate::args::{Cli, Verb};
-    use clap::Parser;
 
     fn probe(line: &str) -> Result<ProbeArgs, String> {
         let words = ["skyhaul", "probe"].into_iter().chain(line.split_whitespace());
-        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.verb {
-            Verb::Probe(args) => Ok(*args),
-            _ => panic!("another verb"),
-        }
+        let Parsed::Run(cli) = parse(words, &ConfigPaths::default()).map_err(|error| error.to_string())?
+        else {
+            panic!("another verb")
+        };
+        let Verb::Probe(args) = cli.verb else { panic!("another verb") };
+        Ok(*args)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Arguments of `report`.
 
-use super::heading::GENERAL;
+use super::limits::GENERAL;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 
@@ -18,16 +18,16 @@ pub(crate) enum ReportWhat {
 
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// A report, as `--json` prints it, or the directory of `--report`: what to compare with
+    /// Reference report, as printed by `--json`, or a directory of `--report`
     #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     pub(crate) a: PathBuf,
-    /// Another one of the same kind
+    /// Report of the same kind to compare with it
     #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
     pub(crate) b: PathBuf,
-    /// Part by which figures may differ
+    /// Relative difference that is tolerated
     #[arg(long, default_value = "5%", value_name = "PART", value_parser = part)]
     pub(crate) tolerance: f64,
-    /// When to end with status 1
+    /// When to exit with status 1
     #[arg(long, value_enum, default_value = "never")]
     pub(crate) fail_on: FailOn,
     /// Show all figures, not only those that differ
@@ -46,7 +46,7 @@ pub(crate) struct DiffArgs {
 pub(crate) enum FailOn {
     /// Nothing
     Never,
-    /// A figure is worse, or B has no such figure any more
+    /// A figure is worse, or missing from B
     Worse,
     /// A figure differs, or only one report has it
     Any,
@@ -57,7 +57,7 @@ fn part(text: &str) -> Result<f64, String> {
     match number.trim().parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value / whole),
         _ => {
-            Err("must be a part, such as 5% or 0.05\nhint: 0% lets every difference beyond the spread count"
+            Err("expected a fraction, such as 5% or 0.05\nhint: with 0%, every difference beyond the spread counts"
                 .into())
         }
     }

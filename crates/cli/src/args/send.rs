@@ -1,14 +1,15 @@
 //! Arguments of `send`.
 
+use super::applies::{ALWAYS, EVENTS, FRAMES, GENERATED, HEAPS, OBJECTS, RECORDING, UDP, to, with};
 use super::events::{EventSendArgs, ToArg};
-use super::format::{FormatParser, SENT};
-use super::heading::{DESTINATION, FRAMES, HOST, PACE, SOURCE, TESTING};
 use super::heaps::{HeapSendArgs, RateArg};
+use super::limits::OutputArgs;
+use super::limits::{DESTINATION, HOST, PACE, SOURCE, TESTING};
+use super::limits::{FormatParser, SENT};
 use super::limits::{SENDERS, at_least_one, from_to, up_to};
-use super::output::OutputArgs;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum, ValueHint};
-use skyhaul::io::address::Endpoint;
+use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::Span;
 use skyhaul::send::events::Target;
@@ -18,51 +19,52 @@ use std::path::PathBuf;
 /// Where events go if no address is given.
 pub(super) const VARIABLE: &str = "EJFAT_URI";
 
+const LEAVE: &str = "leave it out; `--help` lists the options for heaps and events under their own heading";
 /// What is sent instead of a recording.
 const NOT_RECORDED: [&str; 3] = ["input", "pattern", "noise"];
 
 #[derive(Args, Debug)]
 pub(crate) struct SendArgs {
     /// Send this file: its frames, heaps or events; may be repeated for events
-    #[arg(id = "input", long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what", help_heading = SOURCE)]
+    #[arg(id = "input", long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what", help_heading = SOURCE, add = ALWAYS)]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Send this recording (with --disk)
-    #[arg(long, value_name = "NAME", group = "what", requires = "disk", help_heading = SOURCE)]
+    /// Send this recording
+    #[arg(long, value_name = "NAME", group = "what", help_heading = SOURCE, add = with("disk"))]
     pub(crate) scan: Option<String>,
     /// A disk of the recording; may be repeated
-    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath, requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
+    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = NOT_RECORDED, help_heading = SOURCE, add = with("scan"))]
     pub(crate) disk: Vec<PathBuf>,
     /// Send payloads that verify themselves
-    #[arg(long, group = "what", help_heading = SOURCE)]
+    #[arg(long, group = "what", help_heading = SOURCE, add = ALWAYS)]
     pub(crate) pattern: bool,
     /// Send 2-bit Gaussian noise with a tone
-    #[arg(long, group = "what", help_heading = SOURCE)]
+    #[arg(long, group = "what", help_heading = SOURCE, add = to(FRAMES).instead(HEAPS, "heaps are made from --pattern or --input").instead(EVENTS, "events are made from --pattern or --input"))]
     pub(crate) noise: bool,
-    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = SENT.as_str(), help_heading = SOURCE)]
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = SENT.as_str(), help_heading = SOURCE, add = ALWAYS)]
     pub(crate) format: Format,
     /// Send the input this many times; each pass after the first has new times that continue the pass before
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "input", conflicts_with_all = ["scan", "pattern", "noise"], value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["scan", "pattern", "noise"], value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE, add = with("input"))]
     pub(crate) r#loop: u64,
     /// Give the frames new times that begin now, by adding the same whole number of seconds to each
     ///
     /// Without it, and without --loop, frames are sent byte for byte, with the times they have. Gaps, threads and the order
     /// of frames stay as they are in any case.
-    #[arg(long, help_heading = SOURCE)]
+    #[arg(long, help_heading = SOURCE, add = to(FRAMES | RECORDING).instead(HEAPS, LEAVE).instead(EVENTS, "leave it out; events are numbered from --tick on"))]
     pub(crate) restamp: bool,
     /// Number of the recording's stream, if it has several
-    #[arg(long, value_name = "N", requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
+    #[arg(long, value_name = "N", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE, add = with("scan"))]
     pub(crate) stream: Option<u32>,
-    /// Follow the recording while it is being made
-    #[arg(long, requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
+    /// Follow the recording while it is being written
+    #[arg(long, conflicts_with_all = NOT_RECORDED, help_heading = SOURCE, add = with("scan"))]
     pub(crate) follow: bool,
     /// Send invalid frames in place of missing or damaged chunks of the recording (default: skip them)
-    #[arg(long, requires = "scan", conflicts_with_all = NOT_RECORDED, help_heading = SOURCE)]
+    #[arg(long, conflicts_with_all = NOT_RECORDED, help_heading = SOURCE, add = with("scan"))]
     pub(crate) fill: bool,
     /// Destination address; may be repeated, and each gets everything from senders of its own
     ///
     /// Events go to a receiver's address, or through a balancer to the URI of a reservation, ejfat://…/lb/1?data=…&sync=….
     /// Without --to, they go to the URI in the environment variable EJFAT_URI.
-    #[arg(id = "to", long, value_name = "ADDRESS", help_heading = DESTINATION)]
+    #[arg(id = "to", long, value_name = "ADDRESS", help_heading = DESTINATION, add = ALWAYS)]
     given: Vec<ToArg>,
     /// The addresses; of events, the first of each target.
     #[arg(skip)]
@@ -74,53 +76,53 @@ pub(crate) struct SendArgs {
     #[arg(skip)]
     pub(crate) balancers: Vec<BalancerUri>,
     /// Senders to each destination, each from a port of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two processors is enough"), help_heading = DESTINATION)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two CPUs is enough"), help_heading = DESTINATION, add = ALWAYS)]
     pub(crate) senders: usize,
     /// Rate of datagram payload, like 1Gbps; or `max`, `auto`, `search`
     ///
     /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. Without it, recorded frames
     /// are sent at the pace of their own times, gaps included (see --max-wait); `max` sends as fast as this host can, and is
-    /// the default for other data that end or go over TCP; a pattern or noise over UDP needs a rate unless --packets or
+    /// the default for other data that end or use TCP; a pattern or noise over UDP needs a rate unless --packets or
     /// --heaps limits it. Over UDP, `auto` follows the receiver's feedback (`receive --feedback`);
     /// for SPEAD, `search` finds the highest rate without loss once and keeps it. Both take bounds for each
     /// sender, like auto:50Mbps-8Gbps, and a starting rate after @, like auto:50Mbps-8Gbps@1Gbps.
-    #[arg(long, value_name = "RATE", value_delimiter = ',', help_heading = PACE)]
+    #[arg(long, value_name = "RATE", value_delimiter = ',', help_heading = PACE, add = ALWAYS)]
     pub(crate) rate: Vec<RateArg>,
     /// Longest wait for a gap in recorded frames that are sent at their own pace
     ///
-    /// A longer gap, such as the break between two scans, is cut to this. The times in the frames stay as they are. 0s sends
-    /// on at once.
-    #[arg(long, value_name = "TIME", default_value = "1min", conflicts_with = "rate", help_heading = PACE)]
+    /// A longer gap, such as the break between two scans, is cut to this. The times in the frames stay as they are. 0s
+    /// continues immediately.
+    #[arg(long, value_name = "TIME", default_value = "1min", conflicts_with = "rate", help_heading = PACE, add = to(FRAMES | RECORDING).instead(HEAPS, "use --rate").instead(EVENTS, "use --event-rate"))]
     pub(crate) max_wait: Span,
     /// Stop after this many packets
-    #[arg(long, value_name = "N", help_heading = PACE)]
+    #[arg(long, value_name = "N", help_heading = PACE, add = to(FRAMES | RECORDING).instead(HEAPS, "use --heaps: whole heaps are sent").instead(EVENTS, "use --events: whole events are sent"))]
     pub(crate) packets: Option<u64>,
     /// Stop after this long
-    #[arg(long, value_name = "TIME", help_heading = PACE)]
+    #[arg(long, value_name = "TIME", help_heading = PACE, add = ALWAYS)]
     pub(crate) duration: Option<Span>,
     /// Payload of a generated frame, in bytes
-    #[arg(long, default_value_t = 8000, value_name = "BYTES", help_heading = FRAMES)]
+    #[arg(long, default_value_t = 8000, value_name = "BYTES", add = to(GENERATED).and(FRAMES).instead(HEAPS, "use --heap-size, and --packet for the packet size").instead(EVENTS, "use --event, and --mtu for the packet size"))]
     pub(crate) payload: usize,
     /// VDIF threads of a generated stream
-    #[arg(long, default_value_t = 1, value_name = "N", help_heading = FRAMES)]
+    #[arg(long, default_value_t = 1, value_name = "N", add = to(GENERATED).and(FRAMES).instead(OBJECTS, "use --senders"))]
     pub(crate) threads: u16,
     /// Frames per second of each thread (default: from the headers, otherwise from the rate)
-    #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "omit it if the headers or the rate give the frame rate"), help_heading = FRAMES)]
+    #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "omit it if the headers or the rate give the frame rate"), add = to(FRAMES | RECORDING).instead(HEAPS, "use --rate").instead(EVENTS, "use --event-rate"))]
     pub(crate) frame_rate: Option<u32>,
     /// Sequence number before each frame
-    #[arg(long, value_enum, default_value_t = NumberArg::Auto, help_heading = FRAMES)]
+    #[arg(long, value_enum, default_value_t = NumberArg::Auto, add = to(FRAMES | RECORDING).instead(OBJECTS, LEAVE))]
     pub(crate) sequence: NumberArg,
     /// First sequence number
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = FRAMES)]
+    #[arg(long, value_name = "N", default_value_t = 0, add = to(FRAMES | RECORDING).instead(HEAPS, "use --first-heap").instead(EVENTS, "use --tick"))]
     pub(crate) first: u64,
-    /// Processors for the sending threads, like 2,3, assigned in turn
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = HOST)]
+    /// CPUs for the sending threads, like 2,3, assigned in turn
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = HOST, add = ALWAYS)]
     pub(crate) cpu: Vec<usize>,
     /// How to hand packets to the kernel
-    #[arg(long, value_enum, default_value_t = SendMode::Auto, help_heading = HOST)]
+    #[arg(long, value_enum, default_value_t = SendMode::Auto, help_heading = HOST, add = to(UDP))]
     pub(crate) mode: SendMode,
     /// Lose, reorder, duplicate or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
-    #[arg(long, value_name = "SPEC", help_heading = TESTING)]
+    #[arg(long, value_name = "SPEC", help_heading = TESTING, add = ALWAYS)]
     pub(crate) faults: Option<Faults>,
     #[command(flatten)]
     pub(crate) of_heaps: HeapSendArgs,
@@ -134,6 +136,15 @@ impl SendArgs {
     /// Whether events are sent.
     pub(crate) fn is_of_events(&self) -> bool {
         self.format.objects() == Some(Objects::Events) && self.scan.is_none()
+    }
+
+    /// The transports of the addresses that were given; a balancer's is UDP.
+    pub(super) fn transports(&self) -> impl Iterator<Item = Transport> {
+        let given = self.given.iter().map(|to| match to {
+            ToArg::Address(at) => at.transport,
+            ToArg::Uri(_) => Transport::Udp,
+        });
+        given.chain(self.given.is_empty().then_some(Transport::Udp))
     }
 
     /// The file to send, where only one can be.
@@ -154,7 +165,7 @@ impl SendArgs {
             for given in &self.given {
                 let ToArg::Address(at) = given else {
                     bail!(
-                        "only events go through a balancer\nhint: add --format ejfat, or give an address like udp://10.0.0.1:2630"
+                        "only events can be sent through a balancer\nhint: add --format ejfat, or give an address like udp://10.0.0.1:2630"
                     )
                 };
                 self.to.push(at.clone());
@@ -162,7 +173,7 @@ impl SendArgs {
         }
         ensure!(
             !self.to.is_empty(),
-            "nothing says where to send\nhint: add --to udp://10.0.0.1:2630{}",
+            "no destination\nhint: add --to udp://10.0.0.1:2630{}",
             if self.is_of_events() { ", or set the environment variable EJFAT_URI" } else { "" }
         );
         Ok(())
@@ -211,7 +222,7 @@ pub(crate) enum SendMode {
     Auto,
     /// Trains of packets in one system call (UDP_SEGMENT)
     Gso,
-    /// Several packets in one system call
+    /// ValueList packets in one system call
     Mmsg,
     /// One packet in one system call
     Plain,

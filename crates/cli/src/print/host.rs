@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 
 /// Verdicts in the order in which they are shown, and their headings.
 const SHOWN: [(CheckVerdict, &str); 6] = [
-    (CheckVerdict::Fail, "failed: a counter rose"),
+    (CheckVerdict::Fail, "failed: a counter increased"),
     (CheckVerdict::Warn, "warnings"),
     (CheckVerdict::Info, "worth knowing"),
-    (CheckVerdict::Pass, "as wanted"),
-    (CheckVerdict::Unknown, "not known"),
+    (CheckVerdict::Pass, "passed"),
+    (CheckVerdict::Unknown, "unknown"),
     (CheckVerdict::NotApplicable, "not applicable"),
 ];
 
@@ -59,7 +59,7 @@ fn one(out: &mut String, line: &CheckLine) {
             return;
         }
         _ => {
-            let _ = writeln!(out, "{head}: {} (wanted: {})", line.value, line.wanted);
+            let _ = writeln!(out, "{head}: {} (expected: {})", line.value, line.wanted);
         }
     }
     for evidence in &line.evidence {
@@ -80,7 +80,7 @@ fn summary(report: &HostReport, all: bool) -> String {
         (CheckVerdict::Fail, "failed"),
         (CheckVerdict::Warn, "warnings"),
         (CheckVerdict::Info, "worth knowing"),
-        (CheckVerdict::Pass, "as wanted"),
+        (CheckVerdict::Pass, "passed"),
         (CheckVerdict::Unknown, "unknown"),
         (CheckVerdict::NotApplicable, "not applicable"),
     ];
@@ -107,7 +107,7 @@ pub(crate) fn difference(found: &SnapshotDiff) -> String {
     }
     let shown = |value: &Option<String>| match value {
         Some(value) => value.replace('\n', "; "),
-        None => "not there".to_owned(),
+        None => "missing".to_owned(),
     };
     for fact in &found.facts {
         let _ = writeln!(out, "  {}: {} -> {}", fact.name, shown(&fact.a), shown(&fact.b));
@@ -164,7 +164,7 @@ pub(crate) fn changed<'a>(
     }
     let _ = writeln!(
         out,
-        "{written} settings written; skyhaul host --undo takes them back (noted in {})",
+        "{written} settings written; `skyhaul host --undo` reverts them (recorded in {})",
         journal.display()
     );
     out
@@ -175,28 +175,28 @@ pub(crate) fn undone(all: &[(SettingChange, UndoResult)], dry_run: bool) -> Stri
     let mut out = String::new();
     for (change, how) in all {
         let text = match how {
-            UndoResult::Restored => format!("back to {}", change.old.trim_end()),
-            UndoResult::Unchanged => "as before already".to_owned(),
-            UndoResult::ChangedSince(now) => format!("left: it was changed since, to {now}"),
-            UndoResult::Failed(why) => format!("NOT TAKEN BACK: {why}"),
+            UndoResult::Restored => format!("restored to {}", change.old.trim_end()),
+            UndoResult::Unchanged => "already restored".to_owned(),
+            UndoResult::ChangedSince(now) => format!("kept: it was changed since, to {now}"),
+            UndoResult::Failed(why) => format!("NOT RESTORED: {why}"),
         };
         let _ = writeln!(out, "  {}: {text}", change.name);
     }
     let restored = all.iter().filter(|(_, how)| *how == UndoResult::Restored).count();
     let _ = match dry_run {
         true => {
-            writeln!(out, "{restored} of {} settings to take back (dry run: nothing was written)", all.len())
+            writeln!(out, "{restored} of {} settings to restore (dry run: nothing was written)", all.len())
         }
-        false => writeln!(out, "{restored} of {} settings taken back", all.len()),
+        false => writeln!(out, "{restored} of {} settings restored", all.len()),
     };
     out
 }
 
 /// The other end, and of what the two say different things.
 pub(crate) fn other_end(both: &BothEnds, all: bool) -> String {
-    let mut out = format!("the other end\n{}", report(&both.there, all));
+    let mut out = format!("other host\n{}", report(&both.there, all));
     if !both.differs.is_empty() {
-        out.push_str("\nwhat differs between the two\n");
+        out.push_str("\ndifferences between the two hosts\n");
     }
     for check in &both.differs {
         let _ = writeln!(out, "  {:<4}{}: here {}, there {}", check.id, check.title, check.a.1, check.b.1);

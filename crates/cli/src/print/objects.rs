@@ -2,7 +2,7 @@
 
 use super::words::{bytes, count, counted, rejects};
 use skyhaul::receive::ObjectCounts;
-use skyhaul::report::{ReceiveReport, SourceReport};
+use skyhaul::report::{ReceiveReport, SessionReport, SourceReport};
 use std::fmt::Write as _;
 
 /// Their counts, and what was dropped or refused, as lines of text.
@@ -63,7 +63,7 @@ fn ticks(out: &mut String, r: &ReceiveReport) {
     let Some(ticks) = &r.building else { return };
     let _ = writeln!(
         out,
-        "  ticks: {} whole, {} in part ({} of them for want of room); events in none: {} late, {} twice, {} incomplete, {} of other sources",
+        "  ticks: {} complete, {} partial ({} of them for lack of memory); events in no tick: {} late, {} duplicate, {} incomplete, {} from other sources",
         count(ticks.whole),
         count(ticks.partial),
         count(ticks.crowded),
@@ -115,7 +115,7 @@ fn paused(out: &mut String, r: &ReceiveReport) {
     if get("pauses") > 0 {
         let _ = writeln!(
             out,
-            "  nothing was read for {:.1} s in total ({}: the program was stopped, or got no processor time); packets \
+            "  nothing was read for {:.1} s in total ({}: the program was stopped, or got no CPU time); packets \
              that did not fit into the socket buffers meanwhile are counted as kernel drops",
             get("paused_ms") as f64 / 1e3,
             counted(get("pauses"), "pause")
@@ -166,6 +166,41 @@ pub(super) fn capture(out: &mut String, source: &SourceReport) {
     }
 }
 
+/// What became of a worker, if there was one.
+pub(super) fn worker_lines(out: &mut String, worker: Option<&SessionReport>) {
+    let Some(w) = worker else { return };
+    let _ = writeln!(
+        out,
+        "  worker {} of balancer {} ({}): {} arrived, {} taken; {} reported, {} not",
+        w.name,
+        w.balancer,
+        w.control_plane,
+        counted(w.events, "event"),
+        count(w.taken),
+        counted(w.reports, "state"),
+        count(w.reports_failed)
+    );
+    let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{} times", count(n)) };
+    if w.registrations > 1 {
+        let _ =
+            writeln!(out, "    registered {}: the control plane had forgotten it", times(w.registrations));
+    }
+    if w.times_away > 0 {
+        let _ = writeln!(
+            out,
+            "    control plane unreachable {}, {:.1} s in total",
+            times(w.times_away),
+            w.seconds_away
+        );
+    }
+    let _ = match &w.error {
+        _ if w.removed => writeln!(out, "    removed by an operator of the balancer"),
+        _ if w.has_left => writeln!(out, "    left after {:.1} s", w.seconds_leaving),
+        Some(error) => writeln!(out, "    did not leave cleanly: {error}"),
+        None => writeln!(out, "    did not leave cleanly"),
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,5 +230,28 @@ mod tests {
             ]),
             "  TCP connections: 5 accepted, 4 000 refused, 1 reset\n  unused bytes: 12 outside any packet\n"
         );
+    }
+
+    #[test]
+    fn a_session_is_told_in_few_lines() {
+        let mut w = SessionReport {
+            name: "w".into(),
+            balancer: "1".into(),
+            has_left: true,
+            ..SessionReport::default()
+        };
+        let text = |w: &SessionReport| {
+            let mut out = String::new();
+            worker_lines(&mut out, Some(w));
+            out
+        };
+        assert_eq!(text(&w).lines().count(), 2);
+        (w.registrations, w.times_away, w.has_left, w.error) = (3, 1, false, Some("gone".into()));
+        let text = text(&w);
+        assert!(text.contains("registered 3 times") && text.contains("unreachable once"), "{text}");
+        assert!(text.contains("did not leave cleanly: gone"), "{text}");
+        let mut none = String::new();
+        worker_lines(&mut none, None);
+        assert!(none.is_empty());
     }
 }

@@ -1,13 +1,13 @@
 //! Values of one kind in a chart: how they look, and drawing them.
 
 use super::axis::{Axis, Scale};
+use super::drawing::COLOURS;
 use super::drawing::{Drawing, Frame};
-use super::palette::COLOURS;
 
 /// Points of a line; of more, the lowest and the highest of each part are drawn.
-const MOST_POINTS: usize = 2048;
+const MAX_POINTS: usize = 2048;
 /// Points of a line that carry dots.
-const MOST_DOTS: usize = 400;
+const MAX_DOTS: usize = 400;
 
 /// How a series looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Series {
         }
         let dots = match self.look {
             Look::Dots => usize::MAX,
-            Look::Points | Look::Band => MOST_DOTS,
+            Look::Points | Look::Band => MAX_DOTS,
             _ => 0,
         };
         if points.len() <= dots {
@@ -207,13 +207,13 @@ impl Series {
     }
 }
 
-/// At most [`MOST_POINTS`] points: the lowest and the highest of each part, in their order.
+/// At most [`MAX_POINTS`] points: the lowest and the highest of each part, in their order.
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    if points.len() <= MOST_POINTS {
+    if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
-    let each = (points.len() * 2).div_ceil(MOST_POINTS);
-    let mut some = Vec::with_capacity(MOST_POINTS);
+    let each = (points.len() * 2).div_ceil(MAX_POINTS);
+    let mut some = Vec::with_capacity(MAX_POINTS);
     for part in points.chunks(each) {
         let by_height = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
         let (Some(low), Some(high)) = (part.iter().min_by(by_height), part.iter().max_by(by_height)) else {
@@ -238,7 +238,7 @@ mod tests {
         points[77_777].1 = 5.0;
         points[33_333].1 = -5.0;
         let some = thin(&points);
-        assert!(some.len() <= MOST_POINTS && some.is_sorted_by(|a, b| a.0 <= b.0));
+        assert!(some.len() <= MAX_POINTS && some.is_sorted_by(|a, b| a.0 <= b.0));
         assert!(some.contains(&(77_777.0, 5.0)) && some.contains(&(33_333.0, -5.0)));
     }
 }

@@ -1,35 +1,34 @@
 //! `skyhaul balance`: a facility of load balancers with its control plane.
 
-mod said;
-
-use crate::Outcome;
+use super::listener;
+use super::receiving::print_json;
 use crate::args::BalanceArgs;
-use crate::interrupt::Interrupt;
-use crate::print::{Progress, counted, page};
-use crate::verb::doors;
-use crate::verb::receiving::print_json;
-use crate::verb::token_file;
+use crate::outcome::{Interrupt, Outcome};
+use crate::print::{Progress, bytes, count, counted, page};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
+use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
 use skyhaul_daemon::balancer::{
-    Api, Caller, ControlPlaneReport, DerivedTokens, Instances, Limits, PlaneProcesses, Registry, Server,
-    ServerAddress, TlsFiles, data_port,
+    Api, Caller, ControlPlaneReport, DerivedTokens, Instances, Limits, PlaneProcesses, Registry,
+    ReservationReport, Server, ServerAddress, TlsFiles, data_port,
 };
 use skyhaul_daemon::client::Trust;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the threads that matter are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     check(args)?;
     let interrupt = Interrupt::listen()?;
-    let token = token_file::read_or_make(&args.token_file)?;
+    let token = super::listener::read_or_make(&args.token_file)?;
     let desk = Arc::new(desk(args, &token)?);
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = tls.map(|(certificate, key)| TlsFiles { certificate, key });
@@ -41,16 +40,16 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
         write_uri(args, &uri)?;
     }
     let begun = Instant::now();
-    say!("{}", said::listening(args, server.address()));
+    say!("{}", listening(args, server.address()));
     if args.tls_cert.is_none() {
-        doors::warn_of_tokens_at(args.api.ip());
+        listener::warn_of_tokens_at(args.api.ip());
     }
     let mut progress = Progress::new(args.output.quiet);
     let mut next = begun;
     let over = || args.duration.is_some_and(|duration| begun.elapsed() >= duration.duration());
     let mut looked = begun;
     while !interrupt.is_set() && !over() {
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= POLL_INTERVAL {
             looked = Instant::now();
             // Planes in processes of their own go on meanwhile, so they are not told to end.
             if let Some(why) = fault(&server, &desk) {
@@ -60,7 +59,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
         std::thread::sleep(Duration::from_millis(50));
         if progress.is_live() && Instant::now() >= next {
             next = Instant::now() + Duration::from_secs(1);
-            progress.show(&said::progress(&desk, begun.elapsed()));
+            progress.show(&progress_line(&desk, begun.elapsed()));
         }
     }
     progress.clear();
@@ -69,7 +68,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     if args.output.json {
         print_json(&report)?;
     } else {
-        tell_text!("{}", said::report(&report, args.report));
+        tell_text!("{}", report_text(&report, args.report));
     }
     // What was forwarded is not known for certain: that is no success.
     let is_complete = !report.reservations.iter().any(|reservation| reservation.counters_incomplete);
@@ -86,8 +85,7 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Api> {
     let revoked = opened.0.revoked();
     if revoked > 0 {
         say!(
-            "note: the operator's token is another one: {} made under the former one {} revoked\n\
-             hint: give out new ones; --keep-tokens at the start after a change keeps them",
+            "note: the operator's token has changed: {} derived from the previous one {} revoked\nhint: issue new tokens, or start with --keep-tokens to keep the old ones",
             counted(revoked as u64, "token"),
             if revoked == 1 { "is" } else { "are" }
         );
@@ -97,7 +95,7 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Api> {
 
 /// Why it cannot go on, if a thread that matters has ended: whoever supervises it then starts it again.
 fn fault(server: &Server, desk: &Api) -> Option<String> {
-    let ended = || "the control plane ended by a fault in this program".to_owned();
+    let ended = || "the control plane stopped because of a bug in this program".to_owned();
     if server.is_running() { desk.fault() } else { Some(ended()) }
 }
 
@@ -106,27 +104,27 @@ fn check(args: &BalanceArgs) -> Result<()> {
     for ip in args.addresses() {
         ensure!(
             !ip.is_unspecified() && !ip.is_multicast(),
-            "senders cannot write {ip}\nhint: name the addresses of this host with --listen, each by itself"
+            "{ip} is not an address that senders can use\nhint: give each address of this host with --listen"
         );
     }
     let (instances, own) = (args.instances(), args.instance_address.len());
     ensure!(
         own <= usize::from(instances),
-        "{own} addresses for {instances} load balancers\nhint: more --instances, or fewer --instance-address"
+        "{own} addresses for {instances} load balancers\nhint: use more --instances, or fewer --instance-address"
     );
     let ports = args.sharing().max(1);
     let last = |first: u16| first.checked_add(ports - 1);
     for (name, first) in [("data-port", args.data_port), ("sync-port", args.sync_port)] {
         ensure!(
             first == 0 || last(first).is_some(),
-            "there are no {ports} ports from {first} on\nhint: a lower --{name}, or fewer --instances"
+            "{ports} ports from {first} on exceed 65535\nhint: use a smaller --{name}, or fewer --instances"
         );
     }
     let data = (args.data_port, data_port(args.data_port, ports - 1, args.sharing() > 1));
     let sync = (args.sync_port, last(args.sync_port).unwrap_or(u16::MAX));
     ensure!(
         data.1 < sync.0 || sync.1 < data.0 || args.data_port == 0 || args.sync_port == 0,
-        "ports for packets and for messages overlap\nhint: {} to {} are for packets, {} to {} for messages; move them with --data-port and --sync-port",
+        "the ports for packets and for synchronisation messages overlap\nhint: packets use {} to {}, messages {} to {}; change them with --data-port and --sync-port",
         data.0,
         data.1,
         sync.0,
@@ -134,7 +132,7 @@ fn check(args: &BalanceArgs) -> Result<()> {
     );
     ensure!(
         !(args.output.json && args.reserve.is_some() && args.uri_file.is_none()),
-        "standard output is for the report\nhint: add --uri-file FILE, or leave out --json"
+        "--json and --reserve both write to standard output\nhint: add --uri-file FILE, or leave out --json"
     );
     Ok(())
 }
@@ -176,7 +174,9 @@ fn reserve(args: &BalanceArgs, desk: &Api, token: &str, name: &str, api: SocketA
         true => Vec::new(),
     };
     if senders.is_empty() {
-        say!("note: nobody may send to {name} yet\nhint: name senders with --sender, or add them later");
+        say!(
+            "note: {name} has no senders yet\nhint: add them with --sender, or later with `skyhaul balancer senders add`"
+        );
     }
     let server = ServerAddress { authority: api.to_string(), tls: args.tls_cert.is_some() };
     let caller = Caller { token: Some(token.to_owned()), server, now: now() };
@@ -197,7 +197,7 @@ fn reserve(args: &BalanceArgs, desk: &Api, token: &str, name: &str, api: SocketA
 fn write_uri(args: &BalanceArgs, uri: &str) -> Result<()> {
     match &args.uri_file {
         Some(path) => {
-            token_file::private(path, uri).map_err(|error| failed("write", path, &error))?;
+            super::listener::private(path, uri).map_err(|error| failed("write", path, &error))?;
             say!("EJFAT_URI is in {}", path.display());
         }
         None => page(&format!("{uri}\n"))?,
@@ -227,4 +227,110 @@ impl Wrong {
     fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn listening(args: &BalanceArgs, api: SocketAddr) -> String {
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let sharing = args.sharing();
+    let ports = |first: u16, last: u16| match first {
+        0 => "any port".to_owned(),
+        _ if last <= first => format!("port {first}"),
+        _ => format!("ports {first} to {last}"),
+    };
+    let data = |nth| data_port(args.data_port, nth, sharing > 1);
+    let ips: Vec<String> = args.addresses().iter().map(ToString::to_string).collect();
+    let last = sharing.saturating_sub(1);
+    format!(
+        "balancing on {}: {} load balancers, packets on {}, messages on {}; control plane on {scheme}://{api}",
+        ips.join(", "),
+        args.instances(),
+        ports(data(0), data(last)),
+        ports(args.sync_port, args.sync_port.saturating_add(last))
+    )
+}
+
+fn progress_line(desk: &Api, since: Duration) -> String {
+    let all = desk.statuses();
+    let packets: u64 = all.iter().map(|(_, status, _)| status.packets).sum();
+    let forwarded: u64 = all.iter().map(|(_, status, _)| status.forwarded.packets).sum();
+    let workers: usize = all.iter().map(|(_, status, _)| status.workers.len()).sum();
+    format!(
+        "{:.0} s  {}, {}, {}, {} forwarded",
+        since.as_secs_f64(),
+        counted(all.len() as u64, "reservation"),
+        counted(workers as u64, "worker"),
+        counted(packets, "packet"),
+        count(forwarded)
+    )
+}
+
+/// The report as text; `each`: with each reservation, reason and worker.
+fn report_text(report: &ControlPlaneReport, each: bool) -> String {
+    let packets = report.reservations.iter().map(|r| r.packets).sum();
+    let forwarded = report.reservations.iter().map(|r| r.forwarded).sum();
+    let mut text = format!(
+        "balanced {}, {} forwarded, in {:.1} s; {}{}\n",
+        counted(packets, "packet"),
+        count(forwarded),
+        report.seconds,
+        counted(report.calls, "call"),
+        reasons(", refused: ", &report.calls_refused)
+    );
+    if report.wrong_instance > 0 {
+        let _ = writeln!(
+            text,
+            "  refused: {} wrong_instance, at the port of clients that ignore that of EJFAT_URI",
+            count(report.wrong_instance)
+        );
+    }
+    if each {
+        report.reservations.iter().for_each(|reservation| reservation_lines(&mut text, reservation));
+    }
+    let of = |r: &ReservationReport| {
+        r.notes.iter().map(|n| format!("reservation {}: {n}", r.id)).collect::<Vec<_>>()
+    };
+    let noted: BTreeSet<String> =
+        report.reservations.iter().flat_map(of).chain(report.notes.iter().cloned()).collect();
+    noted.into_iter().fold(text, |text, note| text + "  note: " + &note + "\n")
+}
+
+fn reservation_lines(text: &mut String, of: &ReservationReport) {
+    // Of a few packets it says nothing.
+    let much = of.forwarded_bytes >= 1_000_000;
+    let cpu = if much { format!(", CPU {:.3} s/GB", of.cpu_seconds_per_gb) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "  reservation {} {}: {}, {} forwarded ({}){cpu}, {}, {}{}",
+        of.id,
+        escaped_name(&of.name),
+        counted(of.packets, "packet"),
+        count(of.forwarded),
+        bytes(of.forwarded_bytes),
+        counted(of.epochs, "calendar"),
+        counted(of.syncs, "message"),
+        reasons(", refused: ", &of.syncs_refused)
+    );
+    let _ = writeln!(text, "    sent by {}", of.mode);
+    for (what, counts) in [("refused", &of.refused), ("not sent", &of.unsent)] {
+        if !counts.is_empty() {
+            let _ = writeln!(text, "    {what}: {}", reasons("", counts));
+        }
+    }
+    for worker in &of.workers {
+        let _ = writeln!(
+            text,
+            "    worker {}: {} of 512 slots, {} ({}), queue {:.0} % full",
+            worker.address,
+            worker.slots,
+            counted(worker.packets, "packet"),
+            bytes(worker.bytes),
+            worker.fill * 100.0
+        );
+    }
+}
+
+/// Counts by reason; nothing if there are none.
+fn reasons(before: &str, counts: &BTreeMap<&'static str, u64>) -> String {
+    let all: Vec<String> = counts.iter().map(|(why, n)| format!("{} {why}", count(*n))).collect();
+    if all.is_empty() { String::new() } else { format!("{before}{}", all.join(", ")) }
 }

@@ -7,14 +7,14 @@
 //! A token is read from the environment or a file, and is in no error. What programs need is on standard output: a URI, a
 //! table, JSON. Limits: one call, or two, for each run.
 
-mod said;
+mod text;
 
-use super::{doors, token_file};
-use crate::Outcome;
+use super::listener;
 use crate::args::{
     Allowed, AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, RESERVATION, ReserveArgs,
     SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Context, Result, ensure};
 use skyhaul::io::file::failed;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &BalancerArgs) -> Result<Outcome> {
         BalancerWhat::Status => status(&plane, json)?,
         BalancerWhat::Overview => {
             let reply = proto::OverviewReply { load_balancers: plane.overview()? };
-            show(json, "OverviewReply", &reply, &said::overview(&reply))?;
+            show(json, "OverviewReply", &reply, &text::overview(&reply))?;
         }
         BalancerWhat::Extend(args) => extend(&plane, args, json)?,
         BalancerWhat::Free => {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &BalancerArgs) -> Result<Outcome> {
             let parts =
                 proto::ResetLoadBalancerRequest { lb_id, senders, workers, sync: ticks, epochs: ticks };
             let reply = plane.reset(&parts)?;
-            show(json, "ResetLoadBalancerReply", &reply, &said::reset(&reply))?;
+            show(json, "ResetLoadBalancerReply", &reply, &text::reset(&reply))?;
         }
         BalancerWhat::Senders(args) => {
             let texts = |networks: &[_]| networks.iter().map(ToString::to_string).collect();
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &BalancerArgs) -> Result<Outcome> {
                 SendersWhat::Remove(args) => plane.remove_senders(texts(&args.networks))?,
             }
             let status = plane.status()?;
-            show(json, "LoadBalancerStatusReply", &status, &said::senders(&status))?;
+            show(json, "LoadBalancerStatusReply", &status, &text::senders(&status))?;
         }
         BalancerWhat::Workers(args) => {
             let WorkersWhat::Remove { session } = args.what;
@@ -65,15 +65,15 @@ pub(crate) fn run(args: &BalancerArgs) -> Result<Outcome> {
         BalancerWhat::Chain(args) => chain(&plane, args, json)?,
         BalancerWhat::Unchain { chain } => {
             plane.unchain(chain)?;
-            done(json, "unchained: events that are under way still come")?;
+            done(json, "unchained: events in flight still arrive")?;
         }
         BalancerWhat::Chains => {
             let reply = plane.chain_graph(Vec::new())?;
-            show(json, "GetChainGraphReply", &reply, &said::chains(&reply))?;
+            show(json, "GetChainGraphReply", &reply, &text::chains(&reply))?;
         }
         BalancerWhat::Version => {
             let reply = plane.version()?;
-            show(json, "VersionReply", &reply, &said::version(&reply))?;
+            show(json, "VersionReply", &reply, &text::version(&reply))?;
         }
     }
     Ok(Outcome::Done)
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &BalancerArgs) -> Result<Outcome> {
 fn connect(args: &AtArgs) -> Result<ControlPlane> {
     let text = match (&args.balancer, &args.balancer_file) {
         (Some(text), _) => Some(text.clone()),
-        (None, Some(path)) => Some(token_file::read_line(path)?),
+        (None, Some(path)) => Some(super::listener::read_line(path)?),
         (None, None) => std::env::var("EJFAT_URI").ok(),
     };
     let text = text.filter(|text| !text.is_empty()).context(
@@ -91,11 +91,11 @@ fn connect(args: &AtArgs) -> Result<ControlPlane> {
     )?;
     let mut uri: Uri = text.parse()?;
     if let Some(path) = &args.token_file {
-        uri.token = Some(token_file::read(path)?);
+        uri.token = Some(super::listener::read(path)?);
     }
     ensure!(
         uri.token.is_some(),
-        "no token: the control plane answers nobody without one\nhint: ejfat://TOKEN@… in EJFAT_URI, or --token-file FILE"
+        "no token: the control plane requires one\nhint: ejfat://TOKEN@… in EJFAT_URI, or --token-file FILE"
     );
     let trust = match &args.certificate {
         _ if args.any_certificate => Trust::Anyone,
@@ -103,7 +103,7 @@ fn connect(args: &AtArgs) -> Result<ControlPlane> {
         None => Trust::System,
     };
     let options = ClientOptions { trust, deadline: args.timeout.duration(), ..ClientOptions::default() };
-    doors::warn_of_token_to(&uri);
+    listener::warn_of_token_to(&uri);
     Ok(ControlPlane::new(&uri, &options)?)
 }
 
@@ -136,9 +136,9 @@ fn reserve(plane: &ControlPlane, args: &ReserveArgs, json: bool) -> Result<()> {
     if json {
         return print(&json_of("ReserveLoadBalancerReply", &reply)?);
     }
-    say!("reserved: {} as `{}`, {}", reply.lb_id, args.name, said::lasts(&args.until));
+    say!("reserved: {} as `{}`, {}", reply.lb_id, args.name, text::lasts(&args.until));
     if args.sender.is_empty() {
-        say!("note: nobody may send yet\nhint: skyhaul balancer senders add 10.1.0.7");
+        say!("note: the reservation has no senders yet\nhint: skyhaul balancer senders add 10.1.0.7");
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ fn give(file: Option<&Path>, uri: &Uri, json: bool) -> Result<()> {
     let uri = uri.to_string();
     match file {
         Some(path) => {
-            token_file::private(path, &uri).map_err(|error| failed("write", path, &error))?;
+            super::listener::private(path, &uri).map_err(|error| failed("write", path, &error))?;
             say!("EJFAT_URI is in {}", path.display());
             Ok(())
         }
@@ -159,7 +159,7 @@ fn give(file: Option<&Path>, uri: &Uri, json: bool) -> Result<()> {
 
 /// What is handed out on standard output is lost without a reader.
 fn ensure_read() -> Result<()> {
-    ensure!(!print::is_closed(), "nobody reads standard output\nhint: add --uri-file FILE");
+    ensure!(!print::is_closed(), "standard output is closed\nhint: add --uri-file FILE");
     Ok(())
 }
 
@@ -174,10 +174,10 @@ fn until(args: &UntilArgs) -> Result<Option<Timestamp>> {
 }
 
 fn extend(plane: &ControlPlane, args: &UntilArgs, json: bool) -> Result<()> {
-    let until = until(args)?.context("until when?\nhint: --for 2h from now on, or --forever")?;
+    let until = until(args)?.context("no end given\nhint: add --for 2h, or --forever")?;
     let until = plane.extend(until)?;
     let reply = proto::ExtendReservationReply { until };
-    show(json, "ExtendReservationReply", &reply, &said::extended(&reply))
+    show(json, "ExtendReservationReply", &reply, &text::extended(&reply))
 }
 
 fn status(plane: &ControlPlane, json: bool) -> Result<()> {
@@ -187,9 +187,9 @@ fn status(plane: &ControlPlane, json: bool) -> Result<()> {
     }
     // The protocol has the counters of a balancer in its time series only; not every token or server gives them.
     let id = plane.balancer()?;
-    let paths = said::COUNTED.iter().map(|(name, _)| format!("/lb/{id}/{name}"));
+    let paths = text::COUNTED.iter().map(|(name, _)| format!("/lb/{id}/{name}"));
     let series = plane.timeseries(paths.collect(), None).unwrap_or_default();
-    print(said::status(&id, &reply, &series).trim_end())
+    print(text::status(&id, &reply, &series).trim_end())
 }
 
 fn tokens(plane: &ControlPlane, what: &TokensWhat, json: bool) -> Result<()> {
@@ -202,12 +202,12 @@ fn tokens(plane: &ControlPlane, what: &TokensWhat, json: bool) -> Result<()> {
         TokensWhat::Create(args) => create(plane, args, json),
         TokensWhat::List(args) => {
             let reply = proto::ListChildTokensReply { tokens: plane.child_tokens(target(args.id))? };
-            show(json, "ListChildTokensReply", &reply, &said::tokens(&reply.tokens))
+            show(json, "ListChildTokensReply", &reply, &text::tokens(&reply.tokens))
         }
         TokensWhat::Show(args) => {
             let reply = proto::ListTokenPermissionsReply { token: plane.token_permissions(target(args.id))? };
             let all: Vec<_> = reply.token.iter().cloned().collect();
-            show(json, "ListTokenPermissionsReply", &reply, &said::tokens(&all))
+            show(json, "ListTokenPermissionsReply", &reply, &text::tokens(&all))
         }
         TokensWhat::Revoke { id } => {
             plane.revoke_token(TokenSelector::Id(*id))?;
@@ -236,7 +236,7 @@ fn create(plane: &ControlPlane, args: &CreateArgs, json: bool) -> Result<()> {
 fn chain(plane: &ControlPlane, args: &ChainArgs, json: bool) -> Result<()> {
     let from = match (&args.from, &args.from_file) {
         (Some(uri), _) => uri.clone(),
-        (None, Some(path)) => token_file::read_line(path)?,
+        (None, Some(path)) => super::listener::read_line(path)?,
         (None, None) => String::new(),
     };
     // What is wrong with it is told here, without its token.
@@ -250,7 +250,7 @@ fn chain(plane: &ControlPlane, args: &ChainArgs, json: bool) -> Result<()> {
         ..proto::ChainLoadBalancerRequest::from_balancer(&from)
     })?;
     let reply = proto::ChainLoadBalancerReply { chain_id };
-    let text = format!("chain {}: load balancer {} sends to this one", reply.chain_id, said::place(&from));
+    let text = format!("chain {}: load balancer {} sends to this one", reply.chain_id, text::place(&from));
     show(json, "ChainLoadBalancerReply", &reply, &text)
 }
 

@@ -5,11 +5,11 @@
 
 mod events;
 
+use super::output::command_line;
 use super::receiving::print_json;
-use super::written::command_line;
-use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::Result;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 
 /// A report and the command that produced it.
 #[derive(Serialize)]
-struct Told {
+struct CommandReport {
     command: String,
     #[serde(flatten)]
     report: BenchReport,
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let report = skyhaul_measure::bench::run(&options, &mut |line| progress.show(line));
     progress.clear();
-    let told = Told { command: command_line(), report: report? };
+    let told = CommandReport { command: command_line(), report: report? };
     if args.output.json {
         print_json(&told)?;
     } else {
@@ -83,8 +83,8 @@ fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
     })
 }
 
-fn table(told: &Told) -> String {
-    let Told { command, report } = told;
+fn table(told: &CommandReport) -> String {
+    let CommandReport { command, report } = told;
     let mut out = String::new();
     let _ = writeln!(out, "{command}");
     let _ = writeln!(

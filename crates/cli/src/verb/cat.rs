@@ -1,9 +1,9 @@
 //! `skyhaul cat`.
 
 use super::output::open_output;
-use super::send::{Met, open};
-use crate::Outcome;
+use super::send::{ReadNotes, open};
 use crate::args::CatArgs;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress, count, counted};
 use anyhow::Result;
 use skyhaul::recording::{Missing, ReadOptions};
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     let options =
         ReadOptions { verify: !args.no_check, follow: args.follow, missing, ..ReadOptions::default() };
     let mut reader = recording.reader(at, &options)?;
-    let mut met = Met::new(&recording, reader.account());
+    let mut met = ReadNotes::new(&recording, reader.account());
     let mut progress = Progress::new(true);
     let mut output = match &args.output_file {
         Some(path) => open_output(path)?,

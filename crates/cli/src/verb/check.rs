@@ -1,8 +1,8 @@
 //! `skyhaul check`.
 
 use super::receiving;
-use crate::Outcome;
 use crate::args::CheckArgs;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::frames::FramesOf;

@@ -1,12 +1,11 @@
 //! `skyhaul copy`: files, directories and recordings to another host, or from it.
 
-use super::doors::{self, Door};
+use super::listener::{self, Listener};
+use super::output::command_line;
 use super::receiving::print_json;
-use super::token_file;
-use super::written::command_line;
-use crate::Outcome;
 use crate::args::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat, DiskEngine};
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress as Line};
 use crate::report::words::micros;
 use anyhow::{Context, Result, bail};
@@ -29,7 +28,7 @@ const TOLD: usize = 20;
 
 /// A report and the command that produced it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct CommandReport<'a> {
     command: String,
     #[serde(flatten)]
     report: &'a CopyReport,
@@ -39,7 +38,7 @@ struct Told<'a> {
 #[derive(Serialize)]
 struct Served<'a> {
     command: String,
-    listening: [Door; 1],
+    listening: [Listener; 1],
     roots: &'a [PathBuf],
     read_only: bool,
     connections: ServerStats,
@@ -65,7 +64,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     let faults: Faults =
         args.disk_faults.as_deref().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
     let service = CopyService::new(&args.root, args.read_only)?.with(engine(args.disk_engine), faults);
-    let token = Token::new(&token_file::read_or_make(&args.token_file)?)?;
+    let token = Token::new(&super::listener::read_or_make(&args.token_file)?)?;
     let options = ServerOptions {
         limits: Limits { duration: LONGEST, ..Limits::default() },
         ..ServerOptions::default()
@@ -73,7 +72,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     let server = listen(args.listen, &token, options, service)?;
     let roots: Vec<String> = args.root.iter().map(|root| root.display().to_string()).collect();
     say!("serving {} at {}", roots.join(", "), server.local());
-    let door = Door::with_token("copy", server.local(), &args.token_file);
+    let door = Listener::with_token("copy", server.local(), &args.token_file);
     door.say();
     let roots_are = if args.read_only {
         "they may copy from here, and write nothing"
@@ -81,9 +80,9 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
         "they may copy from here and to here"
     };
     say!("  {roots_are}");
-    doors::warn_of_traffic(server.local().ip());
+    listener::warn_of_traffic(server.local().ip());
     while !interrupt.is_set() {
-        anyhow::ensure!(server.is_running(), "connections are no longer accepted");
+        anyhow::ensure!(server.is_running(), "the server stopped accepting connections");
         std::thread::sleep(Duration::from_millis(50));
     }
     if args.json {
@@ -121,12 +120,12 @@ fn has_ipv6() -> bool {
 
 fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
-    let path = args.token_file.as_deref().context("--token-file is needed")?;
-    let token = Token::new(&token_file::read(path)?)?;
+    let path = args.token_file.as_deref().context("--token-file is missing")?;
+    let token = Token::new(&super::listener::read(path)?)?;
     // One warning, for an address that is not this host.
     let elsewhere = options.server.iter().find(|address| !address.ip().is_loopback());
     if let Some(address) = elsewhere.or(options.server.first()) {
-        doors::warn_of_traffic(address.ip());
+        listener::warn_of_traffic(address.ip());
     }
     let interrupt = Interrupt::listen()?;
     options.stop = StopFlag::from(interrupt.flag());
@@ -141,7 +140,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     line.clear();
     let report = report?;
     if args.output.json {
-        print_json(&Told { command: command_line(), report: &report })?;
+        print_json(&CommandReport { command: command_line(), report: &report })?;
     } else {
         tell_text!("{}", summary(&report));
     }
@@ -150,7 +149,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
 
 /// Sources on one side, directories on the other.
 fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
-    let hint = "hint: `SRC... HOST:DIR` copies there, `HOST:SRC... DIR` from there; a path with a colon is written ./a:b";
+    let hint = "hint: `SRC... HOST:DIR` uploads, `HOST:SRC... DIR` downloads; write a local path with a colon as ./a:b";
     let mut local: Vec<(usize, PathBuf)> = Vec::new();
     let mut far: Vec<(usize, PathBuf)> = Vec::new();
     let mut host: Option<String> = None;
@@ -160,18 +159,18 @@ fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
             continue;
         };
         if host.as_ref().is_some_and(|host| host != name) {
-            bail!("one copy is with one host\n{hint}");
+            bail!("a copy needs exactly one remote host\n{hint}");
         }
         host = Some(name.to_owned());
         far.push((at, path.to_owned()));
     }
-    let Some(host) = host else { bail!("no host is named\n{hint}") };
-    let Some(first) = local.first() else { bail!("both ends are on {host}\n{hint}") };
+    let Some(host) = host else { bail!("no remote host given\n{hint}") };
+    let Some(first) = local.first() else { bail!("both ends are on {host}; one must be local\n{hint}") };
     let pull = first.0 > 0;
     let (sources, into) = if pull { (far, local) } else { (local, far) };
     // All sources, then all directories.
     if sources.last().map(|(at, _)| *at) > into.first().map(|(at, _)| *at) {
-        bail!("sources come first, directories behind them\n{hint}");
+        bail!("sources must come before directories\n{hint}");
     }
     let paths = |of: Vec<(usize, PathBuf)>| of.into_iter().map(|(_, path)| path).collect();
     Ok(CopyOptions {
@@ -283,7 +282,11 @@ fn summary(report: &CopyReport) -> String {
         let _ = writeln!(out, "  note: {path}: set-user-ID, set-group-ID and sticky bits are not copied");
     }
     if let Some(why) = &report.stopped {
-        let _ = writeln!(out, "STOPPED: {}\nhint: the same command copies the rest", print::indented(why));
+        let _ = writeln!(
+            out,
+            "STOPPED: {}\nhint: run the same command again to copy the rest",
+            print::indented(why)
+        );
     }
     out
 }
@@ -313,7 +316,8 @@ fn plan_text(plan: &Plan) -> String {
     }
     if plan.trial.bytes > 0 {
         let rate = print::rate(plan.trial.bits_per_second);
-        let _ = writeln!(out, "  bytes, all at once: {rate}, and {} more", time(plan.trial.delay_seconds));
+        let _ =
+            writeln!(out, "  bytes, all concurrently: {rate}, and {} more", time(plan.trial.delay_seconds));
     }
     if plan.tried_files > 0 {
         let (files, each) = (print::count(plan.tried_files), time(plan.file_seconds));
@@ -343,11 +347,11 @@ fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Parsed, Places, Verb, parse};
+    use crate::args::{ConfigPaths, Parsed, Verb, parse};
 
     fn of(line: &str) -> Result<CopyOptions> {
         let words = ["skyhaul", "copy", "--token-file", "t"].into_iter().chain(line.split(' '));
-        let Parsed::Run(cli) = parse(words, &Places::default())? else { panic!() };
+        let Parsed::Run(cli) = parse(words, &ConfigPaths::default())? else { panic!() };
         let Verb::Copy(args) = cli.verb else { panic!() };
         options(&args.copy)
     }

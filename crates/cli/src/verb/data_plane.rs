@@ -1,8 +1,8 @@
 //! `skyhaul data-plane`: what `balance` starts to forward packets, so that they go on if it is killed.
 
-use crate::Outcome;
 use crate::args::DataPlaneArgs;
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use anyhow::Result;
 use skyhaul::balance::{BalanceOptions, Claim, DataPlane};
 use skyhaul::io::host::descriptors;

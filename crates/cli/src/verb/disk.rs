@@ -1,10 +1,10 @@
 //! `skyhaul disk`: what disks write and read, as a table or as JSON.
 
+use super::output::command_line;
 use super::receiving::print_json;
-use super::written::command_line;
-use crate::Outcome;
 use crate::args::{DiskEngine, DiskMeasureArgs};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 /// A report and the command that produced it.
 #[derive(Serialize)]
-struct Told {
+struct CommandReport {
     command: String,
     #[serde(flatten)]
     report: DiskReport,
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &DiskMeasureArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let report = measure(&options, &mut |line| progress.show(line));
     progress.clear();
-    let told = Told { command: command_line(), report: report? };
+    let told = CommandReport { command: command_line(), report: report? };
     if args.fio_json {
         print_json(&fio_json(&told.report))?;
     } else if args.output.json {
@@ -52,7 +52,7 @@ fn options(args: &DiskMeasureArgs) -> Result<MeasureOptions> {
     };
     options.sizes = args.sizes.0.clone();
     if let Some(large) = args.blocks.0.iter().find(|&&bytes| bytes > 1 << 30) {
-        bail!("--blocks {large}: a request has at most 1 GiB; hint: such as --blocks 1MiB");
+        bail!("--blocks {large}: a request is at most 1 GiB\nhint: such as --blocks 1MiB");
     }
     options.blocks = args.blocks.0.iter().map(|&bytes| bytes as usize).collect();
     options.depths.clone_from(&args.depths);
@@ -78,20 +78,20 @@ fn options(args: &DiskMeasureArgs) -> Result<MeasureOptions> {
 
 fn fault(spec: &str, args: &DiskMeasureArgs) -> Result<(PathBuf, Faults)> {
     let (path, faults) = spec.rsplit_once(':').ok_or_else(|| {
-        anyhow::anyhow!("--disk-faults {spec}: not PATH:SPEC; hint: such as /data/d1:slow=200")
+        anyhow::anyhow!("--disk-faults: expected PATH:SPEC, got {spec}\nhint: such as /data/d1:slow=200")
     })?;
     let path = PathBuf::from(path);
     if !args.disks.contains(&path) {
         bail!(
-            "--disk-faults {spec}: {} is none of the disks; hint: name it as it is measured",
+            "--disk-faults {spec}: {} is not one of the measured disks\nhint: write it exactly as given on the command line",
             path.display()
         );
     }
     Ok((path, faults.parse().map_err(anyhow::Error::msg)?))
 }
 
-fn table(told: &Told) -> String {
-    let Told { command, report } = told;
+fn table(told: &CommandReport) -> String {
+    let CommandReport { command, report } = told;
     let mut out = format!("{command}\n");
     let (before, after) = report.others;
     let _ = writeln!(out, "{}; load average {before:.1} before, {after:.1} after", report.machine);

@@ -1,9 +1,9 @@
 //! `skyhaul export`.
 
 use super::samples;
-use crate::Outcome;
 use crate::args::ExportArgs;
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress};
 use crate::verb::receiving;
 use anyhow::Result;

@@ -1,21 +1,25 @@
 //! `skyhaul host`.
 
-mod change;
 mod peer;
-mod shown;
 mod watch;
 
-use crate::Outcome;
+use super::receiving;
 use crate::args::HostArgs;
+use crate::outcome::Outcome;
 use crate::print;
-use anyhow::Result;
-use shown::{asked, show, target, written};
+use anyhow::{Result, bail};
+use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
-use skyhaul_measure::host::{HostReport, HostView, SnapshotDiff, ThisHost, gather, load, save};
+use skyhaul_measure::host::{
+    ChangeJournal, CheckVerdict, Facts, GatherOptions, HostReport, HostSettings, HostTarget, HostView,
+    SnapshotDiff, ThisHost, UndoResult, gather, load, planned, read_journal, save, would_undo,
+};
+use std::io::IsTerminal as _;
+use std::net::IpAddr;
 
 pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
     if args.undo {
-        return change::undo(args);
+        return undo(args);
     }
     if let Some([a, b]) = args.diff.as_deref() {
         let (a, b) = (load(a)?, load(b)?);
@@ -23,7 +27,7 @@ pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
         return written(args, &found, &print::host::difference(&found));
     }
     if let (Some(host), Some(token)) = (&args.peer, &args.token_file) {
-        return peer::run(args, host, token);
+        return peer::apply_to_peer(args, host, token);
     }
     let facts = match &args.load {
         Some(path) => load(path)?,
@@ -33,13 +37,94 @@ pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
         save(&facts, path)?;
     }
     if !args.watch.is_empty() {
-        return watch::run(args, &facts, &target(args, &facts));
+        return watch::watch_host(args, &facts, &target(args, &facts));
     }
     let target = target(args, &facts);
     let report =
         HostReport::new(&HostView { facts: &facts, before: None, peer: None, target: &target }, &args.only);
     if args.apply {
-        return change::apply(args, &report);
+        return apply(args, &report);
     }
     show(args, &report)
+}
+
+fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
+    let settings = HostSettings(Tree::new("/"));
+    let changes = planned(report, &settings, &args.only);
+    if args.dry_run || changes.is_empty() {
+        return written(args, &changes, &print::host::changes(&changes));
+    }
+    if !args.yes && !confirmed(&print::host::changes(&changes))? {
+        say!("nothing was changed");
+        return Ok(Outcome::Failed);
+    }
+    let mut journal = ChangeJournal::begin(&args.journal)?;
+    let done = skyhaul_measure::host::apply(&changes, &settings, &mut journal)?;
+    let how = |done: &skyhaul_measure::host::ChangeResult| done.failed.clone();
+    let text = print::host::changed(done.iter().map(|done| (&done.change, how(done))), &args.journal);
+    written(args, &done, &text)?;
+    Ok(if done.iter().all(|done| done.failed.is_none()) { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Ask on the terminal.
+fn confirmed(text: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!(
+            "--apply needs confirmation, but standard input is not a terminal\nhint: use --dry-run to show the changes, or --yes to apply them without confirmation"
+        );
+    }
+    say_text!("{text}apply these changes? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn undo(args: &HostArgs) -> Result<Outcome> {
+    let changes = read_journal(&args.journal)?;
+    let settings = HostSettings(Tree::new("/"));
+    let undone = match args.dry_run {
+        true => would_undo(&changes, &settings),
+        false => skyhaul_measure::host::undo(&changes, &settings),
+    };
+    written(args, &undone, &print::host::undone(&undone, args.dry_run))?;
+    if args.dry_run {
+        let fails = undone.iter().any(|(_, how)| matches!(how, UndoResult::Failed(_)));
+        return Ok(if fails { Outcome::Failed } else { Outcome::Done });
+    }
+    if undone.iter().any(|(_, how)| matches!(how, UndoResult::Failed(_))) {
+        say!("{} is kept: run --undo again to restore the rest", args.journal.display());
+        return Ok(Outcome::Failed);
+    }
+    std::fs::remove_file(&args.journal).map_err(|error| failed("remove", &args.journal, &error))?;
+    Ok(Outcome::Done)
+}
+
+fn asked(args: &HostArgs, peer: Option<IpAddr>) -> Result<GatherOptions> {
+    let data = args.disk.iter().map(|path| {
+        let full = std::fs::canonicalize(path);
+        let full = full.map_err(|error| skyhaul::io::file::failed("read", path, &error))?;
+        Ok(full.to_string_lossy().into_owned())
+    });
+    Ok(GatherOptions { interface: args.interface.clone(), peer, data: data.collect::<Result<_>>()? })
+}
+
+fn target(args: &HostArgs, facts: &Facts) -> HostTarget {
+    let target = HostTarget::new(args.rate, args.rtt, args.role, args.flows, facts.link_rate());
+    HostTarget { mtu: args.mtu, ..target }
+}
+
+/// Print a report; a check that failed is the exit status.
+fn show(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
+    written(args, report, &print::host::report(report, args.all))?;
+    Ok(if report.count(CheckVerdict::Fail) == 0 { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Print as JSON or as text.
+fn written(args: &HostArgs, data: &impl serde::Serialize, text: &str) -> Result<Outcome> {
+    if args.json {
+        receiving::print_json(data)?;
+    } else {
+        print::page(text)?;
+    }
+    Ok(Outcome::Done)
 }

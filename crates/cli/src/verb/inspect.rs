@@ -1,8 +1,8 @@
 //! `skyhaul inspect`.
 
 use super::receiving;
-use crate::Outcome;
 use crate::args::InspectArgs;
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;

@@ -26,7 +26,11 @@ impl<'a> Joining<'a> {
     ///
     /// # Errors
     /// No balancer, a format that is not balanced, or an address at which no worker can be.
-    pub(crate) fn prepare(args: &'a JoinArgs, common: &ReceiveCommon) -> Result<Option<Self>> {
+    pub(crate) fn prepare(
+        args: &'a JoinArgs,
+        common: &ReceiveCommon,
+        is_quiet: bool,
+    ) -> Result<Option<Self>> {
         if !args.join {
             return Ok(None);
         }
@@ -48,14 +52,14 @@ impl<'a> Joining<'a> {
         let last = at.address.port().checked_add(args.ports - 1);
         ensure!(
             args.ports == 1 || at.address.port() != 0 && last.is_some(),
-            "--ports {} from port {} on: there are no such ports\nhint: --listen udp://:17750 --ports {}",
+            "--ports {} from port {} on exceed 65535, or the first port is unset\nhint: use --listen udp://:17750 --ports {}",
             args.ports,
             at.address.port(),
             args.ports
         );
         let text = args.balancer.clone().or_else(|| std::env::var("EJFAT_URI").ok());
         let text = text.filter(|text| !text.is_empty()).context(
-            "--join: no balancer\nhint: set EJFAT_URI to what reserving a balancer printed, or use --balancer URI",
+            "--join: no balancer given\nhint: set EJFAT_URI to the URI printed by `skyhaul balancer reserve`, or use --balancer URI",
         )?;
         let trust = match &args.certificate {
             _ if args.any_certificate => Trust::Anyone,
@@ -63,10 +67,10 @@ impl<'a> Joining<'a> {
             None => Trust::System,
         };
         let uri = text.parse()?;
-        super::doors::warn_of_token_to(&uri);
+        super::listener::warn_of_token_to(&uri);
         let plane = ControlPlane::new(&uri, &ClientOptions { trust, ..ClientOptions::default() })?;
         plane.balancer()?;
-        Ok(Some(Self { args, plane, at, is_quiet: common.output.quiet }))
+        Ok(Some(Self { args, plane, at, is_quiet }))
     }
 
     /// Listen on every port; other workers get what is missing here.

@@ -5,21 +5,20 @@
 //!                                         thread that forwards             └─ near: COMMAND, or a shell
 //! ```
 
-mod ends;
-
-use crate::Outcome;
+use super::receiving::print_json;
 use crate::args::{LabArgs, LabRunArgs, LabWhat};
-use crate::interrupt::Interrupt;
-use crate::verb::receiving::print_json;
+use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Context, Result};
-use ends::{End, Ending, search_here_first};
 use skyhaul::io::namespace::{Apart, Network, apart};
+use skyhaul::io::signals;
 use skyhaul_measure::lab::{Lab, LabOptions, LabReport, LabText, RunningLab, hosts, listens};
-use std::process::{Command, Stdio};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often it is looked at them.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(args: &LabArgs) -> Result<Outcome> {
     let LabWhat::Run(args) = &args.what;
@@ -74,7 +73,9 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &RunningLab, interrupt: &Inte
             command
         }
         None => {
-            say!("a shell in the near end: near, far and router are known; the lab ends with it");
+            say!(
+                "a shell in the near end; the host names near, far and router resolve; the lab stops when it exits"
+            );
             command(lab.near(), std::env::var_os("SHELL").unwrap_or("sh".into()), args.output.json)
         }
     };
@@ -98,7 +99,7 @@ fn commands(args: &LabRunArgs, lab: &Lab, running: &RunningLab, interrupt: &Inte
             }
         }
         anyhow::ensure!(running.is_running(), "the router ended");
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     if let Some(far) = far {
         far.end()?;
@@ -130,7 +131,7 @@ fn until_it_listens(args: &LabRunArgs, lab: &Lab, far: &mut End, interrupt: &Int
             );
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -142,4 +143,89 @@ fn show(args: &LabRunArgs, report: &LabReport) -> Result<()> {
         say_text!("{report}");
     }
     Ok(())
+}
+
+/// How long commands have to end by themselves.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A command that runs.
+struct End {
+    child: Child,
+    /// It has a process group of its own, so that a terminal's Ctrl-C is not for it.
+    group: bool,
+}
+
+impl End {
+    fn start(name: &str, mut command: Command, group: bool) -> Result<Self> {
+        if group {
+            command.process_group(0);
+        }
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("start {program} in the {name} end"))?;
+        Ok(Self { child, group })
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Ask it to end.
+    fn ask(&self) {
+        // It may have ended meanwhile.
+        let _ = skyhaul::io::namespace::ask_to_end(self.child.id(), self.group);
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        Ok(self.child.kill()?)
+    }
+
+    /// Ask it to end, and end it after a time.
+    fn end(mut self) -> Result<()> {
+        self.ask();
+        let asked = Instant::now();
+        while self.ended()?.is_none() {
+            if asked.elapsed() > EXIT_TIMEOUT {
+                self.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+/// How the near command is ended: what a terminal interrupts, it has heard itself; SIGTERM and SIGHUP are passed on; and then
+/// there
+/// is a limit.
+#[derive(Default)]
+struct Ending {
+    begun: Option<Instant>,
+    asked: Option<Instant>,
+}
+
+impl Ending {
+    /// An end was requested: ask it, or end it, when it is time.
+    fn go_on(&mut self, near: &mut End) -> Result<()> {
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        if self.asked.is_none() && (signals::is_terminated() || begun.elapsed() > EXIT_TIMEOUT) {
+            near.ask();
+            self.asked = Some(Instant::now());
+        }
+        if self.asked.is_some_and(|asked| asked.elapsed() > EXIT_TIMEOUT) {
+            near.kill()?;
+        }
+        Ok(())
+    }
+}
+
+/// So that `skyhaul` in a command is this program.
+fn search_here_first(command: &mut Command) {
+    let here = std::env::current_exe().ok().and_then(|this| Some(this.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(here) = here {
+        let mut all = OsString::from(here);
+        all.push(":");
+        all.push(path);
+        command.env("PATH", all);
+    }
 }

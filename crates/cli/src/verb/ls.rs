@@ -1,8 +1,8 @@
 //! `skyhaul ls`.
 
 use super::receiving;
-use crate::Outcome;
 use crate::args::LsArgs;
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
@@ -12,7 +12,7 @@ use skyhaul::recording::ScanSummary;
 use std::fmt::Write as _;
 
 /// Findings of a scan that are listed.
-const MOST_FINDINGS: usize = 5;
+const MAX_FINDINGS: usize = 5;
 
 pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     for disk in &args.disks.disk {
@@ -52,11 +52,11 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
                 format!("  {} absent", print::counted(scan.missing_disks.len() as u64, "disk"))
             },
         )?;
-        for finding in scan.findings.iter().take(MOST_FINDINGS) {
+        for finding in scan.findings.iter().take(MAX_FINDINGS) {
             writeln!(out, "    {}", print::finding(finding))?;
         }
-        if scan.findings.len() > MOST_FINDINGS {
-            let more = (scan.findings.len() - MOST_FINDINGS) as u64;
+        if scan.findings.len() > MAX_FINDINGS {
+            let more = (scan.findings.len() - MAX_FINDINGS) as u64;
             writeln!(out, "    and {} (--json)", print::counted(more, "more finding"))?;
         }
     }

@@ -1,37 +1,42 @@
 //! `skyhaul receive`.
+//!
+//! What `receive` does with finished heaps and events: each does its part, and hands them on.
+//!
+//! ```text
+//!   finished ─▶ Worked (--work) ─▶ Listed (--list) ─▶ Payloads (--output-file), or nowhere
+//! ```
 
-mod objects;
 #[cfg(test)]
 mod tests;
 mod ticks;
 
-use super::extra::Extra;
 use super::joining::{self, Joining};
 use super::output::{open_list, open_output};
-use super::receiving::{self, Ended, Snapshot};
-use crate::Outcome;
+use super::receiving::{self, Ended, Extra, Snapshot};
 use crate::args::{ReceiveArgs, ReceiveCommon};
-use crate::interrupt::Interrupt;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
-use objects::{Listed, Output, Payloads, Worked};
+use skyhaul::core::wire::keyed::Data;
 use skyhaul::io::file::failed;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
-use skyhaul::receive::{Collector, Nowhere, ObjectSink, Receiver};
+use skyhaul::receive::{Collector, Nowhere, ObjectSink, Received, Receiver};
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::Objects;
+use std::io::{self, Write};
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use ticks::{Shared, Ticks};
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     receiving::check(&args.common)?;
     check_build(args)?;
-    let joining = Joining::prepare(&args.worker, &args.common)?;
+    let joining = Joining::prepare(&args.worker, &args.common, args.output.quiet)?;
     let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
-    let mut progress = Progress::new(args.common.output.quiet);
+    let mut progress = Progress::new(args.output.quiet);
     let output = args.output_file.as_deref().map(open_output).transpose()?.map(Output::new);
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
@@ -41,7 +46,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let mut receiver = Receiver::open(options, pool.clone())?;
     add_capture(&args.common, capture, &mut receiver);
     let addresses: Vec<_> = receiver.addresses().map(str::to_string).collect();
-    receiving::say_listening("receiving", &addresses, &pool, &args.common);
+    if !args.output.quiet {
+        receiving::say_listening("receiving", &addresses, &pool, &args.common);
+    }
     let collector = match output.is_some() || args.verify {
         true => {
             let output = output.clone().map(|output| Box::new(output) as _);
@@ -71,11 +78,11 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     );
     let removed = worker.as_ref().is_some_and(|worker| worker.report().removed);
     let left = !removed && worker.as_ref().is_some_and(|worker| !worker.is_running());
-    let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
+    let worker = worker.map(|worker| joining::leave(worker, &running, args.output.quiet));
     let mut report = running.finish();
     report.worker = worker;
     if left {
-        report.errors.push("a fault in this program ended the session with the balancer".to_owned());
+        report.errors.push("a bug in this program ended the session with the balancer".to_owned());
     }
     report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
     let collected = collector.map(Collector::finish);
@@ -92,7 +99,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
 
 /// Print the report; standard output may be for the data.
 fn tell(args: &ReceiveArgs, report: &ReceiveReport, to_stdout: bool) -> Result<()> {
-    if args.common.output.json && !to_stdout {
+    if args.output.json && !to_stdout {
         receiving::print_json(report)?;
     } else {
         let text = print::receive_summary(report);
@@ -101,7 +108,7 @@ fn tell(args: &ReceiveArgs, report: &ReceiveReport, to_stdout: bool) -> Result<(
             false => tell_text!("{text}"),
         }
     }
-    print::advise(report, args.common.output.json && !to_stdout);
+    print::advise(report, args.output.json && !to_stdout);
     Ok(())
 }
 
@@ -114,7 +121,7 @@ fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<(Box<dyn Object
         return Ok((worked(args, Box::new(ticks)), Some(built)));
     }
     let mut sink: Box<dyn ObjectSink> = match output {
-        Some(output) => Box::new(Payloads { output, fill: args.common.of_heaps.incomplete }),
+        Some(output) => Box::new(Payloads { output, fill: args.incomplete }),
         None => Box::new(Nowhere),
     };
     if let Some(path) = &args.list {
@@ -156,5 +163,122 @@ pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
 pub(crate) fn add_capture(args: &ReceiveCommon, capture: Option<PcapSource>, receiver: &mut Receiver) {
     if let Some((path, capture)) = args.pcap.as_ref().zip(capture) {
         receiver.add_source(path.display().to_string(), Box::new(capture), true);
+    }
+}
+
+/// One file for frames, heaps and events.
+#[derive(Clone)]
+struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Output {
+    fn new(file: Box<dyn Write + Send>) -> Self {
+        Self(Arc::new(Mutex::new(file)))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    /// Frames and heaps stay whole.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+/// What stands where nothing arrived.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// Writes the data of heaps and events, one after the other.
+struct Payloads {
+    output: Output,
+    /// Incomplete ones too, their gaps zero.
+    fill: bool,
+}
+
+impl ObjectSink for Payloads {
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        if !object.complete && !self.fill {
+            return Ok(());
+        }
+        object.data().try_for_each(|data| self.output.write_all(data))?;
+        // A large event that is mostly missing has memory only for its beginning: write zeros for the rest.
+        let all = object.size.filter(|_| object.data == Data::All).unwrap_or(0);
+        let mut left = all.saturating_sub(object.payload.len() as u64);
+        while left > 0 {
+            let zeros = &ZEROS[..ZEROS.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+            self.output.write_all(zeros)?;
+            left -= zeros.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+/// The first line of a list.
+pub(crate) const COLUMNS: &str = "number,source,bytes,missing";
+
+/// Writes a line for each, at once: a list is whole up to where its program was killed.
+struct Listed {
+    file: Box<dyn Write + Send>,
+    next: Box<dyn ObjectSink>,
+}
+
+impl Listed {
+    /// # Errors
+    /// If the first line cannot be written.
+    fn new(mut file: Box<dyn Write + Send>, next: Box<dyn ObjectSink>) -> io::Result<Self> {
+        writeln!(file, "{COLUMNS}")?;
+        file.flush()?;
+        Ok(Self { file, next })
+    }
+}
+
+impl ObjectSink for Listed {
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        // What is missing of an object of unknown size is unknown: it is incomplete, so at least one byte.
+        let missing = object.size.map_or(0, |size| size.saturating_sub(object.received));
+        let missing = if object.complete { 0 } else { missing.max(1) };
+        writeln!(self.file, "{},{},{},{missing}", object.number, object.source, object.received)?;
+        self.file.flush()?;
+        self.next.object(object)
+    }
+
+    fn tick(&mut self) {
+        self.next.tick();
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.next.finished()
+    }
+}
+
+/// Takes its time over each.
+struct Worked {
+    time: Duration,
+    next: Box<dyn ObjectSink>,
+}
+
+impl ObjectSink for Worked {
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        std::thread::sleep(self.time);
+        self.next.object(object)
+    }
+
+    fn tick(&mut self) {
+        self.next.tick();
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
+        self.next.finished()
     }
 }

@@ -1,11 +1,9 @@
 //! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
-mod taken;
-
-use super::extra::Extra;
-use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
-use crate::interrupt::Interrupt;
 pub(crate) use crate::print::json as print_json;
+
+use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
@@ -14,19 +12,20 @@ use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::{Tier, UdpOptions};
+use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
+use skyhaul::recording::Event;
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::{Keep, LearnOptions, Objects, Place};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use taken::Taken;
 
 /// Default memory for heaps, at most, in bytes, if nothing else is received.
 const MEMORY: u64 = 2 << 30;
 /// Bytes of it that are prepared before anything is received.
-const AHEAD: u64 = 256 << 20;
+const PREPARED_BYTES: u64 = 256 << 20;
 /// The same if it is unknown whether heaps will arrive.
-const PERHAPS: u64 = 64 << 20;
+const PREPARED_BYTES_IF_UNKNOWN: u64 = 64 << 20;
 /// Memory for frames, in bytes, if none are received. [`FORWARD`] if heaps are forwarded.
 const NO_FRAMES: u64 = 8 << 20;
 /// Memory for heaps that are forwarded, in bytes.
@@ -68,12 +67,12 @@ pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOpti
         },
         split_threads: args.stream.split_threads,
         keep_partial_sets: args.stream.keep_partial_sets,
-        window: args.window,
+        window: args.stream.window,
         flush: args.flush.duration(),
-        gate: Gate { start: args.start, stop: args.stop },
+        gate: Gate { start: args.stream.start, stop: args.stream.stop },
         stop_bytes: args.bytes.map(|size| size.bytes()),
         max_streams: args.max_streams,
-        allow: Allow { from: args.from.clone(), stations: args.station.clone() },
+        allow: Allow { from: args.from.clone(), stations: args.stream.station.clone() },
         begin: args
             .start_at
             .and_then(|at| u64::try_from(at).ok())
@@ -122,7 +121,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         // They are counted, wherever they go, also against --heaps; descriptors are not.
         incomplete: true,
         memory: heap_memory(args),
-        ahead: AHEAD,
+        ahead: PREPARED_BYTES,
         allow: Allow { from: args.from.clone(), stations: Vec::new() },
         senders: args.max_streams.max(1),
         ..default
@@ -139,7 +138,7 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
     let asked = args.memory.map(|memory| memory.bytes());
     if !is_keyed(args) {
         let memory = HeapMemory::new(asked.unwrap_or_else(default_bytes) / 2);
-        memory.keep_ahead(PERHAPS);
+        memory.keep_ahead(PREPARED_BYTES_IF_UNKNOWN);
         return memory;
     }
     let usual = match args.stream.format.objects() {
@@ -148,7 +147,7 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
         _ => MEMORY.min(default_bytes()),
     };
     let memory = HeapMemory::new(asked.unwrap_or(usual));
-    memory.keep_ahead(AHEAD);
+    memory.keep_ahead(PREPARED_BYTES);
     memory.wait_ahead();
     memory
 }
@@ -201,9 +200,6 @@ pub(crate) fn check_recordable(args: &ReceiveCommon) -> Result<()> {
 
 /// Report that packets are received from now on.
 pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args: &ReceiveCommon) {
-    if args.output.quiet {
-        return;
-    }
     if let Prepared::Part { .. } = pool.prepared() {
         say!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
@@ -223,10 +219,6 @@ pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
             args.faults.is_none(),
             "--faults are injected after the socket on which --feedback reports\nhint: drop packets in the network instead: tc qdisc add ... netem loss"
         );
-        ensure!(
-            over(Transport::Udp),
-            "--feedback needs a udp:// address to listen on\nhint: omit --feedback; TCP controls its own rate"
-        );
     }
     ensure!(
         !(is_keyed(args) && args.faults.is_some() && over(Transport::Tcp)),
@@ -238,7 +230,7 @@ pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
 /// Times that leave nothing to receive are wrong usage.
 fn check_times(args: &ReceiveCommon) -> Result<()> {
     ensure!(
-        args.start.zip(args.stop).is_none_or(|(start, stop)| start < stop),
+        args.stream.start.zip(args.stream.stop).is_none_or(|(start, stop)| start < stop),
         "--start is not before --stop: no frame would be received\nhint: both are data times"
     );
     ensure!(
@@ -286,7 +278,7 @@ pub(crate) fn watch(
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
     let (mut came, mut told) = (None, 0);
-    let mut taken = Taken::default();
+    let mut taken = AcceptTimer::default();
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
@@ -395,4 +387,105 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &Extra) -> Strin
         print::count(report.kernel_drops()),
         extra.rest,
     )
+}
+
+/// What had come at the last look, and when something of it was last taken, since the start. Counters are published now and
+/// then: what came since was perhaps taken, so time counts only up to the counters' own.
+#[derive(Debug, Default)]
+struct AcceptTimer {
+    packets: u64,
+    refused: u64,
+    /// Less those that were refused.
+    bytes: u64,
+    last: Duration,
+}
+
+impl AcceptTimer {
+    /// For how long nothing was taken. Over TCP, a heap may come as one packet, which counts with its last byte: until then, its
+    /// bytes are taken. `counted`: the counters of the report are complete up to this time.
+    fn idle(&mut self, report: &ReceiveReport, refused: u64, counted: Duration) -> Duration {
+        let packets = report.packets;
+        let bytes = report.counters.get("refused_bytes").copied().unwrap_or(0);
+        let bytes = report.wire_bytes.saturating_sub(bytes);
+        let (more, less) = (packets.saturating_sub(self.packets), refused.saturating_sub(self.refused));
+        let is_under_way = more == 0 && less == 0 && bytes > self.bytes;
+        if more > less || is_under_way {
+            self.last = counted;
+        }
+        (self.packets, self.refused, self.bytes) = (packets, refused, bytes);
+        counted.saturating_sub(self.last)
+    }
+}
+
+/// What a verb adds to the progress of a receiver.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    /// What the operator must know now: printed at once, also without a progress line.
+    pub(crate) warnings: Vec<String>,
+    /// In the progress line, before anything that a narrow window cuts off.
+    pub(crate) alarm: String,
+    /// At the end of the progress line.
+    pub(crate) rest: String,
+}
+
+impl Extra {
+    /// Warn of what is new among the events of streams; `told` counts the events seen.
+    pub(crate) fn streams(&mut self, events: &[Event], told: &mut usize) {
+        let new = events.get(*told..).unwrap_or_default().iter();
+        *told = events.len();
+        let of_stream = new.filter(|event| STREAM_EVENTS.contains(&event.kind.as_str()));
+        self.warnings.extend(of_stream.map(|event| format!("{}: {}", event.kind, event.text)));
+    }
+
+    /// Print the warnings.
+    pub(crate) fn warn(&self, progress: &mut Progress) {
+        if !self.warnings.is_empty() {
+            progress.clear();
+            self.warnings.iter().for_each(|warning| say!("warning: {}", print::indented(warning)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_packet_that_comes_is_taken_and_refused_ones_are_not() {
+        let mut taken = AcceptTimer::default();
+        let mut idle = |second, (packets, refused, bytes, refused_bytes): (u64, u64, u64, u64)| {
+            let counters = [("refused_bytes".to_owned(), refused_bytes)].into();
+            let report = ReceiveReport { packets, wire_bytes: bytes, counters, ..ReceiveReport::default() };
+            taken.idle(&report, refused, Duration::from_secs(second)).as_secs()
+        };
+        assert_eq!(idle(1, (0, 0, 0, 0)), 1);
+        assert_eq!(idle(2, (5, 1, 5_000, 1_000)), 0);
+        // Part of a heap of one packet.
+        assert_eq!([idle(3, (5, 1, 900_000, 1_000)), idle(4, (5, 1, 1_800_000, 1_000))], [0, 0]);
+        assert_eq!(idle(6, (5, 1, 1_800_000, 1_000)), 2, "it does not go on");
+        // Refused: whole ones, and a long one while it comes.
+        assert_eq!(idle(7, (9, 5, 1_804_000, 5_000)), 3);
+        assert_eq!(idle(8, (9, 6, 1_904_000, 105_000)), 4);
+        assert_eq!(idle(9, (9, 6, 2_004_000, 205_000)), 5);
+        assert_eq!(idle(10, (11, 7, 2_006_000, 206_000)), 0);
+    }
+
+    /// Counters that are not published for a while are no silence, however short `--idle` is.
+    #[test]
+    fn time_for_which_nothing_is_published_does_not_count() {
+        let mut taken = AcceptTimer::default();
+        let mut idle = |packets, refused, counted| {
+            let report = ReceiveReport { packets, ..ReceiveReport::default() };
+            taken.idle(&report, refused, Duration::from_millis(counted)).as_millis()
+        };
+        assert_eq!(idle(10, 1, 50), 0);
+        // Looks every 20 ms while packets come; they are published 100 ms later.
+        assert_eq!([idle(10, 1, 50), idle(10, 1, 50), idle(10, 1, 50), idle(10, 1, 50)], [0; 4]);
+        assert_eq!(idle(20, 1, 150), 0);
+        assert_eq!(
+            [idle(20, 1, 150), idle(30, 11, 250), idle(30, 11, 250)],
+            [0, 100, 100],
+            "all were refused"
+        );
+    }
 }

@@ -1,10 +1,10 @@
 //! `skyhaul record`.
 
-use super::extra::Extra;
+use super::receiving::Extra;
 use super::receiving::{self, Snapshot};
-use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};
@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// How long disks may take to write what is in memory after the end.
-const FINISH: Duration = Duration::from_secs(120);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     receiving::check_recordable(&args.common)?;
@@ -27,12 +27,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     options.writer.check()?;
     let capture = super::receive::capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
-    let mut progress = Progress::new(args.common.output.quiet);
+    let mut progress = Progress::new(args.output.quiet);
     let mut recorder = Recorder::open(options)?;
     super::receive::add_capture(&args.common, capture, recorder.receiver());
     let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
     let what = format!("recording {}", recorder.scan());
-    receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);
+    if !args.output.quiet {
+        receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);
+    }
     let mut recording = recorder.start()?;
     let shared = std::cell::RefCell::new(&mut recording);
     let mut told = 0;
@@ -47,14 +49,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
         &mut progress,
         &mut || extra(&shared.borrow(), &mut told),
     );
-    let mut report = recording.finish(FINISH);
+    let mut report = recording.finish(FINISH_TIMEOUT);
     ended.enter(&mut report.receive);
-    if args.common.output.json {
+    if args.output.json {
         receiving::print_json(&report)?;
     } else {
         tell_text!("{}", summary(&report));
     }
-    print::advise(&report.receive, args.common.output.json);
+    print::advise(&report.receive, args.output.json);
     let whole = report.is_whole() && report.receive.is_whole() && !report.is_empty();
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }
@@ -95,9 +97,9 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
 fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
     let (path, spec) = text
         .rsplit_once(':')
-        .with_context(|| format!("`{text}` is not PATH:SPEC\nhint: such as /mnt/disk0:slow=200"))?;
+        .with_context(|| format!("expected PATH:SPEC, got `{text}`\nhint: such as /mnt/disk0:slow=200"))?;
     let Some(at) = args.disks.disk.iter().position(|disk| disk.as_os_str() == path) else {
-        bail!("`{path}` is none of the disks\nhint: write it as it stands behind --disk");
+        bail!("`{path}` is not a --disk path\nhint: write it exactly as given there");
     };
     let faults = spec.parse::<Faults>().map_err(anyhow::Error::msg).with_context(|| format!("`{spec}`"))?;
     Ok((at, faults))

@@ -1,23 +1,26 @@
 //! `skyhaul report`: what can be done with reports that verbs have printed.
 
-mod page;
-mod told;
-
-use crate::Outcome;
+use super::output::command_line;
+use super::receiving::print_json;
 use crate::args::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+use crate::outcome::Outcome;
 use crate::print;
-use crate::verb::receiving::print_json;
-use crate::verb::written::command_line;
+use crate::report::axis::Scale;
+use crate::report::chart::{Chart, Panel, WIDTH};
+use crate::report::page::{Page, Tile};
+use crate::report::series::Series;
+use crate::report::table::Table;
+use crate::report::words::json;
 use anyhow::{Context, Result};
+use serde::Serialize;
 use serde_json::Value;
 use skyhaul::io::file::{failed, read_small};
-use skyhaul::report::compare::{Figure, Options, Verdict, compare};
+use skyhaul::report::compare::{Comparison, Figure, Options, Verdict, compare};
 use std::fmt::Write as _;
 use std::path::Path;
-use told::{Told, conclusion, number, ratio, word};
 
 /// A report is no larger.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome> {
     match &args.what {
@@ -29,9 +32,9 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let comparison = compare(&a, &b, &Options { tolerance: args.tolerance })
         .with_context(|| format!("{} and {}", args.a.display(), args.b.display()))
-        .context("hint: compare two reports of one verb, of versions that print the same fields")?;
+        .context("hint: compare two reports of the same verb, from versions with the same fields")?;
     let command = command_line();
-    let told = Told {
+    let told = CommandReport {
         command: &command,
         a: &args.a,
         b: &args.b,
@@ -41,7 +44,7 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
         comparison: &comparison,
     };
     if let Some(path) = &args.page {
-        std::fs::write(path, page::page(&told)).map_err(|error| failed("write", path, &error))?;
+        std::fs::write(path, page(&told)).map_err(|error| failed("write", path, &error))?;
         say!("page: {}", print::name(path));
     }
     if args.json {
@@ -52,7 +55,7 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
     Ok(if fails(&told, args.fail_on) { Outcome::Failed } else { Outcome::Done })
 }
 
-fn fails(told: &Told<'_>, on: FailOn) -> bool {
+fn fails(told: &CommandReport<'_>, on: FailOn) -> bool {
     let gone = !told.comparison.only_a.is_empty();
     match on {
         FailOn::Never => false,
@@ -67,13 +70,13 @@ fn fails(told: &Told<'_>, on: FailOn) -> bool {
 fn read(path: &Path) -> Result<Value> {
     let inside = path.join("report.json");
     let path = if path.is_dir() { inside.as_path() } else { path };
-    let text = read_small(path, MOST_BYTES)?;
+    let text = read_small(path, MAX_BYTES)?;
     serde_json::from_slice(&text).with_context(|| {
-        format!("{}: not a JSON report\nhint: give what `--json` printed", print::name(path))
+        format!("{}: not a JSON report\nhint: give the output of `--json`", print::name(path))
     })
 }
 
-fn text(told: &Told<'_>, all: bool) -> String {
+fn text(told: &CommandReport<'_>, all: bool) -> String {
     let mut out = String::new();
     let comparison = told.comparison;
     let shown: Vec<&Figure> = if all { comparison.figures.iter().collect() } else { comparison.different() };
@@ -102,6 +105,141 @@ fn text(told: &Told<'_>, all: bool) -> String {
     out
 }
 
+/// Figures in the plot.
+const MAX_ROWS: usize = 40;
+
+fn page(told: &CommandReport<'_>) -> String {
+    let comparison = told.comparison;
+    let mut page = Page::new("Skyhaul: two reports", "SKYHAUL REPORT DIFF");
+    let verdict = match told.worse {
+        0 => (true, "no figure is worse".to_owned()),
+        worse => (false, format!("{worse} figures are worse")),
+    };
+    page.headline(
+        &format!("{} figures,", comparison.figures.len()),
+        Some((verdict.0, &verdict.1)),
+        &[&format!("A: {}. B: {}.", told.a.display(), told.b.display()), &conclusion(told)],
+    );
+    page.tiles(&[
+        Tile::new("worse", told.worse.to_string(), "beyond spread and tolerance"),
+        Tile::new("better", told.better.to_string(), "likewise"),
+        Tile::new("different", told.different.to_string(), "no direction is better"),
+        Tile::new(
+            "within or the same",
+            (comparison.count(Verdict::Within) + comparison.count(Verdict::Same)).to_string(),
+            format!("tolerance {:.3} %", comparison.tolerance * 100.0),
+        ),
+    ]);
+    let different = comparison.different();
+    page.section(
+        "What differs most",
+        "B divided by A; the bars are in the order of the table.",
+        &bars(&different),
+    );
+    page.section("Figures that differ", "Worse ones first, then by how much.", &table(&different));
+    let mut changes = Table::new(&["setting", "A", "B"]);
+    for change in &comparison.changes {
+        changes = changes.row(&[&change.path, &change.a, &change.b]);
+    }
+    page.section("Settings and texts that differ", "", &changes.html());
+    if !(comparison.only_a.is_empty() && comparison.only_b.is_empty()) {
+        let mut only = Table::new(&["only in", "figure"]);
+        for (which, paths) in [("A", &comparison.only_a), ("B", &comparison.only_b)] {
+            only = paths.iter().fold(only, |only, path| only.row(&[which, path]));
+        }
+        page.section("Figures in one report only", "", &only.html());
+    }
+    let all: Vec<&Figure> = comparison.figures.iter().collect();
+    page.section("All figures", "", &table(&all));
+    page.source(told.command, &json(told));
+    page.finish()
+}
+
+fn table(figures: &[&Figure]) -> String {
+    let mut table = Table::new(&["figure", "#A", "#B", "#B / A", ""]);
+    for figure in figures {
+        let cells = [figure.path.clone(), number(&figure.a), number(&figure.b), ratio(figure)];
+        match figure.verdict {
+            Verdict::Worse => table.add(&[&cells[..], &[String::new()]].concat(), "", "✘ worse"),
+            other => table.add(&[&cells[..], &[word(other).to_owned()]].concat(), "", ""),
+        }
+    }
+    table.html()
+}
+
+/// The ratios as bars from 1, a colour for each verdict.
+fn bars(figures: &[&Figure]) -> String {
+    let of = |verdict: Verdict, name: &str, colour: usize| {
+        let shown = figures.iter().take(MAX_ROWS).enumerate();
+        let shown = shown
+            .filter(move |(_, figure)| figure.verdict == verdict && figure.ratio.is_some_and(|r| r > 0.0));
+        let bars: Vec<(f64, f64, f64)> =
+            shown.clone().map(|(n, f)| (n as f64 + 0.6, n as f64 + 1.4, f.ratio.unwrap_or(1.0))).collect();
+        let tips = shown.map(|(_, f)| format!("{}\n{} → {}", f.path, number(&f.a), number(&f.b))).collect();
+        Series::bars(if bars.is_empty() { "" } else { name }, bars).colour(colour).tips(tips)
+    };
+    let whole = |v: f64| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() };
+    let panel = Panel::new(200.0, Scale::log("B / A"))
+        .series(of(Verdict::Worse, "worse", 5))
+        .series(of(Verdict::Better, "better", 2))
+        .series(of(Verdict::Different, "different", 7))
+        .level(1.0, "the same");
+    Chart::new("Ratio of each figure that differs")
+        .x(Scale::linear("figure").from(0.4).words(whole))
+        .panel(panel)
+        .inline(WIDTH)
+}
+
+/// A comparison and where it comes from.
+#[derive(Serialize)]
+struct CommandReport<'a> {
+    command: &'a str,
+    a: &'a Path,
+    b: &'a Path,
+    worse: usize,
+    better: usize,
+    different: usize,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+/// A number with as many digits as tell something.
+fn number(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if number.fract() == 0.0 && number.abs() < 1e15 => format!("{number:.0}"),
+        Some(number) if number.abs() >= 1000.0 => format!("{number:.1}"),
+        Some(number) => format!("{number:.4}"),
+        None => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+    }
+}
+
+fn ratio(figure: &Figure) -> String {
+    figure.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}"))
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Worse => "worse",
+        Verdict::Better => "better",
+        Verdict::Different => "different",
+        Verdict::Within => "within",
+        Verdict::Same => "same",
+    }
+}
+
+fn conclusion(told: &CommandReport<'_>) -> String {
+    format!(
+        "{} figures compared: {} worse, {} better, {} different; {} within their spread or {:.3} %, {} the same",
+        told.comparison.figures.len(),
+        told.worse,
+        told.better,
+        told.different,
+        told.comparison.count(Verdict::Within),
+        told.comparison.tolerance * 100.0,
+        told.comparison.count(Verdict::Same),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +249,7 @@ mod tests {
     fn the_gate_fails_on_what_it_is_asked_to() {
         let gate = |a: &Value, b: &Value| {
             let comparison = compare(a, b, &Options::default()).unwrap();
-            let told = Told {
+            let told = CommandReport {
                 command: "skyhaul report diff",
                 a: Path::new("a<b>"),
                 b: Path::new("b"),
@@ -120,7 +258,7 @@ mod tests {
                 different: comparison.count(Verdict::Different),
                 comparison: &comparison,
             };
-            let page = page::page(&told);
+            let page = page(&told);
             assert!(page.contains("a&lt;b&gt;") && page.ends_with("</html>\n"));
             assert!(text(&told, true).contains("figures compared"));
             [FailOn::Never, FailOn::Worse, FailOn::Any].map(|on| fails(&told, on))

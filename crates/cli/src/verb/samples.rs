@@ -9,7 +9,7 @@ use skyhaul::samples::Samples;
 use std::ops::Range;
 
 /// Gaps that are listed.
-const MOST_GAPS: usize = 20;
+const MAX_GAPS: usize = 20;
 
 /// The samples, and what they are of.
 pub(super) fn open(args: &SamplesArgs) -> Result<(Samples, String)> {
@@ -24,7 +24,7 @@ pub(super) fn open(args: &SamplesArgs) -> Result<(Samples, String)> {
         let name = args.what[0].file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Ok((Samples::of_files(&args.what, &options)?, name));
     }
-    let [scan] = &args.what[..] else { bail!("one recording at a time\nhint: give one name with --disk") };
+    let [scan] = &args.what[..] else { bail!("expected one recording\nhint: give one name with --disk") };
     let scan = scan.to_string_lossy();
     let scattered = mark6::files(&args.disk, &scan);
     if !scattered.is_empty() {
@@ -44,7 +44,7 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
 pub(super) fn tell_not_shown(frames: u64) -> bool {
     if frames > 0 {
         say!(
-            "{} recorded frames are not shown: their times go back, repeat or lie outside the data\nhint: `skyhaul check` reports where; `skyhaul cat` writes every frame",
+            "{} recorded frames are not shown: their times go backwards, repeat or lie outside the data\nhint: `skyhaul check` reports where; `skyhaul cat` writes every frame",
             print::count(frames)
         );
     }
@@ -53,9 +53,9 @@ pub(super) fn tell_not_shown(frames: u64) -> bool {
 
 /// Say what is missing or damaged; whether nothing is.
 pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
-    gaps.iter().take(MOST_GAPS).for_each(|gap| say!("gap: {gap}"));
-    if gaps.len() > MOST_GAPS {
-        say!("and {} more gaps", gaps.len() - MOST_GAPS);
+    gaps.iter().take(MAX_GAPS).for_each(|gap| say!("gap: {gap}"));
+    if gaps.len() > MAX_GAPS {
+        say!("and {} more gaps", gaps.len() - MAX_GAPS);
     }
     gaps.is_empty()
 }

@@ -2,9 +2,9 @@
 
 use super::sending::{Sender, check_feedback, cpu, destination, mode, rate, run_all};
 use super::{events, heaps, receiving};
-use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs};
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::frames::{family, packets_of};
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             .collect::<Result<_>>()?
     };
     let joined = events::join(args)?;
-    let mut turn = |progress: &mut Progress| met.iter_mut().for_each(|met: &mut Met| met.tell(progress));
+    let mut turn =
+        |progress: &mut Progress| met.iter_mut().for_each(|met: &mut ReadNotes| met.tell(progress));
     let mut reports = run_all(senders, args, &interrupt, &mut progress, &mut turn)?;
     let refused = events::leave(joined, &mut reports);
     for met in met {
@@ -97,7 +98,7 @@ fn check_pace(args: &SendArgs) -> Result<()> {
         _ => ("a pattern", "--packets"),
     };
     bail!(
-        "sending {what} without limit to {to} needs a rate\nhint: add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with {limit} N"
+        "sending {what} without a limit to {to} needs a rate\nhint: add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with {limit} N"
     )
 }
 
@@ -148,7 +149,7 @@ fn own_pace(args: &SendArgs) -> Option<Duration> {
 }
 
 /// The supply of sender `number`.
-fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
+fn supply(args: &SendArgs, number: usize, met: &mut Vec<ReadNotes>) -> Result<Box<dyn Supply>> {
     if let Some(path) = args.input() {
         let options = FileOptions {
             format: args.format,
@@ -187,10 +188,15 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
     Ok(Box::new(SynthSupply::of(args.format, options)?))
 }
 
-fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
+fn recording(
+    args: &SendArgs,
+    scan: &str,
+    number: usize,
+    met: &mut Vec<ReadNotes>,
+) -> Result<Box<dyn Supply>> {
     ensure!(
         args.targets.iter().all(|target| !target.is_balancer),
-        "a recording is sent to receivers, not through a balancer\nhint: --to udp://ADDRESS:PORT of a receiver"
+        "a recording cannot be sent through a balancer\nhint: use --to udp://ADDRESS:PORT of a receiver"
     );
     let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
@@ -199,18 +205,18 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
     let packets = about.as_ref().and_then(packets_of);
     if unit == 0 && packets.is_none() {
         bail!(
-            "{}: the frame length is unknown, neither an index nor the frames give it\nhint: send the chunk files with --input",
+            "{}: cannot determine the frame length from an index or the frames\nhint: send the chunk files with --input",
             stream.name
         );
     }
     let missing = if args.fill { Missing::Fill } else { Missing::Skip };
     let options = ReadOptions { follow: args.follow, missing, ..ReadOptions::default() };
     let reader = recording.reader(at, &options)?;
-    met.push(Met::new(&recording, reader.account()));
+    met.push(ReadNotes::new(&recording, reader.account()));
     let name = stream.name.clone();
     ensure!(
         packets.is_none() || !args.restamp,
-        "{name}: packets of this format have no times that can be moved\nhint: leave out --restamp"
+        "{name}: the times of packets in this format cannot be changed\nhint: leave out --restamp"
     );
     let header_at = about.as_ref().and_then(|about| about.info.format.get("header_at")?.as_u64());
     let of_index = about.as_ref().and_then(|about| about.info.frames_per_second);
@@ -235,7 +241,7 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
 
 /// Reports on standard error what a reader of a recording encounters: the first gap of a kind at once, and consecutive
 /// ones together when the series ends.
-pub(crate) struct Met {
+pub(crate) struct ReadNotes {
     account: Account,
     gaps: usize,
     notes: usize,
@@ -243,7 +249,7 @@ pub(crate) struct Met {
     row: Option<(Gap, bool)>,
 }
 
-impl Met {
+impl ReadNotes {
     /// Report at once what was found when the recording was opened.
     pub(crate) fn new(recording: &Recording, account: Account) -> Self {
         for finding in recording.findings.iter().filter(|finding| finding.verdict > Verdict::Holes) {

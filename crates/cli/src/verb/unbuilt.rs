@@ -1,15 +1,14 @@
 //! Verbs of a build without the services (`--no-default-features`, as `make demo` uses it for its first build): each says
 //! what to build instead.
 
-use crate::Outcome;
 use crate::args::{JoinArgs, ReceiveCommon};
+use crate::outcome::Outcome;
 use anyhow::{Result, bail, ensure};
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str =
-    "this build of skyhaul has no load balancers, workers and metrics\nhint: build all of it: make build";
+const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics\nhint: build everything with `make build`";
 
 /// A verb that this build does not have.
 pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
@@ -24,7 +23,7 @@ impl Joining {
     ///
     /// # Errors
     /// One was asked for.
-    pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon) -> Result<Option<Self>> {
+    pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon, _: bool) -> Result<Option<Self>> {
         ensure!(!args.join, MISSING);
         Ok(None)
     }

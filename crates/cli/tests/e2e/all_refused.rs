@@ -1,7 +1,7 @@
 //! Sessions in which packets came and none was accepted: they fail, and say so, whatever the reason.
 
 use crate::site::{ANY, Done, Job, Site, drops, number, port, words};
-use crate::wires::{numbered, vdif};
+use crate::site::{numbered, vdif};
 use skyhaul::wire::Order;
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! An operator's calls, as commands: to a balancer that runs, and to what is none.
+//!
+//! A sender, a balancer and workers, each a process, with one of them killed; and the sweep of all combinations.
 
 use crate::balance::{FREE, Place, Running};
 use crate::device::Mounted;
-use crate::site::{Done, Job, run, wait_for, words};
+use crate::site::{Done, Job, number, run, wait_for, words};
 use serde_json::Value;
 use std::path::Path;
 
@@ -87,7 +89,7 @@ fn from_a_reservation_to_its_end() {
     has(&out(&facility.operator("version").expect(0)), &["skyhaul ", "; protocol "]);
     facility.by("x", "free").expect(0);
     has(&facility.by("x", "status").expect(2).stderr, &["the token is not valid", "hint: "]);
-    has(&facility.operator("status").expect(2).stderr, &["EJFAT_URI names none; hint: reserve one"]);
+    has(&facility.operator("status").expect(2).stderr, &["EJFAT_URI names none\nhint: reserve one"]);
 }
 
 /// What was reserved for a time ends with it, and so do its tokens: URI, worker, shift.
@@ -314,7 +316,7 @@ fn a_chain_goes_on_after_the_control_plane_was_killed() {
     has(&out(&chained), &[&format!("chain 1: load balancer 1 of {} sends to this one", up.running.api)]);
     has(&out(&by("chains").expect(0)), &["chain 1: 1 at 127.0.0.1 sends to 1 at 127.0.0.1"]);
     let circle = up.by("uri", &format!("chain --from-file {}", place.path("uri").display())).expect(2);
-    has(&circle.stderr, &["events would circulate; hint: "]);
+    has(&circle.stderr, &["in a circle\nhint: "]);
     // Its session at the other one, once it has a share that is in use.
     let session = |down: &Running| {
         wait_for("the chain to have a share", || {
@@ -338,9 +340,41 @@ fn a_chain_goes_on_after_the_control_plane_was_killed() {
     crate::balance::whole(&worker, 20..40);
     by("unchain 1").expect(0);
     has(&by("unchain 1").expect(2).stderr, &["has no chain `1`", "hint: "]);
-    has(&out(&by("chains").expect(0)), &["no load balancer sends to this one"]);
+    has(&out(&by("chains").expect(0)), &["no load balancer feeds this one"]);
     wait_for("it to have left", || {
         worker.ready(&next);
         out(&up.by("uri", "status").expect(0)).contains("no workers").then_some(())
     });
+}
+
+#[test]
+fn every_event_of_the_demo_is_accounted_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().display();
+    let line = format!("demo ejfat --duration 4s --rate 200Mbps --directory {at} --json --quiet");
+    let done = run(&line);
+    let report = done.json();
+    let account = &report["account"];
+    done.expect(0);
+    let n = |name: &str| number(&account[name]);
+    assert!(n("whole") > 0 && n("whole") + n("with_the_killed") == n("sent"), "{account}");
+    assert_eq!((n("split"), n("incomplete"), n("wrong"), n("unexplained")), (0, 0, 0, 0), "{account}");
+    let whole = |worker: usize| number(&account["parts"][worker]["whole"]);
+    assert!(whole(0) > 0 && whole(3) > 0, "{account}");
+    let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
+    assert!(page.matches("<svg").count() == 2 && page.ends_with("</html>\n"), "{page}");
+}
+
+#[test]
+fn a_sweep_has_a_row_for_each_combination() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().display();
+    let sweep = "--mtus 1500,9000 --events 20KiB --workers 2 --rates 50Mbps --time 100ms --rounds 1";
+    let report = run(&format!("bench ejfat {sweep} --report {at} --json --quiet")).expect(0).json();
+    let points = report["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2, "{report}");
+    assert!(points.iter().all(|point| number(&point["events"]) > 0), "{report}");
+    for name in ["README.md", "figures.json", "whole.svg", "lost.svg", "balance-cpu.svg"] {
+        assert!(directory.path().join(name).exists(), "{name}");
+    }
 }

@@ -1,7 +1,7 @@
 //! One count, one name: what `record`, `check`, `ls` and `cat` say of the same frames, whatever happened to them.
 
 use crate::site::{ANY, Job, Site, drops, number, port, ranges, refused, run, send, sum, wait_for, words};
-use crate::wires::{halves, mark5b, see};
+use crate::site::{halves, mark5b, see};
 use serde_json::Value;
 use skyhaul::recording::Record;
 use std::net::UdpSocket;

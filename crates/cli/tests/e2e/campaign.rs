@@ -47,11 +47,12 @@ fn experiments_become_a_page_plots_and_json() {
     policed(&experiments[1]);
     page(&directory);
     let again = campaign(&directory, "--resume --only policing,rings").expect(0);
-    assert!(again.stderr.contains("policing      kept: it was done before"), "{}", again.stderr);
+    assert!(again.stderr.contains("policing      kept: already done"), "{}", again.stderr);
     assert_eq!(again.json()["experiments"][1], experiments[1]);
 }
 
-/// Each packet that the router's policer dropped was lost, whatever else a busy machine lost; the last run of points has its map.
+/// Each packet that the router's policer dropped was lost, whatever else a busy machine lost; the last run of points has its
+/// map.
 fn policed(policing: &Value) {
     /// Small packets of the control connection and of the clocks.
     const OTHERS: f64 = 100.0;

@@ -1,8 +1,8 @@
 //! Disks that fill, break, crawl or vanish in mid-scan: the scan goes on, and the report names them.
 
 use crate::device::{Device, Mode, Mounted};
+use crate::site::see;
 use crate::site::{ANY, Done, Job, Site, drops, number, send, sum, wait_for, words};
-use crate::wires::see;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The fast path of a balancer is gone with the process, whatever ends it.
 
-use crate::balance::plane::plane_of;
+use crate::balance::plane_of;
 use crate::site::wait_for;
 use rustix::process::{Pid, Signal};
 use std::os::unix::net::UnixStream;

@@ -1,9 +1,9 @@
 //! What a network does on purpose is what the reports say, frame for frame.
 
+use crate::site::see;
 use crate::site::{
     ANY, Job, Site, all_acknowledged, counter, drops, number, ranges, refused, run, send, sum, words,
 };
-use crate::wires::see;
 use serde_json::Value;
 
 const FIRST: u64 = 1_000_003;

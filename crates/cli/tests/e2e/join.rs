@@ -162,18 +162,18 @@ fn what_cannot_join_says_why_and_never_the_token() {
     let uri = plane.uri();
     let secret = uri.replace(TOKEN, "s3cret");
     for (line, why) in [
-        (format!("{LINE} {ANY}"), "no balancer\nhint: set EJFAT_URI"),
+        (format!("{LINE} {ANY}"), "no balancer given\nhint: set EJFAT_URI"),
         (format!("{LINE} {ANY} --balancer {secret}"), "token … is not known"),
         (format!("{LINE} {ANY} --balancer ejfat://s3cret@{}/", plane.at), "EJFAT_URI names none"),
         (format!("{LINE} {ANY} --balancer http://s3cret@{}/lb/1", plane.at), "`http` is no scheme"),
         (format!("{LINE} {ANY} --balancer {secret}&data=nowhere"), "no data address"),
         (format!("{LINE} {ANY} --balancer {uri} --ports 3"), "not a power of two"),
-        (format!("{LINE} {ANY} --balancer {uri} --ports 4"), "no such ports"),
-        (format!("{LINE} {ANY} --balancer {uri} --weight 0"), "weight 0; hint: "),
+        (format!("{LINE} {ANY} --balancer {uri} --ports 4"), "exceed 65535"),
+        (format!("{LINE} {ANY} --balancer {uri} --weight 0"), "weight 0\nhint: "),
         (format!("{LINE} {ANY} {ANY} --balancer {uri}"), "one --listen"),
         (format!("{LINE} --listen tcp://127.0.0.1:0 --balancer {uri}"), "one --listen udp://"),
         (format!("receive --join {ANY} --balancer {uri}"), "add --format ejfat"),
-        (format!("receive --format vdif --join {ANY} --balancer {uri}"), "add --format ejfat"),
+        (format!("receive --format vdif --join {ANY} --balancer {uri}"), "use --format ejfat"),
         (format!("receive --format ejfat {ANY} --ports 2"), "--join"),
         (format!("{LINE} {ANY} --balancer ejfats{}", &uri[5..]), "cannot be reached"),
     ] {

@@ -1,7 +1,7 @@
 //! A recorder that is killed loses at most what no disk had acknowledged, and says what that was.
 
+use crate::site::see;
 use crate::site::{ANY, Job, Site, sum, wait_for, words};
-use crate::wires::see;
 use serde_json::Value;
 use skyhaul::recording::Record;
 use std::collections::BTreeSet;

@@ -101,7 +101,7 @@ fn what_cannot_be_compared_is_told_with_the_next_step() {
         ("--format spead --experiments limited --cpus 0,100000", "use one of the CPUs allowed"),
         ("--format spead --experiments limited --packet 63", "from 64 to 65507"),
         ("--format spead --experiments limited --receiver-cpu 100% --against=no-port", "{address}:{port}"),
-        ("--against=other", "add --format spead"),
+        ("--against=other", "use `bench --format spead`"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let done = run(&format!("bench {line} --report {}", directory.path().display())).expect(2);

@@ -1,7 +1,7 @@
 //! Many streams at once: recorded, sent on and read back while they come.
 
+use crate::site::see;
 use crate::site::{ANY, Job, Site, all_acknowledged, drops, number, refused, send, sum, words};
-use crate::wires::see;
 use serde_json::Value;
 
 /// Everything that came is in place on the disks.

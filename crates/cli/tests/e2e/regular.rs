@@ -2,7 +2,7 @@
 //! the report, in the index and by `check`; and fill, which is written or not, and counted once.
 
 use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, port, refused, sum};
-use crate::wires::{halves, mark5b, numbered, see, vdif};
+use crate::site::{halves, mark5b, numbered, see, vdif};
 use serde_json::Value;
 use skyhaul::wire::Order;
 use std::net::UdpSocket;

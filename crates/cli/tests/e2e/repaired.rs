@@ -1,7 +1,7 @@
 //! Samples of data whose headers are wrong: what is repaired is counted and said, and a wrong rate is not used.
 
+use crate::site::vdif;
 use crate::site::{number, run};
-use crate::wires::vdif;
 use std::path::{Path, PathBuf};
 
 /// Seconds by which the clock of thread 1 is wrong, as in data of a station.

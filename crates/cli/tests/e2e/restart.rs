@@ -1,7 +1,7 @@
 //! Senders that restart, fall silent for long, or have odd clocks.
 
 use crate::site::{ANY, Job, Site, all_acknowledged, drops, number, port, refused, sum};
-use crate::wires::{halves, mark5b, numbered, see, vdif};
+use crate::site::{halves, mark5b, numbered, see, vdif};
 use serde_json::Value;
 use skyhaul::wire::{FILL, Order, fila10g};
 use std::collections::HashSet;

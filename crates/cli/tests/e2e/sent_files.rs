@@ -1,7 +1,7 @@
 //! Recorded frames that are sent again: byte for byte, with the gaps and times that they have.
 
 use crate::site::{ANY, Job, Site, number, run, send, words};
-use crate::wires::{halves, mark5b, numbered, see, vdif};
+use crate::site::{halves, mark5b, numbered, see, vdif};
 use skyhaul::wire::vdif::Header;
 use skyhaul::wire::{Order, lofar::Rsp, vtp};
 use std::io::Read;

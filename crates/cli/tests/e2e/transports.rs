@@ -3,7 +3,7 @@
 use crate::site::{
     ANY, Job, Site, all_acknowledged, drops, number, refused, run, send, sum, wait_for, words,
 };
-use crate::wires::{halves, mark5b, numbered, see, vdif};
+use crate::site::{halves, mark5b, numbered, see, vdif};
 use serde_json::Value;
 use skyhaul::wire::Order;
 use std::io::Read;

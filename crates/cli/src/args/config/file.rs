@@ -1,6 +1,6 @@
 //! A configuration file: which option each line sets, and to what.
 
-use super::options::options;
+use super::options;
 use anyhow::{Result, anyhow, bail};
 use clap::{Arg, ArgAction, Command};
 use skyhaul::io::file::{SETTINGS, read_small_text};

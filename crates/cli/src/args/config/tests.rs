@@ -4,11 +4,11 @@ use crate::args::{Parsed, Verb, parse};
 use std::io::Write as _;
 
 /// A file with this text, and where it is looked for.
-fn places(text: &str) -> (tempfile::NamedTempFile, Places) {
+fn places(text: &str) -> (tempfile::NamedTempFile, ConfigPaths) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     let usual = vec!["/nonexistent/skyhaul.toml".into(), file.path().to_owned()];
-    (file, Places { named: None, usual })
+    (file, ConfigPaths { named: None, usual })
 }
 
 fn read(text: &str, line: &str) -> Result<Parsed> {
@@ -47,8 +47,8 @@ fn a_file_says_what_was_not_typed() {
     let Verb::Record(args) = verb(STATION, "record --scan s") else { panic!() };
     assert_eq!(args.disks.disk, ["/mnt/disk7"].map(PathBuf::from), "of the verb, not of all");
     assert_eq!(args.common.listen[0].to_string(), "udp://10.0.2.5:46227");
-    assert_eq!((args.common.memory.unwrap().bytes(), args.common.window), (8 << 30, 3));
-    assert!(args.common.output.quiet);
+    assert_eq!((args.common.memory.unwrap().bytes(), args.common.stream.window), (8 << 30, 3));
+    assert!(args.output.quiet);
     let Verb::Check(args) = verb(STATION, "check s") else { panic!() };
     assert_eq!(args.disks.disk, ["/mnt/disk0", "/mnt/disk1"].map(PathBuf::from));
 }
@@ -59,7 +59,7 @@ fn what_is_typed_replaces_all_of_what_the_file_says() {
     let Verb::Record(args) = verb(STATION, line) else { panic!() };
     assert_eq!(args.disks.disk, ["/d"].map(PathBuf::from));
     assert_eq!(args.common.listen.len(), 1);
-    assert_eq!((args.common.memory.unwrap().bytes(), args.common.window), (1 << 30, 1));
+    assert_eq!((args.common.memory.unwrap().bytes(), args.common.stream.window), (1 << 30, 1));
     // An option may be short, and its value stand behind it.
     let short = |line| match verb("output-file = 'a'\nmemory = '1GiB'", line) {
         Verb::Receive(args) => (args.output_file, args.common.memory.is_some()),
@@ -171,8 +171,9 @@ proptest::proptest! {
 #[test]
 fn a_file_that_is_named_must_be_there() {
     let (file, places) = places("memory = '1MiB'");
-    let named = Places { named: Some("/no/such/file".into()), ..places.clone() };
-    let read = |line: &str, places: &Places| parse(["skyhaul"].into_iter().chain(line.split(' ')), places);
+    let named = ConfigPaths { named: Some("/no/such/file".into()), ..places.clone() };
+    let read =
+        |line: &str, places: &ConfigPaths| parse(["skyhaul"].into_iter().chain(line.split(' ')), places);
     let said = read("ls --disk d", &named).map(|_| ()).unwrap_err().to_string();
     assert!(said.contains("read /no/such/file") && said.contains("hint: "), "{said}");
     // The command line's before that of the environment, before or behind the verb.
@@ -180,18 +181,20 @@ fn a_file_that_is_named_must_be_there() {
     for line in [format!("ls --disk d --config {path}"), format!("--config={path} ls --disk d")] {
         assert!(read(&line, &named).is_ok(), "{line}");
     }
-    assert!(read("ls --disk d", &Places { named: Some("/dev/null".into()), ..places }).is_ok());
-    assert!(read("ls --disk d", &Places::default()).is_ok());
+    assert!(read("ls --disk d", &ConfigPaths { named: Some("/dev/null".into()), ..places }).is_ok());
+    assert!(read("ls --disk d", &ConfigPaths::default()).is_ok());
 }
 
 #[test]
 fn what_is_in_force_is_shown_with_where_it_comes_from() {
     let (file, places) = places(STATION);
-    let show =
-        |line: &str, places: &Places| match parse(["skyhaul"].into_iter().chain(line.split(' ')), places) {
-            Ok(Parsed::Show(text)) => text,
-            _ => panic!("{line}"),
-        };
+    let show = |line: &str, places: &ConfigPaths| match parse(
+        ["skyhaul"].into_iter().chain(line.split(' ')),
+        places,
+    ) {
+        Ok(Parsed::Show(text)) => text,
+        _ => panic!("{line}"),
+    };
     let shown = show("record --show-config --memory 1GiB --pcap a\"b", &places);
     let path = file.path().display();
     for (line, place) in [
@@ -210,7 +213,7 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
     // It is a file that says the same.
     let (again, places) = self::places(&shown.replace("\nwindow", "\nscan = \"s\"\nwindow"));
     assert!(parse(["skyhaul", "record"], &places).is_ok(), "{}: {shown}", again.path().display());
-    let none = show("ls --show-config", &Places { named: None, usual: vec!["/etc/nowhere".into()] });
+    let none = show("ls --show-config", &ConfigPaths { named: None, usual: vec!["/etc/nowhere".into()] });
     assert!(none.starts_with("# no configuration file: none named, none at /etc/nowhere\n[ls]\n"), "{none}");
 }
 

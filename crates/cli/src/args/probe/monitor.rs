@@ -1,8 +1,8 @@
 //! Arguments of `probe monitor`: tests that are repeated.
 
-use super::super::heading::{DESTINATION, HOST, WHEN};
+use super::super::limits::OutputArgs;
+use super::super::limits::{DESTINATION, HOST, WHEN};
 use super::super::limits::{from_to, some, up_to};
-use super::super::output::OutputArgs;
 use clap::{Args, ValueHint};
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul_measure::probe::monitor::TestKind;
@@ -14,17 +14,17 @@ use std::str::FromStr;
 /// What is tested.
 const REPEATED: &str = "What to repeat";
 
-const LONG: &str = "Repeat tests for weeks: a line of JSON for each, in a file that is rotated, and metrics for Prometheus.
+const LONG: &str = "Run tests on a schedule, with a JSON line for each in a rotated file, and metrics for Prometheus.
 
-A test is udp:HOST (loss, jitter, delay) or tcp:HOST (rate, congestion window, round trip, retransmissions). One runs at a \
-time. A peer that is away is counted and told, and ends nothing; Ctrl-C does, and loses no line. In a file of TOML (--plan), \
-the options of the test may stand for all, and in each [[test]] for one, under the same names: \
+A test is udp:HOST (loss, jitter, delay) or tcp:HOST (rate, congestion window, round-trip time, retransmissions). Tests run one at a \
+time. An unreachable peer is counted and reported, and the others continue; Ctrl-C ends the monitor without losing a line. In a TOML file (--plan), \
+the same options may be set for all tests, and in a [[test]] for one: \
 docs/guide/monitor.md has an example.";
 
 #[derive(Args, Clone, Debug)]
 #[command(long_about = LONG)]
 pub(crate) struct MonitorArgs {
-    /// What to repeat: udp:HOST or tcp:HOST, with `:PORT` if not the usual one
+    /// Test to repeat: udp:HOST or tcp:HOST, with `:PORT` if not the default
     #[arg(value_name = "TEST", required_unless_present = "plan", help_heading = REPEATED)]
     pub(crate) tests: Vec<Target>,
     /// File of tests (TOML)
@@ -38,25 +38,25 @@ pub(crate) struct MonitorArgs {
     /// End after this time (default: at Ctrl-C)
     #[arg(long = "for", value_name = "TIME", value_parser = some::<Span>("such as 24h"), help_heading = WHEN)]
     pub(crate) length: Option<Span>,
-    /// Spreads the tests within their jitter (default: another one each time)
+    /// Seed of the random delays within --jitter (default: random)
     #[arg(long, value_name = "N", help_heading = WHEN)]
     pub(crate) seed: Option<u64>,
-    /// File of lines; those that were full are FILE.1, FILE.2, …
+    /// File for results as JSON lines; rotated files are FILE.1, FILE.2, …
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "monitor.jsonl", help_heading = DESTINATION)]
     pub(crate) lines: PathBuf,
-    /// Size at which a file of lines is full
+    /// Size at which this file is rotated
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("such as 64MiB"), help_heading = DESTINATION)]
     pub(crate) rotate: Size,
-    /// Full files that are kept
+    /// Number of rotated files to keep
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = from_to::<usize>(0, 10_000, "such as 10"), help_heading = DESTINATION)]
     pub(crate) keep: usize,
-    /// Age at which full files are removed, too (default: any)
+    /// Also remove rotated files older than this (default: no limit)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 720h"), help_heading = DESTINATION)]
     pub(crate) keep_for: Option<Span>,
-    /// File of metrics, replaced after each test: for the textfile collector of node_exporter
+    /// File for metrics, replaced after each test, for node_exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) metrics: Option<PathBuf>,
-    /// Serve the same at http://IP:PORT/metrics
+    /// Serve metrics at http://IP:PORT/metrics
     #[arg(long, value_name = "IP:PORT", help_heading = HOST)]
     pub(crate) http: Option<SocketAddr>,
     #[command(flatten)]
@@ -67,19 +67,19 @@ pub(crate) struct MonitorArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "How to test")]
 pub(crate) struct HowArgs {
-    /// From one test to the next
+    /// Time between the starts of two tests
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = some::<Span>("such as 1min"))]
     pub(crate) every: Span,
-    /// Tests begin up to this much later, at random, so that they do not beat (default: a tenth of --every)
+    /// Delay each test by a random time up to this, to avoid synchronised tests (default: a tenth of --every)
     #[arg(long, value_name = "TIME")]
     pub(crate) jitter: Option<Span>,
     /// Length of a test
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some::<Span>("such as 5s"))]
     pub(crate) time: Span,
-    /// Data from the server to here
+    /// Send data from the server to this host
     #[arg(long)]
     pub(crate) reverse: bool,
-    /// Data both ways at once
+    /// Send data in both directions concurrently
     #[arg(long, conflicts_with = "reverse")]
     pub(crate) both: bool,
     /// Flows at once
@@ -115,7 +115,7 @@ impl FromStr for Target {
             _ => (TestKind::Udp, ""),
         };
         if host.is_empty() {
-            return Err(format!("`{text}` is no test\nhint: write udp:HOST or tcp:HOST"));
+            return Err(format!("unknown test `{text}`\nhint: write udp:HOST or tcp:HOST"));
         }
         Ok(Self { kind, host: host.to_owned() })
     }

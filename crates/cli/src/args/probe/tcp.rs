@@ -1,5 +1,6 @@
 //! Arguments of `probe` that are for TCP: skyhaul's own measurements, and iperf3.
 
+use super::super::applies::with;
 use super::super::limits::{from_to, some};
 use clap::Args;
 use skyhaul::io::quantity::{Rate, Size, Span};
@@ -22,22 +23,23 @@ pub(crate) struct TcpArgs {
     /// Congestion control: one or several (default: the system's)
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = TCP)]
     pub(crate) cc: Vec<String>,
-    /// Bytes of each write and read (default: 1MiB, with iperf3 128KiB; of iperf3's datagrams, what the path carries)
+    /// Size of each write and read (default: 1MiB, with iperf3 128KiB; for iperf3's datagrams, the largest that the path
+    /// carries)
     #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 1MiB"), help_heading = TCP)]
     pub(crate) write: Option<Size>,
     /// End after this many bytes of all flows together
     #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 1GiB"), help_heading = TCP)]
     pub(crate) bytes: Option<Size>,
-    /// Time at the beginning that is not counted: slow start
+    /// Exclude this time at the start (slow start) from the result
     #[arg(long, value_name = "TIME", default_value = "0s", help_heading = TCP)]
     pub(crate) omit: Span,
-    /// Rate of each flow below which the kernel spaces segments
+    /// Pace each flow in the kernel at this rate
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps"), help_heading = TCP)]
     pub(crate) pacing: Option<Rate>,
-    /// Each flow begins this long after the one before
+    /// Start each flow this long after the previous one
     #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "iperf3", help_heading = TCP)]
     pub(crate) stagger: Span,
-    /// Largest segment
+    /// Maximum segment size
     #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(88, 32_767, "such as 1400"), help_heading = TCP)]
     pub(crate) segment: Option<u32>,
     /// Send without copying (sendfile)
@@ -78,32 +80,32 @@ const NOT_OF_IPERF3: [&str; 17] = [
     "tcp", "stagger", "discard", "cores", "stamp", "udpmon",
 ];
 
-/// What iperf3 has besides.
+/// Options of iperf3 only.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Iperf3Args {
-    /// Measure with a server of iperf3, on its port 5201 unless another is named; needs no token
+    /// Measure with an iperf3 server, on port 5201 by default; needs no token
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) iperf3: Option<u16>,
     /// End after this many blocks of all flows together
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3.into_iter().chain(["bytes"]), value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
+    #[arg(long, value_name = "N", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3.into_iter().chain(["bytes"]), value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
     pub(crate) blocks: Option<u64>,
-    /// Datagrams that may leave at once
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
+    /// Maximum burst of datagrams
+    #[arg(long, value_name = "N", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
     pub(crate) burst: Option<u32>,
-    /// Send small writes at once (TCP_NODELAY)
-    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    /// Send small writes immediately (TCP_NODELAY)
+    #[arg(long, add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) no_delay: bool,
-    /// Octet of type of service: DSCP times four
-    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, default_value_t = 0, help_heading = IPERF3)]
+    /// Type-of-service byte: DSCP times four
+    #[arg(long, value_name = "N", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, default_value_t = 0, help_heading = IPERF3)]
     pub(crate) tos: u8,
-    /// Number datagrams with 64 bits
-    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    /// Use 64-bit sequence numbers in datagrams
+    #[arg(long, add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) wide: bool,
-    /// Ask for the server's report, too
-    #[arg(long, requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    /// Also get the server's report
+    #[arg(long, add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) server_output: bool,
-    /// A line of text that goes with the report
-    #[arg(long, value_name = "TEXT", requires = "iperf3", conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
+    /// Line of text to include in the report
+    #[arg(long, value_name = "TEXT", add = with("iperf3"), conflicts_with_all = NOT_OF_IPERF3, help_heading = IPERF3)]
     pub(crate) title: Option<String>,
 }
 
@@ -115,19 +117,18 @@ impl FromStr for Windows {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         /// TCP's own limit.
-        const MOST: u64 = 1 << 30;
+        const MAX_BYTES: u64 = 1 << 30;
         let size = |text: &str| {
             let size = text.trim().parse::<Size>().map_err(|error| error.to_string())?;
-            let fits = (1024..=MOST).contains(&size.bytes());
-            fits.then_some(size)
-                .ok_or_else(|| format!("`{text}` is no window\nhint: 1KiB to 1GiB are possible"))
+            let fits = (1024..=MAX_BYTES).contains(&size.bytes());
+            fits.then_some(size).ok_or_else(|| format!("invalid window `{text}`\nhint: write 1KiB to 1GiB"))
         };
         let Some((from, to)) = text.split_once("..") else {
             return text.split(',').map(size).collect::<Result<_, _>>().map(Self);
         };
         let (from, to) = (size(from)?, size(to)?);
         if from >= to {
-            return Err(format!("`{text}` goes down\nhint: write the lesser window first"));
+            return Err(format!("`{text}` is a descending range\nhint: write the smaller window first"));
         }
         let doubled = std::iter::successors(Some(from.bytes()), |bytes| bytes.checked_mul(2));
         let below = doubled.take_while(|&bytes| bytes < to.bytes());
@@ -138,7 +139,7 @@ impl FromStr for Windows {
 fn cores(text: &str) -> Result<(usize, usize), String> {
     let number = |text: &str| text.trim().parse::<usize>().ok();
     let pair = text.split_once(':').and_then(|(here, there)| Some((number(here)?, number(there)?)));
-    pair.ok_or_else(|| format!("`{text}` is no pair of CPUs\nhint: write one here and one there, like 2:3"))
+    pair.ok_or_else(|| format!("expected a pair of CPUs, got `{text}`\nhint: write one CPU of this host and one of the server, like 2:3"))
 }
 
 #[cfg(test)]

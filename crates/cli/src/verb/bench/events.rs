@@ -1,13 +1,13 @@
 //! `skyhaul bench ejfat`: events from senders through a balancer to workers, as tables and plots.
 
-mod plots;
-
-use crate::Outcome;
+use super::super::output::{command_line, create, write};
+use super::super::receiving::print_json;
 use crate::args::BenchArgs;
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress};
-use crate::verb::receiving::print_json;
-use crate::verb::written::{command_line, create, write};
+use crate::report::axis::Scale;
+use crate::report::chart::{Chart, Panel};
+use crate::report::series::Series;
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::balance::BalanceOptions;
@@ -24,7 +24,7 @@ const RATES: [u64; 4] = [500_000_000, 1_000_000_000, 2_000_000_000, 4_000_000_00
 
 /// A report and the command that produced it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct CommandReport<'a> {
     command: &'a str,
     #[serde(flatten)]
     report: &'a EventBenchReport,
@@ -38,13 +38,13 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
     let report = events::run(&options, &mut |line| progress.show(line));
     progress.clear();
     let (report, command) = (report?, command_line());
-    let plots = plots::all(&report);
+    let plots = all(&report);
     for (name, svg) in &plots {
         write(directory, name, svg)?;
     }
     let page = page(&report, &command, &plots);
     write(directory, "README.md", &page)?;
-    let told = Told { command: &command, report: &report };
+    let told = CommandReport { command: &command, report: &report };
     write(directory, "figures.json", &serde_json::to_string_pretty(&told)?)?;
     if args.output.json {
         print_json(&told)?;
@@ -122,6 +122,45 @@ fn speed(of: Spread) -> String {
     format!("{:.2} ({:.2}-{:.2})", of.median / 1e9, of.min / 1e9, of.max / 1e9)
 }
 
+/// Combinations that are drawn.
+const MAX_SERIES: usize = 8;
+
+/// Files' names and their SVG; none without points.
+fn all(report: &EventBenchReport) -> Vec<(String, String)> {
+    if report.points.is_empty() {
+        return Vec::new();
+    }
+    let whole = |p: &EventPoint| p.whole.median / 1e9;
+    let lost = |p: &EventPoint| p.events_lost as f64 / p.events.max(1) as f64 * 100.0;
+    let cpu = |p: &EventPoint| p.balance_cpu.median;
+    vec![
+        ("whole.svg".to_owned(), by_rate(&report.points, "events that arrived whole, Gb/s", &whole)),
+        ("lost.svg".to_owned(), by_rate(&report.points, "events lost, %", &lost)),
+        ("balance-cpu.svg".to_owned(), by_rate(&report.points, "CPU of the balancer, s/GB", &cpu)),
+    ]
+}
+
+/// All but the rate.
+fn series(point: &EventPoint) -> EventSetting {
+    EventSetting { rate: 0, ..point.setting }
+}
+
+fn by_rate(points: &[EventPoint], title: &str, value: &dyn Fn(&EventPoint) -> f64) -> String {
+    let mut all: Vec<EventSetting> = points.iter().map(series).collect();
+    all.dedup();
+    all.truncate(MAX_SERIES);
+    let line = |setting: &EventSetting| {
+        let EventSetting { mtu, event_bytes, senders, workers, .. } = *setting;
+        let name = format!("MTU {mtu}, {}, {senders} to {workers}", Size::from_bytes(event_bytes));
+        let of_it = points.iter().filter(|p| series(p) == *setting);
+        Series::points(name, of_it.map(|p| (p.sent.median / 1e9, value(p))))
+    };
+    Chart::new(title)
+        .x(Scale::linear("sent, Gb/s"))
+        .panel(Panel::new(310.0, Scale::linear(title).at_least(1e-3)).all(all.iter().map(line)))
+        .file()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +179,7 @@ mod tests {
         let points =
             vec![point(1500, 1_000_000_000, 1e9), point(9000, 2_000_000_000, 2e9), point(9000, 0, f64::NAN)];
         let report = EventBenchReport { points, interrupted: true, ..EventBenchReport::default() };
-        let plots = plots::all(&report);
+        let plots = all(&report);
         assert_eq!(plots.len(), 3);
         for (name, svg) in &plots {
             assert!(

@@ -12,27 +12,26 @@
 //! killed.
 
 mod account;
-mod cast;
-mod children;
 mod page;
-mod report;
 
+use super::super::output::{command_line, write};
 use super::super::receiving;
-use super::super::written::{command_line, write};
-use crate::Outcome;
 use crate::args::DemoArgs;
-use crate::interrupt::Interrupt;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::Progress;
-use account::{Account, Told};
-use anyhow::{Result, ensure};
-use cast::{KILLED, SLOW, WORKERS};
-use children::{Child, Ports, SOON, wait};
-use report::{BalanceDemo, Sample};
+use account::{Account, CommandReport};
+use anyhow::{Context, Result, bail, ensure};
+use page::{BalanceDemo, Sample};
+use skyhaul::io::file::failed;
+use skyhaul::io::host::limit::Limit;
 use skyhaul::io::host::machine::Machine;
-use skyhaul::io::quantity::{Rate, Size};
+use skyhaul::io::host::program::{Place, Program};
+use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::report::VERSION;
 use skyhaul_daemon::client::{ClientOptions, ControlPlane};
-use std::path::Path;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Rate if none is given: what any machine can send, balance and receive at a time.
@@ -45,7 +44,7 @@ const SLOW_PART: f64 = 0.4;
 const SAMPLE: Duration = Duration::from_millis(200);
 pub(super) fn run(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let place = super::place::take(args.directory.as_deref(), "demo-ejfat")?;
+    let place = super::take(args.directory.as_deref(), "demo-ejfat")?;
     let directory = &place.path;
     let demo = play(args, directory, &interrupt)?;
     write(directory, "report.html", &page::page(&demo))?;
@@ -64,11 +63,11 @@ fn play(args: &DemoArgs, directory: &Path, interrupt: &Interrupt) -> Result<Bala
     let rate = args.rate.unwrap_or(Rate::from_bits_per_second(RATE));
     progress.show("starting a balancer and four workers");
     let ports = Ports::find(WORKERS)?;
-    let (balancer, uri) = children::balancer(directory, &ports)?;
+    let (balancer, uri) = balancer(directory, &ports)?;
     let plane = ControlPlane::new(&uri.parse()?, &ClientOptions::default())?;
     let even = EVENT as f64 * 8.0 / rate.bits_per_second() as f64 * WORKERS as f64;
     let work = |n| if n == SLOW { Duration::from_secs_f64(even / SLOW_PART) } else { Duration::ZERO };
-    let start = |n| Ok(Some(children::worker(directory, n, ports.workers[n], &uri, work(n))?));
+    let start = |n| Ok(Some(worker(directory, n, ports.workers[n], &uri, work(n))?));
     let mut workers = (0..WORKERS).map(start).collect::<Result<Vec<Option<Child>>>>()?;
     // The first calendar is the first worker's; the others share what follows as soon as something is known of ticks.
     wait("not all four workers have registered", || {
@@ -76,7 +75,7 @@ fn play(args: &DemoArgs, directory: &Path, interrupt: &Interrupt) -> Result<Bala
         Ok(plane.status()?.workers.len() == WORKERS)
     })?;
 
-    let mut sender = children::sender(&uri, rate, Size::from_bytes(EVENT), args.duration)?;
+    let mut sender = sender(&uri, rate, Size::from_bytes(EVENT), args.duration)?;
     let begun = Instant::now();
     let (mut samples, mut killed_at, mut slots) = (Vec::new(), None, 0);
     while !sender.has_ended()? && !interrupt.is_set() {
@@ -90,18 +89,22 @@ fn play(args: &DemoArgs, directory: &Path, interrupt: &Interrupt) -> Result<Bala
         progress.show(&format!("{:4.1} s, slots of the workers {:?}", sample.seconds, sample.slots));
         slots = all;
         samples.push(sample);
-        ensure!(now < args.duration.duration() + SOON, "the sender does not end");
+        ensure!(now < args.duration.duration() + START_TIMEOUT, "the sender does not end");
     }
     progress.show("waiting for the last events");
-    let send = sender.end(SOON)?;
+    let send = sender.end(START_TIMEOUT)?;
     // A worker that leaves waits for its last packets, and works off its queue.
-    let end = |worker: Option<Child>| worker.map(|worker| worker.end(SOON)).transpose();
+    let end = |worker: Option<Child>| worker.map(|worker| worker.end(START_TIMEOUT)).transpose();
     let workers = workers.into_iter().map(end).collect::<Result<Vec<_>>>()?;
-    let balance = balancer.end(SOON)?;
+    let balance = balancer.end(START_TIMEOUT)?;
     progress.clear();
-    let lists = (0..WORKERS).map(|n| account::read(&children::list(directory, n)));
-    let told =
-        Told { send: &send, balance: &balance, workers: &workers, lists: lists.collect::<Result<_>>()? };
+    let lists = (0..WORKERS).map(|n| account::read(&list(directory, n)));
+    let told = CommandReport {
+        send: &send,
+        balance: &balance,
+        workers: &workers,
+        lists: lists.collect::<Result<_>>()?,
+    };
     let account = Account::of(&told, &ports, KILLED)?;
     Ok(BalanceDemo {
         version: VERSION,
@@ -131,4 +134,149 @@ fn sample(plane: &ControlPlane, ports: &Ports, seconds: f64) -> Result<(Sample, 
         }
     }
     Ok((sample, status.slot_resolution))
+}
+
+/// Number of workers.
+const WORKERS: usize = 4;
+/// The one that is killed, and the one that is slow, from 0.
+const KILLED: usize = 1;
+const SLOW: usize = 2;
+
+/// What a worker is called.
+fn name(n: usize) -> String {
+    let how = match n {
+        KILLED => ", killed",
+        SLOW => ", slow",
+        _ => "",
+    };
+    format!("worker {}{how}", n + 1)
+}
+
+/// How long anything may take to begin or to end.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Ports of 127.0.0.1 that nobody has.
+struct Ports {
+    api: u16,
+    data: u16,
+    sync: u16,
+    workers: Vec<u16>,
+}
+
+/// Ports for packets, of which any balancer takes each.
+const DATA: std::ops::Range<u16> = 19522..20522;
+
+impl Ports {
+    fn find(workers: usize) -> Result<Ports> {
+        let udp = |port| UdpSocket::bind(("127.0.0.1", port));
+        // All are held until all are found.
+        let api = TcpListener::bind(("127.0.0.1", 0)).context("find a port")?;
+        let data = DATA.clone().find_map(|port| udp(port).ok()).context("find a port for packets")?;
+        let others = (0..=workers).map(|_| udp(0)).collect::<Result<Vec<_>, _>>().context("find a port")?;
+        let mut ports = others.iter().map(|at| Ok(at.local_addr()?.port())).collect::<Result<Vec<_>>>()?;
+        let sync = ports.pop().context("find a port")?;
+        Ok(Ports { api: api.local_addr()?.port(), data: data.local_addr()?.port(), sync, workers: ports })
+    }
+}
+
+/// The list of events of worker `n`.
+fn list(directory: &Path, n: usize) -> PathBuf {
+    directory.join(format!("worker-{}.csv", n + 1))
+}
+
+/// A balancer with a reservation for this host, and its URI.
+fn balancer(directory: &Path, ports: &Ports) -> Result<(Child, String)> {
+    let path = directory.join("uri");
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(failed("remove", &path, &error).into());
+        }
+        _ => {}
+    }
+    let mut command = command(&["balance", "--in-process", "--instances", "1", "--reserve", "demo"])?;
+    command.args(["--api", &format!("127.0.0.1:{}", ports.api)]);
+    command.args(["--data-port", &ports.data.to_string(), "--sync-port", &ports.sync.to_string()]);
+    command.arg("--token-file").arg(directory.join("token")).arg("--uri-file").arg(&path);
+    let mut child = Child::start("balance", command)?;
+    let mut uri = String::new();
+    wait("the balancer has not begun", || {
+        child.expect_running()?;
+        uri = std::fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
+        Ok(!uri.is_empty())
+    })?;
+    Ok((child, uri))
+}
+
+/// A worker that takes `work` over each event.
+fn worker(directory: &Path, n: usize, port: u16, uri: &str, work: Duration) -> Result<Child> {
+    let name = format!("worker-{}", n + 1);
+    let mut command = command(&["receive", "--format", "ejfat", "--join", "--verify", "--memory", "256MiB"])?;
+    command.env("EJFAT_URI", uri).args(["--name", &name, "--listen", &format!("udp://127.0.0.1:{port}")]);
+    if work > Duration::ZERO {
+        command.args(["--work", &format!("{}us", work.as_micros())]);
+    }
+    command.arg("--list").arg(list(directory, n));
+    Child::start(&name, command)
+}
+
+/// A sender of events that verify themselves, with ticks from 1 on.
+fn sender(uri: &str, rate: Rate, event: Size, duration: Span) -> Result<Child> {
+    let mut command = command(&["send", "--format", "ejfat", "--pattern", "--mtu", "9000", "--tick", "1"])?;
+    command.env("EJFAT_URI", uri).args(["--event", &event.to_string(), "--rate", &rate.to_string()]);
+    command.args(["--duration", &duration.to_string()]);
+    Child::start("send", command)
+}
+
+/// This command, with a report, and without the reader's configuration.
+fn command(words: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("find this program")?);
+    command.args(words).args(["--json", "--quiet"]).env("SKYHAUL_CONFIG", "/dev/null");
+    Ok(command)
+}
+
+/// One process; it is killed when this is dropped.
+struct Child {
+    name: String,
+    program: Program,
+}
+
+impl Child {
+    fn start(name: &str, command: Command) -> Result<Child> {
+        let program = Program::start(command, &Place::default(), Limit::none())?;
+        Ok(Child { name: name.to_owned(), program })
+    }
+
+    /// Whether it has ended.
+    fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.program.ended().with_context(|| format!("wait for {}", self.name))?.is_some())
+    }
+
+    /// # Errors
+    /// If it has ended, with what it said last.
+    fn expect_running(&mut self) -> Result<()> {
+        match self.program.ended().with_context(|| format!("wait for {}", self.name))? {
+            Some(how) => bail!("{} ended: {how}", self.name),
+            None => Ok(()),
+        }
+    }
+
+    /// End it as Ctrl-C does, and read its report.
+    fn end(self, patience: Duration) -> Result<serde_json::Value> {
+        let Child { name, program } = self;
+        let ended = program.finish(patience).with_context(|| format!("end {name}"))?;
+        if ended.status.is_none() {
+            bail!("{name} does not end after {} s", patience.as_secs());
+        }
+        serde_json::from_slice(&ended.stdout).with_context(|| format!("read the report of {name}"))
+    }
+}
+
+/// Until something is so.
+fn wait(problem: &str, mut is: impl FnMut() -> Result<bool>) -> Result<()> {
+    let since = Instant::now();
+    while !is()? {
+        ensure!(since.elapsed() < START_TIMEOUT, "{problem} after {} s", START_TIMEOUT.as_secs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }

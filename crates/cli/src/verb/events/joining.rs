@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often the control plane is asked.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A balancer admits a sender after this time.
 const ADMITTED: Duration = Duration::from_millis(200);
 /// Counters of the last packets are there after this time.
@@ -118,7 +118,7 @@ impl Joined {
             Some(file) => Trust::File(file.clone()),
             None => Trust::System,
         };
-        crate::verb::doors::warn_of_token_to(uri);
+        crate::verb::listener::warn_of_token_to(uri);
         let plane = ControlPlane::new(uri, &ClientOptions { trust, ..ClientOptions::default() })?;
         let ipv6 = args.of_events.ipv6 || uri.data.iter().all(|data| data.ip.is_ipv6());
         let any: IpAddr = if ipv6 { [0; 16].into() } else { [0; 4].into() };
@@ -131,7 +131,7 @@ impl Joined {
         let (stop, stopped) = mpsc::channel();
         let (to, of) = (Arc::clone(&seen), plane.clone());
         let watch = move || {
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK) {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(POLL_INTERVAL) {
                 let now = look(&of, own);
                 to.lock().unwrap_or_else(PoisonError::into_inner).add(now);
             }

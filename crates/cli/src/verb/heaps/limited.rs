@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, Experiment};
 use crate::print;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use skyhaul::io::host::sockets::largest_buffer;
 use skyhaul::io::quantity::Size;
 use skyhaul::stop::StopFlag;
@@ -21,20 +21,10 @@ const LARGEST_HEAP: u64 = 256 << 20;
 /// What is measured with a share of a processor, if that was asked for.
 ///
 /// # Errors
-/// Its options without it; a line of another program that cannot be meant.
+/// A line of another program that cannot be meant.
 pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &StopFlag) -> Result<Option<LimitedOptions>> {
     let limited = &args.heaps;
     if !limited.experiments.contains(&Experiment::Limited) {
-        let given = [
-            ("--receiver-cpu", limited.receiver_cpu.is_some()),
-            ("--packet", !limited.packets.is_empty()),
-            ("--against", !limited.against.is_empty()),
-        ];
-        let wrong = given.iter().find(|(_, given)| *given).map_or("", |(name, _)| name);
-        ensure!(
-            wrong.is_empty(),
-            "{wrong} is for receivers with a share of a processor\nhint: add --experiments limited"
-        );
         return Ok(None);
     }
     let share = match limited.receiver_cpu {
@@ -75,20 +65,20 @@ pub(super) fn table(out: &mut String, rows: &[LimitedRow]) {
     let Some(first) = rows.first() else { return };
     let _ = writeln!(
         out,
-        "## Receivers with {:.0} % of a processor\n\nLimited by {}. Sent by our sender to each; lossless: the drop counter of \
+        "## Receivers with {:.0} % of a CPU\n\nLimited by {}. Sent by our sender to each; lossless: the drop counter of \
          the port in `/proc/net/udp` did not move. Socket buffers of {}{}.\n",
         first.share * 100.0,
         first.limit,
         Size::from_bytes(first.buffer),
         if first.buffer < BUFFER {
-            ", the most that all get here: `sysctl -w net.core.rmem_max=67108864`"
+            ", the most that every program gets here: `sysctl -w net.core.rmem_max=67108864`"
         } else {
             ""
         }
     );
     let _ = writeln!(
         out,
-        "| program | packet | highest rate without loss, Gb/s | receive CPU s/GB at {} | of the CPU, at most |\n\
+        "| program | packet | highest rate without loss, Gb/s | receive CPU s/GB at {} | CPU used, maximum |\n\
          |---|---|---|---|---|",
         print::rate(first.rate as f64)
     );
@@ -99,7 +89,7 @@ pub(super) fn table(out: &mut String, rows: &[LimitedRow]) {
             row.program,
             row.packet,
             spread(row.lossless_bits, 1e-9, 2),
-            if row.sender_ended { ", as fast as the sender goes" } else { "" },
+            if row.sender_ended { ", limited by the sender" } else { "" },
             spread(row.cpu_s_per_gb, 1.0, 3),
             if row.whole_at_rate { String::new() } else { lost(row.dropped_at_rate) },
             row.most_used * 100.0
@@ -117,7 +107,7 @@ pub(super) fn table(out: &mut String, rows: &[LimitedRow]) {
 }
 
 fn lost(dropped: u64) -> String {
-    if dropped > 0 { format!(", {} dropped", print::count(dropped)) } else { ", not all of it".into() }
+    if dropped > 0 { format!(", {} dropped", print::count(dropped)) } else { ", incomplete".into() }
 }
 
 fn spread(of: Spread, unit: f64, digits: usize) -> String {
@@ -146,9 +136,9 @@ mod tests {
             LimitedRow { whole_at_rate: false, dropped_at_rate: 17, sender_ended: true, ..row.clone() };
         let mut out = String::new();
         table(&mut out, &[row, broken]);
-        assert!(out.contains("## Receivers with 50 % of a processor"), "{out}");
+        assert!(out.contains("## Receivers with 50 % of a CPU"), "{out}");
         assert!(out.contains("| other | 1472 | 8.00 (7.00-9.00) | 0.000 (0.000-0.000) | 50 % |"), "{out}");
-        assert!(out.contains("as fast as the sender goes") && out.contains("17 dropped"), "{out}");
+        assert!(out.contains("limited by the sender") && out.contains("17 dropped"), "{out}");
         assert_eq!(out.matches("`other {port}`").count(), 1, "{out}");
         assert!(!out.contains("sysctl"), "{out}");
     }

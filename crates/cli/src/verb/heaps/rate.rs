@@ -1,7 +1,7 @@
 //! A rate that is searched once (`--rate search`).
 
 use crate::args::Bounds;
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress as Line};
 use anyhow::{Context, Result, bail};
 use skyhaul::core::control::{ControlConfig, Search, SearchConfig, Step};
@@ -18,7 +18,7 @@ const TRIAL: Duration = Duration::from_millis(800);
 /// Additional time for the reports on all of it to arrive.
 const TAIL: Duration = Duration::from_millis(200);
 /// Waiting for the first report at all, of a receiver that may be short of processors.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FEEDBACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Payload of a trial's heap, bytes.
 const HEAP: usize = 256 << 10;
 /// Counters of the heaps of trials: far from those of data, and those of the next trial again, so that a receiver that
@@ -92,7 +92,7 @@ fn try_rate(
     heap.set_repeat_pointers(true);
     let begun = Instant::now();
     let unheard = || stream.progress().iter().all(|progress| progress.stats.reports == 0);
-    let goes_on = |elapsed| elapsed < TRIAL + TAIL || elapsed < PATIENCE && unheard();
+    let goes_on = |elapsed| elapsed < TRIAL + TAIL || elapsed < FEEDBACK_TIMEOUT && unheard();
     while goes_on(begun.elapsed()) && !interrupt.is_set() {
         stream.send_all(&[(&heap, HeapOptions::default())], Order::Serial)?;
     }

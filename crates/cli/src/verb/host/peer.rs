@@ -1,9 +1,9 @@
 //! `skyhaul host --peer`: both ends of a path.
 
-use super::super::token_file;
-use super::shown::{asked, target, written};
-use crate::Outcome;
+use super::super::listener;
+use super::{asked, target, written};
 use crate::args::HostArgs;
+use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail};
 use skyhaul::io::host::tree::Tree;
@@ -13,8 +13,8 @@ use skyhaul_measure::host::{BothEnds, CheckVerdict, ThisHost, ask, gather, note_
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
-pub(super) fn run(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> {
-    let token = Token::new(&token_file::read(token)?)?;
+pub(super) fn apply_to_peer(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> {
+    let token = Token::new(&listener::read(token)?)?;
     let at = resolve(host)?;
     let there = ask(&at, &token)?;
     let mut here = gather(&Tree::new("/"), &ThisHost, &asked(args, at.first().map(SocketAddr::ip))?)?;
@@ -43,7 +43,7 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>> {
     let all: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
     if all.is_empty() {
         bail!(
-            "{host} is no host that is known here; hint: a name, an address, or either with a port, such as dtn2:{PORT}"
+            "cannot resolve {host}\nhint: write a name or an address, with a port if needed, such as dtn2:{PORT}"
         );
     }
     Ok(all)

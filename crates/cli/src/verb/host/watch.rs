@@ -1,9 +1,9 @@
 //! `skyhaul host --watch`: counters before and after a command.
 
-use super::shown::show;
-use crate::Outcome;
+use super::show;
 use crate::args::HostArgs;
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use anyhow::{Result, anyhow};
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::namespace::ask_to_end;
@@ -14,9 +14,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often the command is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-pub(super) fn run(args: &HostArgs, facts: &Facts, target: &HostTarget) -> Result<Outcome> {
+pub(super) fn watch_host(args: &HostArgs, facts: &Facts, target: &HostTarget) -> Result<Outcome> {
     // The command is asked to end, too; what it moved until then is still told.
     let _interrupt = Interrupt::listen()?;
     // As elsewhere, `--` may stand before the command.
@@ -33,7 +33,7 @@ pub(super) fn run(args: &HostArgs, facts: &Facts, target: &HostTarget) -> Result
     let begun = Instant::now();
     let failed = |error| {
         anyhow!(
-            "run {program}: {}; hint: everything behind --watch is the command",
+            "run {program}: {}\nhint: everything after --watch is the command",
             skyhaul::io::address::system_text(&error)
         )
     };
@@ -59,6 +59,6 @@ fn ended(mut child: Child) -> std::io::Result<ExitStatus> {
             // It may have ended meanwhile.
             let _ = ask_to_end(child.id(), false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

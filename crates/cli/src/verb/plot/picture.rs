@@ -7,11 +7,11 @@
 //!   missing frames, by thread and time
 //! ```
 
-use super::about::{About, decibels, hertz};
+use super::{About, decibels, hertz};
 use crate::report::axis::Scale;
 use crate::report::chart::Panel;
+use crate::report::chart::{Mark, legend};
 use crate::report::drawing::{Drawing, Frame};
-use crate::report::legend::{Mark, legend};
 use crate::report::map::{HeatMap, Shades};
 use crate::report::series::Series;
 use crate::report::words::short;
@@ -26,22 +26,23 @@ const UPPER: Frame = Frame { left: LEFT, right: RIGHT, top: 100.0, floor: 330.0 
 const AT_LEFT: Frame = Frame { left: LEFT, right: MIDDLE - 40.0, top: 450.0, floor: 590.0 };
 const AT_RIGHT: Frame = Frame { left: MIDDLE + 40.0, right: RIGHT, top: 450.0, floor: 590.0 };
 /// Lines in a plot, and rows of the loss map.
-const MOST: usize = 16;
+const MAX_CHANNELS: usize = 16;
 /// Points of a line.
-const MOST_POINTS: usize = 2048;
+const MAX_POINTS: usize = 2048;
 /// Lags that are shown.
 const LAGS: usize = 128;
 /// Decibels below the highest that are shown.
 const DEPTH: f64 = 60.0;
 
 pub(super) fn draw(about: &About, survey: &Survey) -> String {
-    let rows = survey.threads.len().min(MOST);
+    let rows = survey.threads.len().min(MAX_CHANNELS);
     let height = 716.0 + rows as f64 * 14.0;
     let mut drawing = Drawing::new(WIDTH, height, &format!("Samples of {}", about.name));
     drawing.text((LEFT, 26.0), "start", "name", &about.name);
     drawing.text((LEFT, 44.0), "start", "", &format!("{}; {}", about.format, about.time));
     drawing.text((LEFT, 61.0), "start", "", &about.looked);
-    let (x, panel) = if survey.channels as usize > MOST { by_channel(survey) } else { spectrum(survey) };
+    let (x, panel) =
+        if survey.channels as usize > MAX_CHANNELS { by_channel(survey) } else { spectrum(survey) };
     plot(&mut drawing, UPPER, &x, &panel);
     names(&mut drawing, survey);
     let (x, panel) = autocorrelation(survey);
@@ -59,12 +60,12 @@ fn plot(drawing: &mut Drawing, frame: Frame, scale: &Scale, panel: &Panel) {
 }
 
 fn shown(survey: &Survey) -> impl Iterator<Item = (usize, &Column)> {
-    survey.columns.iter().take(MOST).enumerate()
+    survey.columns.iter().take(MAX_CHANNELS).enumerate()
 }
 
-/// At most [`MOST_POINTS`] of the values, the highest of each part, so that no line of a spectrum is lost.
+/// At most [`MAX_POINTS`] of the values, the highest of each part, so that no line of a spectrum is lost.
 fn peaks(values: &[f64]) -> Vec<(usize, f64)> {
-    let step = values.len().div_ceil(MOST_POINTS).max(1);
+    let step = values.len().div_ceil(MAX_POINTS).max(1);
     let peak = |(n, part): (usize, &[f64])| {
         let (at, value) = part.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some((n * step + at, value))
@@ -105,19 +106,19 @@ fn by_channel(survey: &Survey) -> (Scale, Panel) {
         let power = |column: &Column| (f64::from(column.channel), decibels(column.rms.powi(2)));
         Series::line("", columns.iter().map(power)).colour(n)
     };
-    (x, Panel::new(0.0, y).all(survey.columns.chunks(channels).take(MOST).enumerate().map(line)))
+    (x, Panel::new(0.0, y).all(survey.columns.chunks(channels).take(MAX_CHANNELS).enumerate().map(line)))
 }
 
 fn names(drawing: &mut Drawing, survey: &Survey) {
-    let names: Vec<String> = if survey.channels as usize > MOST {
+    let names: Vec<String> = if survey.channels as usize > MAX_CHANNELS {
         survey.threads.iter().map(|thread| format!("thread {thread}")).collect()
     } else {
         let name = |column: &Column| format!("thread {}, channel {}", column.thread, column.channel);
         survey.columns.iter().map(name).collect()
     };
-    let left_out = names.len().saturating_sub(MOST);
+    let left_out = names.len().saturating_sub(MAX_CHANNELS);
     let mut all: Vec<(Mark, String)> =
-        names.into_iter().take(MOST).enumerate().map(|(n, name)| (Mark::series(n), name)).collect();
+        names.into_iter().take(MAX_CHANNELS).enumerate().map(|(n, name)| (Mark::series(n), name)).collect();
     if left_out > 0 {
         all.push((Mark::None, format!("and {left_out} more")));
     }
@@ -148,7 +149,7 @@ fn levels(survey: &Survey) -> (Scale, Panel) {
         .map(|column| column.levels.iter().map(|&level| f64::from(level)).collect())
         .unwrap_or_default();
     if levels.len() <= 4 {
-        let columns = survey.columns.len().clamp(1, MOST) as f64;
+        let columns = survey.columns.len().clamp(1, MAX_CHANNELS) as f64;
         let bars = |(n, column): (usize, &Column)| {
             let left = |code: usize| code as f64 - 0.4 + n as f64 * 0.8 / columns;
             let bar =
@@ -179,12 +180,12 @@ fn losses(drawing: &mut Drawing, survey: &Survey) {
     } else {
         (1.0, "s")
     };
-    let (top, rows) = (660.0, survey.threads.len().min(MOST));
+    let (top, rows) = (660.0, survey.threads.len().min(MAX_CHANNELS));
     drawing.text((LEFT, top - 9.0), "start", "title", "missing frames by thread and time");
     let bounds = [(0.01, 2, "below 1 %"), (0.1, 3, "below 10 %"), (0.5, 4, "below 50 %"), (1.0, 6, "more")];
     let map = HeatMap {
-        rows: survey.threads.iter().take(MOST).map(u16::to_string).collect(),
-        cells: survey.loss.iter().take(MOST).cloned().collect(),
+        rows: survey.threads.iter().take(MAX_CHANNELS).map(u16::to_string).collect(),
+        cells: survey.loss.iter().take(MAX_CHANNELS).cloned().collect(),
         shades: Shades::below(&bounds, "none", "not looked at"),
     };
     map.legend(drawing, (RIGHT - 575.0, top - 19.0));

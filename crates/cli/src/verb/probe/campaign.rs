@@ -11,32 +11,28 @@
 
 mod bench;
 mod delays;
-mod experiment;
 mod figure;
 mod limits;
 mod list;
 mod machine;
 mod page;
-mod shown;
 mod streams;
-mod told;
 
+use super::super::output::{command_line, create};
 use super::super::receiving::print_json;
-use super::super::written::{command_line, create};
-use crate::Outcome;
 use crate::args::CampaignArgs;
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::Progress;
 use anyhow::{Result, bail};
 use bench::{Context, NotHere};
-use experiment::{Experiment, How};
+use figure::Figure;
+use page::{CommandReport, Made, State};
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::namespace::{Apart, apart};
 use skyhaul_measure::lab::hosts;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use told::{Made, State, Told};
 
 pub(super) fn run(args: &CampaignArgs) -> Result<Outcome> {
     let chosen = chosen(&args.only)?;
@@ -60,7 +56,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
     let all = || list::TALK.iter();
     if let Some(unknown) = only.iter().find(|name| all().all(|one| one.name != name.as_str())) {
         let names: Vec<&str> = all().map(|one| one.name).collect();
-        bail!("no experiment `{unknown}`\nhint: they are {}", names.join(", "));
+        bail!("unknown experiment `{unknown}`\nhint: the experiments are {}", names.join(", "));
     }
     Ok(all().filter(|one| only.is_empty() || only.iter().any(|name| name == one.name)).collect())
 }
@@ -80,7 +76,7 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
         if args.resume
             && let Some(made) = kept(directory, experiment.name, args.quick)
         {
-            say!("{:<13} kept: it was done before", made.name);
+            say!("{:<13} kept: already done", made.name);
             all.push(made);
             continue;
         }
@@ -106,27 +102,27 @@ fn inside(args: &CampaignArgs, chosen: &[&'static Experiment], no_lab: Option<&s
             break;
         }
         match args.output.json {
-            true => say_text!("{}", shown::text(&made)),
-            false => tell_text!("{}", shown::text(&made)),
+            true => say_text!("{}", page::text(&made)),
+            false => tell_text!("{}", page::text(&made)),
         }
         if args.report.is_some() {
             page::keep(directory, &made)?;
         }
         all.push(made);
     }
-    let mut told = Told::new(command_line(), Machine::this().to_string(), args.quick, all);
+    let mut told = CommandReport::new(command_line(), Machine::this().to_string(), args.quick, all);
     told.interrupted = interrupt.is_set();
     conclude(args, &told)
 }
 
-fn conclude(args: &CampaignArgs, told: &Told) -> Result<Outcome> {
+fn conclude(args: &CampaignArgs, told: &CommandReport) -> Result<Outcome> {
     if let Some(directory) = &args.report {
         page::finish(directory, told)?;
     }
     if args.output.json {
         print_json(told)?;
     }
-    let Told { made, skipped, failed, claims, broken, .. } = told;
+    let CommandReport { made, skipped, failed, claims, broken, .. } = told;
     let held = claims - broken;
     let text =
         format!("{made} done, {skipped} skipped, {failed} failed; {held} of {claims} predictions held");
@@ -172,6 +168,48 @@ fn kept(directory: &Path, name: &str, quick: bool) -> Option<Made> {
     (made.name == name && made.quick == quick && made.state == State::Done).then_some(made)
 }
 
+/// An experiment, as it is declared.
+struct Experiment {
+    /// For `--only`, and its files.
+    name: &'static str,
+    title: &'static str,
+    /// The lab's path; empty: loopback, or a disk.
+    path: &'static str,
+    /// What is called, in words.
+    call: &'static str,
+    shows: &'static str,
+    /// What theory predicts.
+    theory: &'static str,
+    how: How,
+}
+
+enum How {
+    Made(fn(&mut Context<'_>) -> Result<Figure>),
+    /// What is missing for it on one machine.
+    Absent(&'static str),
+}
+
+impl Experiment {
+    /// Before anything was measured.
+    fn begin(&self, quick: bool) -> Made {
+        Made {
+            name: self.name.into(),
+            title: self.title.into(),
+            path: self.path.into(),
+            call: self.call.into(),
+            shows: self.shows.into(),
+            theory: self.theory.into(),
+            quick,
+            state: State::Skipped,
+            why: None,
+            seconds: 0.0,
+            figure: None,
+            labs: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +229,6 @@ mod tests {
         }
         assert_eq!(chosen(&["policing".into(), "rings".into()]).unwrap().len(), 2);
         let said = chosen(&["police".into()]).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(said.contains("hint: they are rings, "), "{said}");
+        assert!(said.contains("hint: the experiments are rings, "), "{said}");
     }
 }

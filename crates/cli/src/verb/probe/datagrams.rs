@@ -1,7 +1,7 @@
 //! What datagrams show of the losses of flows of TCP: a diagnosis at their rate, in the same direction.
 
 use super::path::DIAGNOSIS;
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use skyhaul::peer::{PeerError, Token};
 use skyhaul_measure::probe::tcp::{TcpDiagnosis, TcpPointReport, TestDirection, agree, is_lossy, load};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Length of the first point of the diagnosis.
 const FIRST: Duration = Duration::from_secs(1);
 /// Bytes of a datagram, if they are not cut.
-const USUAL: u64 = 1472;
+const DEFAULT_BYTES: u64 = 1472;
 
 /// Complete what was found of points in which something was lost.
 pub(super) fn ask(
@@ -29,13 +29,13 @@ pub(super) fn ask(
     let Some((report, flows)) = lossy.filter(|_| !interrupt.is_set()) else { return };
     progress.show("datagrams at the same rate");
     // Results are reported even if this fails: a firewall may block UDP.
-    if let Err(error) = measure(server, token, report, flows, interrupt) {
-        say!("note: no datagrams were measured beside, which tell more of losses: {error}");
+    if let Err(error) = measure_udp(server, token, report, flows, interrupt) {
+        say!("note: datagrams were not measured, which would locate losses: {error}");
     }
     progress.clear();
 }
 
-fn measure(
+fn measure_udp(
     server: SocketAddr,
     token: &Token,
     report: &TcpPointReport,
@@ -53,7 +53,7 @@ fn measure(
         settle,
     };
     let mut client = UdpClient::open(&[server], token, options, &mut |_| !interrupt.is_set())?;
-    let longest = client.here.largest_datagram.min(client.there.largest_datagram).min(USUAL);
+    let longest = client.here.largest_datagram.min(client.there.largest_datagram).min(DEFAULT_BYTES);
     let size = u32::try_from(longest).unwrap_or(1472).max(64);
     let direction = if report.point.way == TestDirection::Reverse {
         TestDirection::Reverse
@@ -65,7 +65,7 @@ fn measure(
     let (datagrams, _) = client.diagnose(&asked, &interrupt.flag(), &mut |_| {});
     let _ = client.end();
     say!(
-        "note: datagrams were measured beside, at {}: {} of {} lost",
+        "note: datagrams measured at {}: {} of {} lost",
         print::rate(rate),
         datagrams.identity.lost,
         datagrams.identity.sent

@@ -3,10 +3,10 @@
 use super::super::receiving::print_json;
 use super::page;
 use super::table::{Table, account};
-use super::told::{Told, spacing};
-use crate::Outcome;
-use crate::args::{PathArgs, Several};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use super::{CommandReport, spacing};
+use crate::args::{PathArgs, ValueList};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Result, bail};
 use skyhaul_measure::probe::udp::{
@@ -23,14 +23,14 @@ const SAMPLES: (usize, usize) = (4096, 128);
 pub(super) fn udp(
     args: &PathArgs,
     client: &mut UdpClient,
-    mut told: Told,
+    mut told: CommandReport,
     direction: TestDirection,
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<Outcome> {
     if args.points() > 1 || args.flows != [1] {
         bail!(
-            "a diagnosis is of one flow and one load\nhint: give one of --sizes, one of --spacing or --rates"
+            "a diagnosis needs one flow and one load\nhint: give one of --sizes, one of --spacing or --rates"
         );
     }
     let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
@@ -70,12 +70,12 @@ pub(super) fn udp(
 }
 
 /// The size that was asked for, as far as it passes whole: half a datagram is another packet for whoever counts.
-fn size(args: &PathArgs, told: &Told) -> u32 {
+fn size(args: &PathArgs, told: &CommandReport) -> u32 {
     let (asked, longest) =
         (args.sizes.values()[0], told.here.largest_datagram.min(told.there.largest_datagram));
     let size = asked.min(u32::try_from(longest).unwrap_or(asked).max(MIN_DATAGRAM));
     if size < asked {
-        say!("note: datagrams of {size} bytes: {asked} would be cut on this path");
+        say!("note: using datagrams of {size} bytes: {asked} would be fragmented on this path");
     }
     size
 }
@@ -88,7 +88,7 @@ fn load(args: &PathArgs, size: u32) -> u64 {
     }
 }
 
-fn hosts(args: &PathArgs, told: &Told, size: u32, direction: TestDirection) -> DiagnosisHosts {
+fn hosts(args: &PathArgs, told: &CommandReport, size: u32, direction: TestDirection) -> DiagnosisHosts {
     let (sender, receiver) = match direction {
         TestDirection::Reverse => (&told.there, &told.here),
         _ => (&told.here, &told.there),
@@ -111,7 +111,7 @@ pub(super) fn command(args: &PathArgs) -> String {
 }
 
 /// Keep some of the packets: all were needed to judge, not to tell.
-fn thin(told: &mut Told) {
+fn thin(told: &mut CommandReport) {
     for (n, report) in told.points.iter_mut().enumerate() {
         let most = if n == 0 { SAMPLES.0 } else { SAMPLES.1 };
         for received in report.client.received.iter_mut().chain(&mut report.server.received) {

@@ -1,10 +1,10 @@
 //! Further tests of `skyhaul probe HOST`: MTU, round trips, bursts, the highest rate, the limit.
 
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::written::command_line;
-use crate::Outcome;
-use crate::args::{PathArgs, Several};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::args::{PathArgs, ValueList};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{Progress, rate};
 use anyhow::Result;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// What a further test found, and the points it was made of.
 #[derive(Debug, Default, Serialize)]
-struct Told {
+struct CommandReport {
     /// [`skyhaul::report::VERSION`].
     version: u32,
     command: String,
@@ -50,7 +50,11 @@ pub(super) fn run(
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<Outcome> {
-    let mut told = Told { version: skyhaul::report::VERSION, command: command_line(), ..Told::default() };
+    let mut told = CommandReport {
+        version: skyhaul::report::VERSION,
+        command: command_line(),
+        ..CommandReport::default()
+    };
     let mut test = Test { args, client, direction, interrupt, progress, told: &mut told };
     let done = match () {
         () if args.mtu => test.mtu(),
@@ -79,7 +83,7 @@ struct Test<'a> {
     direction: TestDirection,
     interrupt: &'a Interrupt,
     progress: &'a mut Progress,
-    told: &'a mut Told,
+    told: &'a mut CommandReport,
 }
 
 impl Test<'_> {
@@ -96,7 +100,7 @@ impl Test<'_> {
             report.payload, report.mtu, report.expected
         ));
         if u64::from(report.payload) < report.expected {
-            self.say("hint: longer packets vanish on the way: set the MTU of the interface to this, or of the link that is narrower");
+            self.say("hint: longer packets are dropped without notice on the path: set this MTU on the interface, or raise it on the narrower link");
         }
         self.told.mtu = Some(report);
         Ok(())

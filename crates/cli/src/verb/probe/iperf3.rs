@@ -2,9 +2,9 @@
 
 use super::super::receiving::print_json;
 use super::path::resolve_port;
-use crate::Outcome;
 use crate::args::PathArgs;
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::quantity::Size;
@@ -90,7 +90,7 @@ fn params(args: &PathArgs) -> Result<Iperf3Params> {
     let time = args.time.map_or(TIME, |time| time.duration());
     let omit = tcp.omit.duration();
     if time.subsec_nanos() != 0 || omit.subsec_nanos() != 0 || time.is_zero() {
-        bail!("iperf3 counts whole seconds\nhint: write --time and --omit like 10s");
+        bail!("iperf3 needs whole seconds\nhint: write --time and --omit like 10s");
     }
     let windows = tcp.windows.as_ref().map_or(&[][..], |windows| windows.0.as_slice());
     let counted = tcp.bytes.is_some() || iperf3.blocks.is_some();

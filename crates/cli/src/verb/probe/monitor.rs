@@ -1,38 +1,60 @@
 //! `skyhaul probe monitor`: tests that are repeated for weeks.
+//!
+//! A file of tests.
+//!
+//! ```text
+//!   every = "1min"              # for all tests; the names are those of the options
+//!   [[test]]
+//!   name = "paris"              # in lines and metrics; otherwise udp:HOST
+//!   udp = "dtn2.example.org"    # or tcp = "HOST"
+//!   rate = "50Mbps"
+//! ```
 
-mod plan;
-
+use super::super::listener;
 use super::super::receiving::print_json;
-use super::super::token_file;
-use super::path::resolve_port;
-use crate::Outcome;
-use crate::args::{MonitorArgs, OutputArgs};
-use crate::interrupt::Interrupt;
 #[cfg(not(feature = "services"))]
-use crate::verb::unbuilt::Metrics as Server;
-use anyhow::{Result, ensure};
+use super::super::unbuilt::Metrics as Server;
+use super::path::resolve_port;
+use super::spacing;
+use crate::args::{HowArgs, MonitorArgs, OutputArgs, Target};
+use crate::outcome::{Interrupt, Outcome};
+use anyhow::{Result, anyhow, bail, ensure};
+use skyhaul::core::schedule::Period;
+use skyhaul::io::file::{SETTINGS, read_small_text};
+use skyhaul::io::quantity::Size;
 use skyhaul::peer::{PORT, Token};
 #[cfg(feature = "services")]
 use skyhaul_daemon::metrics::Server;
 use skyhaul_measure::probe::monitor::{
-    Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorReport, MonitorTest, Retention,
+    Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorReport, MonitorTest, Retention, TestKind,
+    TestSpec,
 };
+use skyhaul_measure::probe::tcp::{TcpPoint, TestDirection};
+use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM, UdpPoint};
 use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::Path;
+use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
+use toml::de::{DeTable, DeValue};
 
 /// Most tests of one monitor: what a day has minutes.
-const MOST: usize = 1440;
+const MAX_TESTS: usize = 1440;
 
 pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let token = Token::new(&token_file::read(&args.token_file)?)?;
+    let token = Token::new(&listener::read(&args.token_file)?)?;
     let mut tests =
-        args.tests.iter().map(|target| plan::test(target, None, &args.how)).collect::<Result<Vec<_>>>()?;
+        args.tests.iter().map(|target| test(target, None, &args.how)).collect::<Result<Vec<_>>>()?;
     if let Some(path) = &args.plan {
-        tests.extend(plan::read(path, &args.how)?);
+        tests.extend(read(path, &args.how)?);
     }
-    ensure!(tests.len() <= MOST, "{} tests\nhint: at most {MOST} for one monitor", tests.len());
+    ensure!(
+        tests.len() <= MAX_TESTS,
+        "{} tests are too many\nhint: at most {MAX_TESTS} for one monitor",
+        tests.len()
+    );
     distinct(&mut tests);
     let mut monitor = Monitor::new(MonitorOptions {
         tests,
@@ -52,7 +74,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     })?;
     if monitor.cut_bytes() > 0 {
         let (bytes, path) = (monitor.cut_bytes(), args.lines.display());
-        say!("note: {bytes} bytes of a line that was cut off were removed from {path}");
+        say!("note: removed {bytes} bytes of an incomplete line from {path}");
     }
     let http = args.http.map(|at| Server::start(at, monitor.metrics())).transpose()?;
     if let Some(http) = &http {
@@ -73,7 +95,7 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     } else {
         conclude(&report);
     }
-    ensure!(served, "metrics are not served any more, by a fault in this program");
+    ensure!(served, "the metrics server stopped because of a bug in this program");
     let lines = &report.totals.lines;
     Ok(if lines.lost + lines.waiting > 0 { Outcome::Failed } else { Outcome::Done })
 }
@@ -104,9 +126,9 @@ fn show(told: &MonitorEvent<'_>, output: &OutputArgs) {
         MonitorEvent::Ran(line) if output.json => say!("{}", shown(line)),
         MonitorEvent::Ran(line) => tell!("{}", shown(line)),
         MonitorEvent::Full(error) => {
-            say!("note: {error}\nnote: tests go on; what waits is written when there is room");
+            say!("note: {error}\nnote: tests continue; pending results are written once there is space");
         }
-        MonitorEvent::Room => say!("note: it can be written again"),
+        MonitorEvent::Room => say!("note: results can be written again"),
     }
 }
 
@@ -145,4 +167,220 @@ fn conclude(report: &MonitorReport) {
     }
     let lines = &report.totals.lines;
     tell!("{} written, {} lost", crate::print::counted(lines.written, "line"), lines.lost + lines.waiting);
+}
+
+/// Bytes of a datagram unless chosen, if it is not cut.
+const DEFAULT_BYTES: u32 = 1472;
+const KEYS: &str =
+    "every, jitter, time, reverse, both, flows, size, rate, window, cc; of a test also name, udp, tcp";
+
+/// The tests of a file; `how` is for what it does not say.
+fn read(path: &Path, how: &HowArgs) -> Result<Vec<MonitorTest>> {
+    let text = read_small_text(path, SETTINGS)?;
+    tests(&text, how).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+fn tests(text: &str, how: &HowArgs) -> Result<Vec<MonitorTest>> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let line =
+            error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        anyhow!(
+            "line {line}: {}\nhint: write lines as `key = \"value\"`, and [[test]] before each test",
+            error.message()
+        )
+    })?;
+    let mut all = how.clone();
+    let mut list: &[_] = &[];
+    for (key, value) in table.get_ref().iter() {
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("test", DeValue::Array(array)) => list = array,
+            (key, value) => set(&mut all, key, value)?,
+        }
+    }
+    ensure!(
+        !list.is_empty(),
+        "no tests\nhint: write [[test]], and below it udp = \"HOST\" or tcp = \"HOST\""
+    );
+    let one = |(n, value): (usize, &toml::Spanned<DeValue<'_>>)| {
+        let table = value.get_ref().as_table();
+        let table = table.ok_or_else(|| anyhow!("test {}: expected a table\nhint: write [[test]]", n + 1))?;
+        one(table, &all).map_err(|error| anyhow!("test {}: {error}", n + 1))
+    };
+    list.iter().enumerate().map(one).collect()
+}
+
+fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<MonitorTest> {
+    let (mut how, mut name, mut target) = (all.clone(), None, None);
+    for (key, value) in table.iter() {
+        let text = || words(key.get_ref(), value.get_ref());
+        let kind = match key.get_ref().as_ref() {
+            "udp" => TestKind::Udp,
+            "tcp" => TestKind::Tcp,
+            "name" => {
+                name = Some(text()?);
+                continue;
+            }
+            key => {
+                set(&mut how, key, value.get_ref())?;
+                continue;
+            }
+        };
+        ensure!(target.is_none(), "two servers in one test\nhint: write a [[test]] for each");
+        let host = text()?;
+        ensure!(!host.is_empty(), "empty host name");
+        target = Some(Target { kind, host });
+    }
+    let target = target.ok_or_else(|| anyhow!("no server\nhint: write udp = \"HOST\" or tcp = \"HOST\""))?;
+    test(&target, name, &how)
+}
+
+/// A test, if it can be made.
+fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Result<MonitorTest> {
+    let (time, every) = (how.time.duration(), how.every.nanos());
+    let jitter = how.jitter.map_or(every / 10, |span| span.nanos());
+    ensure!(jitter <= every, "--jitter is longer than the time between tests\nhint: use a smaller --jitter");
+    let what = match target.kind {
+        TestKind::Udp => {
+            let direction = match (how.reverse, how.both) {
+                (true, _) => TestDirection::Reverse,
+                (false, true) => TestDirection::Both,
+                (false, false) => TestDirection::Forward,
+            };
+            let size = how.size.unwrap_or(DEFAULT_BYTES);
+            let point = UdpPoint::even(size, spacing(size, how.rate.bits_per_second()), time);
+            point.check().map_err(|why| anyhow!(why))?;
+            TestSpec::Udp(point, direction, how.flows)
+        }
+        TestKind::Tcp => {
+            let point = TcpPoint {
+                way: match (how.reverse, how.both) {
+                    (true, _) => TestDirection::Reverse,
+                    (false, true) => TestDirection::Both,
+                    (false, false) => TestDirection::Forward,
+                },
+                flows: usize::from(how.flows),
+                window: how.window.map(Size::bytes),
+                congestion: how.cc.clone(),
+                seconds: time.as_secs_f64(),
+                ..TcpPoint::default()
+            };
+            point.check().map_err(|why| anyhow!(why))?;
+            TestSpec::Tcp(point)
+        }
+    };
+    let name = name.unwrap_or_else(|| format!("{}:{}", target.kind.name(), target.host));
+    let (server, period, fit) = (target.host.clone(), Period { every, jitter }, how.size.is_none());
+    Ok(MonitorTest { name, server, period, what, fit })
+}
+
+/// A key that is an option.
+fn set(how: &mut HowArgs, key: &str, value: &DeValue<'_>) -> Result<()> {
+    match key {
+        "every" => how.every = some(key, value)?,
+        "jitter" => how.jitter = Some(parsed(key, value)?),
+        "time" => how.time = some(key, value)?,
+        "reverse" => how.reverse = flag(key, value)?,
+        "both" => how.both = flag(key, value)?,
+        "flows" => how.flows = within(key, value, 1, u64::from(MAX_FLOWS))?,
+        "size" => how.size = Some(within(key, value, MIN_DATAGRAM.into(), MAX_DATAGRAM.into())?),
+        "rate" => how.rate = some(key, value)?,
+        "window" => how.window = Some(some(key, value)?),
+        "cc" => how.cc = Some(words(key, value)?),
+        other => bail!("unknown key `{other}`\nhint: the keys are {KEYS}"),
+    }
+    ensure!(!(how.reverse && how.both), "reverse and both exclude each other\nhint: choose one");
+    Ok(())
+}
+
+fn words(key: &str, value: &DeValue<'_>) -> Result<String> {
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        _ => bail!("`{key}` needs a string\nhint: write it in quotes, as on the command line"),
+    }
+}
+
+fn flag(key: &str, value: &DeValue<'_>) -> Result<bool> {
+    match value {
+        DeValue::Boolean(flag) => Ok(*flag),
+        _ => bail!("`{key}` must be true or false\nhint: write it without quotes"),
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>>(key: &str, value: &DeValue<'_>) -> Result<T> {
+    words(key, value)?.parse().map_err(|error: T::Err| anyhow!("`{key}`: {error}"))
+}
+
+fn some<T: FromStr<Err: Display> + Default + PartialEq>(key: &str, value: &DeValue<'_>) -> Result<T> {
+    let value = parsed::<T>(key, value)?;
+    ensure!(value != T::default(), "`{key}` must be greater than zero\nhint: or leave it out");
+    Ok(value)
+}
+
+fn within<T: TryFrom<u64>>(key: &str, value: &DeValue<'_>, least: u64, most: u64) -> Result<T> {
+    let number = words(key, value)?.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
+    let number = number.and_then(|n| T::try_from(n).ok());
+    number.ok_or_else(|| {
+        anyhow!("`{key}` must be a whole number from {least} to {most}\nhint: correct it, or leave it out")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, ProbeWhat, Verb};
+    use clap::Parser;
+    use proptest::prelude::*;
+
+    fn how() -> HowArgs {
+        let words = "skyhaul probe monitor --token-file t udp:dtn2 --time 2s".split_whitespace();
+        match Cli::try_parse_from(words).unwrap().verb {
+            Verb::Probe(args) => match args.what {
+                Some(ProbeWhat::Monitor(args)) => args.how,
+                _ => panic!("another verb"),
+            },
+            _ => panic!("another verb"),
+        }
+    }
+
+    #[test]
+    fn a_plan_says_what_is_for_all_and_what_for_one() {
+        let plan = "every = \"10min\"\n[[test]]\nname = \"p\"\nudp = \"dtn2\"\nrate = \"1Gbps\"\nboth = true\n\
+                    [[test]]\ntcp = \"dtn3:99\"\nevery = \"1h\"\njitter = \"1s\"\nflows = 4\n";
+        let tests = tests(plan, &how()).unwrap();
+        let second = 1_000_000_000;
+        assert_eq!((tests[0].name.as_str(), tests[1].name.as_str()), ("p", "tcp:dtn3:99"));
+        assert_eq!((tests[0].period.every, tests[0].period.jitter), (600 * second, 60 * second));
+        assert_eq!((tests[1].period.every, tests[1].period.jitter), (3600 * second, second));
+        assert!(matches!(&tests[1].what, TestSpec::Tcp(point) if point.flows == 4 && point.seconds == 2.0));
+        assert!((tests[0].takes() - 2.0).abs() < 0.1, "of the command line: {}", tests[0].takes());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_a_hint() {
+        for (wrong, said) in [
+            ("", "no tests"),
+            ("every = 5", "`every`"),
+            ("every = \"0s\"\n[[test]]\nudp=\"a\"", "greater than zero"),
+            ("[[test]]\n", "no server"),
+            ("[[test]]\nudp=\"a\"\ntcp=\"b\"", "two servers"),
+            ("[[test]]\nudp=\"a\"\nspeed=\"1\"", "test 1: unknown key `speed`"),
+            ("[[test]]\nudp=\"a\"\nsize=1", "from 40 to"),
+            ("[[test]]\nudp=\"a\"\nboth=true\nreverse=true", "choose one"),
+            ("[[test]]\nudp=\"a\"\nevery=\"1s\"\njitter=\"2s\"", "jitter"),
+            ("[[test]\n", "line 1"),
+        ] {
+            let error = tests(wrong, &how()).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("hint: "), "{wrong}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,60}", lines in "(\\[\\[test\\]\\]|udp|every|size|=|\"|\n|1|s){0,30}") {
+            for text in [text, lines] {
+                let _ = tests(&text, &how());
+            }
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! `skyhaul probe send` and `probe receive`: a path in one direction, without a control connection.
 
 use super::super::receiving::print_json;
-use super::live::Live;
-use crate::Outcome;
+use super::Live;
 use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{count, counted};
 use anyhow::{Result, anyhow};
 use skyhaul::io::address::Endpoint;
@@ -77,12 +77,12 @@ pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
         print_json(&got)?;
     }
     let Some(got) = got else {
-        say!("no packet of a probe came");
+        say!("no probe packet arrived");
         return Ok(Outcome::Failed);
     };
     if !args.output.json {
         tell!(
-            "received {}, {}; lost {}, reordered {}, doubled {}",
+            "received {}, {}; lost {}, reordered {}, duplicate {}",
             counted(got.packets, "packet"),
             counted(got.bytes, "byte"),
             count(got.lost),

@@ -1,12 +1,12 @@
 //! `skyhaul probe HOST --stamp` and `--udpmon`, and both as parts of `skyhaul probe serve`.
 
-use super::super::doors::Door;
+use super::super::listener::Listener;
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::written::command_line;
 use super::path::{answering, points, resolve_port};
-use crate::Outcome;
 use crate::args::{PathArgs, ServeArgs};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{Progress, count, counted, rate};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -28,7 +28,7 @@ const TRIPS: u64 = 1000;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
-struct Told<R> {
+struct CommandReport<R> {
     /// [`skyhaul::report::VERSION`].
     version: u32,
     command: String,
@@ -43,14 +43,14 @@ fn sweep<R: Serialize>(
     interrupt: &Interrupt,
     mut one: impl FnMut(UdpPoint) -> Result<Option<R>>,
     line: impl Fn(&R) -> String,
-) -> Result<Told<R>> {
+) -> Result<CommandReport<R>> {
     if let Some(option) = args.tcp.stray() {
-        bail!("{option} is for TCP\nhint: omit it, or measure with --tcp or --iperf3");
+        bail!("{option} applies only to TCP\nhint: omit it, or measure with --tcp or --iperf3");
     }
     let all = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
     let version = skyhaul::report::VERSION;
-    let mut told = Told { version, command: command_line(), interrupted: false, points: Vec::new() };
+    let mut told = CommandReport { version, command: command_line(), interrupted: false, points: Vec::new() };
     for (n, point) in all.iter().enumerate() {
         progress.show(&format!("point {} of {}", n + 1, all.len()));
         let report = one(*point)?;
@@ -92,7 +92,7 @@ pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
     let received: u64 = told.points.iter().map(|report| report.received).sum();
     if received == 0 && !told.interrupted {
         bail!(
-            "{to} reflected nothing\nhint: is there a reflector (`skyhaul probe serve --stamp {port}`), and does a firewall let UDP through?"
+            "{to} did not reply\nhint: check that a reflector is running (`skyhaul probe serve --stamp {port}`), and that no firewall blocks UDP"
         );
     }
     Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
@@ -193,7 +193,7 @@ fn reflections(report: &StampReport) -> String {
     if let (Some(there), Some(back), true) = (report.lost_there, report.lost_back, report.lost > 0) {
         let _ = write!(text, " ({there} on the way there, {back} on the way back)");
     }
-    let _ = write!(text, ", {} doubled, {} reordered", count(report.duplicates), count(report.reordered));
+    let _ = write!(text, ", {} duplicate, {} reordered", count(report.duplicates), count(report.reordered));
     if trips.count == 0 {
         return text;
     }
@@ -251,14 +251,14 @@ impl Serving {
         if let Some(udpmon) = &serving.udpmon {
             say!("serving udpmon on {}", udpmon.local());
         }
-        serving.doors().iter().for_each(Door::say);
+        serving.doors().iter().for_each(Listener::say);
         Ok(serving)
     }
 
     /// Where they listen.
-    pub(super) fn doors(&self) -> Vec<Door> {
-        let stamp = self.stamp.as_ref().map(|stamp| Door::open("stamp", stamp.local()));
-        let udpmon = self.udpmon.as_ref().map(|udpmon| Door::open("udpmon", udpmon.local()));
+    pub(super) fn doors(&self) -> Vec<Listener> {
+        let stamp = self.stamp.as_ref().map(|stamp| Listener::open("stamp", stamp.local()));
+        let udpmon = self.udpmon.as_ref().map(|udpmon| Listener::open("udpmon", udpmon.local()));
         stamp.into_iter().chain(udpmon).collect()
     }
 
@@ -297,7 +297,7 @@ impl Serving {
             let stats = udpmon.stats();
             let _ = writeln!(
                 text,
-                "udpmon: {} tests, {} told to wait; {} packets, {} lost, {} reordered, {} duplicate; {} questions beyond their share",
+                "udpmon: {} tests, {} asked to wait; {} packets, {} lost, {} reordered, {} duplicate; {} questions beyond their share",
                 count(stats.tests),
                 count(stats.busy),
                 count(stats.packets),

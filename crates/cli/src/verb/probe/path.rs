@@ -1,17 +1,17 @@
 //! `skyhaul probe HOST`: points of size and spacing, one after the other.
 
+use super::super::listener;
+use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::super::token_file;
-use super::super::written::command_line;
+use super::Live;
 use super::diagnose;
 use super::further;
-use super::live::Live;
 use super::page;
 use super::table::Table;
-use super::told::{Told, spacing};
-use crate::Outcome;
-use crate::args::{PathArgs, SendingArg, Several};
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use super::{CommandReport, spacing};
+use crate::args::{PathArgs, SendingArg, ValueList};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use skyhaul::io::address::Endpoint;
@@ -46,20 +46,18 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let args = &args.fitted(largest);
     if let Some(size) = args.sizes.values().iter().find(|&&size| size > largest) {
         say!(
-            "note: datagrams of {size} bytes are cut into fragments here, and one that is lost loses them all; {largest} bytes pass whole"
+            "note: datagrams of {size} bytes are fragmented on this path, and losing one fragment loses the datagram; {largest} bytes pass unfragmented"
         );
     }
     if let Some(option) = args.tcp.stray() {
-        bail!("{option} is for TCP\nhint: add --tcp, or --iperf3");
+        bail!("{option} applies only to TCP\nhint: add --tcp, or --iperf3");
     }
     let flows = match args.flows.as_slice() {
         [flows] if *flows <= MAX_FLOWS => *flows,
         [_] => {
-            bail!(
-                "more than {MAX_FLOWS} flows of datagrams\nhint: one for every one or two processors is enough"
-            )
+            bail!("more than {MAX_FLOWS} flows of datagrams\nhint: one for every one or two CPUs is enough")
         }
-        _ => bail!("several numbers of flows are for TCP\nhint: give one to --flows, or add --tcp"),
+        _ => bail!("a list of --flows needs TCP\nhint: give one number, or add --tcp"),
     };
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
@@ -68,7 +66,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     progress.clear();
     let server = client.server();
     say!("measuring the path to {server}");
-    let mut told = Told {
+    let mut told = CommandReport {
         version: skyhaul::report::VERSION,
         command: command_line(),
         server: server.to_string(),
@@ -104,7 +102,7 @@ fn measure(
     args: &PathArgs,
     client: &mut UdpClient,
     points: &[UdpPoint],
-    told: &mut Told,
+    told: &mut CommandReport,
     interrupt: &Interrupt,
 ) -> Result<Option<Table>> {
     let direction = direction(args);
@@ -133,7 +131,7 @@ fn measure(
     Ok(table)
 }
 
-fn finish(args: &PathArgs, told: &Told, table: Option<Table>) -> Result<Outcome> {
+fn finish(args: &PathArgs, told: &CommandReport, table: Option<Table>) -> Result<Outcome> {
     if let Some(table) = table {
         table.end(&told.points);
     }
@@ -176,7 +174,7 @@ fn trace(path: &Path, points: &[UdpPointReport]) -> Result<()> {
 pub(super) fn server(args: &PathArgs) -> Result<(Vec<SocketAddr>, Token)> {
     let (host, token_file) =
         args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
-    Ok((resolve_port(host, PORT)?, Token::new(&token_file::read(token_file)?)?))
+    Ok((resolve_port(host, PORT)?, Token::new(&listener::read(token_file)?)?))
 }
 
 /// Shows how long the server lets others go first, until it is interrupted.
@@ -246,7 +244,7 @@ pub(super) fn points(args: &PathArgs) -> Result<Vec<UdpPoint>> {
                 if args.packets.is_some() { UdpPoint { longest_ns: MAX_DATAGRAM, ..point } } else { point };
             if mode == SpacingMode::Kernel && spacing_ps == 0 {
                 bail!(
-                    "the kernel spaces packets by a rate\nhint: choose a spacing above 0 with --mode kernel"
+                    "--mode kernel needs a spacing greater than 0\nhint: the kernel paces packets by a rate"
                 );
             }
             point.check().map_err(|why| anyhow!(why))?;

@@ -1,12 +1,11 @@
 //! `skyhaul probe serve`: the other end.
 
-use super::super::doors::{self, Door};
+use super::super::listener::{self, Listener};
 use super::super::receiving::print_json;
-use super::super::token_file;
 use super::others;
-use crate::Outcome;
 use crate::args::ServeArgs;
-use crate::interrupt::Interrupt;
+use crate::outcome::Interrupt;
+use crate::outcome::Outcome;
 use anyhow::Result;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
 use skyhaul_measure::host::HostService;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let token = Token::new(&token_file::read_or_make(&args.token_file)?)?;
+    let token = Token::new(&super::super::listener::read_or_make(&args.token_file)?)?;
     let options = ServerOptions {
         tests: args.tests,
         queue: args.queue,
@@ -36,13 +35,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         vec![Box::new(UdpService::new()?), Box::new(TcpService), Box::new(HostService)],
     )?;
     say!("serving on {}", server.local());
-    let door = Door::with_token("probe", server.local(), &args.token_file);
+    let door = Listener::with_token("probe", server.local(), &args.token_file);
     door.say();
     let iperf3 = args.iperf3.map(|port| serve_iperf3(args, port)).transpose()?;
     let others = others::Serving::start(args)?;
-    doors::warn_of_traffic(args.listen);
-    let open = iperf3.as_ref().map(|iperf3| Door::open("iperf3", iperf3.local()));
-    let listening: Vec<Door> = std::iter::once(door).chain(open).chain(others.doors()).collect();
+    listener::warn_of_traffic(args.listen);
+    let open = iperf3.as_ref().map(|iperf3| Listener::open("iperf3", iperf3.local()));
+    let listening: Vec<Listener> = std::iter::once(door).chain(open).chain(others.doors()).collect();
     let fault = watch(&interrupt, &server, iperf3.as_ref(), &others);
     let stats = server.stats();
     let of_iperf3 = iperf3.as_ref().map(iperf3::Iperf3Server::stats);
@@ -57,11 +56,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         print_json(&json)?;
     } else {
         if let Some(iperf3::Iperf3ServerStats { accepted, done, failed, denied, .. }) = of_iperf3 {
-            say!("iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} broken off");
+            say!("iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} aborted");
         }
         say_text!("{}", others.lines());
         say!(
-            "{} connections, {} without the token; {} tests done, {} refused, {} broken off",
+            "{} connections, {} without the token; {} tests done, {} refused, {} aborted",
             stats.accepted,
             stats.unproven,
             stats.done,
@@ -80,7 +79,7 @@ fn watch(
     others: &others::Serving,
 ) -> Option<String> {
     while !interrupt.is_set() {
-        let peers = (!server.is_running()).then(|| "connections are no longer accepted".to_owned());
+        let peers = (!server.is_running()).then(|| "the server stopped accepting connections".to_owned());
         let iperf3 = iperf3.is_some_and(|iperf3| !iperf3.is_running());
         let iperf3 = iperf3.then(|| "the iperf3 server ended".to_owned());
         let fault = peers.or(iperf3).or_else(|| others.fault());
@@ -109,6 +108,6 @@ fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Iperf3Server> {
     };
     let server = iperf3::Iperf3Server::start(SocketAddr::new(args.listen, port), options, Box::new(report))?;
     say!("serving iperf3 on {}", server.local());
-    Door::open("iperf3", server.local()).say();
+    Listener::open("iperf3", server.local()).say();
     Ok(server)
 }

@@ -116,7 +116,7 @@ fn details(way: &Option<UdpDirectionReport>, sender: &EndReport, receiver: &EndR
     if let Some(received) = receiver.received.first() {
         let _ = writeln!(
             text,
-            "lost {} in {} (longest {}), reordered {} (extent to {}), doubled {}",
+            "lost {} in {} (longest {}), reordered {} (extent to {}), duplicate {}",
             received.lost,
             counted(received.runs.count, "run"),
             received.runs.max,

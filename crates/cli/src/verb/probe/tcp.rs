@@ -1,15 +1,14 @@
 //! `skyhaul probe HOST --tcp`: windows, flows and congestion controls, one point after the other.
 
 use super::super::receiving::print_json;
-use super::super::written::command_line;
+use super::Live;
+use super::TcpCommandReport;
 use super::datagrams;
-use super::live::Live;
 use super::page;
 use super::path::{server, waiting};
-use super::told::TcpTold;
-use crate::Outcome;
 use crate::args::PathArgs;
-use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outcome::Outcome;
+use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Result, anyhow};
 use skyhaul::io::quantity::{Rate, Size};
@@ -31,10 +30,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let mut client = TcpClient::open(&servers, &token, &points, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
-    let version = skyhaul::report::VERSION;
-    let (command, server) = (command_line(), client.server().to_string());
-    let mut told =
-        TcpTold { version, command, server, interrupted: false, points: Vec::new(), diagnosis: None };
+    let mut told = TcpCommandReport::of(client.server().to_string());
     if !args.output.json {
         tell!("path to {}\n{}", told.server, heading());
     }
@@ -68,7 +64,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         progress.show("the other direction");
         // Results are reported even if this fails.
         if let Err(error) = client.look_for_holes(&told.points, &mut found, &interrupt.flag()) {
-            say!("note: the other direction was not measured: {error}");
+            say!("note: the reverse direction was not measured: {error}");
         }
         let at = client.server();
         let _ = client.end();

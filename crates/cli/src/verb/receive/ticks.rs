@@ -1,6 +1,6 @@
 //! Ticks that are built from the events of several sources (`--build`).
 
-use super::objects::Output;
+use super::Output;
 use skyhaul::core::assembly::building::{BuildConfig, Builder, Built};
 use skyhaul::core::placement::Nanos;
 use skyhaul::receive::{ObjectSink, Received};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The first line of a list.
-const COLUMNS: &str = "tick,sources,bytes,lacking,sizes";
+const TICK_COLUMNS: &str = "tick,sources,bytes,lacking,sizes";
 
 /// What became of ticks so far, for whoever reports it.
 pub(super) type Shared = Arc<Mutex<BuildReport>>;
@@ -55,7 +55,7 @@ impl Ticks {
             shared: Shared::default(),
         };
         if let Some(list) = &mut ticks.list {
-            writeln!(list, "{COLUMNS}")?;
+            writeln!(list, "{TICK_COLUMNS}")?;
             list.flush()?;
         }
         Ok(ticks)

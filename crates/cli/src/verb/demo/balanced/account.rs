@@ -1,7 +1,7 @@
 //! What became of every event that was sent.
 
-use super::cast::name;
-use super::children::Ports;
+use super::Ports;
+use super::name;
 use crate::print;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub(super) struct Account {
 }
 
 /// The lists and reports of all processes.
-pub(super) struct Told<'a> {
+pub(super) struct CommandReport<'a> {
     pub(super) send: &'a serde_json::Value,
     pub(super) balance: &'a serde_json::Value,
     pub(super) workers: &'a [Option<serde_json::Value>],
@@ -75,7 +75,7 @@ fn lines(text: &str) -> Vec<Line> {
 }
 
 impl Account {
-    pub(super) fn of(told: &Told<'_>, ports: &Ports, killed: usize) -> Result<Account> {
+    pub(super) fn of(told: &CommandReport<'_>, ports: &Ports, killed: usize) -> Result<Account> {
         let sent = told.send["events"].as_u64().context("the sender's report has no events")?;
         let first = told.send["ticks"][0].as_u64().unwrap_or(1);
         let reservation = &told.balance["reservations"][0];

@@ -1,7 +1,7 @@
 //! The page of the demo: the account, and the workers' shares and queues over time.
 
-use super::cast::{WORKERS, name};
-use super::report::{BalanceDemo, Sample};
+use super::account::Account;
+use super::{WORKERS, name};
 use crate::print;
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};
@@ -9,6 +9,7 @@ use crate::report::page::Page;
 use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::json;
+use serde::Serialize;
 
 /// The page.
 pub(super) fn page(demo: &BalanceDemo) -> String {
@@ -72,4 +73,35 @@ fn plot(demo: &BalanceDemo, title: &str, value: &dyn Fn(&Sample, usize) -> f64) 
         .panel(Panel::new(210.0, Scale::linear(title).at_least(1.0)).all((0..WORKERS).map(line)))
         .mark(demo.killed_at, "killed")
         .inline(WIDTH)
+}
+
+/// Shares at one time.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sample {
+    /// Since the sender began.
+    pub(super) seconds: f64,
+    /// Slots of each worker, of all that there are.
+    pub(super) slots: [u32; WORKERS],
+    /// How full their queues are, 0 to 1.
+    pub(super) fill: [f32; WORKERS],
+}
+
+/// What the demo showed.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BalanceDemo {
+    pub(super) version: u32,
+    /// The command that produced it.
+    pub(super) command: String,
+    pub(super) machine: String,
+    pub(super) rate: u64,
+    pub(super) event_bytes: u64,
+    /// When the worker was killed, in seconds since the sender began.
+    pub(super) killed_at: f64,
+    pub(super) slots: u32,
+    pub(super) account: Account,
+    pub(super) samples: Vec<Sample>,
+    pub(super) send: serde_json::Value,
+    pub(super) workers: Vec<Option<serde_json::Value>>,
+    pub(super) balance: serde_json::Value,
+    pub(super) interrupted: bool,
 }

@@ -3,23 +3,23 @@
 use crate::print;
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};
-use crate::report::rows::{Row, Rows};
 use crate::report::series::Series;
 use crate::report::table::Table;
+use crate::report::table::{Row, Rows};
 use crate::report::words::{micros, nothing, number, unit};
 use skyhaul::recording::{DiskStatus, Latency};
 
 /// Maximum number of points.
-const MOST_POINTS: usize = 240;
+const MAX_POINTS: usize = 240;
 /// Maximum number of disks in a drawing.
-const MOST_DISKS: usize = 32;
+const MAX_DISKS: usize = 32;
 
 /// One sample of a timeline: seconds, bytes so far, frames lost so far.
 pub(super) type Sample = (f64, u64, u64);
 
-/// At most [`MOST_POINTS`] of `all`, the last one always.
+/// At most [`MAX_POINTS`] of `all`, the last one always.
 fn thin<T>(all: &[T]) -> Vec<&T> {
-    let step = all.len().div_ceil(MOST_POINTS).max(1);
+    let step = all.len().div_ceil(MAX_POINTS).max(1);
     let mut some: Vec<&T> = all.iter().step_by(step).collect();
     if let Some(last) = all.last()
         && !(all.len() - 1).is_multiple_of(step)
@@ -69,7 +69,7 @@ pub(super) fn rate(timeline: &[Sample], mean: f64) -> String {
 /// Bytes written by each disk, stacked, and the bytes received before them.
 pub(super) fn progress(disks: &[DiskStatus], over_time: &[(f64, Vec<u64>)], timeline: &[Sample]) -> String {
     let points: Vec<&(f64, Vec<u64>)> = thin(over_time).into_iter().filter(|p| p.0.is_finite()).collect();
-    let count = points.iter().map(|p| p.1.len()).max().unwrap_or(0).min(MOST_DISKS);
+    let count = points.iter().map(|p| p.1.len()).max().unwrap_or(0).min(MAX_DISKS);
     if points.is_empty() || count == 0 {
         return nothing("No disk observed.");
     }
@@ -127,7 +127,7 @@ pub(super) fn disks(disks: &[DiskStatus]) -> String {
         times: "chunks by latency (each disk scaled on its own)",
         along: "from the first write of a chunk to its durable name",
         unit: "chunks",
-        rows: disks.iter().take(MOST_DISKS).enumerate().map(row).collect(),
+        rows: disks.iter().take(MAX_DISKS).enumerate().map(row).collect(),
     };
     rows.inline()
 }
@@ -178,7 +178,7 @@ mod tests {
     fn thinning_keeps_the_ends() {
         let all: Vec<usize> = (0..1000).collect();
         let some = thin(&all);
-        assert!(some.len() <= MOST_POINTS + 1);
+        assert!(some.len() <= MAX_POINTS + 1);
         assert_eq!((**some.first().unwrap(), **some.last().unwrap()), (0, 999));
         assert!(thin::<u8>(&[]).is_empty());
     }

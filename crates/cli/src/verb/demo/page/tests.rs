@@ -1,5 +1,5 @@
+use super::super::Proof;
 use super::*;
-use crate::verb::demo::report::Proof;
 use skyhaul::recording::{CheckReport, DiskStatus, RecordingReport, State, Verdict};
 use skyhaul::report::{Distribution, ReceiveReport, SourceReport};
 use std::time::Duration;
@@ -137,7 +137,29 @@ fn absurd_numbers_are_drawn_without_panic() {
 #[test]
 fn a_difference_without_a_counter_is_called_out() {
     let mut report = empty();
-    assert!(places::places(&report).iter().all(places::Place::is_explained));
+    assert!(places(&report).iter().all(Place::is_explained));
     (report.sent.numbered, report.sent.packets, report.sent.lost) = (10, 8, 1);
     assert!(page(&report).contains("unexplained \u{2212}1"));
+}
+
+fn stream(placed: u64, lost: u64, loss_map: Vec<(u64, u64)>) -> StreamSummary {
+    StreamSummary { placed, lost, loss_map, ..StreamSummary::default() }
+}
+
+#[test]
+fn absurd_maps_stay_in_their_bounds() {
+    for map in [vec![(0, u64::MAX)], vec![(u64::MAX - 1, u64::MAX)], vec![(9, 3), (5, 5)]] {
+        for (placed, lost) in [(0, 0), (1, 1), (u64::MAX, u64::MAX), (0, 7)] {
+            let stream = stream(placed, lost, map.clone());
+            let page = super::map(&stream, 3);
+            assert!(!page.contains("NaN") && page.len() < 400_000);
+        }
+    }
+}
+
+#[test]
+fn buckets_have_bounds() {
+    let d = Distribution { max: 70, buckets: vec![(1, 5), (16, 4), (64, 2)], ..Distribution::default() };
+    let all: Vec<_> = bounds(&d).collect();
+    assert_eq!(all, [(1.0, 2.0, 5), (16.0, 18.0, 4), (64.0, 71.0, 2)]);
 }

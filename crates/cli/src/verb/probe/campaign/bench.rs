@@ -1,7 +1,7 @@
 //! Where experiments are made: a lab with a server at its far end, or loopback.
 
-use super::told::Passed;
-use crate::interrupt::Interrupt;
+use super::page::Passed;
+use crate::outcome::Interrupt;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use skyhaul::peer::{Server, ServerOptions, Service, Token};
 use skyhaul_measure::lab::{FAR, Lab, LabOptions, LabReport, RunningLab};

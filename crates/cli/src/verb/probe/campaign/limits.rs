@@ -1,8 +1,8 @@
 //! Experiments with what drops: a policer, a switch, a firewall.
 
+use super::super::spacing;
 use super::bench::{Bench, Context};
 use super::figure::{Figure, Lines, Look, Map};
-use crate::verb::probe::told::spacing;
 use anyhow::{Context as _, Result};
 use skyhaul::core::predict::Policer;
 use skyhaul_measure::probe::udp::{

@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 pub(super) fn cores(context: &mut Context<'_>) -> Result<Figure> {
     let count = available_parallelism()?.get();
     if count < 2 {
-        bail!(NotHere("needs two processors: this machine has one".to_owned()));
+        bail!(NotHere("needs two CPUs: this machine has one".to_owned()));
     }
     let most = context.or(4, 2).min(count);
     let pairs: Vec<(usize, usize)> =

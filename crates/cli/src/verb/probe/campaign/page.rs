@@ -1,17 +1,19 @@
 //! A campaign in a directory: one page, and JSON and plot of each experiment.
 
-use super::figure::{Figure, Look};
-use super::shown::evidence;
-use super::told::{Made, State, Told};
+use super::figure::{Claim, Figure, Look, Text};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};
-use crate::report::loss_map::LossMap;
+use crate::report::map::LossMap;
 use crate::report::page::{Page, Tile, claims, titled};
 use crate::report::series::Series;
 use crate::report::table::Table;
-use crate::report::words::{escape, json};
-use crate::verb::written::write;
+use crate::report::words::{escape, json, short};
+use crate::verb::output::write;
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use skyhaul_measure::lab::LabReport;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// Write what one experiment gave, as soon as it did.
@@ -24,14 +26,14 @@ pub(super) fn keep(directory: &Path, made: &Made) -> Result<()> {
 }
 
 /// Write the page, and all as JSON.
-pub(super) fn finish(directory: &Path, told: &Told) -> Result<()> {
+pub(super) fn finish(directory: &Path, told: &CommandReport) -> Result<()> {
     write(directory, "report.json", &json(told))?;
     write(directory, "index.html", &page(told))?;
     say!("wrote index.html, report.json, and JSON and plot of each experiment to {}", directory.display());
     Ok(())
 }
 
-fn page(told: &Told) -> String {
+fn page(told: &CommandReport) -> String {
     let mut page = Page::new("Skyhaul: the experiments of a talk", "SKYHAUL PROBE CAMPAIGN");
     let verdict = match (told.interrupted, told.failed, told.broken) {
         (true, ..) => (false, "interrupted".to_owned()),
@@ -117,4 +119,197 @@ fn chart(title: &str, figure: &Figure) -> Chart {
         let levels = lines.levels.iter();
         chart.panel(levels.fold(panel, |panel, (at, name)| panel.level(*at, name.to_string())))
     })
+}
+
+/// A line that says how it ended, its table, and its predictions.
+pub(super) fn text(made: &Made) -> String {
+    let mut out = format!("{}\n", line(made));
+    if let Some(figure) = &made.figure {
+        out += &table(figure);
+        for claim in &figure.claims {
+            let mark = if claim.held() { "✔" } else { "✘" };
+            let _ = writeln!(out, "  {mark} {}: {}", claim.what, evidence(claim));
+        }
+    }
+    for note in &made.notes {
+        let _ = writeln!(out, "  note: the lab did not keep up: {note}");
+    }
+    out
+}
+
+fn line(made: &Made) -> String {
+    let name = format!("{:<13}", made.name);
+    let why = made.why.as_deref().unwrap_or_default();
+    match made.state {
+        State::Done => {
+            let (claims, broken) = made.claims();
+            format!(
+                "{name} {}: {} of {claims} predictions held, {:.1} s",
+                made.title,
+                claims - broken,
+                made.seconds
+            )
+        }
+        State::Skipped => format!("{name} skipped: {why}"),
+        State::Failed => format!("{name} FAILED: {why}"),
+    }
+}
+
+/// A prediction in words.
+pub(super) fn evidence(claim: &Claim) -> String {
+    let value = |value: f64| format!("{} {}", short(value), claim.unit).trim_end().to_owned();
+    let within = if claim.predicted == 0.0 {
+        value(claim.tolerance)
+    } else {
+        format!("{:.0} %", claim.tolerance * 100.0)
+    };
+    let measured = claim.measured.map_or_else(|| "nothing".to_owned(), value);
+    format!("predicted {}, measured {measured}; within {within}", value(claim.predicted))
+}
+
+/// The rows under their headings, numbers to the right.
+fn table(figure: &Figure) -> String {
+    let headings = figure.columns.iter().map(|column| column.title.to_string());
+    let mut lines = vec![std::iter::once(figure.of.to_string()).chain(headings).collect::<Vec<String>>()];
+    lines.extend(figure.rows.iter().map(|row| figure.cells(row)));
+    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let mut out = String::new();
+    for line in &lines {
+        let mut text = format!("  {:<1$}", line[0], widths[0]);
+        for (cell, width) in line.iter().zip(&widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        let _ = writeln!(out, "{}", text.trim_end());
+    }
+    out
+}
+
+/// All experiments.
+#[derive(Debug, Serialize)]
+pub(super) struct CommandReport {
+    /// [`skyhaul::report::VERSION`].
+    pub(super) version: u32,
+    pub(super) command: String,
+    pub(super) machine: String,
+    pub(super) quick: bool,
+    pub(super) interrupted: bool,
+    pub(super) made: usize,
+    pub(super) skipped: usize,
+    pub(super) failed: usize,
+    /// Predictions that were compared, and those of them that did not hold.
+    pub(super) claims: usize,
+    pub(super) broken: usize,
+    pub(super) experiments: Vec<Made>,
+}
+
+impl CommandReport {
+    /// What was made so far.
+    pub(super) fn new(command: String, machine: String, quick: bool, experiments: Vec<Made>) -> Self {
+        let count = |state| experiments.iter().filter(|made| made.state == state).count();
+        Self {
+            version: skyhaul::report::VERSION,
+            command,
+            machine,
+            quick,
+            interrupted: false,
+            made: count(State::Done),
+            skipped: count(State::Skipped),
+            failed: count(State::Failed),
+            claims: experiments.iter().map(|made| made.claims().0).sum(),
+            broken: experiments.iter().map(|made| made.claims().1).sum(),
+            experiments,
+        }
+    }
+}
+
+/// How an experiment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    Done,
+    Skipped,
+    Failed,
+}
+
+impl State {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// An experiment and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Made {
+    pub(super) name: Text,
+    pub(super) title: Text,
+    pub(super) path: Text,
+    pub(super) call: Text,
+    pub(super) shows: Text,
+    pub(super) theory: Text,
+    pub(super) quick: bool,
+    pub(super) state: State,
+    /// Why it was skipped, or failed.
+    pub(super) why: Option<String>,
+    pub(super) seconds: f64,
+    pub(super) figure: Option<Figure>,
+    /// Each path of the lab that it used.
+    pub(super) labs: Vec<Passed>,
+    /// What the lab could not keep up with: the figures are then those of this machine, too.
+    pub(super) notes: Vec<String>,
+}
+
+impl Made {
+    /// Predictions that were compared, and those of them that did not hold.
+    pub(super) fn claims(&self) -> (usize, usize) {
+        let all = || self.figure.iter().flat_map(|figure| &figure.claims);
+        (all().count(), all().filter(|claim| !claim.held()).count())
+    }
+
+    /// Where it was made.
+    pub(super) fn place(&self) -> &str {
+        if self.path.is_empty() { "this machine" } else { &self.path }
+    }
+}
+
+/// What a lab's router did on the way there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Passed {
+    pub(super) path: String,
+    pub(super) packets: u64,
+    /// By cause.
+    pub(super) lost: BTreeMap<String, u64>,
+    /// 99 of 100 packets left no later than this after they were due.
+    pub(super) late_us: f64,
+}
+
+impl From<&LabReport> for Passed {
+    fn from(of: &LabReport) -> Self {
+        Self {
+            path: of.path.clone(),
+            packets: of.forward.packets,
+            lost: of.forward.lost.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect(),
+            late_us: of.forward.lateness.p99_ns as f64 / 1e3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_each_other_and_claims_say_how_near_they_are() {
+        let mut figure = Figure::new("rate", &[("received_mbps", "received, Mb/s", 1)], "");
+        figure.row("50 Mb/s", &[49.0]);
+        figure.row("100 Mb/s", &[f64::NAN]);
+        assert_eq!(table(&figure), "  rate      received, Mb/s\n  50 Mb/s             49.0\n  100 Mb/s\n");
+        let said = |predicted, measured| evidence(&Claim::new("", (predicted, measured), "Mb/s", 0.05));
+        assert_eq!(said(50.0, 49.0), "predicted 50 Mb/s, measured 49 Mb/s; within 5 %");
+        assert_eq!(said(0.0, f64::NAN), "predicted 0 Mb/s, measured nothing; within 0.05 Mb/s");
+    }
 }

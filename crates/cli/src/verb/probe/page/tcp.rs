@@ -1,7 +1,7 @@
 //! The page of connections: throughput against window with what theory allows, and each flow over time.
 
-use super::super::told::TcpTold;
-use super::parts::{Plot, cause, show};
+use super::super::TcpCommandReport;
+use super::{Plot, cause, show};
 use crate::print::{bytes, rate};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
@@ -15,7 +15,7 @@ use skyhaul_measure::probe::tcp::{
 };
 
 /// Flows that are drawn over time.
-const MOST: usize = 8;
+const MAX_FLOWS_DRAWN: usize = 8;
 
 /// The sending ends of the flows of a point.
 fn senders(report: &TcpPointReport) -> impl Iterator<Item = &FlowReport> {
@@ -33,7 +33,7 @@ fn received(report: &TcpPointReport) -> f64 {
     bytes as f64 * 8.0 / report.here.seconds.max(report.there.seconds).max(1e-9)
 }
 
-pub(super) fn plots(told: &TcpTold) -> Vec<Plot> {
+pub(super) fn plots(told: &TcpCommandReport) -> Vec<Plot> {
     vec![window(told), time(told)]
 }
 
@@ -43,7 +43,7 @@ fn opened(report: &TcpPointReport) -> f64 {
     report.point.window.unwrap_or(most) as f64 / f64::from(1 << 20)
 }
 
-fn window(told: &TcpTold) -> Plot {
+fn window(told: &TcpCommandReport) -> Plot {
     let kind = |report: &TcpPointReport| {
         let control = senders(report).next().map_or("", |flow| flow.congestion.as_str());
         format!("{} flows, {control}", report.point.flows)
@@ -78,7 +78,7 @@ fn window(told: &TcpTold) -> Plot {
     )
 }
 
-fn time(told: &TcpTold) -> Plot {
+fn time(told: &TcpCommandReport) -> Plot {
     let flows: Vec<(String, &FlowReport)> = told
         .points
         .iter()
@@ -88,7 +88,7 @@ fn time(told: &TcpTold) -> Plot {
                 .enumerate()
                 .map(move |(m, flow)| (format!("point {}, flow {}", n + 1, m + 1), flow))
         })
-        .take(MOST)
+        .take(MAX_FLOWS_DRAWN)
         .collect();
     let line = |named: bool, value: fn(&skyhaul_measure::probe::tcp::TcpSample) -> f64| {
         flows.iter().map(move |(name, flow)| {
@@ -110,7 +110,7 @@ fn time(told: &TcpTold) -> Plot {
     Plot::new("time.svg", "Over time", "As the sender's kernel says (TCP_INFO); the first flows.", chart)
 }
 
-pub(super) fn page(told: &TcpTold, plots: &[Plot]) -> Page {
+pub(super) fn page(told: &TcpCommandReport, plots: &[Plot]) -> Page {
     let mut page = Page::new("Skyhaul probe", "SKYHAUL PROBE");
     let best = told.points.iter().map(received).fold(0.0, f64::max);
     let again: u64 =
@@ -171,7 +171,7 @@ fn causes(diagnosis: &[Vec<TcpDiagnosis>]) -> String {
     table.html()
 }
 
-fn table(told: &TcpTold) -> String {
+fn table(told: &TcpCommandReport) -> String {
     let headings = [
         "#point",
         "window",
@@ -218,7 +218,7 @@ fn table(told: &TcpTold) -> String {
 }
 
 /// Counters that rose at either end; processors have their own figures.
-fn counters(told: &TcpTold) -> String {
+fn counters(told: &TcpCommandReport) -> String {
     let mut all: std::collections::BTreeMap<&str, [u64; 2]> = std::collections::BTreeMap::new();
     for report in &told.points {
         for (end, side) in [&report.here, &report.there].into_iter().enumerate() {
@@ -244,7 +244,7 @@ pub(super) struct Short<'a> {
     diagnosis: &'a Option<Vec<Vec<TcpDiagnosis>>>,
 }
 
-pub(super) fn short(told: &TcpTold) -> Short<'_> {
+pub(super) fn short(told: &TcpCommandReport) -> Short<'_> {
     Short {
         version: told.version,
         server: &told.server,

@@ -130,7 +130,7 @@ fn one_packet_waits_for_a_rival_that_is_slower_than_the_contest() {
 fn rivals_delay_one_packet_by_the_timeout_at_most() {
     let config =
         KeyedConfig { contest: Some(CONTEST), remember_for: Nanos(100 * MS), ..KeyedConfig::default() };
-    let mut keyed = Keyed::new(config);
+    let mut keyed = KeyedWindow::new(config);
     put(&mut keyed, 0, 7, 0..10, 10, 1).unwrap();
     for n in 0..5 {
         let at = (5 + n * 200) * MS;
@@ -168,7 +168,7 @@ fn a_contest_ends_when_the_window_passes_the_rival() {
     // The window of 16 passed the rivals of the first four.
     assert_eq!(numbers(&retired(&mut keyed)), [0, 1, 2, 3]);
     assert_eq!((keyed.live(), keyed.held(), keyed.take_dropped()), (16, 32, (4, 40)));
-    let refused = |keyed: &mut Keyed<Vec<u8>>, number| {
+    let refused = |keyed: &mut KeyedWindow<Vec<u8>>, number| {
         let part = Placement { key: Key::of(number), length: 10, size: Some(10), ..Placement::default() };
         assert!(keyed.reserve(part, Nanos(12 * MS), |_, old| Err(old)).is_err());
     };

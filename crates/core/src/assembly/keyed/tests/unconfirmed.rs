@@ -188,7 +188,7 @@ fn without_a_timeout_silence_alone_gives_nothing_up() {
     let size = 9 * LARGE;
     let small = Placement { key: Key::of(2), length: 1, size: Some(100), ..Placement::default() };
     for packets in [1, 4] {
-        let mut keyed = Keyed::<()>::new(KeyedConfig { timeout: None, ..KeyedConfig::default() });
+        let mut keyed = KeyedWindow::<()>::new(KeyedConfig { timeout: None, ..KeyedConfig::default() });
         keyed.limit_announced(8 * LARGE, u64::MAX);
         // Refused memory before the last packet of the object: that packet shows that it is not over.
         put(&mut keyed, 0, 1, 0, LARGE, size);
@@ -202,7 +202,7 @@ fn without_a_timeout_silence_alone_gives_nothing_up() {
         assert_eq!(retired(&mut keyed), [(1, Cause::Window)], "memory is short");
     }
     // A refusal during the silence counts when the silence is long enough, and a sender that resumes is not too late.
-    let mut keyed = Keyed::<()>::new(KeyedConfig { timeout: None, ..KeyedConfig::default() });
+    let mut keyed = KeyedWindow::<()>::new(KeyedConfig { timeout: None, ..KeyedConfig::default() });
     keyed.limit_announced(8 * LARGE, u64::MAX);
     (0..4).for_each(|n| put(&mut keyed, n, 1, n * LARGE, LARGE, size));
     assert!(keyed.reserve(small, Nanos(second / 2), |_, old| Err(old)).is_err());

@@ -18,7 +18,7 @@ fn account(lists: [&str; 2], packets: [u64; 2], refused: u64) -> Account {
     });
     let balance = json!({"reservations": [all]});
     let lists = lists.map(|list| lines(&format!("number,source,bytes,missing\n{list}"))).to_vec();
-    let told = Told { send: &send, balance: &balance, workers: &[None, None], lists };
+    let told = CommandReport { send: &send, balance: &balance, workers: &[None, None], lists };
     Account::of(&told, &ports(), 1).expect("an account")
 }
 

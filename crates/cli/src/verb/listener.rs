@@ -1,13 +1,19 @@
 //! Where services listen, who may use them, and what others on the network can read.
 
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use skyhaul::auth::{MAX_TOKEN_CHARS, MIN_TOKEN_CHARS, is_token, new_token};
+use skyhaul::io::file::{TOKEN, failed, read_small_text};
 use skyhaul::wire::BalancerUri as Uri;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// A port that a service listens on.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     /// What it serves.
     service: &'static str,
     address: SocketAddr,
@@ -17,7 +23,7 @@ pub(crate) struct Door {
     encrypted: bool,
 }
 
-impl Door {
+impl Listener {
     /// For those that hold the token of a file. It is proved by both ends, and never sent.
     pub(crate) fn with_token(service: &'static str, address: SocketAddr, token: &Path) -> Self {
         let admits = format!("clients that hold the token in {}", crate::print::name(token));
@@ -48,7 +54,7 @@ fn reach(ip: IpAddr) -> String {
 pub(crate) fn warn_of_traffic(ip: IpAddr) {
     if !ip.to_canonical().is_loopback() {
         say!(
-            "note: traffic is not encrypted, and others on the network can read it; the token is not sent\n\
+            "note: traffic is not encrypted and can be read by others on the network; the token is not sent\n\
              hint: on an untrusted network, use a tunnel (ssh -L, WireGuard)"
         );
     }
@@ -77,6 +83,54 @@ pub(crate) fn warn_of_token_to(uri: &Uri) {
 
 fn is_here(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback())
+}
+
+/// The token in `path`; a new one if there is no such file. It is never shown.
+pub(super) fn read_or_make(path: &Path) -> Result<String> {
+    if std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let token = new_token().context("make a token")?;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        made.and_then(|mut file| writeln!(file, "{token}"))
+            .map_err(|error| failed("make the token file", path, &error))?;
+        say!("created an operator's token in {}", path.display());
+        return Ok(token);
+    }
+    read(path)
+}
+
+/// The token in `path`. It is never shown.
+pub(super) fn read(path: &Path) -> Result<String> {
+    let text = read_small_text(path, TOKEN).context("token file")?;
+    let token = text.trim();
+    if !is_token(token) {
+        bail!(
+            "{} holds no token: expected {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits or `-_.~` on one line\nhint: remove the file, and a new token is created",
+            path.display()
+        );
+    }
+    warn_of_readers(path);
+    Ok(token.to_owned())
+}
+
+/// The line in `path`, which has a secret in it.
+pub(super) fn read_line(path: &Path) -> Result<String> {
+    let text = read_small_text(path, TOKEN)?;
+    warn_of_readers(path);
+    Ok(text.trim().to_owned())
+}
+
+fn warn_of_readers(path: &Path) {
+    let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
+    if mode & 0o077 != 0 {
+        say!("note: other users can read {0}\nhint: chmod 600 {0}", path.display());
+    }
+}
+
+/// Write a line that only its owner reads.
+pub(super) fn private(path: &Path, line: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    writeln!(file, "{line}")
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(super) fn lasts(args: &UntilArgs) -> String {
     match (args.forever, args.lasts) {
         (true, _) => "until it is freed".to_owned(),
         (_, Some(time)) => format!("for {time}"),
-        _ => "for as long as the control plane gives".to_owned(),
+        _ => "for the control plane's default time".to_owned(),
     }
 }
 
@@ -40,12 +40,12 @@ pub(super) fn reset(reply: &ResetLoadBalancerReply) -> String {
         ("calendars", reply.epochs),
     ];
     let all: Vec<&str> = parts.iter().filter(|(_, done)| *done).map(|(name, _)| *name).collect();
-    format!("forgotten: {}", if all.is_empty() { "nothing".to_owned() } else { all.join(", ") })
+    format!("reset: {}", if all.is_empty() { "nothing".to_owned() } else { all.join(", ") })
 }
 
 pub(super) fn senders(status: &LoadBalancerStatusReply) -> String {
     match &status.sender_addresses[..] {
-        [] => "nobody may send".to_owned(),
+        [] => "no senders".to_owned(),
         all => format!("senders: {}", all.join(", ")),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn version(reply: &VersionReply) -> String {
 
 pub(super) fn overview(reply: &OverviewReply) -> String {
     if reply.load_balancers.is_empty() {
-        return "no reservations that this token may see".to_owned();
+        return "no reservations visible to this token".to_owned();
     }
     let mut text = String::new();
     for one in &reply.load_balancers {
@@ -147,7 +147,7 @@ pub(super) const COUNTED: [(&str, &str); 6] = [
     ("packets", "packets received"),
     ("refused", "refused"),
     ("forwardedPackets", "forwarded"),
-    ("forwardedBytes", "in them"),
+    ("forwardedBytes", "forwarded in total"),
     ("unsent", "not sent"),
     ("syncs", "synchronisation messages"),
 ];
@@ -197,7 +197,7 @@ pub(super) fn chains(reply: &GetChainGraphReply) -> String {
         let at = |v4: &str, v6: &str| if v4.is_empty() { v6.to_owned() } else { v4.to_owned() };
         let _ = writeln!(
             text,
-            "chain {}: {} at {} sends to {} at {}",
+            "chain {}: {} at {} feeds {} at {}",
             edge.chain_id,
             edge.upstream_lb_id,
             at(&edge.upstream_data_ipv4, &edge.upstream_data_ipv6),
@@ -207,7 +207,7 @@ pub(super) fn chains(reply: &GetChainGraphReply) -> String {
     }
     match reply.cycle_detected {
         true => text + "there is a cycle",
-        false if text.is_empty() => "no load balancer sends to this one".to_owned(),
+        false if text.is_empty() => "no load balancer feeds this one".to_owned(),
         false => text,
     }
 }
