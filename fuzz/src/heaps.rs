@@ -9,7 +9,7 @@
 //! window never holds more than it may, nothing waits past its deadline, and no remembered heap comes twice.
 
 use crate::windows::Attacked;
-use skyhaul_core::assembly::{Cause, Counting, Keyed, KeyedConfig, Retired};
+use skyhaul_core::assembly::{Cause, Counting, KeyedConfig, KeyedWindow, Retired};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(bytes: &[u8]) {
         // Two sizes of one object: the simulated worlds forge those.
         contest: None,
     };
-    let mut attacked = Attacked::new(Keyed::new(config), LARGEST);
+    let mut attacked = Attacked::new(KeyedWindow::new(config), LARGEST);
     let mut books = Books { config, ..Books::default() };
     for step in script.chunks_exact(5) {
         let [what, which, offset, length, size] = [0, 1, 2, 3, 4].map(|at| u64::from(step[at]));
