@@ -92,7 +92,7 @@ struct Books {
 }
 
 impl Books {
-    fn put(&mut self, attacked: &mut Attacked<Keyed<Vec<u8>>>, part: Placement) {
+    fn put(&mut self, attacked: &mut Attacked<KeyedWindow<Vec<u8>>>, part: Placement) {
         let key = part.key;
         let covered = part.length > 0 && attacked.ledger.overlaps(&part);
         match attacked.put(part) {
@@ -122,7 +122,7 @@ impl Books {
         self.given[from..].iter().any(|&(given, when)| given == key && fresh(when))
     }
 
-    fn take_back(&mut self, attacked: &Attacked<Keyed<Vec<u8>>>, heaps: &[Retired<Vec<u8>>]) {
+    fn take_back(&mut self, attacked: &Attacked<KeyedWindow<Vec<u8>>>, heaps: &[Retired<Vec<u8>>]) {
         for heap in heaps {
             assert!(self.begun.remove(&heap.key), "nothing of {:?} came", heap.key);
             assert!(attacked.ledger.parts(heap.key).next().is_none(), "{heap:?} lacks what came");
