@@ -1,5 +1,3 @@
-
-
 // @generated from crates/daemon/proto/loadbalancer.proto by `cargo xtask proto`: change that instead.
 /// Slots in a row. Index -1: the first that are free.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
