@@ -9,7 +9,7 @@
 //! window never holds more than it may, nothing waits past its deadline, and no remembered heap comes twice.
 
 use crate::windows::Attacked;
-use skyhaul_core::assembly::{Cause, Counting, Keyed, KeyedConfig, Retired};
+use skyhaul_core::assembly::{Cause, Counting, KeyedConfig, KeyedWindow, Retired};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(bytes: &[u8]) {
         // Two sizes of one object: the simulated worlds forge those.
         contest: None,
     };
-    let mut attacked = Attacked::new(Keyed::new(config), LARGEST);
+    let mut attacked = Attacked::new(KeyedWindow::new(config), LARGEST);
     let mut books = Books { config, ..Books::default() };
     for step in script.chunks_exact(5) {
         let [what, which, offset, length, size] = [0, 1, 2, 3, 4].map(|at| u64::from(step[at]));
@@ -92,7 +92,7 @@ struct Books {
 }
 
 impl Books {
-    fn put(&mut self, attacked: &mut Attacked<Keyed<Vec<u8>>>, part: Placement) {
+    fn put(&mut self, attacked: &mut Attacked<KeyedWindow<Vec<u8>>>, part: Placement) {
         let key = part.key;
         let covered = part.length > 0 && attacked.ledger.overlaps(&part);
         match attacked.put(part) {
@@ -122,7 +122,7 @@ impl Books {
         self.given[from..].iter().any(|&(given, when)| given == key && fresh(when))
     }
 
-    fn take_back(&mut self, attacked: &Attacked<Keyed<Vec<u8>>>, heaps: &[Retired<Vec<u8>>]) {
+    fn take_back(&mut self, attacked: &Attacked<KeyedWindow<Vec<u8>>>, heaps: &[Retired<Vec<u8>>]) {
         for heap in heaps {
             assert!(self.begun.remove(&heap.key), "nothing of {:?} came", heap.key);
             assert!(attacked.ledger.parts(heap.key).next().is_none(), "{heap:?} lacks what came");

@@ -50,7 +50,7 @@ proptest! {
         let repeated = doubles.len();
         all.extend(doubles);
         all.sort_by_cached_key(|_| draw());
-        let mut window = Keyed::<Vec<u8>>::new(KeyedConfig { window: 64, ..KeyedConfig::default() });
+        let mut window = KeyedWindow::<Vec<u8>>::new(KeyedConfig { window: 64, ..KeyedConfig::default() });
         let (now, mut refused, mut done) = (Nanos(5), 0, BTreeMap::new());
         for packet in &all {
             let place = EjfatWire::read(packet).unwrap().placement(0);

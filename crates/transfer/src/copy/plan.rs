@@ -16,7 +16,7 @@
 pub(super) mod rehearsal;
 pub(super) mod trial;
 
-use self::rehearsal::rehearse;
+use self::rehearsal::{Rehearsed, rehearse};
 use super::control::of_peer;
 use super::manifest::shown;
 use super::message::{Bounds, MeasuredRate, Message, Sizes, Trial, TrialResult, Tried};
@@ -24,7 +24,7 @@ use super::options::{Account, CopyOptions, Tuning};
 use super::session::{LocalEnd, Purpose, Session};
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::Token;
-use skyhaul_core::predict::{FilesCopied, FilesCost};
+use skyhaul_core::predict::FilesCost;
 use std::io;
 use std::time::Duration;
 
@@ -93,20 +93,6 @@ pub(super) fn ask(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>) -> 
     }
     plan.conclude(tuning, &rehearsed);
     Ok(plan)
-}
-
-/// Copies of some files, as they were measured, and what there is to copy.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rehearsed {
-    pub(super) few: FilesCopied,
-    pub(super) many: FilesCopied,
-    /// Files and bytes of what is like them,
-    pub(super) short: (u64, u64),
-    /// and of what is not: of that, a trial says the rate.
-    pub(super) long: (u64, u64),
-    /// The trial takes files longer than this.
-    pub(super) longer: Option<u64>,
-    pub(super) bound: Option<Bounds>,
 }
 
 /// A prediction.
@@ -213,6 +199,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skyhaul_core::predict::FilesCopied;
 
     fn plan() -> Plan {
         let rate = |gbps: f64| MeasuredRate { bits_per_second: gbps * 1e9, cpu_seconds_per_gb: 0.1 };

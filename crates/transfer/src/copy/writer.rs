@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         }
         match order {
             WriteOrder::Range { range, block, length, crc, .. } => {
-                self.write(file, range, block, length, crc)
+                self.write(file, range, block, length, crc);
             }
             // Where nothing was written, a file that is made has zeros.
             WriteOrder::Hole { range, crc, .. } => self.written(file, range, crc),

@@ -34,7 +34,7 @@ impl DataPlane {
             match listener.accept() {
                 Ok((stream, _)) => ordered = self.follow(&listener, &stream, stop).unwrap_or(false),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(REPORT_INTERVAL)
+                    std::thread::sleep(REPORT_INTERVAL);
                 }
                 Err(error) => self.shared.note(format!("no controller can connect: {error}")),
             }

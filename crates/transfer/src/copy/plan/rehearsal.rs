@@ -15,7 +15,6 @@
 use super::super::message::{Bounds, Cause, Sample, Sizes, What, whole_power};
 use super::super::options::CopyOptions;
 use super::super::session::{LocalEnd, Purpose, Ran, run};
-use super::Rehearsed;
 use skyhaul::peer::Token;
 use skyhaul_core::predict::FilesCopied;
 use std::io;
@@ -38,6 +37,20 @@ const FIRST_SAMPLE_FILES: u64 = 64;
 /// Fewest and most bytes of the largest one.
 const MIN_SAMPLE_BYTES: u64 = 1 << 20;
 const MAX_SAMPLE_BYTES: u64 = 128 << 20;
+
+/// Copies of some files, as they were measured, and what there is to copy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::copy) struct Rehearsed {
+    pub(in crate::copy) few: FilesCopied,
+    pub(in crate::copy) many: FilesCopied,
+    /// Files and bytes of what is like them,
+    pub(in crate::copy) short: (u64, u64),
+    /// and of what is not: of that, a trial says the rate.
+    pub(in crate::copy) long: (u64, u64),
+    /// The trial takes files longer than this.
+    pub(in crate::copy) longer: Option<u64>,
+    pub(in crate::copy) bound: Option<Bounds>,
+}
 
 /// The files of trial copies, and how many at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
