@@ -20,19 +20,22 @@
 //!
 //! So a worker that creates tokens as fast as it can takes no room from others, not even in the same reservation.
 
+mod chain;
 mod change;
+mod reservation;
 mod store;
 pub mod token;
 
-pub use self::change::{Chain, Change, Written};
+pub use self::chain::Chain;
+pub use self::change::{Change, Written};
+pub use self::reservation::{Millis, Reservation, Session};
 use self::store::Kept;
 pub use self::store::{Database, DatabaseError};
 use self::token::{Level, Permission, Resource, Token, Tokens};
 use skyhaul::auth::TokenHash;
-use skyhaul_core::balance::{MEMBERS, Prefix, Strategy};
+use skyhaul_core::balance::MEMBERS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::IpAddr;
 use std::path::Path;
 
 /// The state of a control plane; see the [module](self).
@@ -112,7 +115,7 @@ impl Registry {
             Ok(revoked)
         })?;
         let Kept { tokens, reservations, sessions } = store::read(&store)?;
-        let chains = change::read_chains(&store)?;
+        let chains = chain::read_chains(&store)?;
         let seats = sessions.values().map(|session| (session.reservation, session.id)).collect();
         let none = Tokens::default();
         let mut registry = Registry { limits, tokens: none, reservations, sessions, seats, chains, revoked };
@@ -263,9 +266,6 @@ impl Registry {
     }
 }
 
-/// Unix time in milliseconds.
-pub type Millis = i64;
-
 /// Limits of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -307,56 +307,6 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits::of(8)
     }
-}
-
-/// A load balancer in use.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reservation {
-    /// Its number.
-    pub id: i64,
-    /// Which load balancer, from 1.
-    pub instance: i64,
-    /// What it is called.
-    pub name: String,
-    /// The requested version of IP: 0 both, 1 IPv4, 2 IPv6.
-    pub family: i32,
-    /// How shares are determined.
-    pub strategy: Strategy,
-    /// When it was made.
-    pub created: Millis,
-    /// When it ends; `None`: never.
-    pub until: Option<Millis>,
-    /// The allowed senders; if there are none, nobody may send.
-    pub senders: Vec<Prefix>,
-}
-
-/// A worker of a reservation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Session {
-    /// Its number.
-    pub id: i64,
-    /// Its reservation.
-    pub reservation: i64,
-    /// The number of its session at the balancer.
-    pub number: u64,
-    /// What it is called.
-    pub name: String,
-    /// Where it receives.
-    pub ip: IpAddr,
-    /// Its first port.
-    pub port: u16,
-    /// 2 to the power of this many ports.
-    pub bits: u8,
-    /// Whether packets keep their label.
-    pub keep_label: bool,
-    /// Its initial share, relative to the other workers.
-    pub weight: f64,
-    /// Minimum share, as a multiple of an even share; 0: no bound.
-    pub min_factor: f64,
-    /// Maximum share, as a multiple of an even share; 0: no bound.
-    pub max_factor: f64,
-    /// Slots that it demands: first slot and length.
-    pub demands: Vec<(u16, u16)>,
 }
 
 /// Why a change is refused.

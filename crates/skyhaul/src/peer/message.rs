@@ -5,7 +5,7 @@
 //! No more is read than the message at hand still needs, so the stream can be handed on behind any message. Memory grows
 //! with what arrived, never with what a length promises.
 
-use super::PeerError;
+use super::error::PeerError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

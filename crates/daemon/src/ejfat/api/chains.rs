@@ -21,12 +21,12 @@ use super::super::proto::{
 use super::super::registry::Chain;
 use super::super::registry::token::{Level, Resource};
 use super::super::worker::{Worker, WorkerOptions};
+use super::active::{ActiveChain, Notes};
 use super::{Api, Caller, Refusal, RefusalKind, cut, number};
 use skyhaul::core::wire::ejfat::Uri;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tonic::Code;
 
@@ -313,23 +313,4 @@ fn addresses(of: &ReserveLoadBalancerReply) -> Vec<IpAddr> {
 fn refused(error: &ControlError) -> Refusal {
     let kind = if error.is_away() { RefusalKind::Unavailable } else { RefusalKind::Unfit };
     Refusal::new(kind, format!("the other load balancer: {error}"))
-}
-
-/// Notes of chains, until they are fetched.
-pub(super) type Notes = Arc<Mutex<Vec<String>>>;
-
-/// An active chain.
-pub(super) struct ActiveChain {
-    pub(super) worker: Worker,
-    pub(super) plane: ControlPlane,
-    /// Source addresses of its packets.
-    pub(super) addresses: Vec<IpAddr>,
-    /// Whether it has been told that there are workers.
-    pub(super) ready: bool,
-}
-
-/// A chain that has ended: packets of old calendars still arrive from it.
-pub(super) struct EndedChain {
-    pub(super) thread: JoinHandle<()>,
-    pub(super) addresses: Vec<IpAddr>,
 }

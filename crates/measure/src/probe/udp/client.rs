@@ -153,22 +153,10 @@ impl UdpClient {
             .map_err(|why| PeerError::Io(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)))?;
         self.runs += 1;
         let (run, at_seconds) = (self.runs, self.begun.elapsed().as_secs_f64());
-        let (samples, settle) = (self.options.samples, self.settle());
+        let settle = self.settle();
         let receives = direction.reverse() || point.ask;
-        let before = self.end.begin(run, point, receives, samples as usize);
-        let settle_ms = u32::try_from(settle.as_millis()).unwrap_or(u32::MAX);
-        self.connection.send(&UdpCommand::Point {
-            run,
-            point: *point,
-            direction,
-            samples,
-            settle_ms,
-            packed: true,
-        })?;
-        self.answer(
-            RESPONSE_TIMEOUT,
-            |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run),
-        )?;
+        let before = self.end.begin(run, point, receives, self.options.samples as usize);
+        self.announce(run, point, direction, settle)?;
         let mut sent = Vec::new();
         let begun = Instant::now();
         if direction.forward() {
@@ -212,6 +200,30 @@ impl UdpClient {
             client,
             server,
         })
+    }
+
+    /// Tells the server which point follows, and waits until it is ready for it.
+    fn announce(
+        &mut self,
+        run: u32,
+        point: &UdpPoint,
+        direction: TestDirection,
+        settle: Duration,
+    ) -> Result<(), PeerError> {
+        let settle_ms = u32::try_from(settle.as_millis()).unwrap_or(u32::MAX);
+        self.connection.send(&UdpCommand::Point {
+            run,
+            point: *point,
+            direction,
+            samples: self.options.samples,
+            settle_ms,
+            packed: true,
+        })?;
+        self.answer(
+            RESPONSE_TIMEOUT,
+            |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run),
+        )?;
+        Ok(())
     }
 
     /// Nothing more.
