@@ -11,6 +11,7 @@
 
 mod bench;
 mod delays;
+mod experiment;
 mod figure;
 mod limits;
 mod list;
@@ -25,7 +26,7 @@ use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::Progress;
 use anyhow::{Result, bail};
 use bench::{Context, NotHere};
-use figure::Figure;
+use experiment::{Experiment, How};
 use page::{CommandReport, Made, State};
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::namespace::{Apart, apart};
@@ -166,48 +167,6 @@ fn kept(directory: &Path, name: &str, quick: bool) -> Option<Made> {
     let text = std::fs::read(directory.join(format!("{name}.json"))).ok()?;
     let made: Made = serde_json::from_slice(&text).ok()?;
     (made.name == name && made.quick == quick && made.state == State::Done).then_some(made)
-}
-
-/// An experiment, as it is declared.
-struct Experiment {
-    /// For `--only`, and its files.
-    name: &'static str,
-    title: &'static str,
-    /// The lab's path; empty: loopback, or a disk.
-    path: &'static str,
-    /// What is called, in words.
-    call: &'static str,
-    shows: &'static str,
-    /// What theory predicts.
-    theory: &'static str,
-    how: How,
-}
-
-enum How {
-    Made(fn(&mut Context<'_>) -> Result<Figure>),
-    /// What is missing for it on one machine.
-    Absent(&'static str),
-}
-
-impl Experiment {
-    /// Before anything was measured.
-    fn begin(&self, quick: bool) -> Made {
-        Made {
-            name: self.name.into(),
-            title: self.title.into(),
-            path: self.path.into(),
-            call: self.call.into(),
-            shows: self.shows.into(),
-            theory: self.theory.into(),
-            quick,
-            state: State::Skipped,
-            why: None,
-            seconds: 0.0,
-            figure: None,
-            labs: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use super::super::receiving::print_json;
 use super::page;
+use super::report::CommandReport;
+use super::spacing::spacing;
 use super::table::{Table, account};
-use super::{CommandReport, spacing};
 use crate::args::{PathArgs, ValueList};
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};

@@ -15,7 +15,7 @@ use super::super::receiving::print_json;
 #[cfg(not(feature = "services"))]
 use super::super::unbuilt::Metrics as Server;
 use super::path::resolve_port;
-use super::spacing;
+use super::spacing::spacing;
 use crate::args::{HowArgs, MonitorArgs, OutputArgs, Target};
 use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Result, anyhow, bail, ensure};

@@ -1,7 +1,7 @@
 //! `skyhaul probe send` and `probe receive`: a path in one direction, without a control connection.
 
 use super::super::receiving::print_json;
-use super::Live;
+use super::live::Live;
 use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};

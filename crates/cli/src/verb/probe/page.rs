@@ -1,21 +1,20 @@
 //! `--report DIR`: what was measured as one page with plots, the plots as files, and everything as JSON.
 
 mod diagnosis;
+mod parts;
 mod sweep;
 mod tcp;
 
 use super::super::output::{create, write};
-use super::{CommandReport, TcpCommandReport};
+use super::report::{CommandReport, TcpCommandReport};
 use crate::print::rate;
-use crate::report::chart::{Chart, WIDTH};
 use crate::report::page::{Page, Tile};
 use crate::report::table::Table;
 use crate::report::words::{json, number};
 use anyhow::Result;
+use parts::{IDENTITY, One, Plot, identity, jitter, show};
 use serde::Serialize;
-use skyhaul_measure::probe::udp::{
-    CauseReport, EndReport, LayerAccount, TestDirection, UdpDirectionReport, UdpPointReport,
-};
+use skyhaul_measure::probe::udp::{LayerAccount, UdpDirectionReport, UdpPointReport};
 use std::path::Path;
 
 /// Write page, plots and JSON.
@@ -175,77 +174,4 @@ fn table(all: &[One<'_>]) -> String {
         table.add(&cells, "", "");
     }
     table.html()
-}
-
-/// A plot: the name of its file, its title, what is said of it, and itself.
-struct Plot {
-    file: &'static str,
-    title: &'static str,
-    caption: &'static str,
-    chart: Chart,
-}
-
-impl Plot {
-    fn new(file: &'static str, title: &'static str, caption: &'static str, chart: Chart) -> Self {
-        Self { file, title, caption, chart }
-    }
-}
-
-/// Add a section for each plot.
-fn show(page: &mut Page, plots: &[Plot]) {
-    for plot in plots {
-        page.section(plot.title, plot.caption, &plot.chart.inline(WIDTH));
-    }
-}
-
-/// A way of a point, with the ends that sent and received it.
-struct One<'a> {
-    report: &'a UdpPointReport,
-    way: &'a UdpDirectionReport,
-    reverse: bool,
-    sender: &'a EndReport,
-    receiver: &'a EndReport,
-}
-
-/// What the table of the identity is.
-const IDENTITY: &str = "What both hosts counted on the way, all points together. Counters are those of the whole host; what no \
-                        counter explains is the network's, or unknown.";
-
-/// Steps of the way as a table.
-fn identity(stages: &[LayerAccount]) -> String {
-    let counted = |n: Option<u64>| n.map_or("not counted".to_owned(), number);
-    let mut table = Table::new(&["from, to", "#came in", "#went out", "#lost", "counters"]);
-    for stage in stages {
-        let cells = [
-            stage.layer.to_string(),
-            counted(stage.before),
-            counted(stage.behind),
-            number(stage.lost),
-            stage.evidence.clone(),
-        ];
-        table.add(&cells, "", if stage.lost > 0 { "✘ lost" } else { "" });
-    }
-    table.html()
-}
-
-/// A cause as cells of a table: its name, what it is, confidence, evidence, what to type next.
-fn cause(named: &CauseReport) -> [String; 5] {
-    [
-        named.cause.to_string(),
-        named.title.clone(),
-        format!("{:.2}", named.confidence),
-        named.evidence.join("; "),
-        named.next.join("; "),
-    ]
-}
-
-/// Jitter of RFC 3550 in µs, by the kernel's stamps where there are any.
-fn jitter(one: &One<'_>) -> Option<f64> {
-    let received = one.receiver.received.first()?;
-    Some(received.kernel.as_ref().unwrap_or(&received.user).jitter_ns / 1e3)
-}
-
-/// Whether the data of a point go to the server only.
-fn one_way(all: &[One<'_>]) -> bool {
-    all.iter().all(|one| one.report.direction != TestDirection::Both)
 }

@@ -3,12 +3,13 @@
 use super::super::listener;
 use super::super::output::command_line;
 use super::super::receiving::print_json;
-use super::Live;
 use super::diagnose;
 use super::further;
+use super::live::Live;
 use super::page;
+use super::report::CommandReport;
+use super::spacing::spacing;
 use super::table::Table;
-use super::{CommandReport, spacing};
 use crate::args::{PathArgs, SendingArg, ValueList};
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};

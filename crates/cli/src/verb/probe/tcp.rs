@@ -1,11 +1,11 @@
 //! `skyhaul probe HOST --tcp`: windows, flows and congestion controls, one point after the other.
 
 use super::super::receiving::print_json;
-use super::Live;
-use super::TcpCommandReport;
 use super::datagrams;
+use super::live::Live;
 use super::page;
 use super::path::{server, waiting};
+use super::report::TcpCommandReport;
 use crate::args::PathArgs;
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};

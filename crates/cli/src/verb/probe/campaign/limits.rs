@@ -1,6 +1,6 @@
 //! Experiments with what drops: a policer, a switch, a firewall.
 
-use super::super::spacing;
+use super::super::spacing::spacing;
 use super::bench::{Bench, Context};
 use super::figure::{Figure, Lines, Look, Map};
 use anyhow::{Context as _, Result};

@@ -1,6 +1,6 @@
 //! The experiments of the talk.
 
-use super::{Experiment, How};
+use super::experiment::{Experiment, How};
 use super::{delays, limits, machine, streams};
 
 /// All of them, in the order of the page.

@@ -1,6 +1,6 @@
 //! The part of a page that says what is wrong, and shows why.
 
-use super::{IDENTITY, One, Plot, identity};
+use super::parts::{self, IDENTITY, One, Plot, identity};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
 use crate::report::page::Page;
@@ -11,7 +11,7 @@ use skyhaul_measure::probe::udp::UdpDiagnosis;
 pub(super) fn show_diagnosis(page: &mut Page, found: &UdpDiagnosis, plots: &[Plot]) {
     let mut table = Table::new(&["cause", "what it is", "#confidence", "evidence", "type next"]);
     for named in &found.causes {
-        table.add(&super::cause(named), "", "");
+        table.add(&parts::cause(named), "", "");
     }
     let remark = found.remark();
     let unknown =
@@ -21,7 +21,7 @@ pub(super) fn show_diagnosis(page: &mut Page, found: &UdpDiagnosis, plots: &[Plo
         &unknown,
         &if found.causes.is_empty() { String::new() } else { table.html() },
     );
-    super::show(page, plots);
+    parts::show(page, plots);
     let residual = match found.identity.residual {
         Some(residual) => format!(
             "{IDENTITY} Residual: {residual} packets that came to the receiver's interface, and that no drop and no reader explains."

@@ -1,6 +1,6 @@
 //! Plots of a sweep: over the spacing that was asked for, a line for each size.
 
-use super::{One, Plot, jitter, one_way};
+use super::parts::{One, Plot, jitter, one_way};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
 use crate::report::series::Series;

@@ -1,7 +1,7 @@
 //! The page of connections: throughput against window with what theory allows, and each flow over time.
 
-use super::super::TcpCommandReport;
-use super::{Plot, cause, show};
+use super::super::report::TcpCommandReport;
+use super::parts::{Plot, cause, show};
 use crate::print::{bytes, rate};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
