@@ -29,7 +29,7 @@ use anyhow::{Result, anyhow};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, ValueHint};
-use file::{File, Setting};
+use file::{File, Setting, options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -243,9 +243,6 @@ fn typed(command: &Command, words: &[OsString]) -> Typed {
 #[cfg(test)]
 mod tests;
 
-/// Options that no file can set.
-const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
-
 /// A command line completed from a file.
 #[derive(Debug)]
 pub(crate) struct Merged {
@@ -254,12 +251,6 @@ pub(crate) struct Merged {
     pub(crate) from_file: BTreeMap<String, String>,
     /// What `--show-config` prints, if it was given.
     pub(crate) shown: Option<String>,
-}
-
-/// The options of a verb that a file can set.
-fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {
-    let all = verb.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
-    all.filter(|(_, long)| !NOT_IN_A_FILE.contains(long))
 }
 
 /// One line for each option that has a value, with its origin; then the names of the others.

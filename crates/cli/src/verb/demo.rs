@@ -11,7 +11,9 @@
 #[cfg(feature = "services")]
 mod balanced;
 mod page;
+mod place;
 mod proofs;
+mod report;
 
 use super::receiving;
 #[cfg(not(feature = "services"))]
@@ -19,9 +21,10 @@ use super::unbuilt as balanced;
 use crate::args::{DemoArgs, DemoWhat};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use place::take;
 use proofs::{FIRST, prove};
-use serde::Serialize;
+use report::DemoReport;
 use skyhaul::frames::FramesOf;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
@@ -29,12 +32,12 @@ use skyhaul::io::host::machine::Machine;
 use skyhaul::io::memory::{Pool, PoolOptions};
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::receive::{Collector, Receiver, ReceiverOptions, Running};
-use skyhaul::recorder::{self, RecordReport, Recorder, RecorderOptions};
+use skyhaul::recorder::{self, Recorder, RecorderOptions};
 use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, WriterOptions};
 use skyhaul::report::{ReceiveReport, VERSION};
-use skyhaul::send::{Pacing, SendReport, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
+use skyhaul::send::{Pacing, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
 use skyhaul::wire::{LearnOptions, Order};
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -325,72 +328,6 @@ fn summary(report: &DemoReport) -> String {
     out
 }
 
-/// Everything that was measured.
-#[derive(Debug, Serialize)]
-pub(crate) struct DemoReport {
-    pub(crate) version: u32,
-    /// The command that produced it.
-    pub(crate) command: String,
-    pub(crate) machine: String,
-    pub(crate) faults: String,
-    /// Number of the first packet sent.
-    pub(crate) first_number: u64,
-    pub(crate) sent: SendReport,
-    pub(crate) recorded: RecordReport,
-    pub(crate) second: ReceiveReport,
-    pub(crate) check: CheckReport,
-    pub(crate) proofs: Vec<Proof>,
-    /// Bytes written to each disk, by time since the start in seconds.
-    pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
-}
-
-/// A claim, and whether it is true.
-#[derive(Debug, Serialize)]
-pub(crate) struct Proof {
-    pub(crate) claim: &'static str,
-    pub(crate) held: bool,
-    pub(crate) evidence: String,
-}
-
-/// Names that are tried if no directory is asked for.
-const TRIED: u32 = 20;
-
-/// A directory, which other demos leave alone as long as this lives.
-#[derive(Debug)]
-struct Place {
-    path: PathBuf,
-    _lock: File,
-}
-
-/// The directory that is asked for, or `name`, or the next of `name-2`, `name-3`, … in which no demo runs.
-///
-/// # Errors
-/// It cannot be made, or a demo runs in it.
-fn take(asked: Option<&Path>, name: &str) -> Result<Place> {
-    let numbered = |n| PathBuf::from(if n == 1 { name.to_owned() } else { format!("{name}-{n}") });
-    let names: Vec<PathBuf> = match asked {
-        Some(path) => vec![path.to_owned()],
-        None => (1..=TRIED).map(numbered).collect(),
-    };
-    for path in &names {
-        fs::create_dir_all(path).map_err(|error| failed("create", path, &error))?;
-        let lock = File::open(path).map_err(|error| failed("open", path, &error))?;
-        match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => continue,
-            // Without locks on this file system, two demos disturb each other, as they would without this one.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-        }
-        if *path != names[0] {
-            say!("another demo is running in {}: using {}", names[0].display(), path.display());
-        }
-        return Ok(Place { path: path.clone(), _lock: lock });
-    }
-    bail!(
-        "another demo is running in {}\nhint: choose another directory with --directory DIR",
-        names[0].display()
-    );
-}
-
 /// Remove the scans of a demo from a disk, and the disk if nothing else is on it.
 fn clear(disk: &Path, scan: &str) {
     let entries = fs::read_dir(disk).into_iter().flatten().flatten();
@@ -403,18 +340,6 @@ fn clear(disk: &Path, scan: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn two_demos_do_not_share_a_directory() {
-        let directory = tempfile::tempdir().unwrap();
-        let name = directory.path().join("demo").display().to_string();
-        let (first, second) = (take(None, &name).unwrap(), take(None, &name).unwrap());
-        assert_eq!(second.path, PathBuf::from(format!("{name}-2")));
-        let why = take(Some(&first.path), "demo").unwrap_err().to_string();
-        assert!(why.contains("another demo is running in") && why.contains("hint: "), "{why}");
-        drop(first);
-        assert_eq!(take(None, &name).unwrap().path, PathBuf::from(&name));
-    }
 
     #[test]
     fn what_is_not_of_the_demo_stays() {

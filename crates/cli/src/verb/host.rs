@@ -1,21 +1,21 @@
 //! `skyhaul host`.
 
+mod common;
 mod peer;
 mod watch;
 
-use super::receiving;
 use crate::args::HostArgs;
 use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail};
+use common::{asked, show, target, written};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
 use skyhaul_measure::host::{
-    ChangeJournal, CheckVerdict, Facts, GatherOptions, HostReport, HostSettings, HostTarget, HostView,
-    SnapshotDiff, ThisHost, UndoResult, gather, load, planned, read_journal, save, would_undo,
+    ChangeJournal, HostReport, HostSettings, HostView, SnapshotDiff, ThisHost, UndoResult, gather, load,
+    planned, read_journal, save, would_undo,
 };
 use std::io::IsTerminal as _;
-use std::net::IpAddr;
 
 pub(crate) fn run(args: &HostArgs) -> Result<Outcome> {
     if args.undo {
@@ -96,35 +96,5 @@ fn undo(args: &HostArgs) -> Result<Outcome> {
         return Ok(Outcome::Failed);
     }
     std::fs::remove_file(&args.journal).map_err(|error| failed("remove", &args.journal, &error))?;
-    Ok(Outcome::Done)
-}
-
-fn asked(args: &HostArgs, peer: Option<IpAddr>) -> Result<GatherOptions> {
-    let data = args.disk.iter().map(|path| {
-        let full = std::fs::canonicalize(path);
-        let full = full.map_err(|error| skyhaul::io::file::failed("read", path, &error))?;
-        Ok(full.to_string_lossy().into_owned())
-    });
-    Ok(GatherOptions { interface: args.interface.clone(), peer, data: data.collect::<Result<_>>()? })
-}
-
-fn target(args: &HostArgs, facts: &Facts) -> HostTarget {
-    let target = HostTarget::new(args.rate, args.rtt, args.role, args.flows, facts.link_rate());
-    HostTarget { mtu: args.mtu, ..target }
-}
-
-/// Print a report; a check that failed is the exit status.
-fn show(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
-    written(args, report, &print::host::report(report, args.all))?;
-    Ok(if report.count(CheckVerdict::Fail) == 0 { Outcome::Done } else { Outcome::Failed })
-}
-
-/// Print as JSON or as text.
-fn written(args: &HostArgs, data: &impl serde::Serialize, text: &str) -> Result<Outcome> {
-    if args.json {
-        receiving::print_json(data)?;
-    } else {
-        print::page(text)?;
-    }
     Ok(Outcome::Done)
 }

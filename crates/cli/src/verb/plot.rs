@@ -1,14 +1,15 @@
 //! `skyhaul plot`: what samples look like, as a sketch in the terminal and as a picture.
 
+mod about;
 mod picture;
 
 use super::{receiving, samples};
 use crate::args::PlotArgs;
 use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
-use crate::print::{self, Progress, count};
+use crate::print::{self, Progress};
 use crate::report::page::{check, save};
+use about::{About, decibels, hertz};
 use anyhow::Result;
-use skyhaul::samples::Samples;
 use skyhaul::samples::survey::{Column, Survey, SurveyOptions};
 use std::fmt::Write as _;
 
@@ -45,46 +46,6 @@ pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
         say!("{INTERRUPTED}");
     }
     Ok(if whole && !survey.interrupted { Outcome::Done } else { Outcome::Failed })
-}
-
-/// What was looked at, in words.
-struct About {
-    name: String,
-    format: String,
-    /// Beginning and end.
-    time: String,
-    /// How much was looked at, and what is missing of it.
-    looked: String,
-}
-
-impl About {
-    fn new(name: String, samples: &Samples, survey: &Survey) -> Self {
-        let (from, to) = survey.rows;
-        let part = survey.looked as f64 / (to - from) as f64;
-        let blocks = survey.columns.iter().map(|column| column.blocks).max().unwrap_or(0);
-        let looked =
-            if part >= 1.0 { "all of it".to_owned() } else { format!("{:.3} % of it", part * 100.0) };
-        let missing = format!("{} of {} frames missing", count(survey.missing), count(survey.frames));
-        Self {
-            name,
-            format: samples.format().describe(),
-            time: format!("{} to {}", samples.time_of(from), samples.time_of(to)),
-            looked: format!("{looked} looked at: {blocks} blocks of {} samples, {missing}", survey.block),
-        }
-    }
-}
-
-/// A frequency with its unit: divisor and name.
-fn hertz(highest: f64) -> (f64, &'static str) {
-    [(1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz")]
-        .into_iter()
-        .find(|(divisor, _)| highest >= *divisor)
-        .unwrap_or((1.0, "Hz"))
-}
-
-/// Decibels; of nothing, far below all else.
-fn decibels(power: f64) -> f64 {
-    10.0 * power.max(1e-30).log10()
 }
 
 /// Characters of a line of bars.

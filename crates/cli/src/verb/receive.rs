@@ -6,6 +6,7 @@
 //!   finished ─▶ Worked (--work) ─▶ Listed (--list) ─▶ Payloads (--output-file), or nowhere
 //! ```
 
+mod file;
 #[cfg(test)]
 mod tests;
 mod ticks;
@@ -17,6 +18,7 @@ use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
+use file::Output;
 use skyhaul::core::wire::keyed::Data;
 use skyhaul::io::file::failed;
 use skyhaul::io::memory::Pool;
@@ -26,7 +28,7 @@ use skyhaul::report::ReceiveReport;
 use skyhaul::wire::Objects;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 use ticks::{Shared, Ticks};
 
@@ -163,31 +165,6 @@ pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
 pub(crate) fn add_capture(args: &ReceiveCommon, capture: Option<PcapSource>, receiver: &mut Receiver) {
     if let Some((path, capture)) = args.pcap.as_ref().zip(capture) {
         receiver.add_source(path.display().to_string(), Box::new(capture), true);
-    }
-}
-
-/// One file for frames, heaps and events.
-#[derive(Clone)]
-struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
-
-impl Output {
-    fn new(file: Box<dyn Write + Send>) -> Self {
-        Self(Arc::new(Mutex::new(file)))
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    /// Frames and heaps stay whole.
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 

@@ -1,6 +1,5 @@
 //! A configuration file: which option each line sets, and to what.
 
-use super::options;
 use anyhow::{Result, anyhow, bail};
 use clap::{Arg, ArgAction, Command};
 use skyhaul::io::file::{SETTINGS, read_small_text};
@@ -8,6 +7,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Options that no file can set.
+const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
+
+/// The options of a verb that a file can set.
+pub(super) fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {
+    let all = verb.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
+    all.filter(|(_, long)| !NOT_IN_A_FILE.contains(long))
+}
 
 /// A line that sets an option of a verb.
 #[derive(Clone, Debug)]

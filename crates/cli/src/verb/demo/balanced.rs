@@ -13,15 +13,18 @@
 
 mod account;
 mod page;
+mod setup;
 
 use super::super::output::{command_line, write};
 use super::super::receiving;
+use super::place::take;
 use crate::args::DemoArgs;
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::Progress;
 use account::{Account, CommandReport};
 use anyhow::{Context, Result, bail, ensure};
 use page::{BalanceDemo, Sample};
+use setup::{KILLED, Ports, SLOW, WORKERS};
 use skyhaul::io::file::failed;
 use skyhaul::io::host::limit::Limit;
 use skyhaul::io::host::machine::Machine;
@@ -29,7 +32,6 @@ use skyhaul::io::host::program::{Place, Program};
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::report::VERSION;
 use skyhaul_daemon::client::{ClientOptions, ControlPlane};
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ const SLOW_PART: f64 = 0.4;
 const SAMPLE: Duration = Duration::from_millis(200);
 pub(super) fn run(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let place = super::take(args.directory.as_deref(), "demo-ejfat")?;
+    let place = take(args.directory.as_deref(), "demo-ejfat")?;
     let directory = &place.path;
     let demo = play(args, directory, &interrupt)?;
     write(directory, "report.html", &page::page(&demo))?;
@@ -136,48 +138,8 @@ fn sample(plane: &ControlPlane, ports: &Ports, seconds: f64) -> Result<(Sample, 
     Ok((sample, status.slot_resolution))
 }
 
-/// Number of workers.
-const WORKERS: usize = 4;
-/// The one that is killed, and the one that is slow, from 0.
-const KILLED: usize = 1;
-const SLOW: usize = 2;
-
-/// What a worker is called.
-fn name(n: usize) -> String {
-    let how = match n {
-        KILLED => ", killed",
-        SLOW => ", slow",
-        _ => "",
-    };
-    format!("worker {}{how}", n + 1)
-}
-
 /// How long anything may take to begin or to end.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Ports of 127.0.0.1 that nobody has.
-struct Ports {
-    api: u16,
-    data: u16,
-    sync: u16,
-    workers: Vec<u16>,
-}
-
-/// Ports for packets, of which any balancer takes each.
-const DATA: std::ops::Range<u16> = 19522..20522;
-
-impl Ports {
-    fn find(workers: usize) -> Result<Ports> {
-        let udp = |port| UdpSocket::bind(("127.0.0.1", port));
-        // All are held until all are found.
-        let api = TcpListener::bind(("127.0.0.1", 0)).context("find a port")?;
-        let data = DATA.clone().find_map(|port| udp(port).ok()).context("find a port for packets")?;
-        let others = (0..=workers).map(|_| udp(0)).collect::<Result<Vec<_>, _>>().context("find a port")?;
-        let mut ports = others.iter().map(|at| Ok(at.local_addr()?.port())).collect::<Result<Vec<_>>>()?;
-        let sync = ports.pop().context("find a port")?;
-        Ok(Ports { api: api.local_addr()?.port(), data: data.local_addr()?.port(), sync, workers: ports })
-    }
-}
 
 /// The list of events of worker `n`.
 fn list(directory: &Path, n: usize) -> PathBuf {

@@ -19,7 +19,7 @@
 mod disks;
 
 use super::proofs::taken;
-use super::{DemoReport, Proof};
+use super::report::{DemoReport, Proof};
 use crate::print;
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, HALF, Panel};

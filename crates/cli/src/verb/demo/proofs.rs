@@ -1,6 +1,6 @@
 //! What a demo claims, held against what others than the recorder saw.
 
-use super::Proof;
+use super::report::Proof;
 use crate::print::{self, counted};
 use skyhaul::recorder::RecordReport;
 use skyhaul::recording::{CheckReport, DatastreamCheck};

@@ -1,7 +1,7 @@
 //! `skyhaul host --peer`: both ends of a path.
 
 use super::super::listener;
-use super::{asked, target, written};
+use super::common::{asked, target, written};
 use crate::args::HostArgs;
 use crate::outcome::Outcome;
 use crate::print;

@@ -1,6 +1,6 @@
 //! `skyhaul host --watch`: counters before and after a command.
 
-use super::show;
+use super::common::show;
 use crate::args::HostArgs;
 use crate::outcome::Interrupt;
 use crate::outcome::Outcome;

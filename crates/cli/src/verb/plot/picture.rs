@@ -7,7 +7,7 @@
 //!   missing frames, by thread and time
 //! ```
 
-use super::{About, decibels, hertz};
+use super::about::{About, decibels, hertz};
 use crate::report::axis::Scale;
 use crate::report::chart::Panel;
 use crate::report::chart::{Mark, legend};

@@ -1,6 +1,6 @@
 //! Ticks that are built from the events of several sources (`--build`).
 
-use super::Output;
+use super::file::Output;
 use skyhaul::core::assembly::building::{BuildConfig, Builder, Built};
 use skyhaul::core::placement::Nanos;
 use skyhaul::receive::{ObjectSink, Received};

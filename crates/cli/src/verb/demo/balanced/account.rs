@@ -1,7 +1,6 @@
 //! What became of every event that was sent.
 
-use super::Ports;
-use super::name;
+use super::setup::{Ports, name};
 use crate::print;
 use anyhow::{Context, Result};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The page of the demo: the account, and the workers' shares and queues over time.
 
 use super::account::Account;
-use super::{WORKERS, name};
+use super::setup::{WORKERS, name};
 use crate::print;
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};

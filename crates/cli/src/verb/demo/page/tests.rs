@@ -1,4 +1,3 @@
-use super::super::Proof;
 use super::*;
 use skyhaul::recording::{CheckReport, DiskStatus, RecordingReport, State, Verdict};
 use skyhaul::report::{Distribution, ReceiveReport, SourceReport};
