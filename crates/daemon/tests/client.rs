@@ -230,8 +230,7 @@ fn a_certificate_of_the_file_is_accepted_only_while_it_is_valid() {
         parts.iter().for_each(|part| assert!(error.contains(part), "no {part}: {error}"));
     };
     let (now, past, future) = ((2000, 2099), (2001, 2002), (2098, 2099));
-    let expired =
-        "certificate expired at 2002-01-01T00:00:00Z; hint: renew it, and give the file of the new one";
+    let expired = "certificate expired at 2002-01-01T00:00:00Z; hint: renew it and give the new file";
     let early = "certificate is not valid before 2098-01-01T00:00:00Z";
     let clocks = "hint: compare the clocks of both hosts, or accept any certificate";
 

@@ -251,7 +251,7 @@ fn a_full_disk_refuses_changes_and_keeps_what_there_is() {
     let mut worker = session(id, 1);
     worker.name = "w".repeat(20_000);
     let full = registry.register(&worker, &new(OPERATOR, "s", "session")).unwrap_err().to_string();
-    assert!(full.contains("disk is full; hint: make room"), "{full}");
+    assert!(full.contains("disk is full; hint: free space on that disk"), "{full}");
     assert_eq!(all(&registry), before);
     assert!(registry.tokens().find("s").is_none());
     registry.free(id).expect("what needs no room goes on");

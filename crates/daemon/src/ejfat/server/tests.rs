@@ -337,13 +337,13 @@ fn what_cannot_be_served() {
     let said = refused(&missing);
     assert!(said.starts_with("read ") && said.contains("/none: "), "{said}");
     let swapped = TlsFiles { certificate: files.key.clone(), key: files.certificate.clone() };
-    assert!(refused(&swapped).contains("is no certificate"));
+    assert!(refused(&swapped).contains("is not a valid certificate"));
     let other = tempfile::tempdir().unwrap();
     let (others, _) = certificate(other.path());
     let mixed = TlsFiles { key: others.key, ..files.clone() };
-    assert!(refused(&mixed).contains("is no key for the certificate"));
+    assert!(refused(&mixed).contains("is not a valid key for the certificate"));
     let nonsense = TlsFiles { key: files.certificate.clone(), ..files };
-    assert!(refused(&nonsense).contains("is no private key"));
+    assert!(refused(&nonsense).contains("is not a valid private key"));
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();

@@ -76,7 +76,7 @@ fn a_full_database_refuses_changes_and_packets_go_on() {
             api.add_senders(&own, AddSendersRequest { lb_id: "1".to_owned(), sender_addresses: networks(n) });
         if let Err(refusal) = done {
             assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
-            assert!(refusal.text.contains("disk is full; hint: make room"), "{refusal}");
+            assert!(refusal.text.contains("disk is full; hint: free space on that disk"), "{refusal}");
             refused += 1;
         }
     }
