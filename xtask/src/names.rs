@@ -203,7 +203,7 @@ fn against_list(all: &[Public], list: &str) -> (Vec<String>, String) {
     let house: BTreeSet<&str> = places
         .keys()
         .copied()
-        .filter(|name| words_of(name).iter().any(|word| HOUSE.contains(word)))
+        .filter(|name| words_of(&name.replace("OneWay", "Oneway")).iter().any(|word| HOUSE.contains(word)))
         .collect();
     places.retain(|_, places| places.len() > 1);
     let (mut found, mut kept) = (Vec::new(), String::new());

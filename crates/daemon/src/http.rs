@@ -11,7 +11,7 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use skyhaul::admission::{ConnectionTable, Full};
+use skyhaul::admission::{ConnectionTable, TableFull};
 use skyhaul::io::host::descriptors;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -172,7 +172,7 @@ impl Connections {
                 open.table.remove(id).inspect(|close| close.notify_one());
                 self.displaced.fetch_add(1, Ordering::Relaxed);
             }
-            Err(Full) => {
+            Err(TableFull) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return None;
             }

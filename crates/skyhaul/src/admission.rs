@@ -58,10 +58,10 @@ impl<T> ConnectionTable<T> {
     ///
     /// # Errors
     /// There are too many, and all of them have proved who they are.
-    pub fn displaced(&self, from: IpAddr) -> Result<Option<u64>, Full> {
+    pub fn displaced(&self, from: IpAddr) -> Result<Option<u64>, TableFull> {
         let address = limited_address(from);
         if self.addresses.get(&address).is_some_and(|count| count.all >= self.max_per_address) {
-            return self.oldest(address).map(Some).ok_or(Full);
+            return self.oldest(address).map(Some).ok_or(TableFull);
         }
         if self.connections.len() < self.max_total {
             return Ok(None);
@@ -71,7 +71,7 @@ impl<T> ConnectionTable<T> {
         let candidates =
             unproven.filter_map(|(address, count)| Some((count.unproven, self.oldest(*address)?)));
         let most = candidates.max_by_key(|&(count, id)| (count, std::cmp::Reverse(id)));
-        most.map(|(_, id)| Some(id)).ok_or(Full)
+        most.map(|(_, id)| Some(id)).ok_or(TableFull)
     }
 
     /// Enters a connection without checking for room; returns its number.
@@ -144,7 +144,7 @@ impl<T> ConnectionTable<T> {
 
 /// There is no room, and no connection may be closed to make some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct TableFull;
 
 #[cfg(test)]
 mod tests {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// Admits one, and returns which other was closed for it.
-    fn admit(table: &mut ConnectionTable<()>, from: &str) -> Result<Option<u64>, Full> {
+    fn admit(table: &mut ConnectionTable<()>, from: &str) -> Result<Option<u64>, TableFull> {
         let displaced = table.displaced(ip(from))?;
         displaced.map(|id| table.remove(id));
         table.insert(ip(from), ());
@@ -188,7 +188,7 @@ mod tests {
         let mut table = ConnectionTable::new(2, 2);
         let ids = [table.insert(ip("10.0.0.1"), ()), table.insert(ip("10.0.0.2"), ())];
         ids.iter().for_each(|id| table.prove(*id, true));
-        assert_eq!(table.displaced(ip("10.0.0.3")), Err(Full));
+        assert_eq!(table.displaced(ip("10.0.0.3")), Err(TableFull));
         table.prove(ids[1], false);
         assert_eq!(table.displaced(ip("10.0.0.3")), Ok(Some(ids[1])));
         for id in ids {

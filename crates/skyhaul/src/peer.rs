@@ -6,7 +6,7 @@
 //!     ◀─────── Challenge { version, nonce s } ──────────
 //!     ── Hello { version, nonce c, HMAC(client, s, c) } ─▶
 //!     ◀──────── Welcome { HMAC(server, s, c) } ──────────
-//!     ─────────── Ask: run "udp" for 12 s ─────────────▶ Queue: a few at a time, the others wait in turn
+//!     ─────────── Ask: run "udp" for 12 s ─────────────▶ RequestQueue: a few at a time, the others wait in turn
 //!     ◀────────── Queued { ahead 2, 31 s } ─────────────
 //!     ◀──────────────────── Go ─────────────────────────
 //!     ◀═════════ messages of the Service ══════════════▶
@@ -55,7 +55,7 @@ mod service;
 pub use self::connection::{Connection, attach, connect, connect_any};
 pub use self::error::PeerError;
 pub use self::message::{Answer, Ask, Challenge, Frames, Hello, Waiting, Welcome};
-pub use self::queue::{Queue, QueueTicket, QueueTurn};
+pub use self::queue::{QueueTicket, QueueTurn, RequestQueue};
 pub use self::server::{Server, ServerOptions, ServerStats};
 pub use self::service::{Admission, DataConnections, Limits, Service, Session};
 pub use super::auth::Token;

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// A client in a [`Queue`].
+/// A client in a [`RequestQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTicket(u64);
 
@@ -36,7 +36,7 @@ struct Place {
 
 /// Clients that wait for slots, first come, first served.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub struct RequestQueue {
     slots: usize,
     places: usize,
     per_peer: usize,
@@ -45,7 +45,7 @@ pub struct Queue {
     next: u64,
 }
 
-impl Queue {
+impl RequestQueue {
     /// For `slots` at a time, `places` that wait, and `per_peer` of both for one address.
     #[must_use]
     pub fn new(slots: usize, places: usize, per_peer: usize) -> Self {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn those_who_wait_are_told_when_their_turn_is() {
-        let (mut line, now) = (Queue::new(2, 3, 2), Instant::now());
+        let (mut line, now) = (RequestQueue::new(2, 3, 2), Instant::now());
         let tickets: Vec<QueueTicket> = [(1, 12), (2, 3), (3, 10), (4, 5), (5, 1)]
             .map(|(n, s)| line.join(who(n), s * S).unwrap())
             .to_vec();
@@ -151,7 +151,7 @@ mod tests {
         );
         assert_eq!(line.turn(tickets[0], now), QueueTurn::Go);
         assert_eq!(line.turn(tickets[1], now), QueueTurn::Go);
-        let eta = |line: &mut Queue, n: usize, now| match line.turn(tickets[n], now) {
+        let eta = |line: &mut RequestQueue, n: usize, now| match line.turn(tickets[n], now) {
             QueueTurn::Wait(waiting) => (waiting.ahead, waiting.seconds),
             QueueTurn::Go => panic!("{n} goes"),
         };
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn one_address_takes_no_more_than_its_share() {
-        let mut line = Queue::new(4, 4, 2);
+        let mut line = RequestQueue::new(4, 4, 2);
         for _ in 0..2 {
             line.join(who(1), S).unwrap();
         }
@@ -179,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn slots_and_places_hold_whatever_is_done(steps in proptest::collection::vec((0u8..3, 0u8..5, 0u64..20), 0..200)) {
-            let (mut line, now) = (Queue::new(2, 3, 3), Instant::now());
+            let (mut line, now) = (RequestQueue::new(2, 3, 3), Instant::now());
             let mut tickets = Vec::new();
             for (what, n, seconds) in steps {
                 match what {

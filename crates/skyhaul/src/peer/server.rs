@@ -5,7 +5,7 @@
 
 use super::connection::QUEUE_UPDATE_INTERVAL;
 use super::message::{Answer, Ask, Waiting};
-use super::queue::{Queue, QueueTicket, QueueTurn};
+use super::queue::{QueueTicket, QueueTurn, RequestQueue};
 use super::service::Attachments;
 use super::{Admission, Connection, Limits, PeerError, Service, Session, Token};
 use crate::admission::ConnectionTable;
@@ -140,7 +140,7 @@ struct Shared {
     stop: AtomicBool,
     half_open: HalfOpen,
     inside: AtomicUsize,
-    queue: Mutex<Queue>,
+    queue: Mutex<RequestQueue>,
     moved: Condvar,
     attachments: Arc<Attachments>,
     counts: Counts,
@@ -173,7 +173,7 @@ impl Server {
             stop: AtomicBool::new(false),
             half_open: HalfOpen::new(options.half_open, options.half_open.div_ceil(4)),
             inside: AtomicUsize::new(0),
-            queue: Mutex::new(Queue::new(options.tests, options.queue, options.per_peer)),
+            queue: Mutex::new(RequestQueue::new(options.tests, options.queue, options.per_peer)),
             moved: Condvar::new(),
             attachments: Arc::default(),
             counts: Counts::default(),
@@ -245,7 +245,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, RequestQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
