@@ -130,6 +130,10 @@ fn units(tally: &mut Tally) -> Result<()> {
 
 /// Programs as a whole; `release` is built beside them, as they wait more than they compute.
 fn programs(release: &[String], tally: &mut Tally) -> Result<()> {
+    // A test runs them; `cargo test --test` does not build them.
+    Step::new("Rust: examples", "cargo")
+        .args(["build", "--locked", "--workspace", "--examples"])
+        .run(tally)?;
     let release = Beside::start(release);
     let step = cargo_test("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
         .env("RUST_TEST_THREADS", &threads());

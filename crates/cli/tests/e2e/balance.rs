@@ -316,7 +316,7 @@ fn what_cannot_start_says_why() {
     let token = |name: &str, text: &str| {
         let path = file(name, text);
         let done = run(&format!("{FREE} --token-file {path}"));
-        assert!(done.code == Some(2) && done.stderr.contains("has no token"), "{text}: {}", done.stderr);
+        assert!(done.code == Some(2) && done.stderr.contains("holds no token"), "{text}: {}", done.stderr);
         assert!(done.stderr.contains("hint: "), "{}", done.stderr);
     };
     token("empty", "");
@@ -325,11 +325,11 @@ fn what_cannot_start_says_why() {
     token("lines", "0123456789abcdef\n0123456789abcdef\n");
     let directory = run(&format!("{FREE} --token-file {}", place.directory.path().display()));
     assert_eq!(directory.code, Some(2));
-    refused("--listen 0.0.0.0", "hint: name the addresses");
+    refused("--listen 0.0.0.0", "hint: give each address");
     refused(&format!("--state {none}"), "hint: check that this user may write");
     refused(&format!("--state {}", file("other.db", "no database at all")), "not a database");
     let nonsense = file("nonsense.pem", "nonsense");
-    refused(&format!("--tls-cert {nonsense} --tls-key {nonsense}"), "is no certificate");
+    refused(&format!("--tls-cert {nonsense} --tls-key {nonsense}"), "is not a valid certificate");
     refused(&format!("--tls-cert {nonsense}"), "--tls-key");
     refused("--duration 0s", "greater than zero");
     refused("--instances 0", "from 1 to 64");
@@ -526,7 +526,7 @@ fn a_new_operators_token_revokes_what_the_former_one_gave_out() {
     assert_eq!(look(&running, &first), 401);
     assert_eq!((look(&running, &running.token), look(&running, "a-third-operators-token")), (200, 200));
     let said = running.job.stderr();
-    assert!(said.contains("tokens made under the former one are revoked"), "{said}");
+    assert!(said.contains("tokens derived from the previous one are revoked"), "{said}");
     running.stop();
 }
 

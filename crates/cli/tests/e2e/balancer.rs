@@ -71,7 +71,7 @@ fn from_a_reservation_to_its_end() {
     has(&reserved.stderr, &["reserved: 2 as `x`, for 1h"]);
     std::fs::write(facility.place.path("x"), &uri).unwrap();
     let noted = facility.by("x", "status").expect(0);
-    has(&noted.stderr, &["others may read", "hint: chmod 600"]);
+    has(&noted.stderr, &["other users can read", "hint: chmod 600"]);
     has(&out(&noted), &["reservation 2: until 20", "senders: 127.0.0.1", "no workers"]);
     let changed = out(&facility.by("x", "senders add 10.1.0.0/16 fd00::1").expect(0));
     has(&changed, &["senders: 127.0.0.1, 10.1.0.0/16, fd00::1"]);
@@ -79,11 +79,8 @@ fn from_a_reservation_to_its_end() {
     assert_eq!(changed, "senders: 10.1.0.0/16\n");
     has(&out(&facility.by("x", "extend --for 2d").expect(0)), &["it is reserved until 20"]);
     has(&out(&facility.by("x", "extend --forever").expect(0)), &["it is reserved without an end"]);
-    has(&facility.by("x", "extend").expect(2).stderr, &["until when?\nhint: --for 2h"]);
-    has(
-        &out(&facility.by("x", "reset --senders --ticks").expect(0)),
-        &["forgotten: senders, ticks, calendars"],
-    );
+    has(&facility.by("x", "extend").expect(2).stderr, &["no end given\nhint: add --for 2h"]);
+    has(&out(&facility.by("x", "reset --senders --ticks").expect(0)), &["reset: senders, ticks, calendars"]);
     let all = out(&facility.operator("overview").expect(0));
     has(&all, &["1    run ", "2    x ", "0 workers  0 senders", "dynamic  without an end"]);
     has(&out(&facility.operator("version").expect(0)), &["skyhaul ", "; protocol "]);
@@ -168,7 +165,7 @@ fn tokens_are_made_shown_and_revoked() {
     assert!(json["ejfatUri"].as_str().unwrap().contains(json["token"].as_str().unwrap()));
     has(
         &run("balancer tokens create x --allow write").expect(2).stderr,
-        &["`write` is no level", "hint: read"],
+        &["unknown level `write`", "hint: read"],
     );
 }
 
@@ -314,9 +311,9 @@ fn a_chain_goes_on_after_the_control_plane_was_killed() {
     let by = |line: &str| run(&format!("balancer --balancer-file {} {line}", place.path("uri").display()));
     let chained = by(&format!("chain --from-file {}", up.file("uri"))).expect(0);
     has(&out(&chained), &[&format!("chain 1: load balancer 1 of {} sends to this one", up.running.api)]);
-    has(&out(&by("chains").expect(0)), &["chain 1: 1 at 127.0.0.1 sends to 1 at 127.0.0.1"]);
+    has(&out(&by("chains").expect(0)), &["chain 1: 1 at 127.0.0.1 feeds 1 at 127.0.0.1"]);
     let circle = up.by("uri", &format!("chain --from-file {}", place.path("uri").display())).expect(2);
-    has(&circle.stderr, &["in a circle\nhint: "]);
+    has(&circle.stderr, &["events would circulate\nhint: "]);
     // Its session at the other one, once it has a share that is in use.
     let session = |down: &Running| {
         wait_for("the chain to have a share", || {

@@ -113,7 +113,10 @@ fn what_was_done_before_an_interrupt_is_kept_and_compared() {
 #[test]
 fn an_unknown_experiment_is_refused_with_the_names() {
     let said = run("probe campaign talk --only policing,ring").expect(2).stderr;
-    assert!(said.contains("no experiment `ring`\nhint: they are rings, buffer-scan"), "{said}");
+    assert!(
+        said.contains("unknown experiment `ring`\nhint: the experiments are rings, buffer-scan"),
+        "{said}"
+    );
     let said = run("probe campaign talk --resume").expect(2).stderr;
     assert!(said.contains("--report"), "{said}");
 }

@@ -263,7 +263,7 @@ fn wrong_use_is_told_with_a_hint() {
             "hint: for example --payload 8000",
         ),
         ("send --to udp://127.0.0.1:9 --pattern --stream 1".to_owned(), "cannot be used with"),
-        ("send --to udp://127.0.0.1:9".to_owned(), "sending a pattern without limit"),
+        ("send --to udp://127.0.0.1:9".to_owned(), "sending a pattern without a limit"),
         (
             "send --to tcp://127.0.0.1:1 --to udp://127.0.0.1:9 --noise".to_owned(),
             "hint: add --rate 4Gbps, or --rate max",
@@ -288,7 +288,7 @@ fn a_processor_that_is_not_there() {
     let heaps = "send --format spead --heaps 1 --heap-size 8 --cpu 9999 --to udp://127.0.0.1:9";
     for line in [vdif, heaps] {
         let said = run(line).expect(0).told();
-        assert!(said.contains("note: not pinned to a processor: run on CPU 9999"), "{line}: {said}");
+        assert!(said.contains("note: not pinned to a CPU: run on CPU 9999"), "{line}: {said}");
     }
 }
 

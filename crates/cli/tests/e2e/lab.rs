@@ -67,8 +67,8 @@ fn a_status_passes_and_json_is_for_programs() {
 fn what_cannot_be_is_refused_with_a_hint() {
     for (words, wrong) in [
         (&["rate=1"][..], "rate: '1' is not a rate"),
-        (&["delay=1ms", "--queue", "red=1"], "is no queue"),
-        (&["near: red=1"], "is nothing that the kernel of an end does"),
+        (&["delay=1ms", "--queue", "red=1"], "unknown queue 'red=1'"),
+        (&["near: red=1"], "is not a kernel setting of an end"),
         (&["far: rmem=64KiB"], "the kernel has one default for the whole machine"),
         (&["far: backlog=10"], "the kernel has one length for the whole machine"),
         (&["delay=1ms", "--mtu", "100"], "from 1280 to 65521"),

@@ -44,7 +44,7 @@ fn limited_receivers_keep_to_their_share_and_are_compared() {
         assert!(row["limit"].as_str().unwrap().contains("control group"), "{row}");
     }
     let page = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
-    assert!(page.contains("## Receivers with 25 % of a processor"), "{page}");
+    assert!(page.contains("## Receivers with 25 % of a CPU"), "{page}");
     assert!(page.contains(other), "{page}");
 }
 

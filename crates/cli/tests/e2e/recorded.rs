@@ -259,7 +259,7 @@ fn what_a_killed_recorder_of_events_acknowledged_is_read_byte_for_byte() {
     for round in 1..=4u64 {
         let start = |site: &Site| site.record(&format!("--format ejfat --flush 200ms {ANY}"));
         let line = "--format ejfat --pattern --event 1KiB..90KiB --rate 300Mbps";
-        let (acknowledged, again) = killed(round, start, line, sent_again);
+        let (acknowledged, again) = killed(round, start, line, events_sent_again);
         if drops(&again) == 0 {
             assert!(events(&again, "complete") + events(&again, "incomplete") >= acknowledged, "{again}");
         }

@@ -105,9 +105,9 @@ fn who_is_not_there_and_what_cannot_be_is_said_with_a_hint() {
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = nobody.local_addr().unwrap();
     let said = run(&format!("probe {at} --stamp --packets 2 --spacing 1ms")).expect(2).stderr;
-    assert!(said.contains("reflected nothing\nhint: "), "{said}");
+    assert!(said.contains("did not reply\nhint: "), "{said}");
     let said = run(&format!("probe {at} --stamp --sizes 40")).expect(2).stderr;
-    assert!(said.contains("at least 44 bytes, not 40\nhint: "), "{said}");
+    assert!(said.contains("at least 44 bytes; got 40\nhint: "), "{said}");
     let said = run(&format!("probe {at} --udpmon --windows 1MiB")).expect(2).stderr;
-    assert!(said.contains("--windows is for TCP\nhint: "), "{said}");
+    assert!(said.contains("--windows applies only to TCP\nhint: "), "{said}");
 }

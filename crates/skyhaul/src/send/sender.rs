@@ -182,7 +182,7 @@ impl Sender {
         // A sender that is not pinned only runs less steadily.
         let unpinned = options.cpu.and_then(|cpu| host::thread::pin(cpu).err());
         let mut notes: Vec<String> =
-            unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
+            unpinned.map(|why| format!("not pinned to a CPU: {why}")).into_iter().collect();
         let cpu = host::thread::cpu_time();
         let begun = Instant::now();
         let (what, mode) = (supply.describe(), outlet.describe());

@@ -507,3 +507,14 @@ fn uris_have_the_form_that_all_clients_read() {
         "ejfat://t@lb.example:18008/lb/7?data=10.0.0.1:19522&data=[fd00::1]:19522&sync=10.0.0.1:19531"
     );
 }
+
+#[test]
+fn uris_are_as_all_clients_read_them() {
+    let server = |tls| ServerAddress { authority: "lb.example:18008".to_owned(), tls };
+    let data = ["10.0.0.1:19522".parse().unwrap(), "[fd00::1]:19522".parse().unwrap()];
+    assert_eq!(super::of_server(&server(true), "t"), "ejfats://t@lb.example:18008/");
+    assert_eq!(
+        super::of_reservation(&server(false), "t", 7, &data, &["10.0.0.1:19531".parse().unwrap()]),
+        "ejfat://t@lb.example:18008/lb/7?data=10.0.0.1:19522&data=[fd00::1]:19522&sync=10.0.0.1:19531"
+    );
+}
