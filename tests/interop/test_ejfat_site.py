@@ -106,7 +106,7 @@ def test_a_restarted_sender_loses_nothing(skyhaul, site, monkeypatch):
     uri = (site.directory / "uri").read_text().strip()
     workers = [site.worker(uri, "--work", work, name=f"w{work}") for work in ("0s", "2ms")]
     client = ejfat.Client(balance.api, uri.split("://")[1].split("@")[0])
-    ejfat.until(lambda: all(worker.slotsAssigned for worker in client("LoadBalancerStatus", lbId="1").workers))
+    ejfat.until(lambda: any(worker.slotsAssigned for worker in client("LoadBalancerStatus", lbId="1").workers))
     monkeypatch.setenv("EJFAT_URI", uri)
     for _ in range(2):
         skyhaul.run("send", "--format", "ejfat", "--pattern", "--tick", 0, "--event", 2000, "--event-rate", 1000, "--events", 9000, timeout=120)

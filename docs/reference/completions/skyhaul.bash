@@ -5538,59 +5538,12 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --join --balancer --name --address --weight --min-factor --max-factor --ports --keep-label --drain --certificate --any-certificate --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --output-file --list --build --build-timeout --build-window --build-memory --work --verify --config --show-config --help --version"
+            opts="-o -q -h -V --listen --pcap --from --max-streams --forward --duration --idle --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --end-with-connections --output-file --incomplete --list --work --verify --build --build-timeout --build-window --build-memory --join --balancer --name --address --weight --min-factor --max-factor --ports --keep-label --drain --certificate --any-certificate --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --balancer)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --name)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --address)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --weight)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --min-factor)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --max-factor)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ports)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --drain)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --certificate)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
-                    return 0
-                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -5611,10 +5564,6 @@ _skyhaul() {
                     return 0
                     ;;
                 --from)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --station)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5642,14 +5591,6 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --start)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --stop)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --start-at)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -5658,39 +5599,11 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
-                    return 0
-                    ;;
-                --frame-rate)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --threads)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --place)
-                    COMPREPLY=($(compgen -W "auto sequence time" -- "${cur}"))
-                    return 0
-                    ;;
-                --keep)
-                    COMPREPLY=($(compgen -W "frame packet" -- "${cur}"))
-                    return 0
-                    ;;
-                --strip)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --chunk)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5719,6 +5632,46 @@ _skyhaul() {
                     return 0
                     ;;
                 --faults)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
+                    return 0
+                    ;;
+                --start)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --station)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --frame-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --place)
+                    COMPREPLY=($(compgen -W "auto sequence time" -- "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -W "frame packet" -- "${cur}"))
+                    return 0
+                    ;;
+                --strip)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5795,6 +5748,10 @@ _skyhaul() {
                     fi
                     return 0
                     ;;
+                --work)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --build)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -5811,8 +5768,51 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --work)
+                --balancer)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --weight)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min-factor)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-factor)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ports)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --drain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --config)
@@ -5838,7 +5838,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --disk --scan --exists --reserve --space-alarm --sync --disk-engine --no-fill --disk-faults --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --end-with-connections --disk --scan --exists --reserve --space-alarm --sync --disk-engine --no-fill --disk-faults --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5867,10 +5867,6 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --station)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --max-streams)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -5895,14 +5891,6 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --start)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --stop)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --start-at)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -5911,39 +5899,11 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
-                    return 0
-                    ;;
-                --frame-rate)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --threads)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --place)
-                    COMPREPLY=($(compgen -W "auto sequence time" -- "${cur}"))
-                    return 0
-                    ;;
-                --keep)
-                    COMPREPLY=($(compgen -W "frame packet" -- "${cur}"))
-                    return 0
-                    ;;
-                --strip)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --chunk)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5972,6 +5932,46 @@ _skyhaul() {
                     return 0
                     ;;
                 --faults)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
+                    return 0
+                    ;;
+                --start)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --station)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --frame-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --place)
+                    COMPREPLY=($(compgen -W "auto sequence time" -- "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -W "frame packet" -- "${cur}"))
+                    return 0
+                    ;;
+                --strip)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
