@@ -13,7 +13,7 @@
 //! killed. A disk that is full or fails is reported with its reason, and the others go on.
 //!
 //! **Disk or page cache.** The kernel counts the bytes that a process moves to and from disks. Every [`DiskPoint`] compares
-//! that with the bytes it asked for, and says which was [measured](Measured).
+//! that with the bytes it asked for, and says which was [measured](MeasuredLayer).
 //!
 //! Limits: sequential access. The memory of a controller or of a virtual machine's host cannot be seen from here: files
 //! that fit into it are measured with it, so use sizes beyond it.

@@ -8,7 +8,7 @@
 //! | [`host`] | whether a host is set up for its data |
 //! | [`disk`] | what disks take and give |
 //! | [`lab`] | nothing: it is a path with known faults, to measure on |
-//! | [`bench`] | this program beside the bare loop and beside others |
+//! | [`mod@bench`] | this program beside the bare loop and beside others |
 //!
 //! No module of [`skyhaul`] uses this crate.
 #![forbid(unsafe_code)]

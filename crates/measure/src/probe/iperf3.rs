@@ -26,13 +26,13 @@
 //! use std::sync::{Arc, atomic::AtomicBool};
 //! let server = Iperf3Server::start("127.0.0.1:0".parse().unwrap(), Iperf3ServerOptions::default(), Box::new(|_| {}))?;
 //! let options = Iperf3ClientOptions {
-//!     params: Params { bytes: 1 << 20, ..Params::default() },
-//!     ..ClientOptions::new(server.local())
+//!     params: Iperf3Params { bytes: 1 << 20, ..Iperf3Params::default() },
+//!     ..Iperf3ClientOptions::new(server.local())
 //! };
 //! let report = run(&options, &AtomicBool::new(false), &mut |_| {})?;
 //! assert_eq!(report.streams[0].here.bytes, 1 << 20);
 //! assert_eq!(report.streams[0].there.unwrap().bytes, 1 << 20);
-//! # Ok::<(), Box<dyn std::state::Error>>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Limits: no SCTP, no MPTCP, no user names (RSA), no files. A server has no token: whoever reaches the port may send to

@@ -9,7 +9,7 @@
 //! let point = UdpPoint { packets: 50, ..UdpPoint::even(400, 200_000_000, Duration::from_secs(20)) };
 //! let report = request(&RequestOptions::new(responder.local(), point), &AtomicBool::new(false))?;
 //! assert_eq!((report.sent.packets, report.received, report.lost), (50, 50, 0));
-//! # Ok::<(), Box<dyn std::report::Error>>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Packets leave as in every measurement ([`super::udp`]); the responder's times are the kernel's. What udpmon does otherwise is
