@@ -90,6 +90,7 @@ fn counted(outcome: instructions::Outcome) -> bool {
             report(longer)
         }
         instructions::Outcome::Skipped(why) => {
+            // A tool is missing, the build is incremental, or the CPU has no AVX2: `why` says which.
             println!("SKIPPED: {why}");
             true
         }

@@ -50,7 +50,7 @@ pub(super) const TCP: Cases = Cases(1 << 11);
 /// Heaps and events, which have a size of their own.
 pub(super) const OBJECTS: Cases = Cases(HEAPS.0 | EVENTS.0);
 
-/// Cases of which a command deals with some, by what decides it: its objects or experiment, its source, its transport.
+/// The cases, by dimension: objects or experiment, source, transport.
 const DIMENSIONS: [Cases; 3] = [Cases((1 << 9) - 1), GENERATED, Cases(UDP.0 | TCP.0)];
 
 impl Cases {

@@ -174,14 +174,14 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 
 /// Write a drawing to a file.
 pub(crate) fn save(path: &Path, svg: &str) -> Result<()> {
-    let octets = match kind(path)? {
+    let bytes = match kind(path)? {
         Kind::Svg => svg.as_bytes().to_vec(),
         Kind::Png => png(svg).with_context(|| path.display().to_string())?,
     };
-    std::fs::write(path, octets).map_err(|error| failed("write", path, &error).into())
+    std::fs::write(path, bytes).map_err(|error| failed("write", path, &error).into())
 }
 
-/// There are none in this build.
+/// This build cannot write PNG.
 #[cfg(not(feature = "png"))]
 fn png(_: &str) -> Result<Vec<u8>> {
     bail!(NO_PNG)
@@ -216,8 +216,8 @@ mod tests {
         let ink = |draw: &dyn Fn(&mut Drawing)| {
             let mut drawing = Drawing::new(100.0, 40.0, "test");
             draw(&mut drawing);
-            let octets = png(&drawing.into_file(100.0, 40.0)).unwrap();
-            let pixels = Pixmap::decode_png(&octets).unwrap();
+            let bytes = png(&drawing.into_file(100.0, 40.0)).unwrap();
+            let pixels = Pixmap::decode_png(&bytes).unwrap();
             assert_eq!((pixels.width(), pixels.height()), (200, 80));
             pixels.pixels().iter().filter(|pixel| pixel.red() < 200).count()
         };

@@ -329,7 +329,7 @@ fn reservation_lines(text: &mut String, of: &ReservationReport) {
     }
 }
 
-/// Counts by reason; nothing if there are none.
+/// Counts by reason; empty if all are zero.
 fn reasons(before: &str, counts: &BTreeMap<&'static str, u64>) -> String {
     let all: Vec<String> = counts.iter().map(|(why, n)| format!("{} {why}", count(*n))).collect();
     if all.is_empty() { String::new() } else { format!("{before}{}", all.join(", ")) }

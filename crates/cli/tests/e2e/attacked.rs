@@ -352,6 +352,7 @@ fn spoof(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> bool {
     let raw = match raw {
         Ok(raw) => raw,
         Err(Errno::PERM | Errno::ACCESS) => {
+            // Only root may open raw sockets, and nothing else can set a source address.
             println!("SKIPPED: no packets in the name of others (run as root)");
             return false;
         }

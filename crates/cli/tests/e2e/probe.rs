@@ -301,6 +301,7 @@ fn names(path: &str, expected: &[&str], mut run: impl FnMut() -> (Value, bool)) 
             assert!(wrong.len() < 2, "{path}: not {expected:?}: {wrong:?}");
         }
     }
+    // A router that is late loses and delays packets itself: then the path is not the one whose cause is to be named.
     println!("SKIPPED: {path}: the lab was late in most of {RUNS} runs (a machine that is idle)");
 }
 
@@ -333,6 +334,7 @@ fn a_policer_is_named_with_its_rate_and_a_page_shows_why() {
     let found = &report["diagnosis"];
     let offered = report["points"][0]["forward"]["sent_bits_per_second"].as_f64().unwrap();
     if offered < 600e6 || late(&said) {
+        // Without more than the policer's rate on offer, nothing is policed.
         println!("SKIPPED: {offered:.0} b/s offered to a policer of 400 Mb/s (a machine that is idle)");
         return;
     }

@@ -286,7 +286,7 @@ fn every_option_says_what_it_applies_to() {
     assert!(seen > 200, "{seen}");
 }
 
-/// Help says what the check holds: in the heading, or behind the option's text.
+/// Help states what the check enforces, in the heading or after the option's text.
 #[test]
 fn help_says_what_an_option_applies_to() {
     let command = definition();

@@ -27,7 +27,7 @@ pub(super) struct Ports {
     pub(super) workers: Vec<u16>,
 }
 
-/// Ports for packets, of which any balancer takes each.
+/// Data ports; every balancer accepts packets at each.
 const DATA: std::ops::Range<u16> = 19522..20522;
 
 impl Ports {

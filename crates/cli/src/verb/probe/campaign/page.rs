@@ -242,7 +242,7 @@ impl State {
     }
 }
 
-/// An experiment and what came of it.
+/// An experiment and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Made {
     pub(super) name: Text,
