@@ -81,19 +81,50 @@ fn even(case: &Case) -> impl Iterator<Item = &Point> {
     case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0 && p.received > 0)
 }
 
+/// What the points of a case lost in bursts.
+#[derive(Default)]
+struct Bursts {
+    count: u64,
+    /// Packets.
+    lost: u64,
+    /// ns.
+    time: f64,
+    /// How many of them at low rates.
+    at_low: u64,
+}
+
+impl Bursts {
+    fn of(case: &Case, waits: &Waits, is_slow: impl Fn(&&Point) -> bool) -> Bursts {
+        let mut found = Bursts::default();
+        for point in even(case) {
+            let (count, share) = (of(point, waits), share(point, waits));
+            found.count += count;
+            found.lost += (point.burst_lost as f64 * share) as u64;
+            found.time += point.burst_time * share;
+            found.at_low += if is_slow(&point) { count } else { 0 };
+        }
+        found
+    }
+}
+
+/// Decides which points of a case have a low rate.
+fn slow(case: &Case) -> impl Fn(&&Point) -> bool + use<> {
+    let fastest = even(case).map(Point::bps).fold(0.0, f64::max);
+    move |point| point.bps() < SLOW * fastest
+}
+
+/// Whether a rate limit explains the bursts as well: there are few, and none at low rates. A sender that a busy host holds up sends
+/// what is due at once, and a bucket that is empty drops all of it.
+pub(super) fn a_limit_explains(case: &Case) -> bool {
+    let found = Bursts::of(case, &Waits::of(case), slow(case));
+    found.count < SOME && found.at_low == 0
+}
+
 /// Looks for burst loss.
 pub(super) fn find(case: &Case) -> Option<Finding> {
-    let (mut bursts, mut lost, mut time, mut at_low) = (0, 0, 0.0, 0);
     let waits = Waits::of(case);
-    let fastest = even(case).map(Point::bps).fold(0.0, f64::max);
-    let slow = |p: &&Point| p.bps() < SLOW * fastest;
-    for point in even(case) {
-        let (of_point, share) = (of(point, &waits), share(point, &waits));
-        bursts += of_point;
-        lost += (point.burst_lost as f64 * share) as u64;
-        time += point.burst_time * share;
-        at_low += if slow(&point) { of_point } else { 0 };
-    }
+    let slow = slow(case);
+    let Bursts { count: bursts, lost, time, at_low } = Bursts::of(case, &waits, &slow);
     // Random losses form some bursts by chance.
     let calm = || even(case).filter(|p| p.steady < AT_TIMES);
     let rest: u64 = calm().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
@@ -109,7 +140,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     }
     // If bursts are as frequent per packet, or per second, at any rate, some must occur at low rates.
     let part = |value: fn(&Point) -> f64| {
-        even(case).filter(slow).map(value).sum::<f64>() / even(case).map(value).sum::<f64>().max(1e-9)
+        even(case).filter(&slow).map(value).sum::<f64>() / even(case).map(value).sum::<f64>().max(1e-9)
     };
     let expected = bursts as f64 * part(|p| p.sent as f64).min(part(|p| p.sent as f64 * p.spacing));
     if at_low == 0 && expected > EXPECTED {

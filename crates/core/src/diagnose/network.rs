@@ -39,6 +39,7 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
         point.received = came;
     }
     let mut weight = 0.7 + 0.3 * network;
+    let mut bursts_are_doubtful = false;
     for rule in rules {
         let Some(mut found) = rule(&left) else { continue };
         match found.cause {
@@ -51,7 +52,10 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
                 left.points.iter_mut().filter(|p| cut(p) || ends(p)).for_each(Point::without_end);
                 left.points.retain(|p| p.received > 0);
             }
-            Cause::BurstLoss => bursts::without(&mut left),
+            Cause::BurstLoss => {
+                bursts_are_doubtful = bursts::a_limit_explains(&left);
+                bursts::without(&mut left);
+            }
             Cause::BitErrors => undamaged(&mut left),
             Cause::Polarisation => left.points.retain(|p| p.flow == 0),
             Cause::Microburst => left.points.retain(|p| p.burst <= 1),
@@ -61,6 +65,11 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
         // Each finding leaves fewer losses for the next, which is less certain.
         weight *= if matches!(found.cause, Cause::BitErrors | Cause::BurstLoss) { 1.0 } else { 0.85 };
         findings.push(found);
+    }
+    let is_limit =
+        |found: &Finding| matches!(found.cause, Cause::Policer | Cause::PacketRate | Cause::FullQueue);
+    if bursts_are_doubtful && findings.iter().any(is_limit) {
+        findings.retain(|found| found.cause != Cause::BurstLoss);
     }
     // A rate limit whose bucket is smaller than a burst also drops the end of the burst: prefer the explanation that
     // covers more.

@@ -181,6 +181,12 @@ fn bursts_do_not_hide_a_limit_and_are_no_limit() {
     let points =
         vec![stream(8000.0, &over), stream(4000.0, &some), stream(2000.0, &some), stream(1000.0, &some)];
     assert_eq!(of_network(points), [Cause::BurstLoss, Cause::Policer]);
+    // Two bursts beyond the limit, and none below it, are a sender that was held up; a third, or one at a low rate, is not.
+    let held_up = Point { bursts: 2, solid: 2, burst_lost: 80, burst_time: 10e6, ..stream(8000.0, &over) };
+    let with =
+        |slower: Point| of_network(vec![held_up.clone(), slower, stream(2000.0, &[]), stream(1000.0, &[])]);
+    assert_eq!(with(stream(4000.0, &[])), [Cause::Policer]);
+    assert!(with(stream(4000.0, &some[..1])).contains(&Cause::BurstLoss));
     // Two outages in a fast point, and no loss in slower ones, are not a policer.
     let outages = [500..900, 2500..2900];
     let points =
