@@ -7,6 +7,7 @@ mod words;
 
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
 
+use skyhaul::core::hint::split;
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
@@ -33,16 +34,15 @@ impl ErrorText {
     }
 
     fn add(&mut self, cause: &str) {
-        let unified = format!("\n{}", cause.replace("; hint: ", "\nhint: "));
-        let mut parts = unified.split("\nhint: ");
-        let what = parts.next().unwrap_or_default().trim();
+        let unified = format!("\n{cause}").replace("\nhint: ", "; hint: ");
+        let (what, hints) = split(&unified);
         if !what.is_empty() && !self.what.contains(what) {
             if !self.what.is_empty() {
                 self.what.push_str(": ");
             }
             self.what.push_str(what);
         }
-        for hint in parts.map(str::trim) {
+        for hint in hints {
             if !self.hints.iter().any(|known| known == hint) {
                 self.hints.push(hint.to_owned());
             }

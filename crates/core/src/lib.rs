@@ -57,6 +57,7 @@ pub mod balance;
 pub mod control;
 pub mod diagnose;
 pub mod framing;
+pub mod hint;
 pub mod measure;
 pub mod pace;
 pub mod packetize;
