@@ -156,7 +156,8 @@ impl Source for Heaps {
 
 /// Heaps from trains to the reader's queue, which another thread empties.
 fn heaps(heap: usize, payload: usize) -> io::Result<u64> {
-    let memory = HeapMemory::new(1 << 30);
+    // Whether a copy goes past the cache depends on the machine's otherwise, and on when the reader returns a heap.
+    let memory = HeapMemory::with_cache(1 << 30, 0);
     memory.prepare(heap, ((64 << 20) / heap).max(4));
     let config = StreamConfig { memory, ring: 8192, full: Full::Wait, ..StreamConfig::default() };
     let stream = Stream::new(&config);

@@ -7,7 +7,6 @@
 use super::super::mapping::Mapping;
 use super::returned::{Linked, Returned};
 use super::supply::{LARGE_SPAN, Supply};
-use crate::copy;
 use crate::lock::lock;
 use crossbeam_utils::CachePadded;
 use std::io;
@@ -187,7 +186,7 @@ impl Drop for Reserve {
 unsafe impl Send for Reserve {}
 
 impl Class {
-    pub(super) fn new(bytes: usize) -> Class {
+    pub(super) fn new(bytes: usize, cache_bytes: usize) -> Class {
         let reserve = Reserve {
             first: ptr::null_mut(),
             fresh: ptr::null_mut(),
@@ -195,10 +194,9 @@ impl Class {
             blocks: 0,
             spans: Vec::new(),
         };
-        let warm = (copy::cache_bytes() / SHARE) as u64;
         Class {
             bytes,
-            warm,
+            warm: (cache_bytes / SHARE) as u64,
             returned: CachePadded::new(Returned::new()),
             reserve: CachePadded::new(Mutex::new(reserve)),
         }
