@@ -1,7 +1,8 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   cargo test (units; meanwhile prepare: .venv, tshark, iperf3) ─▶ cargo test (whole programs; meanwhile the release binary)
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ───────┬─▶ whole programs
+//!                                                              └─▶ tests of each crate┘   (meanwhile the release binary)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
 //!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
@@ -23,13 +24,14 @@ mod tally;
 use crate::{docs, fuzz, generated, instructions, pure, python, workspace};
 use anyhow::{Result, bail};
 use beside::Beside;
-use std::path::{Path, PathBuf};
-use step::Step;
+use std::collections::BTreeSet;
+use std::path::Path;
+use step::{Load, Step};
 use tally::Tally;
 
 /// Run all; true if nothing failed.
 pub(crate) fn run() -> Result<bool> {
-    let started = std::time::Instant::now();
+    let (started, load) = (std::time::Instant::now(), Load::now());
     let _alone = alone::wait("run")?;
     let mut tally = Tally::default();
     // Fetching takes a minute, and needs no processor.
@@ -38,12 +40,15 @@ pub(crate) fn run() -> Result<bool> {
         prepare::tools();
         (python, capture_tool)
     });
-    units(&mut tally)?;
+    build_tests(&mut tally)?;
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
+    // Built beside tests, as they wait more than they compute.
     let release =
         python.as_ref().map_or(Ok(vec!["build".to_owned()]), |python| python::command(python, false))?;
-    programs(&release, &mut tally)?;
+    let beside = Beside::start(&release);
+    rust(&mut tally)?;
+    beside.finish();
     let built = Step::new("release binary", "cargo").args(words(&release)).minutes(25).run(&mut tally)?;
     let python = match python {
         Ok(python) if built => {
@@ -77,7 +82,7 @@ pub(crate) fn run() -> Result<bool> {
     interop.into_iter().chain(package).try_for_each(|ran| ran.again(&mut tally))?;
 
     let summary = tally.summary();
-    println!("\n== {} s\n{summary}", started.elapsed().as_secs());
+    println!("\n== {} s{}\n{summary}", started.elapsed().as_secs(), load.since());
     let kept = workspace::root().join("target/suite");
     std::fs::create_dir_all(&kept)?;
     std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
@@ -110,36 +115,71 @@ fn words(given: &[String]) -> Vec<&str> {
     given.iter().map(String::as_str).collect()
 }
 
-/// Rust tests, of one set of features.
-fn cargo_test(name: &str, which: &[&str]) -> Step {
+/// Rust tests of these targets, `threads` of a binary at a time.
+fn cargo_test(name: &str, targets: &[String], threads: usize) -> Step {
     let step = Step::new(name, "cargo").args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    step.args(which).args(["--", "--show-output"]).minutes(40)
+    let step = step.args(words(targets)).args(["--", "--show-output"]).minutes(40);
+    step.env("RUST_TEST_THREADS", Path::new(&threads.to_string()))
 }
 
-/// How many tests run at a time: two to a processor, as many wait more than they compute.
-fn threads() -> PathBuf {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    PathBuf::from((2 * processors).to_string())
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn units(tally: &mut Tally) -> Result<()> {
-    let step = cargo_test("Rust: unit and property tests", &["--lib", "--bins"])
-        .env("RUST_TEST_THREADS", &threads());
-    again::run(step, again::rust, tally)
+/// The tests of whole programs, the longest of all.
+const PROGRAMS: &str = "--test=e2e";
+
+fn units() -> Vec<String> {
+    ["--lib", "--bins"].map(str::to_owned).to_vec()
 }
 
-/// Programs as a whole; `release` is built beside them, as they wait more than they compute.
-fn programs(release: &[String], tally: &mut Tally) -> Result<()> {
-    // A test runs them; `cargo test --test` does not build them.
+/// All tests of crates in `crates/*/tests` but [`PROGRAMS`].
+fn of_crates() -> Result<Vec<String>> {
+    let mut targets = BTreeSet::new();
+    for package in std::fs::read_dir(workspace::root().join("crates"))? {
+        let Ok(tests) = std::fs::read_dir(package?.path().join("tests")) else { continue };
+        for test in tests {
+            let path = test?.path();
+            if path.extension().is_some_and(|is| is == "rs") || path.join("main.rs").is_file() {
+                targets.extend(path.file_stem().map(|name| format!("--test={}", name.to_string_lossy())));
+            }
+        }
+    }
+    targets.remove(PROGRAMS);
+    Ok(targets.into_iter().collect())
+}
+
+/// All Rust tests, but for those of documentation.
+fn build_tests(tally: &mut Tally) -> Result<()> {
+    Step::new("Rust: build all tests", "cargo")
+        .args(["test", "--workspace", "--locked", "--no-run", "--lib", "--bins", "--test", "*"])
+        .minutes(40)
+        .run(tally)?;
+    // A test runs the examples; `cargo test --test` does not build them.
     Step::new("Rust: examples", "cargo")
         .args(["build", "--locked", "--workspace", "--examples"])
         .run(tally)?;
-    let release = Beside::start(release);
-    let step = cargo_test("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
-        .env("RUST_TEST_THREADS", &threads());
-    again::run(step, again::rust, tally)?;
-    cargo_test("Rust: documentation tests", &["--doc"]).run(tally)?;
-    release.finish();
+    Ok(())
+}
+
+/// Two tests to a processor, as many wait more than they compute. Cargo runs one binary after another, and most wait for their last
+/// test: so two sets run side by side. What failed is run again when nothing runs beside it.
+fn rust(tally: &mut Tally) -> Result<()> {
+    let mut beside = tally.beside();
+    let units = cargo_test("Rust: unit and property tests", &units(), 2 * processors());
+    let crates =
+        cargo_test("Rust: models, real sockets and disks, of each crate", &of_crates()?, processors());
+    let (units, crates) = std::thread::scope(|scope| {
+        let crates = scope.spawn(|| again::first(crates, again::rust, &mut beside));
+        (again::first(units, again::rust, tally), crates.join())
+    });
+    let Ok(crates) = crates else { bail!("the tests beside others have panicked") };
+    tally.merge(beside);
+    units?.again(tally)?;
+    crates?.again(tally)?;
+    let programs = cargo_test("Rust: whole programs", &[PROGRAMS.to_owned()], 2 * processors());
+    again::first(programs, again::rust, tally)?.again(tally)?;
+    cargo_test("Rust: documentation tests", &["--doc".to_owned()], 2 * processors()).run(tally)?;
     Ok(())
 }
 

@@ -34,11 +34,6 @@ pub(super) struct Ran {
     log: Vec<String>,
 }
 
-/// Run a step, and once more each test that failed in it.
-pub(super) fn run(step: Step, alone: Alone, tally: &mut Tally) -> Result<()> {
-    first(step, alone, tally)?.again(tally)
-}
-
 /// Run a step; what failed is run again when nothing runs beside it.
 pub(super) fn first(step: Step, alone: Alone, tally: &mut Tally) -> Result<Ran> {
     let before = tally.failures.len();
@@ -155,7 +150,7 @@ mod tests {
             Some(["sh", "-c", ends].map(OsString::from).to_vec())
         };
         let mut tally = Tally::default();
-        run(Step::new("a test of again", "sh").args(["-c", BOTH]), alone, &mut tally)?;
+        first(Step::new("a test of again", "sh").args(["-c", BOTH]), alone, &mut tally)?.again(&mut tally)?;
         assert_eq!(
             tally.summary(),
             "unsteady, passed when run again: t.py::a - why\nfailed: t.py::b - no\n1 passed, 1 failed, 0 skipped"

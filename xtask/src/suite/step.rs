@@ -12,6 +12,32 @@ use std::time::Instant;
 /// Lines of a failed step that are shown again at its end.
 const SHOWN_ON_FAILURE: usize = 80;
 
+/// Time that the processors of this machine have spent, in ticks: what waits is seen, and what else runs counts too.
+pub(super) struct Load(Option<(u64, u64)>);
+
+impl Load {
+    pub(super) fn now() -> Self {
+        Self(std::fs::read_to_string("/proc/stat").ok().as_deref().and_then(ticks))
+    }
+
+    /// How busy they were since then, as the end of a line; nothing if that is unknown.
+    pub(super) fn since(&self) -> String {
+        let (Some((busy, all)), Some((busy_now, all_now))) = (self.0, Self::now().0) else {
+            return String::new();
+        };
+        let (busy, all) = (busy_now.saturating_sub(busy), all_now.saturating_sub(all));
+        format!(", processors {} % busy", busy * 100 / all.max(1))
+    }
+}
+
+/// Busy ticks and all, of the first line: user, nice, system, idle, iowait, irq, softirq, steal.
+fn ticks(stat: &str) -> Option<(u64, u64)> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+    let fields: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+    let all = fields.iter().sum::<u64>();
+    Some((all - fields.get(3)? - fields.get(4)?, all))
+}
+
 /// A command and what to call it.
 pub(super) struct Step {
     name: String,
@@ -60,7 +86,9 @@ impl Step {
     pub(super) fn log(&self, tally: &mut Tally) -> Result<(bool, Vec<String>)> {
         tally.say(&format!("\n== {}", self.name));
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
-        let mut command = Command::new("timeout");
+        // A shell in the background ignores Ctrl-C, and so would the programs that tests interrupt.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,HUP,QUIT", "timeout"]);
         command.arg("--kill-after=10").arg(format!("{}m", self.minutes)).args(&self.words);
         command.current_dir(workspace::root()).stdin(Stdio::null());
         command.stdout(writer.try_clone()?).stderr(writer);
@@ -72,17 +100,17 @@ impl Step {
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                tally.fail(&format!("{}: run timeout: {error} (apt-get install coreutils)", self.name));
+                tally.fail(&format!("{}: run env: {error} (apt-get install coreutils)", self.name));
                 return Ok((false, Vec::new()));
             }
         };
         drop(command); // it holds the pipe's writing ends, and the reader waits for all to close
 
         let failed_before = tally.failed;
-        let started = Instant::now();
+        let (started, load) = (Instant::now(), Load::now());
         let log = self.follow(reader, tally)?;
         let status = child.wait()?;
-        tally.say(&format!("   {} s", started.elapsed().as_secs()));
+        tally.say(&format!("   {} s{}", started.elapsed().as_secs(), load.since()));
         tally.end_of_step();
         if status.success() {
             return Ok((true, log));
@@ -115,5 +143,17 @@ impl Step {
             log.push(line);
         }
         Ok(log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_ticks_are_not_busy() {
+        assert_eq!(ticks("cpu  10 1 5 80 4 0 0 0 0 0\ncpu0 1 2"), Some((16, 100)));
+        assert_eq!(ticks("cpu  10 1 x"), None);
+        assert_eq!(ticks(""), None);
     }
 }
