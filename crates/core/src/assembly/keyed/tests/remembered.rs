@@ -124,13 +124,13 @@ fn heaps_are_remembered_for_their_time_at_any_rate() {
     }
     let rest = Placement { offset: 8, ..part };
     assert_eq!(put_at(&mut h, key(u64::MAX), rest, SECOND / 2), Err(Reject::Late));
-    assert_eq!((h.take_forgotten_early(), h.index.size().0 as u64), (0, count + 1));
+    assert_eq!((h.take_forgotten_early(), h.index.used_and_size().0 as u64), (0, count + 1));
     // Two leave for each that comes.
     for n in 0..count {
         put_at(&mut h, key(count + n), whole, 3 * SECOND + n * 20_000).unwrap();
         h.poll_retired();
     }
-    assert!((50_000..60_000).contains(&h.index.size().0), "a second's worth: {}", h.index.size().0);
+    assert!((50_000..60_000).contains(&h.index.used_and_size().0), "a second's worth: {}", h.index.used_and_size().0);
     assert_eq!(h.take_forgotten_early(), 0);
 }
 
