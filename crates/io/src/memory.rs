@@ -357,5 +357,18 @@ fn check_available(bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
+/// Ask for the cache line at an address, which will be needed soon. Nothing is read: any address will do.
+#[inline]
+pub fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint that reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 #[cfg(test)]
 mod tests;

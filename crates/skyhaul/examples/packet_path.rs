@@ -9,6 +9,7 @@
 //! | `frames-8032`, `frames-1440` | VDIF frames with sequence numbers, in trains, from the train to the finished part |
 //! | `threads-8032` | the same of four threads in turn |
 //! | `heaps-1k` | SPEAD heaps of one packet, from the train to the reader's queue |
+//! | `heaps-4k` | SPEAD heaps of three packets |
 //! | `heaps-64k` | SPEAD heaps of eight packets |
 //!
 //! Prints the number of packets. `cargo xtask instructions` divides, and compares with what it was.
@@ -187,8 +188,13 @@ fn main() -> io::Result<()> {
         "frames-1440" => frames(1408, 1)?,
         "threads-8032" => frames(8000, 4)?,
         "heaps-1k" => heaps(1 << 10, 1 << 10)?,
+        "heaps-4k" => heaps(3 * 1408, 1408)?,
         "heaps-64k" => heaps(64 << 10, 8 << 10)?,
-        _ => return Err(io::Error::other("cases: frames-8032 frames-1440 threads-8032 heaps-1k heaps-64k")),
+        _ => {
+            return Err(io::Error::other(
+                "cases: frames-8032 frames-1440 threads-8032 heaps-1k heaps-4k heaps-64k",
+            ));
+        }
     };
     println!("{packets}");
     Ok(())

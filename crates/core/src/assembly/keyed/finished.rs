@@ -185,10 +185,11 @@ impl Finished {
         if entry.complete { Reject::Duplicate } else { Reject::Late }
     }
 
-    /// Returns its number.
+    /// Remember an object, whose entry in the index refers to `live` if it was under construction. Returns its number.
     #[inline]
-    pub(super) fn push(&mut self, entry: Entry, index: &mut Index) -> u32 {
+    pub(super) fn push(&mut self, entry: Entry, live: Option<Known>, index: &mut Index) -> u32 {
         if self.most == 0 {
+            live.into_iter().for_each(|live| index.remove(entry.key, live));
             return 0;
         }
         let (key, now) = (entry.key, entry.when);
@@ -208,8 +209,18 @@ impl Finished {
         }
         let here = ((u64::from(self.first) + self.entries.len() as u64) % u64::from(NUMBERS)) as u32;
         self.entries.push_back(entry);
-        index.insert(key, Known::Finished(here), now);
+        let known = Known::Finished(here);
+        if !live.is_some_and(|live| index.replace(key, live, known)) {
+            index.insert(key, known, now);
+        }
         here
+    }
+
+    /// The key of an object that will soon be forgotten, as are all that are remembered for long enough.
+    #[inline]
+    pub(super) fn leaves_soon(&self) -> Option<Key> {
+        const AHEAD: usize = 8;
+        self.entries.get(AHEAD).map(|entry| entry.key)
     }
 
     /// When the object at `at` was finished.

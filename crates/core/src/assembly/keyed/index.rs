@@ -13,7 +13,8 @@
 //!
 //! Eight consecutive numbers share a cache line, because senders count: at 122 000 heaps a second the index of the last second has
 //! 2 MiB, and with a place of its own for each number two of its lines were fetched from memory for each heap, a fifth of the
-//! receiver's time. Numbers in larger steps fill the lines one after the other.
+//! receiver's time. Numbers in larger steps fill the lines one after the other. Which line is next is known as well, and can be
+//! prefetched ([`ahead`](Index::ahead)).
 //!
 //! An attacker who can predict the hash could make all keys collide. So the hash is seeded with the arrival
 //! time of the first packet: an attacker does not know it to the nanosecond, but a simulation reproduces it.
@@ -59,6 +60,9 @@ pub(super) struct Index {
     shift: u32,
     used: usize,
     secret: Option<u64>,
+    /// The last key that was inserted, and the one that is expected a line of keys later.
+    last: Key,
+    ahead: Key,
 }
 
 impl Index {
@@ -70,6 +74,8 @@ impl Index {
             shift: 32 - lines.trailing_zeros(),
             used: 0,
             secret: None,
+            last: Key::default(),
+            ahead: Key::default(),
         }
     }
 
@@ -81,13 +87,13 @@ impl Index {
     /// The entry at a position, which is taken modulo their number.
     #[inline]
     fn at(&self, position: usize) -> u64 {
-        self.lines[position / LINE & (self.lines.len() - 1)].0[position % LINE]
+        self.lines[(position / LINE) & (self.lines.len() - 1)].0[position % LINE]
     }
 
     #[inline]
     fn set(&mut self, position: usize, entry: u64) {
         let mask = self.lines.len() - 1;
-        self.lines[position / LINE & mask].0[position % LINE] = entry;
+        self.lines[(position / LINE) & mask].0[position % LINE] = entry;
     }
 
     /// The hash of a key: of its line, and its place there. Never 0, so no entry is 0.
@@ -135,6 +141,21 @@ impl Index {
         }
         self.place(u64::from(self.hash(key)) << 32 | u64::from(known.word()));
         self.used += 1;
+        let step = if key.source == self.last.source { key.number.wrapping_sub(self.last.number) } else { 1 };
+        self.ahead = Key { number: key.number.wrapping_add(step.wrapping_mul(LINE as u64)), ..key };
+        self.last = key;
+    }
+
+    /// Where the entry of a key is, or will be: to prefetch.
+    #[inline]
+    pub(super) fn line(&self, key: Key) -> &[u64] {
+        &self.lines[self.home(self.hash(key)) / LINE].0
+    }
+
+    /// The same for the key that will be inserted eight keys after the last, if the sender counts on.
+    #[inline]
+    pub(super) fn ahead(&self) -> &[u64] {
+        self.line(self.ahead)
     }
 
     #[inline]
@@ -161,19 +182,35 @@ impl Index {
         }
     }
 
+    /// Where the entry of a key with this hash that refers to `known` is, if there is one.
+    #[inline]
+    fn position(&self, hash: u32, known: Known) -> Option<usize> {
+        let entry = u64::from(hash) << 32 | u64::from(known.word());
+        let mut at = self.home(hash);
+        loop {
+            match self.at(at) {
+                0 => return None,
+                here if here == entry => return Some(at),
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Let the entry of `key` that refers to `known` refer to `new`. Returns whether there is one.
+    #[inline]
+    pub(super) fn replace(&mut self, key: Key, known: Known, new: Known) -> bool {
+        let hash = self.hash(key);
+        let position = self.position(hash, known);
+        if let Some(at) = position {
+            self.set(at, u64::from(hash) << 32 | u64::from(new.word()));
+        }
+        position.is_some()
+    }
+
     /// Remove the entry of `key` that refers to `known`, if there is one.
     #[inline]
     pub(super) fn remove(&mut self, key: Key, known: Known) {
-        let hash = self.hash(key);
-        let entry = u64::from(hash) << 32 | u64::from(known.word());
-        let mut hole = self.home(hash);
-        loop {
-            match self.at(hole) {
-                0 => return,
-                here if here == entry => break,
-                _ => hole += 1,
-            }
-        }
+        let Some(mut hole) = self.position(self.hash(key), known) else { return };
         self.used -= 1;
         // The following entries move into the hole, unless it lies before their home.
         let mask = self.size() - 1;
@@ -205,16 +242,25 @@ mod tests {
         #[test]
         fn it_is_a_map(first in any::<u64>(), steps in proptest::collection::vec((0u64..40, any::<bool>()), 0..400)) {
             let mut index = Index::new(4);
-            let mut map = BTreeMap::new();
+            let mut map: BTreeMap<u64, Known> = BTreeMap::new();
             // Neighbours, and numbers in large steps.
             let key = |n: u64| Key { source: n % 3, number: if n < 20 { n } else { n << 40 } };
             for (n, insert) in steps {
-                let known = if n % 2 == 0 { Known::Live(n as u32) } else { Known::Finished(n as u32) };
-                if insert && map.insert(n, known).is_none() {
-                    index.insert(key(n), known, Nanos(first));
-                } else if !insert {
-                    map.remove(&n);
-                    index.remove(key(n), known);
+                // Live, then finished, then removed.
+                let (live, finished) = (Known::Live(n as u32), Known::Finished(n as u32));
+                match map.get(&n) {
+                    None if insert => {
+                        map.insert(n, live);
+                        index.insert(key(n), live, Nanos(first));
+                    }
+                    known if insert => {
+                        prop_assert_eq!(index.replace(key(n), live, finished), known == Some(&live));
+                        map.insert(n, finished);
+                    }
+                    known => {
+                        index.remove(key(n), known.copied().unwrap_or(live));
+                        map.remove(&n);
+                    }
                 }
                 prop_assert_eq!(index.used, map.len());
                 for n in 0..40 {

@@ -49,7 +49,7 @@ impl<B> KeyedWindow<B> {
         let entry = Entry::new(key, true, bytes, turn, self.now);
         match self.config.contest {
             Some(time) if packets == 1 && self.config.remember > 0 => {
-                let entry = self.finished.push(entry.held(), &mut self.index);
+                let entry = self.finished.push(entry.held(), None, &mut self.index);
                 if contested {
                     self.finished.contest(entry);
                 }
@@ -59,7 +59,7 @@ impl<B> KeyedWindow<B> {
                 }
             }
             _ => {
-                self.finished.push(entry, &mut self.index);
+                self.finished.push(entry, None, &mut self.index);
                 self.retired.push_back(retired);
             }
         }
@@ -74,11 +74,14 @@ impl<B> KeyedWindow<B> {
         let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
         let bytes = live.bytes();
         let missing = if live.seen.bytes() == bytes { Vec::new() } else { live.seen.missing(0..bytes) };
-        if let Some(block) = self.discard(at) {
-            let complete = cause == Cause::Complete;
-            if complete || self.config.counting == Counting::Incomplete {
-                self.finished.push(Entry::new(key, complete, bytes, turn, self.now), &mut self.index);
-            }
+        let complete = cause == Cause::Complete;
+        if complete || self.config.counting == Counting::Incomplete {
+            let entry = Entry::new(key, complete, bytes, turn, self.now);
+            self.finished.push(entry, Some(Known::Live(at)), &mut self.index);
+        } else {
+            self.index.remove(key, Known::Live(at));
+        }
+        if let Some(block) = self.close(at) {
             let (epoch, range, after) = (0, 0..bytes, None);
             let retired = Retired { key, epoch, block, range, size, missing, after, first, last, cause };
             self.retired.push_back(retired);
@@ -87,10 +90,15 @@ impl<B> KeyedWindow<B> {
 
     /// Discard the live object at `at`.
     pub(super) fn discard(&mut self, at: u32) -> Option<B> {
+        self.index.remove(self.table.at(at).key, Known::Live(at));
+        self.close(at)
+    }
+
+    /// The same after it has left the index.
+    fn close(&mut self, at: u32) -> Option<B> {
         if self.hint == at {
             self.hint = NONE;
         }
-        self.index.remove(self.table.at(at).key, Known::Live(at));
         self.unconfirmed.settle(&mut self.table.at_mut(at).unconfirmed);
         self.table.close(at)
     }

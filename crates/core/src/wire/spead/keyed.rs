@@ -78,10 +78,14 @@ impl Keyed for SpeadWire {
         if addressed().all(|item| item.id <= id::DTYPE) {
             return Data::None;
         }
+        let is_all = addressed().all(|item| item.id > id::DTYPE);
+        // The usual heap, without an allocation.
+        if is_all && bytes != 1 {
+            return Data::All;
+        }
         let of_items = items(flavour, kept.pointers(), bytes).into_iter().filter(|item| !item.immediate);
         let data: Vec<_> = of_items.filter(|item| item.id > id::DTYPE).map(|item| item.range).collect();
-        let is_empty = bytes == 1 && data.is_empty();
-        if !is_empty && addressed().all(|item| item.id > id::DTYPE) { Data::All } else { Data::Parts(data) }
+        if is_all && !data.is_empty() { Data::All } else { Data::Parts(data) }
     }
 
     #[inline]

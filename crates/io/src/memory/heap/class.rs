@@ -7,7 +7,7 @@
 use super::super::mapping::Mapping;
 use super::returned::{Linked, Returned};
 use super::supply::{LARGE_SPAN, Supply};
-use crate::lock::lock;
+use crate::{lock::lock, memory::prefetch};
 use crossbeam_utils::CachePadded;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -357,18 +357,6 @@ impl Class {
         reserve.blocks
             - [reserve.first, reserve.fresh, returned].map(|list| chain(list).count()).iter().sum::<usize>()
     }
-}
-
-#[inline]
-fn prefetch(node: *const Node) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint that reads nothing; any address will do.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = node;
 }
 
 /// Every node of a free list that the caller holds.

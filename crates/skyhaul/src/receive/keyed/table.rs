@@ -13,6 +13,7 @@ use crate::receive::filter::Allow;
 use skyhaul_core::assembly::{KeyedWindow, Slot, Window};
 use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Keyed as _;
+use skyhaul_io::memory::prefetch;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -158,6 +159,9 @@ impl<S: Store> Table<S> {
         slot.cut(part.offset + run.bytes_of(placed));
         slot.of_packets(placed as u64);
         slot.commit(now);
+        if is_first {
+            self.heaps.soon().into_iter().for_each(|line| prefetch(line.as_ptr()));
+        }
         let is_whole = at + run.length() == packet.length && packet.size == Some(packet.length);
         counts.single_packet_heaps += u64::from(is_whole);
         self.last = Some(now);

@@ -130,7 +130,11 @@ fn heaps_are_remembered_for_their_time_at_any_rate() {
         put_at(&mut h, key(count + n), whole, 3 * SECOND + n * 20_000).unwrap();
         h.poll_retired();
     }
-    assert!((50_000..60_000).contains(&h.index.used_and_size().0), "a second's worth: {}", h.index.used_and_size().0);
+    assert!(
+        (50_000..60_000).contains(&h.index.used_and_size().0),
+        "a second's worth: {}",
+        h.index.used_and_size().0
+    );
     assert_eq!(h.take_forgotten_early(), 0);
 }
 
