@@ -40,12 +40,13 @@ impl Timeline {
 
     /// Frames from one time to another; `None` across seconds of unknown length.
     fn elapsed(&self, from: FrameTime, to: FrameTime) -> Option<i64> {
-        let frames = i128::from(to.frame) - i128::from(from.frame);
-        let Some((rate, seconds)) = self.rate else {
-            return (from.unix_seconds == to.unix_seconds).then(|| i64::try_from(frames).ok()).flatten();
-        };
+        let frames = i64::from(to.frame) - i64::from(from.frame);
+        if from.unix_seconds == to.unix_seconds {
+            return Some(frames);
+        }
+        let (rate, seconds) = self.rate?;
         let begin = |second: i64| (i128::from(second) * i128::from(rate)).div_euclid(i128::from(seconds));
-        i64::try_from(begin(to.unix_seconds) - begin(from.unix_seconds) + frames).ok()
+        i64::try_from(begin(to.unix_seconds) - begin(from.unix_seconds) + i128::from(frames)).ok()
     }
 
     /// By how many frames a time may be off.
@@ -72,14 +73,15 @@ impl Timeline {
             }
         };
         let off = i128::from(elapsed) * group - places;
+        // Nearly every frame, without a division.
+        if seconds == 0 && off.abs() <= self.slack() * group {
+            return Step::Fits;
+        }
         // Round away from zero, because less than a frame is also an error.
         let frames = if off > 0 { (off + group - 1) / group } else { (off - group + 1) / group };
         let frames = i64::try_from(frames).unwrap_or(if frames > 0 { i64::MAX } else { i64::MIN });
-        match seconds {
-            0 if off.abs() <= self.slack() * group => Step::Fits,
-            _ if self.is_possible(Apart { seconds, frames }, last.1, time) => Step::Unknown,
-            _ => Step::Off(Apart { seconds, frames }),
-        }
+        let by = Apart { seconds, frames };
+        if self.is_possible(by, last.1, time) { Step::Unknown } else { Step::Off(by) }
     }
 
     /// Whether seconds can have such a number of frames that a time is not off at all: more than the numbers of both frames.
