@@ -277,12 +277,12 @@ impl<B> KeyedWindow<B> {
     }
 
     /// Memory that will be read and written some objects from now. To prefetch it when an object begins takes the wait for memory
-    /// out of the way of packets; the core has no instruction for that.
+    /// out of the way of packets; the core has no instruction for that. `None`: it is in use already.
     #[inline]
     #[must_use]
-    pub fn soon(&self) -> [&[u64]; 2] {
-        let ahead = self.index.ahead();
-        [ahead, self.finished.leaves_soon().map_or(ahead, |key| self.index.line(key))]
+    pub fn soon(&self) -> Option<[&[u64]; 2]> {
+        let ahead = self.index.ahead()?;
+        Some([ahead, self.finished.leaves_soon().map_or(ahead, |key| self.index.line(key))])
     }
 
     /// Number of objects under construction.

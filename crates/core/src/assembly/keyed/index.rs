@@ -60,9 +60,10 @@ pub(super) struct Index {
     shift: u32,
     used: usize,
     secret: Option<u64>,
-    /// The last key that was inserted, and the one that is expected a line of keys later.
+    /// The last key that was inserted.
     last: Key,
-    ahead: Key,
+    /// If it was the first of a line, the one that is expected a line of keys later.
+    ahead: Option<Key>,
 }
 
 impl Index {
@@ -75,7 +76,7 @@ impl Index {
             used: 0,
             secret: None,
             last: Key::default(),
-            ahead: Key::default(),
+            ahead: None,
         }
     }
 
@@ -141,8 +142,14 @@ impl Index {
         }
         self.place(u64::from(self.hash(key)) << 32 | u64::from(known.word()));
         self.used += 1;
-        let step = if key.source == self.last.source { key.number.wrapping_sub(self.last.number) } else { 1 };
-        self.ahead = Key { number: key.number.wrapping_add(step.wrapping_mul(LINE as u64)), ..key };
+        let group = |key: Key| (key.source, key.number / LINE as u64);
+        self.ahead = None;
+        if group(key) != group(self.last) {
+            let is_next = key.source == self.last.source;
+            let step = if is_next { key.number.wrapping_sub(self.last.number) } else { 1 };
+            let number = key.number.wrapping_add(step.wrapping_mul(LINE as u64));
+            self.ahead = Some(Key { number, ..key });
+        }
         self.last = key;
     }
 
@@ -152,10 +159,11 @@ impl Index {
         &self.lines[self.home(self.hash(key)) / LINE].0
     }
 
-    /// The same for the key that will be inserted eight keys after the last, if the sender counts on.
+    /// The same for the key that will be inserted eight keys after the last, if the sender counts on. `None`: the line of the last
+    /// key was in use before.
     #[inline]
-    pub(super) fn ahead(&self) -> &[u64] {
-        self.line(self.ahead)
+    pub(super) fn ahead(&self) -> Option<&[u64]> {
+        self.ahead.map(|key| self.line(key))
     }
 
     #[inline]

@@ -160,7 +160,7 @@ impl<S: Store> Table<S> {
         slot.of_packets(placed as u64);
         slot.commit(now);
         if is_first {
-            self.heaps.soon().into_iter().for_each(|line| prefetch(line.as_ptr()));
+            self.heaps.soon().into_iter().flatten().for_each(|line| prefetch(line.as_ptr()));
         }
         let is_whole = at + run.length() == packet.length && packet.size == Some(packet.length);
         counts.single_packet_heaps += u64::from(is_whole);
