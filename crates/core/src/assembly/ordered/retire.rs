@@ -1,7 +1,6 @@
 //! How objects retire: their range and missing parts, their cause, and timeouts.
 
-use super::object::{Live, Tombstone};
-use super::{Ordered, OrderedConfig};
+use super::{Live, Ordered, OrderedConfig, Tombstone};
 use crate::assembly::{Cause, Mark, Retired};
 use crate::placement::{Grain, Key, Nanos, Reject};
 use std::ops::Range;

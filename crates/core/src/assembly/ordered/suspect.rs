@@ -9,8 +9,7 @@
 //!   backward   late or duplicate, several in a row     `resync` in a row for it or for what follows it
 //! ```
 
-use super::object::Suspect;
-use super::{Cause, Found, Mark, Ordered, OrderedConfig, SUSPECT};
+use super::{Cause, Found, Mark, Ordered, OrderedConfig, SUSPECT, Suspect};
 use crate::placement::{Nanos, Reject};
 use std::ops::Range;
 
