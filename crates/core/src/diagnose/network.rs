@@ -1,9 +1,9 @@
 //! Causes of loss between the interfaces, recognised by their patterns.
 
 use super::{
+    bursts::together,
     bursts::{self, SLOW},
     case::{Case, Cause, Finding, Shares},
-    clusters::together,
     point::Point,
 };
 use crate::units::display_rate;

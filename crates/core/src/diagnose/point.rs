@@ -1,6 +1,6 @@
 //! Statistics of one measured point, computed from its packets.
 
-use super::clusters::Clusters;
+use super::bursts::Clusters;
 use crate::{measure::loss::Gilbert, placement::Nanos};
 use std::ops::Range;
 
@@ -242,7 +242,7 @@ impl Point {
         (self.bursts, self.solid) = (found.all.len() as u64, found.solid);
         (self.burst_lost, self.burst_time) = (found.lost, found.time);
         self.calm = (factor, longest);
-        self.times = super::clusters::times(&rest);
+        self.times = super::bursts::times(&rest);
         self.steady = steady(lost, self.sent);
         if self.burst > 1 {
             let of = |number: u64| number / u64::from(self.burst);
