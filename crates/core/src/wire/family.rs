@@ -11,18 +11,16 @@
 //! ```
 //! A [`Family`] is known from its name, the [`Particulars`] of a stream only after its first packets.
 
-pub use super::same::Same;
-use super::{
-    frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
-    fuzzing::parser::Parser,
-    generate::Generator,
-    header::{Field, Order},
-    inspect::reader::Reader,
-    layout::{Keep, Place},
-    numbering::Numbering,
-    stamps::Stamps,
-    trial::{Draw, Trial},
-};
+pub use super::Same;
+use super::frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread};
+use super::fuzzing::Parser;
+use super::generate::Generator;
+use super::header::{Field, Order};
+use super::inspect::Reader;
+use super::layout::{Keep, Place};
+use super::numbering::Numbering;
+use super::stamps::Stamps;
+use super::trial::{Draw, Trial};
 use crate::placement::{Layout, Reject};
 use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
 

@@ -15,23 +15,16 @@
 //! Limit: in a file whose consecutive frames are not in order of time (one thread after another), positions do not grow
 //! monotonically: see [`Placer::is_in_order`].
 
-mod clock;
-mod error;
 mod placer;
-#[cfg(test)]
-mod tests;
 
-pub use clock::{ClockFinder, FrameClock};
-pub use error::PositionsError;
-pub use placer::Placer;
+pub use placer::{ClockFinder, FrameClock, Placer};
 
-use super::{
-    family::{FamilyRef, Format},
-    frame::Framing,
-    numbering::PREFIX,
-    stamps::{Move, Stamps},
-};
-use std::{fmt, ops::Range};
+use super::family::{FamilyRef, Format};
+use super::frame::Framing;
+use super::numbering::PREFIX;
+use super::stamps::{Move, Stamps};
+use std::fmt;
+use std::ops::Range;
 
 /// Frames that are looked at to find out whether a file begins with frames of one length.
 const PROBES: usize = 8;
@@ -93,7 +86,7 @@ impl Positions {
         let units = || Units { file, at: 0, skip, usual: 0, stamps };
         let frame = |(at, bytes): (usize, usize)| &file[at + skip..at + bytes];
         let mut frames = Vec::new();
-        for unit in units().take(clock::SAMPLE) {
+        for unit in units().take(placer::SAMPLE) {
             frames.push(frame(unit?));
         }
         let mut early = ClockFinder::new(stamps, near);
@@ -321,3 +314,45 @@ impl Iterator for Units<'_> {
         Some(unit.map(|bytes| (at, bytes)))
     }
 }
+
+/// Why the frames of a file cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PositionsError {
+    /// The file has no frame.
+    Empty,
+    /// At this byte no frame begins.
+    NoFrame(usize),
+    /// The frame that begins at this byte is longer than the file.
+    Truncated(usize),
+    /// Files of this format have no frames.
+    NoFrames(&'static str),
+    /// A rate outside the range of the header.
+    BadRate(u32),
+    /// A frame number shows that the requested rate is wrong: rate, number.
+    Disproved(u32, u32),
+}
+
+impl fmt::Display for PositionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PositionsError::Empty => f.write_str("no frame in the file"),
+            PositionsError::NoFrame(at) => write!(f, "no frame begins at byte {at}"),
+            PositionsError::Truncated(at) => {
+                write!(f, "the frame at byte {at} is cut short by the end of the file")
+            }
+            PositionsError::NoFrames(family) => write!(f, "{family} has no frames"),
+            PositionsError::BadRate(most) => write!(f, "frames per second must be 1 to {most}"),
+            PositionsError::Disproved(fps, frame) => {
+                write!(
+                    f,
+                    "{fps} frames per second are too few: the file has frame number {frame} in a second"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for PositionsError {}
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,8 @@
 
 mod balancer;
 mod family;
-mod fuzzing;
 mod keyed;
 mod packets;
-mod stored;
 mod uri;
 
 pub use balancer::{Addressing, BalancerVersion, EjfatLabels, PortRule, SlotRule};

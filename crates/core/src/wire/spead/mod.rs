@@ -27,17 +27,13 @@ mod family;
 mod fuzzing;
 pub mod head;
 mod inspect;
-pub mod items;
-mod keyed;
 pub mod packets;
 pub mod stored;
 pub mod table;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
-pub use family::{SpeadFamily, SpeadStream};
-pub use head::{Head, Sequel};
-pub use items::RawItem;
-pub use keyed::{Items, SpeadWire};
+pub use family::{Items, SpeadFamily, SpeadStream, SpeadWire};
+pub use head::{Head, RawItem, Sequel};
 
 use crate::placement::Reject;
 

@@ -180,3 +180,69 @@ fn no_packet_follows_control_nothing_or_two_offsets_nor_the_last_offset_there_is
     let sequel = Head::read(&first).unwrap().sequel(&first).unwrap();
     assert!(sequel.is(1, &near(240)));
 }
+
+const F: fn() -> Flavour = || Flavour::new(48).unwrap();
+
+/// Addressed items as (id, range), then immediate ones as (id, value).
+fn told(pointers: &[(bool, u64, u64)], bytes: u64) -> Vec<(u64, u64, u64)> {
+    let of = |&(immediate, id, value): &(bool, u64, u64)| {
+        if immediate { F().immediate(id, value) } else { F().addressed(id, value) }
+    };
+    let pointers: Vec<u64> = pointers.iter().map(of).collect();
+    let shown = |i: RawItem| {
+        if i.immediate { (i.id, i.value, 0) } else { (i.id, i.range.start, i.range.end) }
+    };
+    items(F(), &pointers, bytes).into_iter().map(shown).collect()
+}
+
+/// The items that spead2 4.5.1 reports for the same packets.
+#[test]
+fn told_as_spead2_tells_them() {
+    let mixed =
+        [(false, 0x2000, 4), (true, 0x1005, 3), (false, 0x2001, 0), (true, 0x1004, 1), (true, 0x1003, 2)];
+    assert_eq!(
+        told(&mixed, 8),
+        [(0x2001, 0, 4), (0x2000, 4, 8), (0x1004, 1, 0), (0x1003, 2, 0), (0x1005, 3, 0)]
+    );
+    let same = [(false, 0x2000, 4), (false, 0x2001, 4), (false, 0x2002, 0), (false, 0x2003, 0)];
+    assert_eq!(told(&same, 8), [(0x2003, 0, 4), (0x2001, 4, 8)]);
+    assert_eq!(told(&[(false, 0x2000, 8), (false, 0x2001, 6), (false, 0, 7)], 8), [(0x2001, 6, 7)]);
+    assert_eq!(told(&[(false, 1, 2), (false, 4, 5), (false, 0x2001, 0)], 8), [(0x2001, 0, 8)]);
+    assert_eq!(told(&[(true, 0, 2), (true, 0, 0), (false, 0x2001, 0)], 8), [(0x2001, 0, 8)]);
+    assert_eq!(told(&[(true, 6, 0), (true, 6, 2)], 8), [(6, 0, 0), (6, 2, 0)]);
+}
+
+#[test]
+fn beyond_the_heap_is_nothing() {
+    assert_eq!(told(&[(false, 0x2000, 9), (false, 0x2001, 6), (false, 0x2002, 8)], 8), [(0x2001, 6, 8)]);
+    assert_eq!(told(&[(false, 0x2000, 0)], 0), []);
+}
+
+proptest! {
+    /// One item is the last of its id in the list.
+    #[test]
+    fn one_item_is_as_in_the_list(told in proptest::collection::vec((any::<bool>(), 0u64..6, 0u64..20), 0..12), bytes in 0u64..24) {
+        let of = |&(immediate, id, value): &(bool, u64, u64)| {
+            let id = if id == 5 { 0 } else { 0x1000 + id };
+            if immediate { F().immediate(id, value) } else { F().addressed(id, value) }
+        };
+        let pointers: Vec<u64> = told.iter().map(of).collect();
+        for id in [0, 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x2000] {
+            let last = items(F(), &pointers, bytes).into_iter().rfind(|item| item.id == id);
+            prop_assert_eq!(item(F(), &pointers, bytes, id), last);
+        }
+    }
+
+    /// Items never overlap, lie in the heap, and are sorted.
+    #[test]
+    fn items_do_not_overlap(pointers in proptest::collection::vec(any::<u64>(), 0..30), width in 1u8..8, bytes in 0u64..300) {
+        let flavour = Flavour::new(width * 8).unwrap();
+        let near: Vec<u64> = pointers.iter().map(|&p| if p & 1 == 0 { p & !(flavour.max_value() >> 8 << 8) } else { p }).collect();
+        let mut end = 0;
+        for item in items(flavour, &near, bytes).iter().filter(|item| !item.immediate) {
+            prop_assert!(item.range.start >= end && item.range.end > item.range.start && item.range.end <= bytes);
+            prop_assert_eq!(item.value, item.range.start);
+            end = item.range.end;
+        }
+    }
+}
