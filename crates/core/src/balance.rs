@@ -51,21 +51,20 @@ mod balancer;
 mod calendar;
 mod epochs;
 mod governor;
+mod member;
 mod predict;
 mod refusal;
 mod table;
 mod worker;
 pub mod xdp;
 
-pub use allow::{AllowList, Kind, NoPrefix, Prefix, Reach, Unusable};
+pub use allow::{AllowList, NoPrefix, Prefix};
 pub use balancer::{Balancer, BalancerConfig, DemandError, SlotRange, Strategy};
 pub use calendar::{Calendar, Claim, SLOTS, apportion};
 pub use epochs::{EpochConfig, EpochStats, Epochs, Held};
 pub use governor::{Gains, Governor, Load, Pid, WINDOW};
+pub use member::{Kind, MEMBERS, Member, PortRange, Reach, Seat, Unusable};
 pub use predict::{PredictStats, Predictor, SOURCES};
 pub use refusal::{Counters, Refusal, Ticks, Traffic};
 pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, SlotSelect, Table};
-pub use worker::{
-    MEMBERS, Member, PortRange, RegisterError, Registration, Seat, Session, Standing, StateError, Worker,
-    WorkerState,
-};
+pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

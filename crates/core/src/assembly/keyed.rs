@@ -47,16 +47,18 @@
 //! assert_eq!((heap.key, heap.cause, heap.block), (key, Cause::Complete, vec![1; 8]));
 //! ```
 
+mod config;
 mod contest;
 mod finished;
 mod live;
 mod slot;
 
+pub use config::{Counting, KeyedConfig};
 pub use slot::KeyedSlot;
 
 use super::{Cause, Retired};
-use crate::placement::{Key, Nanos, Reject};
-use contest::Contest;
+use crate::placement::{Key, Nanos, Placement, Reject};
+use contest::{CANDIDATES, Contest, Held};
 use finished::{Finished, Index, Known, Laps, PREPARED, Turn};
 use live::{NONE, Table, Unconfirmed};
 use std::collections::VecDeque;
@@ -309,6 +311,183 @@ impl<B> KeyedWindow<B> {
     /// A start object that arrives within this time after it was finished is a duplicate: longer than a
     /// network delays duplicates, shorter than a program takes to restart.
     pub const RESTART: Nanos = finished::RESTART;
+
+    /// The live object that the part belongs to, or `None` if the part begins one, and whether it has rivals.
+    fn find_sized(&mut self, part: &Placement, size: u64) -> Result<(Option<u32>, bool), Reject> {
+        let (key, mut rivals, mut is_settled) = (part.key, 0, false);
+        let found = self.index.find(self.index.hash(key), |known| match known {
+            Known::Live(at) => {
+                let live = self.table.at(at);
+                let is_same = live.key == key && live.size == Some(size);
+                if live.key == key && !is_same {
+                    rivals += 1;
+                    is_settled |= live.packets > 1;
+                }
+                is_same
+            }
+            Known::Finished(at) => {
+                let is_it = self.finished.is(at, key, self.now, &self.laps);
+                rivals += usize::from(is_it && !self.finished.may_be(at, size));
+                is_it && self.finished.may_be(at, size)
+            }
+        });
+        match found {
+            Some(Known::Finished(at)) if self.finished.differs(at, size) => Err(Reject::WrongSize),
+            Some(Known::Finished(at)) => Err(self.finished.refuse(at, part.length, self.now, &mut self.laps)),
+            Some(Known::Live(at)) => Ok((Some(at), rivals > 0)),
+            None if is_settled || rivals >= CANDIDATES => Err(Reject::WrongSize),
+            None => {
+                if rivals > 0 {
+                    self.contest(key);
+                }
+                Ok((None, rivals > 0))
+            }
+        }
+    }
+
+    /// Mark all candidates of this key as contested.
+    #[cold]
+    fn contest(&mut self, key: Key) {
+        let (table, finished, now, laps) = (&mut self.table, &mut self.finished, self.now, &self.laps);
+        self.index.find(self.index.hash(key), |known| {
+            match known {
+                Known::Live(at) if table.at(at).key == key => table.at_mut(at).contested = true,
+                Known::Finished(at) if finished.is(at, key, now, laps) => finished.contest(at),
+                _ => {}
+            }
+            false
+        });
+    }
+
+    /// Whether the live object at `at` is one of several candidates of its key.
+    fn has_rival(&self, at: u32) -> bool {
+        let live = self.table.at(at);
+        let is_rival = |known| match known {
+            Known::Live(other) => other != at && self.table.at(other).key == live.key,
+            Known::Finished(other) => self.finished.is_held(other, live.key),
+        };
+        live.contested && self.index.find(self.index.hash(live.key), is_rival).is_some()
+    }
+
+    /// Whether an object with this key is live.
+    fn is_live(&self, key: Key) -> bool {
+        let is_it = |known| matches!(known, Known::Live(at) if self.table.at(at).key == key);
+        self.index.find(self.index.hash(key), is_it).is_some()
+    }
+
+    /// The live candidate at `at` has ended, and no second packet of it came.
+    #[cold]
+    fn end_candidate(&mut self, at: u32) {
+        let key = self.table.at(at).key;
+        self.drop_candidate(at);
+        if self.is_live(key) {
+            return;
+        }
+        let mut first = None;
+        self.index.find(self.index.hash(key), |known| {
+            if let Known::Finished(at) = known
+                && self.finished.is_held(at, key)
+            {
+                first = Some(first.map_or(at, |first| self.finished.earlier(first, at)));
+            }
+            false
+        });
+        // One that is not disputed yet still waits for rivals.
+        if let Some(held) = first.and_then(|at| self.contest.disputed.take(at)) {
+            self.accept(held);
+        }
+    }
+
+    /// The live candidate at `at` is not the object.
+    fn drop_candidate(&mut self, at: u32) {
+        let (packets, bytes) = (self.table.at(at).packets, self.table.at(at).seen.bytes());
+        drop(self.discard(at));
+        self.contest.dropped.0 += packets;
+        self.contest.dropped.1 += bytes;
+    }
+
+    /// The object of this key has `size` bytes: its other candidates are dropped.
+    #[cold]
+    fn win(&mut self, key: Key, size: u64) {
+        loop {
+            let loser = self.index.find(self.index.hash(key), |known| match known {
+                Known::Live(at) => self.table.at(at).key == key && self.table.at(at).size != Some(size),
+                Known::Finished(_) => false,
+            });
+            let Some(Known::Live(at)) = loser else { break };
+            self.drop_candidate(at);
+        }
+        loop {
+            let loser = self.index.find(self.index.hash(key), |known| match known {
+                Known::Live(_) => false,
+                Known::Finished(at) => self.finished.is_held(at, key) && self.finished.differs(at, size),
+            });
+            let Some(Known::Finished(at)) = loser else { break };
+            self.finished.lose(at);
+            if let Some(held) = self.contest.take(at) {
+                self.contest.dropped.0 += 1;
+                self.contest.dropped.1 += held.retired.received();
+            }
+        }
+    }
+
+    /// Whether a held object is due, or its rivals could no longer be recognised.
+    #[inline]
+    fn is_release_due(&self) -> bool {
+        let is_due = |held: &Held<B>| held.due <= self.now || self.finished.has_left(held.entry);
+        self.contest.undisputed.front().is_some_and(is_due)
+            || self.contest.disputed.front().is_some_and(is_due)
+    }
+
+    /// Retire held objects that are due by `until` and have no live rival. Those that have one are disputed: they wait for
+    /// the end of their rivals, which comes within the timeout.
+    fn release(&mut self, until: Nanos) {
+        let time = self.config.timeout.unwrap_or(Nanos::SECOND);
+        while let Some(held) = self.contest.undisputed.front() {
+            let has_left = self.finished.has_left(held.entry);
+            if held.due > until && !has_left {
+                break;
+            }
+            let waits = !has_left && self.finished.is_contested(held.entry) && self.is_live(held.retired.key);
+            let Some(mut held) = self.contest.undisputed.pop() else { break };
+            if waits {
+                held.due = held.due.plus(time);
+                self.contest.disputed.push(held);
+            } else {
+                self.accept(held);
+            }
+        }
+        while let Some(held) = self.contest.disputed.front()
+            && (held.due <= self.now || self.finished.has_left(held.entry))
+        {
+            let Some(held) = self.contest.disputed.pop() else { break };
+            self.accept(held);
+        }
+    }
+
+    /// Retire all held objects, oldest first.
+    fn release_all(&mut self) {
+        while let Some(held) = self.contest.pop() {
+            self.accept(held);
+        }
+    }
+
+    /// No rival of this held object was confirmed: it is the object.
+    fn accept(&mut self, held: Held<B>) {
+        let Held { retired, entry, .. } = held;
+        let is_contested = self.finished.is_contested(entry);
+        self.finished.release(entry, self.now);
+        if is_contested {
+            self.win(retired.key, retired.range.end);
+        }
+        self.retired.push_back(retired);
+    }
+
+    /// Returns the number of packets, and of bytes in them, that were accepted for candidates that lost, since the last
+    /// call.
+    pub fn take_dropped(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.contest.dropped)
+    }
 }
 
 /// Check that `part` is the next one after `there` bytes.
@@ -319,99 +498,6 @@ fn in_order(part: &Range<u64>, there: u64) -> Result<(), Reject> {
         start if start > there => Err(Reject::OutOfOrder),
         _ if part.end <= there => Err(Reject::Duplicate),
         _ => Err(Reject::Overlap),
-    }
-}
-
-/// Which objects of a substream count towards its window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counting {
-    /// Objects under construction: one retires when `window` newer ones are incomplete.
-    #[default]
-    Incomplete,
-    /// All objects, complete or not, as in spead2: an object retires when `window` newer ones have begun. A part that
-    /// arrives later begins the object again. If parts must be in order (`in_order`), an object whose first part is
-    /// lost never begins.
-    Begun,
-}
-
-/// Fixed limits of one table of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyedConfig {
-    /// Maximum number of objects under construction in a substream, at least 1. If one more begins, the
-    /// oldest retires.
-    pub window: usize,
-    /// Which objects count towards the window.
-    pub counting: Counting,
-    /// Number of substreams, at least 1. Each has a window of its own. An object's substream is the `source` of its key
-    /// modulo this number, or `counter` modulo this number if `source` is 0.
-    pub substreams: u64,
-    /// Reject a part that is not the next one of its object. The order of objects does not matter. An object
-    /// whose first part is lost begins with the first rejected part, and retires empty.
-    pub in_order: bool,
-    /// Accept objects whose size no part has stated so far.
-    pub unsized_objects: bool,
-    /// Maximum size of an object in bytes.
-    pub largest: u64,
-    /// An incomplete object retires this long after its first part arrived. `None`: only by the window and at
-    /// the end.
-    pub timeout: Option<Nanos>,
-    /// Maximum number of retired objects that are remembered; 0: a duplicate packet begins its object again. Memory is
-    /// taken as needed, about 100 bytes for each. If more retire within `remember_for`, the oldest are forgotten before their
-    /// time, and [counted](KeyedWindow::take_forgotten_early).
-    pub remember: usize,
-    /// How long they are remembered; after that, their counters may be used again.
-    pub remember_for: Nanos,
-    /// Maximum number of separate ranges tracked in an object, at least 1.
-    pub runs: u32,
-    /// For families whose every part states the size of its object: parts with one key that state different sizes form
-    /// candidates. The first candidate of which a second packet arrives becomes the object; packets of the others are
-    /// rejected. An object that arrives in a single packet therefore retires only after this time, or, if another
-    /// candidate has begun by then, when that has ended (at most `timeout` later), unless another candidate wins before.
-    /// `None`: the size stated first is used.
-    pub contest: Option<Nanos>,
-}
-
-impl Default for KeyedConfig {
-    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, at most 262 144 objects remembered for 1 s, 1024 runs, no contest.
-    fn default() -> Self {
-        Self {
-            window: 16,
-            counting: Counting::Incomplete,
-            substreams: 1,
-            in_order: false,
-            unsized_objects: true,
-            largest: 1 << 30,
-            timeout: Some(Nanos::SECOND),
-            remember: 1 << 18,
-            remember_for: Nanos::SECOND,
-            runs: 1024,
-            contest: None,
-        }
-    }
-}
-
-impl KeyedConfig {
-    /// Maximum number of substreams.
-    pub const MOST_SUBSTREAMS: u64 = 1 << 20;
-    /// Maximum number of objects in the windows of all substreams, and of remembered objects.
-    pub const MOST_HEAPS: u64 = 1 << 28;
-
-    /// Check that the limits are valid.
-    ///
-    /// # Errors
-    /// A sentence for the user that names the limit that is out of bounds.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let heaps = (self.window as u64).saturating_mul(self.substreams);
-        match self {
-            _ if self.window == 0 => Err("the window must be at least 1 heap"),
-            _ if self.runs == 0 => Err("runs must be at least 1"),
-            _ if !(1..=Self::MOST_SUBSTREAMS).contains(&self.substreams) => {
-                Err("substreams must be 1 to 1048576")
-            }
-            _ if heaps > Self::MOST_HEAPS => Err("window times substreams must be at most 268435456"),
-            _ if self.remember as u64 > Self::MOST_HEAPS => Err("remember must be at most 268435456 heaps"),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -8,11 +8,10 @@ use super::allow::AllowList;
 use super::calendar::{Calendar, SLOTS};
 use super::epochs::{EpochConfig, EpochStats, Epochs, Held};
 use super::governor::WINDOW;
+use super::member::{MEMBERS, Seat};
 use super::predict::{PredictStats, Predictor};
 use super::table::{Occupant, Table};
-use super::worker::{
-    MEMBERS, RegisterError, Registration, Seat, Session, Standing, StateError, Worker, WorkerState,
-};
+use super::worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};
 use crate::placement::Nanos;
 use crate::wire::labelled::Sync;
 use std::collections::VecDeque;

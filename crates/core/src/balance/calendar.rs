@@ -3,7 +3,7 @@
 //! A calendar has [`SLOTS`] slots. Consecutive ticks use consecutive slots, so the slots of each member are spread
 //! evenly. A new calendar changes the owner of as few slots as possible.
 
-use super::worker::Seat;
+use super::member::Seat;
 
 /// Number of slots of a calendar.
 pub const SLOTS: usize = 512;

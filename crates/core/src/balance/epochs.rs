@@ -231,7 +231,7 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::worker::Seat;
+    use super::super::member::Seat;
     use super::*;
 
     const S: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! Reasons for which a balancer does not forward a packet, and its counters.
 
-use super::worker::{MEMBERS, Seat};
+use super::member::{MEMBERS, Seat};
 
 macro_rules! refusals {
     ($( $(#[$doc:meta])* $name:ident = $text:literal ),+ $(,)?) => {

@@ -9,9 +9,8 @@
 
 use super::allow::AllowList;
 use super::calendar::{Calendar, SLOTS};
+use super::member::{MEMBERS, Member, PortRange, Seat};
 use super::refusal::{Counters, Refusal};
-use super::worker::{MEMBERS, Member, Seat};
-use crate::balance::worker::PortRange;
 use crate::placement::Reject;
 use crate::wire::labelled::{Label, Labelled};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -13,7 +13,7 @@
 
 pub use super::Same;
 use super::frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread};
-use super::fuzzing::Parser;
+use super::fuzzing::parser::Parser;
 use super::generate::Generator;
 use super::header::{Field, Order};
 use super::inspect::Reader;

@@ -2,13 +2,17 @@
 //!
 //! The fuzz targets call only these, so a failing input becomes one line in a test here.
 
-use super::Positions;
-use super::families::FAMILIES;
-use super::family::{Format, LearnOptions};
-use super::inspect::inspect as inspect_packet;
-use super::layout::{Keep, Place};
-use super::learn::Learner;
-use crate::placement::{Grain, Layout};
+pub mod parser;
+
+use super::{
+    Positions,
+    families::FAMILIES,
+    family::{Format, LearnOptions},
+    inspect::inspect as inspect_packet,
+    layout::{Keep, Place},
+    learn::Learner,
+};
+use parser::place;
 
 /// The parsers of the family with this number in the registry; the first byte chooses what a packet does not state.
 pub fn family(number: usize, input: &[u8]) {
@@ -62,33 +66,6 @@ pub fn restamp(file: &[u8]) {
             assert!(timeline.run_end(index) <= timeline.frames());
         }
     }
-}
-
-/// One parser, which is given arbitrary bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Parser {
-    /// Its name among the fuzz targets.
-    pub name: &'static str,
-    /// How many times slower than others it is: it gets that many fewer of a run's executions.
-    pub weight: u64,
-    /// Parses the bytes; panics if a guarantee is broken.
-    pub run: fn(&[u8]),
-    /// Initial inputs that reach deep into the parser.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-}
-
-/// A payload that is placed lies within the packet and within its object.
-pub(crate) fn place(layout: &dyn Layout, packet: &[u8]) {
-    let Ok(place) = layout.place(packet) else { return };
-    let geometry = layout.geometry();
-    let (start, length) = (place.start as usize, place.length as usize);
-    assert!(length > 0 && start + length <= packet.len());
-    assert!(place.size.unwrap_or(geometry.object_bytes) <= geometry.object_bytes);
-    assert!(place.offset + place.length <= place.size.unwrap_or(geometry.object_bytes));
-    if let Grain::Units(unit) = geometry.grain {
-        assert!(place.length == u64::from(unit) && place.offset.is_multiple_of(u64::from(unit)));
-    }
-    assert_eq!(layout.units_between(place.key.number, place.key.number).unwrap_or_default(), 0);
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@
 //!   backward   late or duplicate, several in a row     `resync` in a row for it or for what follows it
 //! ```
 
-use super::{Cause, Found, Mark, Ordered, OrderedConfig, SUSPECT, Suspect};
+use super::{Found, Ordered, OrderedConfig, SUSPECT, Suspect};
+use crate::assembly::{Cause, Mark};
 use crate::placement::{Nanos, Reject};
 use std::ops::Range;
 

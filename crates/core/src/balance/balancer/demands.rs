@@ -10,8 +10,9 @@
 
 use super::{Anew, Balancer, FAR, FAR_LOOKS, IDLE, LOOKS, NEAR, PATIENCE, Strategy};
 use crate::balance::calendar::{Calendar, Claim, SLOTS, apportion};
+use crate::balance::member::Seat;
 use crate::balance::refusal::Ticks;
-use crate::balance::worker::{Seat, Session, Standing, Worker};
+use crate::balance::worker::{Session, Standing, Worker};
 use crate::placement::Nanos;
 use crate::wire::labelled::Sync;
 use std::fmt;

@@ -1,4 +1,4 @@
-use super::super::worker::PortRange;
+use super::super::member::PortRange;
 use super::*;
 use crate::wire::ejfat::{Addressing, BalancerV2, BalancerV3, BalancerVersion, EjfatLabels, MAGIC, PortRule};
 use proptest::prelude::*;

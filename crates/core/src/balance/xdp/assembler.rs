@@ -93,7 +93,7 @@ pub(super) enum Helper {
 /// A map that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapName {
-    /// An array of maps with one element: the table in use, see [`image`](crate::balance::xdp).
+    /// An array of maps with one element: the table in use, see [`image`](super::image).
     Tables,
     /// An array with one element: until when the table may be used, see [`Lease`](super::Lease).
     Lease,

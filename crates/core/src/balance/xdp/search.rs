@@ -1,7 +1,7 @@
 //! Branchless searches in the image: with branches, the verifier would have to follow thousands of paths.
 
 use super::assembler::{Assembler, If, Op, Place, Reg, Reg::*, Width::*};
-use super::{FIRST_AT, RANGES, V4_AT, V6_AT};
+use super::image::{FIRST_AT, RANGES, V4_AT, V6_AT};
 use crate::balance::EPOCHS;
 
 /// Set `to` to 1 if `x - y - borrow` is negative (unsigned), else to 0. Changes `y` and `other`.

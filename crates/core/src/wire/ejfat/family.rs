@@ -10,7 +10,7 @@ use crate::packetize::Divided;
 use crate::placement::Reject;
 use crate::wire::family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat};
 use crate::wire::frame::{Objects, Packets};
-use crate::wire::fuzzing::Parser;
+use crate::wire::fuzzing::parser::Parser;
 use crate::wire::inspect::{Reader, number};
 use crate::wire::keyed::{Keyed, KnownKeyed, Part};
 use crate::wire::labelled::{KnownLabelled, Labelled, Sync};

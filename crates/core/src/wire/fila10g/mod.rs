@@ -21,7 +21,7 @@ use crate::wire::family::{
     Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat,
 };
 use crate::wire::frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing};
-use crate::wire::fuzzing::place;
+use crate::wire::fuzzing::parser::place;
 use crate::wire::header::Order;
 use crate::wire::inspect::{Reader, number};
 use crate::wire::layout::Place;

@@ -7,7 +7,7 @@ use crate::wire::family::{
     Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat,
 };
 use crate::wire::frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread};
-use crate::wire::fuzzing::place;
+use crate::wire::fuzzing::parser::place;
 use crate::wire::generate::{Generator, Made};
 use crate::wire::header::Field;
 use crate::wire::inspect::Reader;

@@ -11,7 +11,7 @@ use crate::wire::family::{
     Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat,
 };
 use crate::wire::frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step};
-use crate::wire::fuzzing::place;
+use crate::wire::fuzzing::parser::place;
 use crate::wire::header::{Field, Order};
 use crate::wire::inspect::Reader;
 use crate::wire::layout::Blocks;

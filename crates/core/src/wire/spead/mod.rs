@@ -24,16 +24,17 @@
 pub mod bits;
 pub mod descriptor;
 mod family;
-mod fuzzing;
 pub mod head;
 mod inspect;
+mod keyed;
 pub mod packets;
 pub mod stored;
 pub mod table;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
-pub use family::{Items, SpeadFamily, SpeadStream, SpeadWire};
+pub use family::{SpeadFamily, SpeadStream};
 pub use head::{Head, RawItem, Sequel};
+pub use keyed::{Items, SpeadWire};
 
 use crate::placement::Reject;
 

@@ -1,13 +1,13 @@
 //! VDIF as a member of the registry: how it is recognised, described, predicted and framed.
 
 use super::layout::{EDV, LEGACY, VdifStream};
-use super::{EPOCH_SECONDS, Extended, Header, UNIX_2000, Vdif, VdifLayout, extended, generate, learn};
+use super::{EPOCH_SECONDS, Extended, Header, UNIX_2000, Vdif, VdifLayout, generate, inspect, learn};
 use crate::pattern;
 use crate::placement::Reject;
 use crate::samples::{Coded, Coding};
 use crate::wire::family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat};
 use crate::wire::frame::{Expected, FrameSeen, FrameTime, Frames, Framing, step};
-use crate::wire::fuzzing::place;
+use crate::wire::fuzzing::parser::place;
 use crate::wire::generate::Generator;
 use crate::wire::header::{Field, Order};
 use crate::wire::inspect::Reader;
@@ -63,7 +63,7 @@ impl Family for VdifFamily {
     }
 
     fn inspect(&self, reader: &mut Reader<'_>, shape: Option<Shape>) {
-        extended::inspect(reader, shape.map_or(0, |shape| shape.network));
+        inspect::packet(reader, shape.map_or(0, |shape| shape.network));
     }
 
     fn stamps(&self) -> Option<&'static dyn Stamps> {

@@ -19,6 +19,7 @@
 pub mod extended;
 mod family;
 mod generate;
+mod inspect;
 mod layout;
 mod learn;
 
