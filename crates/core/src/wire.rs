@@ -18,17 +18,14 @@ mod format;
 mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod generate;
 pub mod header;
 pub mod inspect;
-mod joined;
 pub mod keyed;
 pub mod labelled;
 pub mod layout;
 mod learn;
 pub mod lofar;
 pub mod mark5b;
-mod numbering;
 mod positions;
 pub mod probe;
 mod rate;
@@ -56,19 +53,17 @@ pub use fill::{Filled, Filler, Octets};
 pub use frame::{
     Ahead, Divided, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Objects, Packets, Quirk, Thread,
 };
-pub use generate::{Generated, Generator, Made};
 pub use header::{Field, Order};
-pub use joined::{PacketEnd, end_of, packets};
+pub use keyed::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
-pub use numbering::{Numbering, PREFIX};
 pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, PositionsError};
 pub use rate::RateWatch;
-pub use stamps::{Counted, Move, Numbered, Stamps};
+pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};
 pub use timeline::{
     Apart, Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace,
 };
-pub use written::{Headers, Written};
+pub use written::{Generated, Generator, Headers, Made, Written};
 
 use std::any::Any;
 

@@ -21,7 +21,6 @@
 //! and no byte is lost either way. The same rule handles a sender whose counter restarts: its packets look
 //! late or duplicate, and when only such packets arrive, a new *epoch* begins.
 
-mod retire;
 mod suspect;
 
 use super::coverage::Coverage;

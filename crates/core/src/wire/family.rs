@@ -14,15 +14,17 @@
 pub use super::Same;
 use super::frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread};
 use super::fuzzing::parser::Parser;
-use super::generate::Generator;
 use super::header::{Field, Order};
 use super::inspect::Reader;
 use super::layout::{Keep, Place};
-use super::numbering::Numbering;
-use super::stamps::Stamps;
+use super::stamps::{Numbering, Stamps};
 use super::trial::{Draw, Trial};
+use super::written::Generator;
 use crate::placement::{Layout, Reject};
-use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::{fmt, hash};
 
 /// A family of formats. Object safe: all work off the data path goes through the [registry](super::FAMILIES).
 pub trait Family: Sync {

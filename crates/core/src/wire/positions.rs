@@ -21,8 +21,7 @@ pub use placer::{ClockFinder, FrameClock, Placer, PositionsError};
 
 use super::family::{FamilyRef, Format};
 use super::frame::Framing;
-use super::numbering::PREFIX;
-use super::stamps::{Move, Stamps};
+use super::stamps::{Move, PREFIX, Stamps};
 use std::fmt;
 use std::ops::Range;
 

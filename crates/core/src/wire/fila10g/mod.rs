@@ -15,6 +15,7 @@
 
 use super::layout::{Blocks, wrong_size};
 use super::mark5b;
+use super::stamps::Numbering;
 use crate::pattern;
 use crate::placement::{Geometry, Layout, Placement, Reject};
 use crate::wire::family::{
@@ -26,7 +27,6 @@ use crate::wire::header::Order;
 use crate::wire::inspect::{Reader, number};
 use crate::wire::layout::Place;
 use crate::wire::mark5b::{Mark5b, Time};
-use crate::wire::numbering::Numbering;
 use crate::wire::stamps::{Counted, Move, Numbered, Stamps};
 use crate::wire::trial::{Draw, Trial};
 use std::sync::Arc;

@@ -8,12 +8,12 @@ use crate::wire::family::{
 };
 use crate::wire::frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread};
 use crate::wire::fuzzing::parser::place;
-use crate::wire::generate::{Generator, Made};
 use crate::wire::header::Field;
 use crate::wire::inspect::Reader;
 use crate::wire::layout::{Blocks, Place};
 use crate::wire::stamps::{Counted, Move, Numbered, Stamps};
 use crate::wire::trial::{Draw, SECOND, Trial};
+use crate::wire::written::{Generator, Made};
 use std::sync::Arc;
 
 /// RSP packets of LOFAR stations.

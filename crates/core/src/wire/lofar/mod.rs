@@ -25,10 +25,10 @@ pub use family::{LofarFamily, LofarStream};
 
 use super::frame::FrameTime;
 use super::layout::{Blocks, wrong_size};
+use super::written::{Generated, Generator, Made};
 use crate::pattern;
 use crate::placement::{Geometry, Layout, Placement, Reject};
 use crate::synth::{self, Signal};
-use crate::wire::generate::{Generated, Generator, Made};
 
 crate::header! {
     /// RSP packet header.

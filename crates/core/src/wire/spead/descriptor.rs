@@ -19,7 +19,7 @@
 //! [`Descriptor::LONGEST`] bytes. Dimensions are only numbers here: no memory is allocated for them.
 
 use super::packets::{HeapPackets, HeapShape, PacketError, Split};
-use super::{Flavour, Head, head, id};
+use super::{Flavour, Head, id, items};
 use crate::packetize::Divided;
 use crate::placement::Reject;
 use std::fmt;
@@ -160,7 +160,7 @@ impl Descriptor {
         let pointers: Vec<u64> = head.kept().collect();
         let (mut known, mut found) = (false, Descriptor::default());
         let address_bytes = usize::from(head.flavour.address_bits / 8);
-        for item in head::items(head.flavour, &pointers, head.length) {
+        for item in items::items(head.flavour, &pointers, head.length) {
             let value = item.value.to_be_bytes();
             let octets = if item.immediate {
                 // Right-aligned: leading zeros are padding.

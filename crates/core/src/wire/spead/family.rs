@@ -2,7 +2,7 @@
 
 use super::bits::BitFormat;
 use super::descriptor::NumpyHeader;
-use super::head::items;
+use super::items::items;
 use super::packets::{HeapPackets, HeapShape, Split};
 use super::stored::{NewHead, Stored};
 use super::table::Table;

@@ -16,9 +16,8 @@
 //! with packets of 1472 bytes. A length of 0 is valid here, for a heap of immediate items only; spead2 never sends it,
 //! but accepts it.
 
-use super::{Control, Flavour, Item, Spead, id};
+use super::{Control, Flavour, Spead, id};
 use crate::placement::{Key, Placement, Reject};
-use std::ops::Range;
 
 /// The head of a packet (§8.1, §8.2). If an item is repeated, the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,91 +242,6 @@ fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     let counter = values[COUNTER];
     let has_items = seen & !(NEEDED | 1 << SIZE | 1) != 0;
     Ok(Head { flavour, counter, size, offset, length, pointers, start, control, has_items, packet: &[] })
-}
-
-/// An item of a heap.
-///
-/// The items of a heap, with their bytes of the payload.
-///
-/// A pointer states where its item begins; the item ends where the next one begins. So the items are known only when the
-/// pointers of all packets have arrived:
-///
-/// ```text
-///   pointers   0x2000 @ 4     0x1004 = 1     0x2001 @ 0     NULL @ 7
-///   payload    ┌──── 0x2001 ────┬── 0x2000 ──┬ belongs to nothing ┐
-///              0                4            7                    8
-/// ```
-///
-/// Order: addressed items by address, then immediate ones by value, equal ones in order of arrival. So the order does not
-/// depend on that of the packets. spead2 4.5.1 gives the same order.
-///
-/// Limits: items that begin beyond the heap ([`outside`]), and items without bytes, are omitted.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RawItem {
-    /// Id of the item.
-    pub id: u64,
-    /// Its value is in the pointer; otherwise it is `range` of the payload.
-    pub immediate: bool,
-    /// The value of an immediate item, in the flavour's address bits; the address of another item.
-    pub value: u64,
-    /// Its bytes of the heap's payload, never empty; empty for an immediate item.
-    pub range: Range<u64>,
-}
-
-/// The items of a heap of `heap_bytes`, from the pointers it [keeps](Flavour::keeps) (others are ignored).
-#[must_use]
-pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem> {
-    let mut sorted: Vec<(bool, u64, u64)> = pointers
-        .iter()
-        .filter(|&&pointer| flavour.keeps(pointer))
-        .map(|&pointer| flavour.parts(pointer))
-        .map(|item| (item.immediate, item.value, item.id))
-        .collect();
-    // Stable: of several items with one address, the last gets the bytes, the others have none.
-    sorted.sort_by_key(|&(immediate, value, _)| (immediate, value));
-    let mut found = Vec::with_capacity(sorted.len());
-    for (at, &(immediate, value, id)) in sorted.iter().enumerate() {
-        let end = match sorted.get(at + 1) {
-            Some(&(false, next, _)) => next.min(heap_bytes),
-            _ => heap_bytes,
-        };
-        if immediate {
-            found.push(RawItem { id, immediate, value, range: 0..0 });
-        } else if id != id::NULL && value < end {
-            found.push(RawItem { id, immediate, value, range: value..end });
-        }
-    }
-    found
-}
-
-/// The items that begin beyond the end of a heap of `heap_bytes`, which [`items`] omits: (id, address).
-pub fn outside(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-    let parts = pointers.iter().map(move |&pointer| flavour.parts(pointer));
-    let beyond = move |item: &Item| !item.immediate && item.id != id::NULL && item.value > heap_bytes;
-    parts.filter(beyond).map(|item| (item.id, item.value))
-}
-
-/// The last of [`items`] with this id, found without a list of the others.
-#[must_use]
-pub fn item(flavour: Flavour, pointers: &[u64], heap_bytes: u64, id: u64) -> Option<RawItem> {
-    let kept =
-        || pointers.iter().filter(|&&pointer| flavour.keeps(pointer)).map(|&pointer| flavour.parts(pointer));
-    if let Some(value) = kept().filter(|item| item.immediate && item.id == id).map(|item| item.value).max() {
-        return Some(RawItem { id, immediate: true, value, range: 0..0 });
-    }
-    let begins = kept().enumerate().filter(|(_, item)| !item.immediate && item.id == id && id != id::NULL);
-    let found = begins.filter_map(|(at, item)| {
-        let others = kept().enumerate().filter(|(_, other)| !other.immediate);
-        // Of several with one address, the last gets the bytes.
-        let next = others
-            .filter(|(n, other)| (other.value, *n) > (item.value, at))
-            .map(|(_, other)| other.value)
-            .min();
-        let end = next.unwrap_or(heap_bytes).min(heap_bytes);
-        (item.value < end).then_some(item.value..end)
-    });
-    let range = found.max_by_key(|range| range.start)?;
-    Some(RawItem { id, immediate: false, value: range.start, range })
 }
 
 #[cfg(test)]

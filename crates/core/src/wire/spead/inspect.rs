@@ -3,7 +3,7 @@
 //! A single packet need not have all pointers of its heap, so an item may end before the next pointer of this packet. A
 //! descriptor states its length, and is shown if it lies entirely in this packet's payload.
 
-use super::head::items;
+use super::items::items;
 use super::{BugCompat, Descriptor, Head, Item, Packet, Pointer, RawItem, Spead, id};
 use crate::placement::Reject;
 use crate::wire::inspect::{Problem, Reader, Row, number};

@@ -1,9 +1,8 @@
 //! SPEAD as a family of keyed objects, and the item pointers that a heap keeps.
 
 use super::{
-    Control, Flavour, Head,
-    head::{self, items},
-    id,
+    Control, Flavour, Head, id,
+    items::{self, items},
     stored::NewHead,
 };
 use crate::{
@@ -87,7 +86,7 @@ impl Keyed for SpeadWire {
 
     #[inline]
     fn items_outside(kept: &Items, bytes: u64) -> u64 {
-        head::outside(kept.flavour, kept.pointers(), bytes).count() as u64
+        items::outside(kept.flavour, kept.pointers(), bytes).count() as u64
     }
 
     fn describe(kept: &Items) -> String {

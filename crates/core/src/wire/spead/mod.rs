@@ -26,6 +26,7 @@ pub mod descriptor;
 mod family;
 pub mod head;
 mod inspect;
+pub mod items;
 mod keyed;
 pub mod packets;
 pub mod stored;
@@ -33,7 +34,8 @@ pub mod table;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use family::{SpeadFamily, SpeadStream};
-pub use head::{Head, RawItem, Sequel};
+pub use head::{Head, Sequel};
+pub use items::RawItem;
 pub use keyed::{Items, SpeadWire};
 
 use crate::placement::Reject;

@@ -9,7 +9,7 @@
 //! way: its payload comes after the existing part of the heap, the heap is incomplete, and no item pointer follows
 //! payload. So two heaps with one counter, from a restarted sender or from two senders, stay separate.
 
-use super::{Flavour, Head, RawItem, head};
+use super::{Flavour, Head, RawItem, items};
 use std::ops::Range;
 
 /// Where a part of a heap is.
@@ -164,13 +164,13 @@ impl StoredHeap<'_> {
     /// Its last item with this id.
     #[must_use]
     pub fn item(&self, id: u64) -> Option<RawItem> {
-        head::item(self.flavour, self.pointers, self.length(), id)
+        items::item(self.flavour, self.pointers, self.length(), id)
     }
 
     /// All its items, in order.
     #[must_use]
     pub fn items(&self) -> Vec<RawItem> {
-        head::items(self.flavour, self.pointers, self.length())
+        items::items(self.flavour, self.pointers, self.length())
     }
 }
 

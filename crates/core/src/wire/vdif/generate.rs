@@ -6,9 +6,8 @@ use crate::pattern;
 use crate::samples::Coding;
 use crate::synth::{self, Signal};
 use crate::wire::frame::step;
-use crate::wire::generate::{Generated, Generator, Made};
 use crate::wire::mark5b;
-use crate::wire::written::{Headers, Written};
+use crate::wire::written::{Generated, Generator, Headers, Made, Written};
 use std::cell::Cell;
 
 /// Number of noise frames, used in turn.

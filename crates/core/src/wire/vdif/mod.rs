@@ -19,7 +19,6 @@
 pub mod extended;
 mod family;
 mod generate;
-mod inspect;
 mod layout;
 mod learn;
 
