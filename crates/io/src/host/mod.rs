@@ -22,9 +22,6 @@
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
 
-pub mod bandwidth;
-pub mod clock;
-pub mod counters;
 pub mod descriptors;
 pub mod ethtool;
 pub mod interface;
@@ -35,7 +32,6 @@ pub mod program;
 pub mod server;
 pub mod sockets;
 pub mod stages;
-pub mod tables;
 pub mod thread;
 pub mod tree;
 pub mod way;

@@ -7,7 +7,7 @@
 //!                                     └ first bytes: they may decide which of both
 //! ```
 
-use super::open::{listen, ready};
+use super::setup::{listen, ready};
 use crate::{address::Endpoint, source::InterfaceWatch};
 use rustix::{
     event::epoll,
