@@ -10,6 +10,7 @@
 //!
 //! Limits: Linux 5.18 (packets in pieces), root or `CAP_BPF` with `CAP_NET_ADMIN`.
 
+use skyhaul_core::hint::Hint;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -52,10 +53,11 @@ unsafe fn open<T>(command: libc::c_long, what: &mut T) -> io::Result<OwnedFd> {
 
 fn hinted(what: &str, error: &io::Error) -> io::Error {
     let hint = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "; hint: run as root, or with CAP_BPF and CAP_NET_ADMIN",
-        Some(libc::ENOSYS) => "; hint: this kernel has no bpf(2)",
-        _ => "",
+        Some(libc::EPERM | libc::EACCES) => Some("run as root, or with CAP_BPF and CAP_NET_ADMIN"),
+        Some(libc::ENOSYS) => Some("use a kernel with bpf(2)"),
+        _ => None,
     };
+    let hint = hint.map(|hint| Hint(hint).to_string()).unwrap_or_default();
     io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
 }
 
@@ -196,15 +198,15 @@ impl Program {
             Err(error) => {
                 let hint = match error.raw_os_error() {
                     Some(libc::EBUSY | libc::EEXIST) => {
-                        "; hint: another program is there (`ip link` shows it)"
+                        Hint("another program is there (`ip link` shows it)").to_string()
                     }
                     Some(libc::EOPNOTSUPP) if place == Place::Driver => {
-                        "; its driver has no place for programs"
+                        "; its driver has no place for programs".to_owned()
                     }
                     Some(libc::ERANGE | libc::EINVAL) => {
-                        "; hint: its MTU may be too long for its driver's programs"
+                        Hint("its MTU may be too long for its driver's programs").to_string()
                     }
-                    _ => "",
+                    _ => String::new(),
                 };
                 let text = format!("attach a program in {}: {error}{hint}", place.name());
                 Err(io::Error::new(error.kind(), text))

@@ -35,6 +35,7 @@ use rustix::fs::{
     Access, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, access, stat, statfs,
 };
 use rustix::io::Errno;
+use skyhaul_core::hint::Hint;
 use std::fs::{File, FileType};
 use std::io;
 use std::os::fd::AsFd;
@@ -319,16 +320,16 @@ impl Place {
                     "check that the disk is mounted with findmnt; or create the directory: mkdir -p {}",
                     path.display()
                 );
-                return told(io::ErrorKind::NotFound, format!("no such directory\nhint: {hint}"));
+                return told(io::ErrorKind::NotFound, format!("no such directory{}", Hint(hint)));
             }
             Err(error) => {
                 let error = io::Error::from(error);
                 return told(
                     error.kind(),
                     format!(
-                        "{}\nhint: see `namei -l {}`",
+                        "{}{}",
                         crate::address::system_text(&error),
-                        path.display()
+                        Hint(format_args!("see `namei -l {}`", path.display()))
                     ),
                 );
             }
@@ -336,25 +337,32 @@ impl Place {
         if rustix::fs::FileType::from_raw_mode(found.st_mode) != rustix::fs::FileType::Directory {
             return told(
                 io::ErrorKind::NotADirectory,
-                "not a directory\nhint: name the directory where the disk is mounted".into(),
+                format!("not a directory{}", Hint("name the directory where the disk is mounted")),
             );
         }
         let kind = statfs(path).map(|of| of.f_type as u64 & 0xffff_ffff);
         if let Some((_, name)) = kind.ok().and_then(|kind| PSEUDO.iter().find(|(number, _)| *number == kind))
         {
             let text = format!(
-                "not a disk: {name} is a kernel file system\nhint: name a directory on a disk; `findmnt --real` lists the disks"
+                "not a disk: {name} is a kernel file system{}",
+                Hint("name a directory on a disk; `findmnt --real` lists the disks")
             );
             return told(io::ErrorKind::Unsupported, text);
         }
         match access(path, Access::WRITE_OK | Access::EXEC_OK) {
             Err(Errno::ROFS) => {
-                let text = "the file system is read-only\nhint: check with `dmesg` whether the disk failed; as root: mount -o remount,rw ...";
-                return told(io::ErrorKind::ReadOnlyFilesystem, text.into());
+                let hint =
+                    Hint("check with `dmesg` whether the disk failed; as root: mount -o remount,rw ...");
+                return told(
+                    io::ErrorKind::ReadOnlyFilesystem,
+                    format!("the file system is read-only{hint}"),
+                );
             }
             Err(Errno::ACCESS | Errno::PERM) => {
-                let text =
-                    format!("no permission to write\nhint: check its permissions: ls -ld {}", path.display());
+                let text = format!(
+                    "no permission to write{}",
+                    Hint(format_args!("check its permissions: ls -ld {}", path.display()))
+                );
                 return told(io::ErrorKind::PermissionDenied, text);
             }
             _ => {}

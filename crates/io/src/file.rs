@@ -11,6 +11,7 @@ use crate::say::escaped_name;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use skyhaul_core::hint::Hint;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::io::{ErrorKind, Read};
@@ -48,7 +49,7 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
         StorageFull => Some("free some space, or choose another directory".to_owned()),
         _ => None,
     };
-    let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+    let hint = hint.map(|hint| Hint(hint).to_string()).unwrap_or_default();
     io::Error::new(error.kind(), format!("{operation} {}: {}{hint}", shown(path), system_text(error)))
 }
 
@@ -82,8 +83,9 @@ impl MappedFile {
         }
         if !kind.is_file() {
             let text = format!(
-                "open {}: not a regular file; hint: write its contents to a file first",
-                path.display()
+                "open {}: not a regular file{}",
+                path.display(),
+                Hint("write its contents to a file first")
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
@@ -148,7 +150,8 @@ pub fn read_small(path: &Path, most: usize) -> io::Result<Vec<u8>> {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !waited(&file, until).map_err(failing)? {
                     let seconds = PATIENCE.as_secs();
-                    let text = format!("nothing was written to it in {seconds} s; hint: name a regular file");
+                    let text =
+                        format!("nothing was written to it in {seconds} s{}", Hint("name a regular file"));
                     return Err(refused(text));
                 }
             }
@@ -156,11 +159,11 @@ pub fn read_small(path: &Path, most: usize) -> io::Result<Vec<u8>> {
         }
     }
     if bytes.len() > most {
-        return Err(refused(format!("it has more than {most} bytes; hint: name another file")));
+        return Err(refused(format!("it has more than {most} bytes{}", Hint("name another file"))));
     }
     // An ordinary `open` would wait for a writer.
     if bytes.is_empty() && kind.is_fifo() {
-        return Err(refused("it is a pipe without a writer; hint: name a regular file".to_owned()));
+        return Err(refused(format!("it is a pipe without a writer{}", Hint("name a regular file"))));
     }
     Ok(bytes)
 }
@@ -171,7 +174,7 @@ pub fn read_small(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 /// As [`read_small`]; or it is not UTF-8.
 pub fn read_small_text(path: &Path, most: usize) -> io::Result<String> {
     String::from_utf8(read_small(path, most)?).map_err(|_| {
-        let text = format!("read {}: it is not text (UTF-8); hint: name another file", path.display());
+        let text = format!("read {}: it is not text (UTF-8){}", path.display(), Hint("name another file"));
         io::Error::new(ErrorKind::InvalidData, text)
     })
 }

@@ -1,5 +1,6 @@
 //! Members: receivers with an address and a range of ports, each in a seat of the table.
 
+use crate::hint::Hint;
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 
@@ -99,18 +100,20 @@ impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unusable::NotOne(ip) => {
-                write!(f, "{ip} is not the address of one host; hint: register the worker's own address")
+                write!(f, "{ip} is not the address of one host{}", Hint("register the worker's own address"))
             }
             Unusable::LinkLocal(ip) => {
-                write!(f, "{ip} is valid on one link only; hint: register an address with a wider scope")
+                write!(f, "{ip} is valid on one link only{}", Hint("register an address with a wider scope"))
             }
             Unusable::Loopback(ip) => write!(
                 f,
-                "{ip} is the load balancer's own host, which receives on a network card; hint: register the address of a network card"
+                "{ip} is the load balancer's own host, which receives on a network card{}",
+                Hint("register the address of a network card")
             ),
             Unusable::Own(at) => write!(
                 f,
-                "the load balancer itself receives on {at}: packets would circulate; hint: register the worker's own address and port"
+                "the load balancer itself receives on {at}: packets would circulate{}",
+                Hint("register the worker's own address and port")
             ),
         }
     }

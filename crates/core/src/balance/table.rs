@@ -11,6 +11,7 @@ use super::allow::AllowList;
 use super::calendar::{Calendar, SLOTS};
 use super::member::{MEMBERS, Member, PortRange, Seat};
 use super::refusal::{Counters, Refusal};
+use crate::hint::Hint;
 use crate::placement::Reject;
 use crate::wire::labelled::{Label, Labelled};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -328,7 +329,12 @@ pub struct NotATable(&'static str);
 
 impl fmt::Display for NotATable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a table of a balancer: {}; hint: both processes must be of the same version", self.0)
+        write!(
+            f,
+            "not a table of a balancer: {}{}",
+            self.0,
+            Hint("both processes must be of the same version")
+        )
     }
 }
 

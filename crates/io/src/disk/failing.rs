@@ -16,6 +16,7 @@
 
 use crate::lock::lock;
 use rustix::io::Errno;
+use skyhaul_core::hint::Hint;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
@@ -301,8 +302,8 @@ impl FromStr for Faults {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, value) = part
                 .split_once('=')
-                .ok_or_else(|| format!("{part}: not of the form name=value; hint: {EXAMPLE}"))?;
-            let bad = || format!("{part}: {value} is not a valid value for {name}; hint: {EXAMPLE}");
+                .ok_or_else(|| format!("{part}: not of the form name=value{}", Hint(EXAMPLE)))?;
+            let bad = || format!("{part}: {value} is not a valid value for {name}{}", Hint(EXAMPLE));
             match name {
                 "slow" => {
                     let factor = value.trim_end_matches('x').parse::<f64>().map_err(|_| bad())?;
@@ -316,7 +317,7 @@ impl FromStr for Faults {
                     faults.disk.get_or_insert_with(|| FailingDisk::new(number)).fail_sync_after(number - 1);
                 }
                 "eagain" => faults.eagain = Some(value.parse().map_err(|_| bad())?),
-                _ => return Err(format!("{name}: unknown; hint: {EXAMPLE}")),
+                _ => return Err(format!("{name}: unknown{}", Hint(EXAMPLE))),
             }
         }
         Ok(faults)

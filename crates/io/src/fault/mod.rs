@@ -43,6 +43,7 @@ mod source;
 
 pub use source::{FaultSource, Line};
 
+use skyhaul_core::hint::Hint;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -162,7 +163,7 @@ impl NotFaults {
 
 impl fmt::Display for NotFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "faults: {}; hint: use any of {}", self.said, self.example)
+        write!(f, "faults: {}{}", self.said, Hint(format_args!("use any of {}", self.example)))
     }
 }
 

@@ -18,6 +18,7 @@
 use super::thread;
 use crate::address::system_text;
 use crate::quantity::Share;
+use skyhaul_core::hint::Hint;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,8 @@ impl Limit {
                 Err(_) if share.percent() == 50 => By::Load(None),
                 Err(why) => {
                     let text = format!(
-                        "limit a program to {share} of a processor: {why}\nhint: run as root; for 50% no privilege is needed"
+                        "limit a program to {share} of a processor: {why}{}",
+                        Hint("run as root; for 50% no privilege is needed")
                     );
                     return Err(io::Error::new(why.kind(), text));
                 }
@@ -341,7 +343,7 @@ mod tests {
         let limit = Limit::by("50%".parse().unwrap(), 0, nowhere).unwrap();
         assert!(!limit.is_exact() && limit.describe().contains("competing load"), "{limit:?}");
         let said = Limit::by("30%".parse().unwrap(), 0, nowhere).unwrap_err().to_string();
-        assert!(said.contains("30% of a processor") && said.contains("\nhint: run as root"), "{said}");
+        assert!(said.contains("30% of a processor") && said.contains("; hint: run as root"), "{said}");
         assert!(Limit::by("100%".parse().unwrap(), 0, nowhere).unwrap().is_exact());
     }
 

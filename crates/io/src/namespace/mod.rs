@@ -14,6 +14,7 @@
 //! Limits: an ordinary user needs user namespaces, which some systems forbid; the error says so.
 
 use crate::address::system_text;
+use skyhaul_core::hint::Hint;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -98,9 +99,9 @@ fn separate() -> io::Result<()> {
     }
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     leave(kinds | libc::CLONE_NEWUSER).map_err(|error| {
-        let hint = "hint: run as root, or permit user namespaces: `sysctl user.max_user_namespaces=1000`, and \
+        let hint = "run as root, or permit user namespaces: `sysctl user.max_user_namespaces=1000`, and \
                     `kernel.unprivileged_userns_clone=1` or `kernel.apparmor_restrict_unprivileged_userns=0` where they exist";
-        io::Error::new(error.kind(), format!("make a user namespace: {error}; {hint}"))
+        io::Error::new(error.kind(), format!("make a user namespace: {error}{}", Hint(hint)))
     })?;
     // Groups must be given up before they may be mapped.
     fs::write("/proc/self/setgroups", "deny")?;
@@ -199,7 +200,10 @@ impl Network {
         let file = file.map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => io::Error::new(
                 error.kind(),
-                "make a network namespace: not permitted; hint: run as root, or let `skyhaul lab run` make user namespaces",
+                format!(
+                    "make a network namespace: not permitted{}",
+                    Hint("run as root, or let `skyhaul lab run` make user namespaces")
+                ),
             ),
             kind => io::Error::new(kind, format!("make a network namespace: {error}")),
         })?;
@@ -213,9 +217,9 @@ impl Network {
     pub fn named(name: &str) -> io::Result<Self> {
         let file = File::open(format!("/run/netns/{name}")).map_err(|error| {
             let hint = if error.kind() == io::ErrorKind::NotFound {
-                "; hint: `ip netns list` shows the existing ones"
+                Hint("`ip netns list` shows the existing ones").to_string()
             } else {
-                ""
+                String::new()
             };
             io::Error::new(
                 error.kind(),
@@ -234,8 +238,9 @@ impl Network {
             io::ErrorKind::PermissionDenied => io::Error::new(
                 error.kind(),
                 format!(
-                    "enter a network namespace: {}; hint: run as root; only root may enter one that it did not make",
-                    system_text(&error)
+                    "enter a network namespace: {}{}",
+                    system_text(&error),
+                    Hint("run as root; only root may enter one that it did not make")
                 ),
             ),
             _ => error,

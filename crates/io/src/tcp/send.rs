@@ -7,6 +7,7 @@
 use super::setup::{TcpSendOptions, connecting, tune};
 use crate::address::{Endpoint, system_text};
 use crate::udp::send::Sent;
+use skyhaul_core::hint::Hint;
 use socket2::{SockAddr, SockRef, Socket};
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
@@ -147,7 +148,7 @@ impl TcpSender {
         if !self.is_connected() {
             return Err(io::Error::new(
                 io::ErrorKind::NotConnected,
-                format!("send to {}: not connected; hint: reconnect", self.at),
+                format!("send to {}: not connected{}", self.at, Hint("reconnect")),
             ));
         }
         let mut gather = std::mem::take(&mut self.gather);
@@ -178,13 +179,12 @@ impl TcpSender {
     }
 
     fn stopped(&mut self, before: u64) -> io::Error {
-        let text = if self.stats.taken > before {
+        let mut text = format!("send to {}: stopped", self.at);
+        if self.stats.taken > before {
             self.broke(&io::ErrorKind::ConnectionAborted.into());
-            "stopped within a packet and closed; hint: reconnect"
-        } else {
-            "stopped"
-        };
-        io::Error::new(io::ErrorKind::ConnectionAborted, format!("send to {}: {text}", self.at))
+            text += &format!(" within a packet and closed{}", Hint("reconnect"));
+        }
+        io::Error::new(io::ErrorKind::ConnectionAborted, text)
     }
 
     /// Close for writing. The peer sees a clean end.

@@ -4,6 +4,7 @@ use crate::address::Endpoint;
 use crate::host::interface::interface_index;
 use crate::quantity::Size;
 use crate::source::Buffer;
+use skyhaul_core::hint::Hint;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -22,8 +23,9 @@ pub(super) struct Opened {
 pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     if let Some(source) = at.source.filter(|_| !at.is_multicast()) {
         let text = format!(
-            "open {at}: source={source} needs a multicast group, but {} is not one; hint: omit source=",
-            at.address.ip()
+            "open {at}: source={source} needs a multicast group, but {} is not one{}",
+            at.address.ip(),
+            Hint("omit source=")
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
@@ -101,7 +103,7 @@ pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> 
     let local = socket.local_addr()?.as_socket();
     let datagrams = matches!(socket.r#type(), Ok(Type::DGRAM));
     let Some(local) = local.filter(|local| datagrams && local.port() != 0) else {
-        let text = "adopt a socket: not a bound UDP socket; hint: bind it first";
+        let text = format!("adopt a socket: not a bound UDP socket{}", Hint("bind it first"));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     let at = Endpoint::udp(local);

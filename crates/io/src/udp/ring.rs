@@ -22,6 +22,7 @@ use crate::host::interface::interface_index;
 use crate::source::{Buffer, InterfaceWatch, SourceStats, Train};
 use rustix::event::{PollFd, PollFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use std::cell::Cell;
@@ -128,7 +129,7 @@ impl Ring {
         let packets = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0))).map_err(|error| {
             let error = failed("open a packet ring for")(error);
             let hint = "run setcap cap_net_raw+ep on the binary, or run it as root";
-            io::Error::new(error.kind(), format!("{error}; hint: {hint}"))
+            io::Error::new(error.kind(), format!("{error}{}", Hint(hint)))
         })?;
         let fd = packets.as_fd();
         filter::attach(fd, &filter::for_ring(at)).map_err(failed("attach a filter to the ring of"))?;
@@ -341,7 +342,8 @@ impl RingTier {
     pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
         if options.reuse_port {
             let text = format!(
-                "open {at}: only one ring can serve a port; hint: omit reuse_port, or use tier stage"
+                "open {at}: only one ring can serve a port{}",
+                Hint("omit reuse_port, or use tier stage")
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

@@ -34,6 +34,7 @@ use crate::gathered::{Extent, Gathered};
 use crate::host::interface::interface_index;
 use crate::quantity::Size;
 use crate::source::Buffer;
+use skyhaul_core::hint::Hint;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -122,7 +123,7 @@ impl UdpSender {
         let socket = Socket::from(fd);
         let peer = socket.peer_addr().ok().and_then(|peer| peer.as_socket());
         let Some(peer) = peer.filter(|_| matches!(socket.r#type(), Ok(Type::DGRAM))) else {
-            let text = "adopt a socket: not a connected UDP socket; hint: connect it first";
+            let text = format!("adopt a socket: not a connected UDP socket{}", Hint("connect it first"));
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let at = Endpoint::udp(peer);

@@ -13,6 +13,7 @@ use crate::balance::calendar::{Calendar, Claim, SLOTS, apportion};
 use crate::balance::member::Seat;
 use crate::balance::refusal::Ticks;
 use crate::balance::worker::{Session, Standing, Worker};
+use crate::hint::Hint;
 use crate::placement::Nanos;
 use crate::wire::labelled::Sync;
 use std::fmt;
@@ -41,15 +42,17 @@ pub enum DemandError {
 impl fmt::Display for DemandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DemandError::NoSession => f.write_str("no such session; hint: register first"),
+            DemandError::NoSession => write!(f, "no such session{}", Hint("register first")),
             DemandError::NoSuchSlots(SlotRange { first, length }) => write!(
                 f,
-                "a calendar has no {length} slots from {} on; hint: it has {SLOTS}, from 0",
-                first.unwrap_or_default()
+                "a calendar has no {length} slots from {} on{}",
+                first.unwrap_or_default(),
+                Hint(format_args!("it has {SLOTS}, from 0"))
             ),
             DemandError::NoRoom(SlotRange { length, .. }) => write!(
                 f,
-                "nowhere are {length} slots in a row that nobody demands; hint: demand fewer, or name the first one"
+                "nowhere are {length} slots in a row that nobody demands{}",
+                Hint("demand fewer, or name the first one")
             ),
         }
     }

@@ -14,6 +14,7 @@
 //! Bytes other than letters, digits and `-._~` are written as `%XX` in token, id and session, and read so everywhere
 //! (RFC 3986, 2.1).
 
+use crate::hint::Hint;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt;
 use std::fmt::Write as _;
@@ -189,9 +190,11 @@ impl fmt::Display for UriError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, hint) = (self.part.name(), self.hint);
         match (self.part, self.found.as_str()) {
-            (UriPart::Token, _) => write!(f, "EJFAT_URI: the token cannot be read; hint: {hint}"),
-            (_, "") => write!(f, "EJFAT_URI: no {name}; hint: {hint}"),
-            (_, found) => write!(f, "EJFAT_URI: `{found}` is no {name}; hint: {hint}"),
+            (UriPart::Token, _) => {
+                write!(f, "EJFAT_URI: the token cannot be read{}", Hint(hint))
+            }
+            (_, "") => write!(f, "EJFAT_URI: no {name}{}", Hint(hint)),
+            (_, found) => write!(f, "EJFAT_URI: `{found}` is no {name}{}", Hint(hint)),
         }
     }
 }

@@ -26,6 +26,7 @@ pub use family::{LofarFamily, LofarStream};
 use super::frame::FrameTime;
 use super::layout::{Blocks, wrong_size};
 use super::written::{Generated, Generator, Made};
+use crate::hint::Hint;
 use crate::pattern;
 use crate::placement::{Geometry, Layout, Placement, Reject};
 use crate::synth::{self, Signal};
@@ -208,10 +209,13 @@ struct LofarGenerator;
 impl Generator for LofarGenerator {
     fn begin(&self, made: Made) -> Result<Box<dyn Generated>, String> {
         if made.threads == 0 || usize::from(made.threads) > LANES {
-            return Err("threads must be 1 to 32 lanes\nhint: for example --threads 4".to_owned());
+            return Err(format!("threads must be 1 to 32 lanes{}", Hint("for example --threads 4")));
         }
         if made.payload < BEAMLET {
-            return Err("the payload must be a multiple of 128 bytes, the size of a beamlet\nhint: for example --payload 7808".to_owned());
+            return Err(format!(
+                "the payload must be a multiple of 128 bytes, the size of a beamlet{}",
+                Hint("for example --payload 7808")
+            ));
         }
         let beamlets = (made.payload / BEAMLET).min(61) as u8;
         let template =

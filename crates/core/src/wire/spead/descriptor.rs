@@ -20,6 +20,7 @@
 
 use super::packets::{HeapPackets, HeapShape, PacketError, Split};
 use super::{Flavour, Head, id, items};
+use crate::hint::Hint;
 use crate::packetize::Divided;
 use crate::placement::Reject;
 use std::fmt;
@@ -107,24 +108,38 @@ impl fmt::Display for DescriptorError {
             DescriptorError::Packet(reason) => {
                 write!(
                     f,
-                    "a descriptor is not a valid packet: {}; hint: the heap may be damaged or incomplete",
-                    reason.name()
+                    "a descriptor is not a valid packet: {}{}",
+                    reason.name(),
+                    Hint("the heap may be damaged or incomplete")
                 )
             }
-            DescriptorError::NoId => write!(f, "a descriptor has no item id; hint: the sender must give one"),
+            DescriptorError::NoId => {
+                write!(f, "a descriptor has no item id{}", Hint("the sender must give one"))
+            }
             DescriptorError::NotAscii { item, .. } => {
-                write!(f, "the text of descriptor item {item:#x} is not ASCII; hint: use ASCII letters only")
+                write!(
+                    f,
+                    "the text of descriptor item {item:#x} is not ASCII{}",
+                    Hint("use ASCII letters only")
+                )
             }
             DescriptorError::TwoVariable => write!(
                 f,
-                "a shape has more than one variable dimension; hint: fix all but one, or check the bug-compat bits"
+                "a shape has more than one variable dimension{}",
+                Hint("fix all but one, or check the bug-compat bits")
             ),
             DescriptorError::TooLong => {
-                write!(f, "a descriptor is longer than {} bytes; hint: shorten its text", Descriptor::LONGEST)
+                write!(
+                    f,
+                    "a descriptor is longer than {} bytes{}",
+                    Descriptor::LONGEST,
+                    Hint("shorten its text")
+                )
             }
             DescriptorError::TooWide { what, value, most } => write!(
                 f,
-                "a descriptor's {what} is {value}, but the maximum of the flavour is {most}; hint: use another flavour"
+                "a descriptor's {what} is {value}, but the maximum of the flavour is {most}{}",
+                Hint("use another flavour")
             ),
         }
     }

@@ -28,6 +28,7 @@
 pub use crate::packetize::Part;
 
 use super::{Flavour, id};
+use crate::hint::Hint;
 use crate::packetize::Divided;
 use std::fmt;
 use std::ops::Range;
@@ -373,23 +374,28 @@ impl fmt::Display for PacketError {
         match self {
             PacketError::TooSmall { packet_bytes } => write!(
                 f,
-                "cannot divide a heap into packets of {packet_bytes} bytes; hint: a packet size of at least 56"
+                "cannot divide a heap into packets of {packet_bytes} bytes{}",
+                Hint("a packet size of at least 56")
             ),
             PacketError::CannotRepeat { packet_bytes, needed: 0 } => write!(
                 f,
-                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for any packet size; hint: do not repeat them"
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for any packet size{}",
+                Hint("do not repeat them")
             ),
             PacketError::CannotRepeat { packet_bytes, needed } => write!(
                 f,
-                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes; hint: a packet size of at least {needed}, or do not repeat them"
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes{}",
+                Hint(format_args!("a packet size of at least {needed}, or do not repeat them"))
             ),
             PacketError::TooManyPointers { pointers } => write!(
                 f,
-                "cannot put {pointers} pointers into the first packet of a heap, as packets of a fixed payload require; hint: set the packet size instead"
+                "cannot put {pointers} pointers into the first packet of a heap, as packets of a fixed payload require{}",
+                Hint("set the packet size instead")
             ),
             PacketError::TooLarge { bytes, most } => write!(
                 f,
-                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}; hint: use a flavour with more address bits, or smaller heaps"
+                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}{}",
+                Hint("use a flavour with more address bits, or smaller heaps")
             ),
         }
     }

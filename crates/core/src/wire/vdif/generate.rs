@@ -2,6 +2,7 @@
 
 use super::extended::{ALMA_CODES, SYNC};
 use super::{Extended, Header, Vdif, station};
+use crate::hint::Hint;
 use crate::pattern;
 use crate::samples::Coding;
 use crate::synth::{self, Signal};
@@ -20,18 +21,20 @@ pub(super) struct VdifGenerator;
 impl Generator for VdifGenerator {
     fn begin(&self, made: Made) -> Result<Box<dyn Generated>, String> {
         let payload = made.payload;
-        let vdif = Vdif::shape(payload, 1, 2, false, false)
-            .ok_or("the payload must be a multiple of 8 bytes\nhint: for example --payload 8000")?;
+        let vdif = Vdif::shape(payload, 1, 2, false, false).ok_or_else(|| {
+            format!("the payload must be a multiple of 8 bytes{}", Hint("for example --payload 8000"))
+        })?;
         if payload > pattern::LONGEST || made.threads == 0 || made.threads > 1024 {
-            return Err(
-                "threads must be 1 to 1024, and the payload at most 131072 bytes\nhint: for example --payload 8000 --threads 4"
-                    .to_owned(),
-            );
+            return Err(format!(
+                "threads must be 1 to 1024, and the payload at most 131072 bytes{}",
+                Hint("for example --payload 8000 --threads 4")
+            ));
         }
         if made.frames_per_second == 0 || made.frames_per_second > 1 << 24 {
-            return Err(
-                "frames per second must be 1 to 16777216\nhint: for example --frame-rate 62500".to_owned()
-            );
+            return Err(format!(
+                "frames per second must be 1 to 16777216{}",
+                Hint("for example --frame-rate 62500")
+            ));
         }
         let station = station(&made.station).ok_or("the station must be two ASCII characters")?;
         let samples = payload as u64 * 4 * u64::from(made.frames_per_second);
@@ -173,7 +176,8 @@ pub(super) fn begin_written(written: &Written) -> Result<Box<dyn Headers>, Strin
     let coding = if is_mark5b { Coding::SignMagnitude } else { Coding::Offset }(written.bits);
     if !coding.is_known() {
         return Err(format!(
-            "{coding} cannot be written\nhint: 1, 2, 4, 8, 16 and 32 bits can (EDV 0xAB: 1 and 2)"
+            "{coding} cannot be written{}",
+            Hint("1, 2, 4, 8, 16 and 32 bits can (EDV 0xAB: 1 and 2)")
         ));
     }
     if !written.channels.is_power_of_two() {
