@@ -132,58 +132,29 @@ impl fmt::Display for FlowFilter {
     }
 }
 
-/// Why a packet never arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Cause {
-    /// `loss=`.
-    Random,
-    /// `burst=`.
-    Burst,
-    /// `gemodel=`.
-    Model,
-    /// `ber=`: a frame with a wrong bit, which the next switch drops.
-    Bits,
-    /// `police=`.
-    Policed,
-    /// `pps=`.
-    PacketLimit,
-    /// The queue before `rate=` was full.
-    QueueFull,
-    /// `mtu-blackhole=`.
-    TooLong,
-    /// `idle-cut=`.
-    Idle,
-}
-
-impl Cause {
-    /// All, in the order of their numbers.
-    pub const ALL: [Cause; 9] = [
-        Cause::Random,
-        Cause::Burst,
-        Cause::Model,
-        Cause::Bits,
-        Cause::Policed,
-        Cause::PacketLimit,
-        Cause::QueueFull,
-        Cause::TooLong,
-        Cause::Idle,
-    ];
-
-    /// Its name in logs and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Cause::Random => "random",
-            Cause::Burst => "burst",
-            Cause::Model => "gemodel",
-            Cause::Bits => "bit-error",
-            Cause::Policed => "policed",
-            Cause::PacketLimit => "packet-limit",
-            Cause::QueueFull => "queue-full",
-            Cause::TooLong => "too-long",
-            Cause::Idle => "idle-cut",
-        }
+skyhaul_core::named! {
+    /// Why a packet never arrived.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum Cause {
+        /// `loss=`.
+        Random = "random",
+        /// `burst=`.
+        Burst = "burst",
+        /// `gemodel=`.
+        Model = "gemodel",
+        /// `ber=`: a frame with a wrong bit, which the next switch drops.
+        Bits = "bit-error",
+        /// `police=`.
+        Policed = "policed",
+        /// `pps=`.
+        PacketLimit = "packet-limit",
+        /// The queue before `rate=` was full.
+        QueueFull = "queue-full",
+        /// `mtu-blackhole=`.
+        TooLong = "too-long",
+        /// `idle-cut=`.
+        Idle = "idle-cut",
     }
 }
 
