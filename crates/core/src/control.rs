@@ -380,7 +380,7 @@ pub enum Step {
 /// ```
 ///
 /// Limits: about 25 trials; after 60 it accepts any rate without loss. The rate is valid for now; only a
-/// [`Controller`](Controller) follows changes.
+/// [`Controller`] follows changes.
 #[derive(Clone, Debug)]
 pub struct Search {
     config: SearchConfig,

@@ -194,7 +194,7 @@ const PS: u128 = 1000;
 ///
 /// When the next of equally spaced packets, or bursts of them, is due: exact to the picosecond.
 ///
-/// [`Pacer`](Pacer) counts bits at a rate, because its packets have any length. A measurement needs *gaps*:
+/// [`Pacer`] counts bits at a rate, because its packets have any length. A measurement needs *gaps*:
 /// packet n is due at `t0 + n × spacing`, whatever its size, and a gap of 123.456 ns is not a whole number of bits per
 /// second. So these are two types; both compute each time from the whole count, so rounding errors never accumulate.
 ///

@@ -167,13 +167,6 @@ impl ClockFit {
         longest.map_or(0.0, |piece| piece.slope * 1e6)
     }
 
-    /// The drifts that are possible, ppm.
-    #[must_use]
-    pub fn drift_bounds_ppm(&self) -> (f64, f64) {
-        let longest = self.pieces.iter().max_by(|a, b| (a.to - a.from).total_cmp(&(b.to - b.from)));
-        longest.map_or((0.0, 0.0), |piece| (piece.slopes.0 * 1e6, piece.slopes.1 * 1e6))
-    }
-
     /// The least round trip of one exchange, ns.
     #[must_use]
     pub fn least_rtt(&self) -> Nanos {

@@ -279,7 +279,7 @@ fn what_is_no_place_for_recordings_is_told_as_it_is() {
     ] {
         let said = said(Path::new(path));
         assert!(
-            said.starts_with(&format!("record to {path}: {wrong}")) && said.contains("\nhint: "),
+            said.starts_with(&format!("record to {path}: {wrong}")) && said.contains("; hint: "),
             "{said}"
         );
     }

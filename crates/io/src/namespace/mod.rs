@@ -7,7 +7,7 @@
 //!        namespaces; /etc/hosts its own  └─ threads in the network of the router
 //! ```
 //!
-//! Any thread with the privilege can create a [`Network`]. For ordinary users, [`apart`](apart) first moves the
+//! Any thread with the privilege can create a [`Network`]. For ordinary users, [`apart`] first moves the
 //! whole process into namespaces of its own. If any of these processes dies, by whatever signal, the kernel ends the
 //! others.
 //!

@@ -127,13 +127,6 @@ impl Path {
         self.seed
     }
 
-    /// The same path with another seed.
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
     /// What it does to all packets of a direction at a time, in nanoseconds.
     #[must_use]
     pub fn conditions(&self, direction: Direction, at: u64) -> Conditions {
