@@ -1,4 +1,4 @@
-//! Statistics of one measured point, computed from its packets.
+//! Statistics of one measured point, computed from its packets; losses that come in clusters.
 
 use crate::measure::loss::Gilbert;
 use crate::placement::Nanos;

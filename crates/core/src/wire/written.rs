@@ -1,4 +1,4 @@
-//! Headers for frames made from samples.
+//! Generated streams, and headers for frames made from samples.
 
 use crate::samples::Coding;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Options of a disk's writer, and the means in use.
+//! The engines that carry out requests: io_uring, or plain system calls where it is not permitted; their options, and the
+//! waker that ends a wait from another thread.
 
 use super::Faults;
 use crate::memory::{Block, Pool, View};

@@ -1,4 +1,5 @@
-//! A file without a name, for measurements: nothing is left of it, however the process ends.
+//! A file without a name, for measurements: nothing is left of it, however the process ends. Also the space of any file:
+//! its size, and its holes.
 //!
 //! It is created with `O_TMPFILE`; on a file system without that, a named file is created and its name removed
 //! immediately.

@@ -1,4 +1,4 @@
-//! The files of a disk that are being written, with either engine.
+//! The files of a disk that are being written, with either engine; and the log, a file to which lines are appended.
 
 use super::engine::Work;
 use super::requests::{Completed, Requests};

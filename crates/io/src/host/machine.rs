@@ -1,8 +1,10 @@
-//! The machine of a measurement, and its energy meter.
+//! The machine of a measurement: its name and CPUs, its energy meter, the state of its clock, and its memory bandwidth.
 //!
-//! Measures how fast all CPUs together copy memory, which bounds everything that copies payloads.
+//! The bandwidth is how fast all CPUs together copy memory, which bounds everything that copies payloads. The state of the
+//! clock is the kernel's, from NTP or PTP; reading it needs no privilege.
 //!
-//! Limits: it takes only some ten milliseconds, while other programs run; 16 MiB for each CPU exceed its cache.
+//! Limits: the bandwidth is measured for some ten milliseconds, while other programs run; 16 MiB for each CPU exceed its
+//! cache.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

@@ -24,8 +24,7 @@
 //! Limits: an interface, IP and UDP count a train that passes as one packet as one, so layers can be compared only if
 //! packets are sent one by one. CPU times are counted in ticks, of which [`TICKS`] make a second.
 //!
-//! Parsers of the kernel's tables of counters, for the counters along a packet's path ([`stages`](super::stages)) and
-//! the checks of a host.
+//! The parsers of the kernel's tables also serve the checks of a host:
 //!
 //! | table | a line | gives |
 //! |---|---|---|

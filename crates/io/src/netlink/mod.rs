@@ -7,9 +7,9 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`attribute`] | attributes, read within their bounds |
-//! | [`message`] | requests, and the messages of a reply |
-//! | [`socket`] | a socket: queries, commands, lists |
+//! | [`Attributes`] | attributes, read within their bounds |
+//! | [`Request`], [`Messages`] | requests, and the messages of a reply |
+//! | [`Netlink`] | a socket: queries, commands, lists |
 //! | [`route`] | interfaces, addresses, routes, neighbours, queues |
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! Rows from columns, as loops that a compiler vectorises.
+//! Rows from columns, as loops that a compiler vectorises; and where samples are written: into the cache, or past it.
 
 /// Transpose on any CPU; also compiled with the instructions of newer ones.
 #[inline(always)]

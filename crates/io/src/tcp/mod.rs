@@ -15,7 +15,7 @@
 //! counted.
 //!
 //! For measurements, [`info`] reads what the kernel knows about a connection, [`bulk`] moves bytes without meaning, and
-//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] and [`wait`] accept peers.
+//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] accepts peers.
 
 pub mod bulk;
 pub mod door;

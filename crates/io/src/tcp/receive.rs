@@ -1,4 +1,4 @@
-//! Receiving from any number of TCP connections on one port.
+//! Receiving whole packets, in trains, from any number of TCP connections on one port.
 
 use super::port::{Got, Limits, READ, TcpPort, Visit, got};
 use super::{Frame, Framer};

@@ -1,5 +1,5 @@
-//! Sockets of a measurement: all options are set before connecting, because the window announced at the beginning
-//! limits the window for the whole connection (RFC 7323 §2.2).
+//! Opens TCP sockets, listening or about to connect. For a measurement, all options are set before connecting, because the
+//! window announced at the beginning limits the window for the whole connection (RFC 7323 §2.2).
 //!
 //! Limits: no host names, no interfaces; one attempt to connect.
 

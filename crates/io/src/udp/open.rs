@@ -1,4 +1,4 @@
-//! Opens receiving sockets: buffer, groups, sharing of the port, and remedies for what was refused.
+//! Opens receiving sockets: their options and tier, buffer, groups, sharing of the port, and a hint for each refusal.
 
 use crate::address::Endpoint;
 use crate::host::interface::interface_index;

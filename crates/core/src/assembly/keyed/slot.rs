@@ -1,4 +1,5 @@
-//! Room for a part: in a live object, or in a new one that the part begins.
+//! Room for a part: in a live object, or in a new one that the part begins; and how objects retire: with their range and
+//! missing parts, a cause, and timeouts.
 
 use super::contest::Held;
 use super::finished::{Entry, Known};

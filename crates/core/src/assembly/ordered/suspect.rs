@@ -1,4 +1,4 @@
-//! A place the stream may have jumped to.
+//! A place the stream may have jumped to; and how objects retire.
 //!
 //! A packet far from the stream's position is either damaged, hostile, or the first after a long outage or a
 //! restart. It opens an object *beside* the window. Packets that follow it there confirm it, and the window

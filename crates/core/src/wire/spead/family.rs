@@ -1,4 +1,4 @@
-//! SPEAD as a member of the registry.
+//! SPEAD as a member of the registry; its fuzzing: heads, items, descriptors, values, and division into packets.
 
 use super::bits::BitFormat;
 use super::descriptor::NumpyHeader;

@@ -1,4 +1,5 @@
-//! Places VDIF frames by the sequence number before them, or by time and thread.
+//! Places VDIF frames by the sequence number before them, or by time and thread; how a stream of them is described, timed
+//! and predicted.
 
 use super::Header;
 use crate::placement::{Geometry, Layout, Placement, Reject};
