@@ -139,61 +139,35 @@ pub struct Mark {
     pub offset: u64,
 }
 
-/// Why an object was retired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// It is complete.
-    Complete,
-    /// The window moved on: a whole window of newer objects began, or enough for its counter to wrap around.
-    Window,
-    /// Its deadline passed, or it was [given up](KeyedWindow::give_up).
-    Timeout,
-    /// The stream has ended, or its sender restarted.
-    Finish,
-    /// Nothing more arrived for it while its successor was filling.
-    Linger,
-    /// The stream fell silent.
-    Idle,
-    /// It was filling slowly; this is the part received so far.
-    Flush,
-    /// The stream's counter restarted: this is the end of the old epoch.
-    Restart,
-    /// It was a suspect that was not confirmed, or nothing was committed to it: not part of the stream. Count
-    /// its payloads as [`Reject::Stray`] and return the block to its pool.
-    Stray,
+crate::named! {
+    /// Why an object was retired.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Cause {
+        /// It is complete.
+        Complete = "complete",
+        /// The window moved on: a whole window of newer objects began, or enough for its counter to wrap around.
+        Window = "window",
+        /// Its deadline passed, or it was [given up](KeyedWindow::give_up).
+        Timeout = "timeout",
+        /// The stream has ended, or its sender restarted.
+        Finish = "finish",
+        /// Nothing more arrived for it while its successor was filling.
+        Linger = "linger",
+        /// The stream fell silent.
+        Idle = "idle",
+        /// It was filling slowly; this is the part received so far.
+        Flush = "flush",
+        /// The stream's counter restarted: this is the end of the old epoch.
+        Restart = "restart",
+        /// It was a suspect that was not confirmed, or nothing was committed to it: not part of the stream. Count
+        /// its payloads as [`Reject::Stray`] and return the block to its pool.
+        Stray = "stray",
+    }
 }
 
 impl Cause {
-    /// Every cause, in order of its number.
-    pub const ALL: [Cause; 9] = [
-        Cause::Complete,
-        Cause::Window,
-        Cause::Timeout,
-        Cause::Finish,
-        Cause::Linger,
-        Cause::Idle,
-        Cause::Flush,
-        Cause::Restart,
-        Cause::Stray,
-    ];
     /// The causes that apply to keyed objects.
     pub const KEYED: [Cause; 4] = [Cause::Complete, Cause::Window, Cause::Timeout, Cause::Finish];
-
-    /// Its name in reports and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Complete => "complete",
-            Cause::Window => "window",
-            Cause::Timeout => "timeout",
-            Cause::Finish => "finish",
-            Cause::Linger => "linger",
-            Cause::Idle => "idle",
-            Cause::Flush => "flush",
-            Cause::Restart => "restart",
-            Cause::Stray => "stray",
-        }
-    }
 }
 
 #[cfg(test)]

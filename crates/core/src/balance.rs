@@ -47,30 +47,24 @@
 //! Limits: [`MEMBERS`] seats, [`EPOCHS`] calendars at a time, predictions for [`SOURCES`] senders.
 
 mod allow;
-mod apportion;
 mod balancer;
 mod calendar;
 mod epochs;
 mod governor;
 mod member;
-mod pid;
 mod predict;
-mod reach;
 mod refusal;
 mod table;
 mod worker;
 pub mod xdp;
 
 pub use allow::{AllowList, NoPrefix, Prefix};
-pub use apportion::{Claim, apportion};
 pub use balancer::{Balancer, BalancerConfig, DemandError, SlotRange, Strategy};
-pub use calendar::{Calendar, SLOTS};
+pub use calendar::{Calendar, Claim, SLOTS, apportion};
 pub use epochs::{EpochConfig, EpochStats, Epochs, Held};
-pub use governor::{Governor, Load, WINDOW};
-pub use member::{MEMBERS, Member, PortRange, Seat};
-pub use pid::{Gains, Pid};
+pub use governor::{Gains, Governor, Load, Pid, WINDOW};
+pub use member::{Kind, MEMBERS, Member, PortRange, Reach, Seat, Unusable};
 pub use predict::{PredictStats, Predictor, SOURCES};
-pub use reach::{Kind, Reach, Unusable};
 pub use refusal::{Counters, Refusal, Ticks, Traffic};
 pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, SlotSelect, Table};
 pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

@@ -36,7 +36,6 @@
 
 mod bursts;
 mod case;
-mod clusters;
 mod hosts;
 mod network;
 mod order;

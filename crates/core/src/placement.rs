@@ -120,6 +120,27 @@ pub trait Layout {
     fn units_between(&self, from: u64, to: u64) -> Option<u64>;
 }
 
+/// Declares an enum whose variants have names in reports and metrics: `Lost = "lost"`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $enum:ident { $( $(#[$doc:meta])* $name:ident = $text:literal ),+ $(,)? }) => {
+        $(#[$meta])*
+        pub enum $enum { $( $(#[$doc])* $name ),+ }
+
+        impl $enum {
+            /// Every variant, in order of its number.
+            pub const ALL: [$enum; [$( $text ),+].len()] = [$( $enum::$name ),+];
+
+            /// Its name in reports and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $( $enum::$name => $text ),+ }
+            }
+        }
+    };
+}
+
 macro_rules! rejects {
     ($( $(#[$doc:meta])* $name:ident = $text:literal ),+ $(,)?) => {
         /// Why a packet was not placed. Each reason is a counter in every report, and each has a test.

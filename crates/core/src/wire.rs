@@ -9,41 +9,35 @@
 //! ```
 
 pub mod ejfat;
-pub mod fila10g;
-pub mod lofar;
-pub mod mark5b;
-pub mod spead;
-pub mod vdif;
-
 pub mod families;
 pub mod family;
 pub mod feedback;
+pub mod fila10g;
+mod fill;
+mod format;
+mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod generate;
 pub mod header;
 pub mod inspect;
 pub mod keyed;
 pub mod labelled;
 pub mod layout;
+mod learn;
+pub mod lofar;
+pub mod mark5b;
+mod positions;
 pub mod probe;
+mod rate;
+pub mod spead;
 pub mod stamp;
+mod stamps;
+mod timeline;
 #[doc(hidden)]
 pub mod trial;
 pub mod udpmon;
+pub mod vdif;
 pub mod vtp;
-
-mod fill;
-mod format;
-mod frame;
-mod joined;
-mod learn;
-mod numbering;
-mod positions;
-mod rate;
-mod same;
-mod stamps;
-mod timeline;
 mod written;
 
 pub use ejfat::{
@@ -59,17 +53,28 @@ pub use fill::{Filled, Filler, Octets};
 pub use frame::{
     Ahead, Divided, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Objects, Packets, Quirk, Thread,
 };
-pub use generate::{Generated, Generator, Made};
 pub use header::{Field, Order};
-pub use joined::{PacketEnd, end_of, packets};
+pub use keyed::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
-pub use numbering::{Numbering, PREFIX};
 pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, PositionsError};
 pub use rate::RateWatch;
-pub use same::Same;
-pub use stamps::{Counted, Move, Numbered, Stamps};
+pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};
 pub use timeline::{
     Apart, Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace,
 };
-pub use written::{Headers, Written};
+pub use written::{Generated, Generator, Headers, Made, Written};
+
+use std::any::Any;
+
+/// Comparison of trait objects.
+pub trait Same {
+    /// Whether `other` is of the same type and equal.
+    fn same(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: Any + PartialEq> Same for T {
+    fn same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<T>() == Some(self)
+    }
+}

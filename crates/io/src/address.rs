@@ -27,6 +27,7 @@
 //! system chooses a free one.
 
 use crate::quantity::Size;
+use skyhaul_core::hint::Hint;
 use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -84,7 +85,7 @@ pub struct NotAnEndpoint {
 
 impl fmt::Display for NotAnEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "address '{}': {}; hint: {}", self.text, self.wrong, self.hint)
+        write!(f, "address '{}': {}{}", self.text, self.wrong, Hint(self.hint))
     }
 }
 
@@ -132,8 +133,10 @@ impl Endpoint {
         if self.address.port() != 0 {
             return Ok(());
         }
-        let text =
-            format!("open {self}: port 0 cannot be sent to; hint: use the port that the receiver listens on");
+        let text = format!(
+            "open {self}: port 0 cannot be sent to{}",
+            Hint("use the port that the receiver listens on")
+        );
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
@@ -146,7 +149,7 @@ impl Endpoint {
     /// `error` with the operation that failed, this address, and the remedy if it is known.
     #[must_use]
     pub fn failed(&self, operation: &str, error: &io::Error) -> io::Error {
-        let hint = hint(self, operation, error).map(|h| format!("; hint: {h}")).unwrap_or_default();
+        let hint = hint(self, operation, error).map(|h| Hint(h).to_string()).unwrap_or_default();
         io::Error::new(error.kind(), format!("{operation} {self}: {}{hint}", system_text(error)))
     }
 }

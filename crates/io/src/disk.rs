@@ -16,43 +16,32 @@
 //!
 //! Limits: data with an unaligned first byte, or on a file system without `O_DIRECT`, are written through the page cache.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
-
 mod engine;
 mod failing;
-mod faults;
-mod log;
-mod place;
-mod plain;
-mod queue;
-mod read;
 mod requests;
 mod scratch;
-mod space;
 pub mod tree;
-mod uring;
-mod waker;
-mod work;
 mod writer;
 
-pub use engine::{DiskOptions, Engine, Means};
-pub use failing::FailingDisk;
-pub use faults::Faults;
-pub use log::{Log, is_locked};
-pub use place::Place;
-pub use queue::{Ended, Queue};
-pub use read::{Source, only_regular, open_regular, read_buffers};
-pub use scratch::{Scratch, device_bytes};
-pub use space::{next_data, set_size};
+pub use engine::{DiskOptions, Engine, Means, Waker};
+pub use failing::{FailingDisk, Faults};
+pub use requests::{Ended, Queue};
+pub use scratch::{Scratch, device_bytes, next_data, set_size};
 pub use tree::Tree;
-pub use waker::Waker;
-pub use writer::{Disk, Done};
+pub use writer::{Disk, Done, Log, is_locked};
+
+use crate::memory::{ALIGN, Block, Pool, PoolOptions};
+use rustix::fs::{
+    Access, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, access, stat, statfs,
+};
+use rustix::io::Errno;
+use skyhaul_core::hint::Hint;
+use std::fs::{File, FileType};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes available to an ordinary user on the file system of `path`.
 ///
@@ -148,7 +137,238 @@ fn lock(file: impl AsFd, operation: FlockOperation) -> bool {
 /// Whether io_uring works on this machine.
 #[must_use]
 pub fn uring_works() -> bool {
-    uring::Ring::new(2, None).is_ok()
+    engine::Ring::new(2, None).is_ok()
+}
+
+/// A file opened for fast reading.
+///
+/// Reading files past the page cache, so that reading a recording does not evict the pages of other programs.
+///
+/// The content of a disk is untrusted: opening a FIFO, a device or a socket in place of a file might block, or have side
+/// effects. [`open_regular`] opens regular files only, and never waits.
+#[derive(Debug)]
+pub struct Source {
+    file: File,
+    direct: bool,
+    /// Only multiples of 4096 can be read from.
+    aligned: bool,
+    length: u64,
+}
+
+impl Source {
+    /// Open `path`, with `O_DIRECT` if the file system allows it.
+    ///
+    /// # Errors
+    /// As [`open_regular`].
+    pub fn open(path: &Path) -> io::Result<Source> {
+        let (file, direct) = match open_with(path, OFlags::DIRECT) {
+            Ok(file) => (file, true),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (open_regular(path)?, false),
+            Err(error) => return Err(error),
+        };
+        let length = file.metadata()?.len();
+        Ok(Source { file, direct, aligned: true, length })
+    }
+
+    /// Open `path` to read from byte `offset` on: without `O_DIRECT` unless it is a multiple of 4096.
+    ///
+    /// # Errors
+    /// As [`open_regular`].
+    pub fn open_at(path: &Path, offset: u64) -> io::Result<Source> {
+        if offset.is_multiple_of(ALIGN as u64) {
+            return Source::open(path);
+        }
+        let file = open_regular(path)?;
+        let length = file.metadata()?.len();
+        Ok(Source { file, direct: false, aligned: false, length })
+    }
+
+    /// Bytes in the file when it was opened.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether it was empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Fill `block` from byte `offset` on: a multiple of 4096, unless the file was [opened](Self::open_at) for another. Returns less than a block only at the end of the file.
+    ///
+    /// # Errors
+    /// A system error; `InvalidInput` if the offset is not aligned.
+    pub fn read(&self, offset: u64, block: &mut Block) -> io::Result<usize> {
+        if self.aligned && !offset.is_multiple_of(ALIGN as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut filled = 0;
+        while filled < block.len() {
+            match self.file.read_at(&mut block[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            // A short read is the end of the file; O_DIRECT cannot continue at an unaligned offset.
+            if self.direct && !filled.is_multiple_of(ALIGN) {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Open the regular file at `path` (or the target of its links) for reading, without blocking.
+///
+/// # Errors
+/// A system error; `InvalidInput`, naming the file type, if it is not a regular file, which is then not opened.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_with(path, OFlags::empty())
+}
+
+fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
+    // Checked before opening, because opening a device may have side effects; and after, because the name may refer to
+    // another file by then.
+    only_regular(std::fs::metadata(path)?.file_type())?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | more;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    only_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Check that a file type is that of a regular file.
+///
+/// # Errors
+/// `InvalidInput`, naming the file type.
+pub fn only_regular(kind: FileType) -> io::Result<()> {
+    if kind.is_file() {
+        return Ok(());
+    }
+    let what = if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_symlink() {
+        "a link"
+    } else {
+        "a device"
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file")))
+}
+
+/// `count` buffers of `bytes` each to read into.
+///
+/// # Errors
+/// As [`Pool::new`].
+pub fn read_buffers(count: usize, bytes: usize) -> io::Result<Pool> {
+    let block_bytes = bytes.next_multiple_of(ALIGN);
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: (count * block_bytes) as u64, block_bytes, shared: false })?;
+    pool.wait_until_touched()?;
+    Ok(pool)
+}
+
+/// Kernel file systems, which are not disks, by their number in `statfs`.
+const PSEUDO: [(u64, &str); 14] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x1cd1, "devpts"),
+    (0x27_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0xcafe_4a11, "bpf"),
+    (0x6265_6570, "configfs"),
+    (0xde5e_81e4, "efivarfs"),
+    (0x1980_0202, "mqueue"),
+    (0x6e73_6673, "nsfs"),
+];
+
+/// Identity of a directory, equal for two names of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    /// The directory at `path`, which must exist, be on a disk file system, and be writable. Nothing is created there.
+    ///
+    /// # Errors
+    /// The reason why the directory cannot be recorded to, and a hint.
+    pub fn for_recordings(path: &Path) -> io::Result<Self> {
+        Self::writable(path, "record to")
+    }
+
+    /// As [`for_recordings`](Self::for_recordings); `purpose` begins the text of an error: "record to", "measure".
+    ///
+    /// # Errors
+    /// The reason why nothing can be written there, and a hint.
+    pub fn writable(path: &Path, purpose: &str) -> io::Result<Self> {
+        let told =
+            |kind, text: String| Err(io::Error::new(kind, format!("{purpose} {}: {text}", path.display())));
+        let found = match stat(path) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => {
+                let hint = format!(
+                    "check that the disk is mounted with findmnt; or create the directory: mkdir -p {}",
+                    path.display()
+                );
+                return told(io::ErrorKind::NotFound, format!("no such directory{}", Hint(hint)));
+            }
+            Err(error) => {
+                let error = io::Error::from(error);
+                return told(
+                    error.kind(),
+                    format!(
+                        "{}{}",
+                        crate::address::system_text(&error),
+                        Hint(format_args!("see `namei -l {}`", path.display()))
+                    ),
+                );
+            }
+        };
+        if rustix::fs::FileType::from_raw_mode(found.st_mode) != rustix::fs::FileType::Directory {
+            return told(
+                io::ErrorKind::NotADirectory,
+                format!("not a directory{}", Hint("name the directory where the disk is mounted")),
+            );
+        }
+        let kind = statfs(path).map(|of| of.f_type as u64 & 0xffff_ffff);
+        if let Some((_, name)) = kind.ok().and_then(|kind| PSEUDO.iter().find(|(number, _)| *number == kind))
+        {
+            let text = format!(
+                "not a disk: {name} is a kernel file system{}",
+                Hint("name a directory on a disk; `findmnt --real` lists the disks")
+            );
+            return told(io::ErrorKind::Unsupported, text);
+        }
+        match access(path, Access::WRITE_OK | Access::EXEC_OK) {
+            Err(Errno::ROFS) => {
+                let hint =
+                    Hint("check with `dmesg` whether the disk failed; as root: mount -o remount,rw ...");
+                return told(
+                    io::ErrorKind::ReadOnlyFilesystem,
+                    format!("the file system is read-only{hint}"),
+                );
+            }
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let text = format!(
+                    "no permission to write{}",
+                    Hint(format_args!("check its permissions: ls -ld {}", path.display()))
+                );
+                return told(io::ErrorKind::PermissionDenied, text);
+            }
+            _ => {}
+        }
+        Ok(Self { device: found.st_dev, inode: found.st_ino })
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@
 //! most 2³² - 1 blocks. With `shared` the pool is in a sealed memory file that other processes of the same user may read
 //! ([`peek`]).
 
+use skyhaul_core::hint::Hint;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -163,8 +164,9 @@ impl Pool {
         let count = u32::try_from(count).ok().filter(|&n| n > 0 && n < u32::MAX);
         let Some(count) = count else {
             let text = format!(
-                "a pool of {} bytes cannot hold blocks of {block_bytes} bytes\nhint: increase --memory, or use a smaller --chunk",
-                options.total_bytes
+                "a pool of {} bytes cannot hold blocks of {block_bytes} bytes{}",
+                options.total_bytes,
+                Hint("increase --memory, or use a smaller --chunk")
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
@@ -258,9 +260,10 @@ impl Pool {
                 Prepared::Part { .. } => std::thread::sleep(std::time::Duration::from_millis(2)),
                 Prepared::Refused { bytes } => {
                     let text = format!(
-                        "the kernel provided only {} of {} MiB of memory\nhint: use a smaller --memory",
+                        "the kernel provided only {} of {} MiB of memory{}",
                         bytes >> 20,
-                        self.total_bytes() >> 20
+                        self.total_bytes() >> 20,
+                        Hint("use a smaller --memory")
                     );
                     return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
                 }
@@ -350,9 +353,10 @@ fn check_available(bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "a pool of {} MiB does not fit: {} MiB are available\nhint: use a smaller --memory",
+        "a pool of {} MiB does not fit: {} MiB are available{}",
         bytes >> 20,
-        available >> 20
+        available >> 20,
+        Hint("use a smaller --memory")
     );
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }

@@ -30,6 +30,7 @@ use crate::{
 use pcap_parser::{
     Block, Linktype, PcapBlockOwned, PcapError, PcapHeader, create_reader, traits::PcapReaderIterator,
 };
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{self, PacketEnd};
 use std::{
@@ -111,8 +112,9 @@ impl PcapSource {
                 _ => "not a capture file",
             };
             let text = format!(
-                "read {}: {wrong}; hint: give a pcap or pcapng file, as written by `tcpdump -w`",
-                name.display()
+                "read {}: {wrong}{}",
+                name.display(),
+                Hint("give a pcap or pcapng file, as written by `tcpdump -w`")
             );
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;

@@ -15,6 +15,7 @@
 //! Limits: 64 bits of bits per second, bytes, or nanoseconds (584 years); a value that is not a whole number of those
 //! units is rejected rather than rounded.
 
+use skyhaul_core::hint::Hint;
 use std::{fmt, str::FromStr, time::Duration};
 
 /// Bits per second.
@@ -43,7 +44,7 @@ pub struct NotAQuantity {
 
 impl fmt::Display for NotAQuantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a {}; hint: {}", self.text, self.kind, self.hint)
+        write!(f, "'{}' is not a {}{}", self.text, self.kind, Hint(self.hint))
     }
 }
 

@@ -25,11 +25,10 @@ use skyhaul_core::samples::{Coding, Decoder, Number};
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod rows;
-mod target;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use target::Target;
+pub use rows::Target;
 
 /// Numbers that are decoded with vector instructions where the CPU has them.
 pub trait Vectored: Number {
@@ -79,7 +78,7 @@ impl Vectored for f32 {
         out: &mut [f32],
         target: Target,
     ) -> usize {
-        x86::threads::rows(decoder, threads, each, out, target == Target::Cold)
+        x86::rows(decoder, threads, each, out, target == Target::Cold)
     }
 }
 

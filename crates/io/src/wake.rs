@@ -8,6 +8,7 @@
 //! ```
 
 use rustix::event::{EventfdFlags, eventfd};
+use skyhaul_core::hint::Hint;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -24,7 +25,7 @@ impl Wake {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| {
             io::Error::new(
                 io::Error::from(e).kind(),
-                format!("create an eventfd: {e}; hint: raise the limit on open files: ulimit -n 65536"),
+                format!("create an eventfd: {e}{}", Hint("raise the limit on open files: ulimit -n 65536")),
             )
         })?;
         Ok(Self(fd))

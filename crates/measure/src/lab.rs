@@ -46,7 +46,7 @@ use skyhaul_io::fault::path::Path;
 use skyhaul_io::host::thread::real_time;
 use skyhaul_io::namespace::Network;
 use skyhaul_io::netlink::route::{Interface, Routes};
-use skyhaul_io::packet::{Port, wait::wake_on_time};
+use skyhaul_io::packet::{Port, wake_on_time};
 use skyhaul_io::quantity::{Size, Span};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -21,14 +21,11 @@
 //! and no byte is lost either way. The same rule handles a sender whose counter restarts: its packets look
 //! late or duplicate, and when only such packets arrive, a new *epoch* begins.
 
-mod object;
-mod retire;
 mod suspect;
 
 use super::coverage::Coverage;
 use super::{Cause, Mark, Retired, Slot, Window};
 use crate::placement::{Geometry, Nanos, Placement, Reject};
-use object::{Live, Suspect, Tombstone};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -390,6 +387,65 @@ impl<B> Slot<B> for OrderedSlot<'_, B> {
             window.retire_complete();
         }
     }
+}
+
+/// The states of an object: live, suspect (the stream may have jumped there), and the tombstone of a retired
+/// one.
+#[derive(Debug)]
+struct Live<B> {
+    number: u64,
+    block: B,
+    seen: Coverage,
+    /// Everything before this offset was retired earlier.
+    from: u64,
+    size: Option<u64>,
+    first: Nanos,
+    last: Nanos,
+}
+
+impl<B> Live<B> {
+    /// Check that a part may be written; its packet states `size`.
+    #[inline(always)]
+    fn admits(&self, part: &Range<u64>, size: Option<u64>) -> Result<(), Reject> {
+        let beyond = match (self.size, size) {
+            (Some(size), _) => part.end > size,
+            (None, Some(size)) => self.seen.high() > size,
+            (None, None) => false,
+        };
+        if beyond {
+            return Err(Reject::Outside);
+        }
+        if part.start < self.from {
+            return Err(Reject::Late);
+        }
+        self.seen.admits(part)
+    }
+
+    /// Whether nothing was committed to it: its only slot was dropped.
+    fn is_empty(&self) -> bool {
+        self.seen.bytes() == 0 && self.size != Some(0)
+    }
+}
+
+/// A place the stream may have jumped to, and the evidence for it.
+#[derive(Debug)]
+struct Suspect<B> {
+    live: Live<B>,
+    /// It is behind the window: confirming it begins a new epoch.
+    backward: bool,
+    /// Packets that confirmed it since the window last accepted one.
+    packets: u32,
+    /// The window has accepted packets since the suspect was opened.
+    contradicted: bool,
+    /// Packets since the last confirmation that belong neither to it nor to the window.
+    against: u32,
+}
+
+/// What had arrived when an object retired, to tell a duplicate from a late packet.
+#[derive(Debug)]
+struct Tombstone {
+    number: u64,
+    seen: Coverage,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The networks are kept as disjoint ranges in ascending order, so a lookup is a binary search over at most as many ranges
 //! as there are networks.
 
+use crate::hint::Hint;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::{fmt, str::FromStr};
 
@@ -63,8 +64,9 @@ impl fmt::Display for NoPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no sender; hint: write an address or a network, like 10.1.2.3 or fd00::/64",
-            self.0
+            "`{}` is no sender{}",
+            self.0,
+            Hint("write an address or a network, like 10.1.2.3 or fd00::/64")
         )
     }
 }

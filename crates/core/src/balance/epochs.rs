@@ -231,8 +231,8 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::member::Seat;
     use super::*;
-    use crate::balance::member::Seat;
 
     const S: u64 = 1_000_000_000;
 

@@ -7,21 +7,15 @@
 //! A table is replaced as a whole, so any number of threads share it without a lock. A look-up loads a boundary, a slot
 //! and a member; packets of one train with the same label are looked up once. Nothing is allocated.
 
-mod bytes;
-
-pub use bytes::NotATable;
-
-use super::{
-    allow::AllowList,
-    calendar::{Calendar, SLOTS},
-    member::{MEMBERS, Member, Seat},
-    refusal::{Counters, Refusal},
-};
-use crate::{
-    placement::Reject,
-    wire::labelled::{Label, Labelled},
-};
-use core::net::{IpAddr, SocketAddr};
+use super::allow::AllowList;
+use super::calendar::{Calendar, SLOTS};
+use super::member::{MEMBERS, Member, PortRange, Seat};
+use super::refusal::{Counters, Refusal};
+use crate::hint::Hint;
+use crate::placement::Reject;
+use crate::wire::labelled::{Label, Labelled};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::fmt;
 use std::sync::Arc;
 
 /// Maximum number of epochs in a table.
@@ -243,6 +237,67 @@ impl Table {
             Occupant::None | Occupant::Evicted | Occupant::Barred => None,
         }
     }
+
+    /// Serialises the table.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        let (any, v4, v6) = self.allow.ranges();
+        out.push(any.into());
+        count(&mut out, v4.len());
+        v4.iter().for_each(|(from, to)| [from, to].iter().for_each(|ip| out.extend(ip.octets())));
+        count(&mut out, v6.len());
+        v6.iter().for_each(|(from, to)| [from, to].iter().for_each(|ip| out.extend(ip.octets())));
+        count(&mut out, self.epochs.len());
+        for Epoch { first, calendar, select } in &self.epochs {
+            out.extend(first.to_be_bytes());
+            [select.mask, select.xor].iter().for_each(|half| out.extend(half.to_be_bytes()));
+            calendar.owners().for_each(|owner| out.extend(owner.to_be_bytes()));
+        }
+        let seats = self.members.iter().enumerate();
+        let taken: Vec<_> = seats.filter(|(_, occupant)| **occupant != Occupant::None).collect();
+        count(&mut out, taken.len());
+        for (seat, occupant) in taken {
+            out.extend((seat as u16).to_be_bytes());
+            let Occupant::Member(member) = occupant else {
+                out.push(0);
+                continue;
+            };
+            match member.ip {
+                IpAddr::V4(ip) => (out.push(4), out.extend(ip.octets())),
+                IpAddr::V6(ip) => (out.push(6), out.extend(ip.octets())),
+            };
+            [member.port, member.mask].iter().for_each(|half| out.extend(half.to_be_bytes()));
+            out.push(member.keep_label.into());
+        }
+        out
+    }
+
+    /// Reads a serialised table.
+    ///
+    /// # Errors
+    /// [`NotATable`].
+    pub fn from_bytes(octets: &[u8]) -> Result<Table, NotATable> {
+        let mut read = Read(octets);
+        if read.array::<7>()? != *MAGIC {
+            return Err(NotATable("it does not begin as one, or is of another version"));
+        }
+        let any = read.bit()?;
+        let v4 = read.ranges(|read| Ok(Ipv4Addr::from(read.array::<4>()?)))?;
+        let v6 = read.ranges(|read| Ok(Ipv6Addr::from(read.array::<16>()?)))?;
+        let epochs = read.list(EPOCHS, Read::epoch)?;
+        if !epochs.windows(2).all(|two| two[0].first < two[1].first) {
+            return Err(NotATable("its epochs are out of order"));
+        }
+        let members = read.list(MEMBERS, Read::occupant)?;
+        if !members.windows(2).all(|two| two[0].0 < two[1].0) {
+            return Err(NotATable("its members are out of order"));
+        }
+        if !read.0.is_empty() {
+            return Err(NotATable("octets are left over"));
+        }
+        Ok(Table::new(AllowList::of_ranges(any, v4, v6), epochs, &members))
+    }
 }
 
 /// The refusal for an unreadable label.
@@ -251,6 +306,121 @@ fn unreadable(why: Reject) -> Refusal {
         Reject::Truncated => Refusal::Truncated,
         Reject::BadMagic => Refusal::BadMagic,
         _ => Refusal::BadVersion,
+    }
+}
+
+const MAGIC: &[u8; 7] = b"SKYTAB\x01";
+/// Maximum number of networks in an allow-list: more than anyone types, and few enough to fit into memory.
+const RANGES: usize = 1 << 16;
+
+/// Error: the bytes are not a table.
+///
+/// Serialised tables, so that forwarding and control can run in separate processes.
+///
+/// ```text
+///   "SKYTAB" version │ anyone? │ n, n × (from, to) IPv4 │ n, n × (from, to) IPv6
+///                    │ n, n × (first tick, mask, xor, 512 × seat) │ n, n × (seat, occupant)
+/// ```
+///
+/// Big-endian; numbers of elements have 32 bits. Input is not trusted: [`Table::from_bytes`] only returns tables that
+/// the constructors in the neighbouring modules could have made, and serialising such a table gives the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotATable(&'static str);
+
+impl fmt::Display for NotATable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not a table of a balancer: {}{}",
+            self.0,
+            Hint("both processes must be of the same version")
+        )
+    }
+}
+
+impl std::error::Error for NotATable {}
+
+fn count(out: &mut Vec<u8>, n: usize) {
+    // Fits into 32 bits because of the limits above.
+    out.extend((n as u32).to_be_bytes());
+}
+
+struct Read<'a>(&'a [u8]);
+
+impl Read<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], NotATable> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(NotATable("it is cut short"))?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u16(&mut self) -> Result<u16, NotATable> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    fn bit(&mut self) -> Result<bool, NotATable> {
+        match self.array::<1>()? {
+            [octet @ 0..=1] => Ok(octet == 1),
+            _ => Err(NotATable("a yes or no is neither")),
+        }
+    }
+
+    fn list<T>(
+        &mut self,
+        most: usize,
+        one: impl Fn(&mut Self) -> Result<T, NotATable>,
+    ) -> Result<Vec<T>, NotATable> {
+        let n = u32::from_be_bytes(self.array()?) as usize;
+        if n > most {
+            return Err(NotATable("it has more elements than a table holds"));
+        }
+        (0..n).map(|_| one(self)).collect()
+    }
+
+    /// Ranges in ascending order that do not touch, as a look-up needs them.
+    fn ranges<T: Ord + Copy>(
+        &mut self,
+        ip: impl Fn(&mut Self) -> Result<T, NotATable>,
+    ) -> Result<Vec<(T, T)>, NotATable> {
+        let all = self.list(RANGES, |read| Ok((ip(read)?, ip(read)?)))?;
+        let ordered =
+            all.iter().all(|(from, to)| from <= to) && all.windows(2).all(|two| two[0].1 < two[1].0);
+        ordered.then_some(all).ok_or(NotATable("its ranges of senders are out of order"))
+    }
+
+    fn epoch(&mut self) -> Result<Epoch, NotATable> {
+        let first = u64::from_be_bytes(self.array()?);
+        let (mask, xor) = (self.u16()?, self.u16()?);
+        if usize::from(mask) >= SLOTS || mask & mask.wrapping_add(1) != 0 {
+            return Err(NotATable("it chooses slots that do not exist"));
+        }
+        let mut calendar = Calendar::default();
+        for slot in 0..SLOTS as u16 {
+            let owner = self.u16()?;
+            let seat = Seat::new(owner.into());
+            if seat.is_none() && owner != u16::MAX {
+                return Err(NotATable("a slot is of a seat that does not exist"));
+            }
+            calendar.set(slot, seat);
+        }
+        Ok(Epoch { first, calendar: Arc::new(calendar), select: SlotSelect { mask, xor } })
+    }
+
+    fn occupant(&mut self) -> Result<(Seat, Occupant), NotATable> {
+        let seat =
+            Seat::new(self.u16()?.into()).ok_or(NotATable("a member has a seat that does not exist"))?;
+        let ip: IpAddr = match self.array::<1>()? {
+            [0] => return Ok((seat, Occupant::Evicted)),
+            [4] => self.array::<4>()?.into(),
+            [6] => self.array::<16>()?.into(),
+            _ => return Err(NotATable("a member has an unknown kind of address")),
+        };
+        let (port, mask) = (self.u16()?, self.u16()?);
+        let ports = PortRange::of_mask(mask);
+        let keep_label = self.bit()?;
+        let member = ports.and_then(|ports| Member::new(ip, port, ports, keep_label));
+        let member = member.ok_or(NotATable("a member has ports that do not exist"))?;
+        Ok((seat, Occupant::Member(member)))
     }
 }
 

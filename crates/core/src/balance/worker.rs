@@ -1,12 +1,9 @@
 //! Workers: registrations, reports, and the shares that follow from them.
 
-use super::{
-    apportion::Claim,
-    calendar::SLOTS,
-    governor::{Governor, Load, STANDING},
-    member::{MEMBERS, Member, Seat},
-    reach::Unusable,
-};
+use super::calendar::{Claim, SLOTS};
+use super::governor::{Governor, Load, STANDING};
+use super::member::{MEMBERS, Member, Seat, Unusable};
+use crate::hint::Hint;
 use crate::placement::Nanos;
 use std::fmt;
 
@@ -84,15 +81,16 @@ impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RegisterError::Full => {
-                write!(f, "all {MEMBERS} seats are taken; hint: deregister workers that are not needed")
+                write!(f, "all {MEMBERS} seats are taken{}", Hint("deregister workers that are not needed"))
             }
             RegisterError::BadWeight(weight) => {
-                write!(f, "cannot register with weight {weight}; hint: a number above 0, like 1")
+                write!(f, "cannot register with weight {weight}{}", Hint("a number above 0, like 1"))
             }
             RegisterError::Unusable(why) => write!(f, "cannot register: {why}"),
             RegisterError::BadFactors { min, max } => write!(
                 f,
-                "cannot register with factors {min} to {max}; hint: 0 is no bound; 0.5 to 2 is half to twice an even share"
+                "cannot register with factors {min} to {max}{}",
+                Hint("0 is no bound; 0.5 to 2 is half to twice an even share")
             ),
         }
     }
@@ -137,12 +135,14 @@ pub enum StateError {
 
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StateError::NoSession => "no such session; hint: register again",
-            StateError::NotANumber => {
-                "the fill level or the signal is not a number; hint: 0 to 1, and thousandths"
-            }
-        })
+        match self {
+            StateError::NoSession => write!(f, "no such session{}", Hint("register again")),
+            StateError::NotANumber => write!(
+                f,
+                "the fill level or the signal is not a number{}",
+                Hint("give a fill level from 0 to 1, and a signal in thousandths")
+            ),
+        }
     }
 }
 

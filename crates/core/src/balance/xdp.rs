@@ -26,12 +26,10 @@
 
 mod assembler;
 mod checksum;
-mod counts;
 mod image;
 mod program;
 mod search;
 
 pub use assembler::{CannotAssemble, MapName, Program, Step};
-pub use counts::{COUNTS_BYTES, Counts, LEASE_BYTES, Lease};
-pub use image::{Hop, IMAGE_BYTES, image};
+pub use image::{COUNTS_BYTES, Counts, Hop, IMAGE_BYTES, LEASE_BYTES, Lease, image};
 pub use program::{Inlet, program};

@@ -20,9 +20,7 @@
 //! is undone (compare RFC 4015).
 
 use super::{
-    Cause, ControlConfig, ControlStats, Phase, Report,
-    sense::{Sample, Sense},
-    trial::{OWN_MOST, Run, Trial, Verdict},
+    Cause, ControlConfig, ControlStats, OWN_MOST, Phase, Report, Run, Sample, Sense, Trial, Verdict,
 };
 use crate::placement::Nanos;
 

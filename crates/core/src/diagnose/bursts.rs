@@ -1,10 +1,7 @@
 //! Losses of many packets in a row at any rate: outages, and links that fail for a moment.
 
-use super::{
-    case::{Case, Cause, Finding},
-    clusters::by_chance,
-    point::Point,
-};
+use super::case::{Case, Cause, Finding};
+use super::point::{Point, by_chance};
 
 /// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
 pub(super) const SLOW: f64 = 0.6;
@@ -13,7 +10,7 @@ pub(super) const SLOW: f64 = 0.6;
 /// down.
 const AT_TIMES: f64 = 0.05;
 /// Number of bursts needed for a finding, and for more confidence in it: a host or other traffic may cause a few.
-const FEWEST: u64 = 2;
+const MIN_BURSTS: u64 = 2;
 const SOME: u64 = 3;
 const MANY: u64 = 6;
 /// If more bursts than this are expected at low rates and none is seen, the bursts depend on the rate.
@@ -130,7 +127,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     let rest: u64 = calm().map(|p| p.single().saturating_sub(p.front_lost + p.end_lost)).sum();
     let sent: u64 = calm().map(|p| p.sent).sum();
     let chance = by_chance(rest, rest as f64 / sent.max(1) as f64);
-    if bursts < FEWEST || (bursts as f64) < 1.0 + 3.0 * chance {
+    if bursts < MIN_BURSTS || (bursts as f64) < 1.0 + 3.0 * chance {
         return None;
     }
     let (waited, not): (Vec<&Point>, Vec<&Point>) =

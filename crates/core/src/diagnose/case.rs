@@ -2,133 +2,66 @@
 
 use super::point::Point;
 
-/// A cause of loss, delay, reordering or duplication, or of a slow transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Cause {
-    /// A token bucket drops packets that exceed a rate.
-    Policer,
-    /// A queue before a slower line is full.
-    FullQueue,
-    /// A short queue overflows during bursts, although the mean rate is not too high.
-    Microburst,
-    /// The socket buffer overflows: the reader pauses for longer than the buffer can hold.
-    SocketBuffer,
-    /// The kernel's memory for UDP is used up.
-    UdpMemory,
-    /// The ring of the network interface overflows.
-    NicRing,
-    /// The kernel's backlog overflows, before IP.
-    Backlog,
-    /// Packets do not leave the sending host.
-    Sender,
-    /// Single packets are damaged on the way.
-    BitErrors,
-    /// Many packets in a row are lost, at any rate: outages, or a link that fails for a moment.
-    BurstLoss,
-    /// Packets above a size do not pass.
-    Mtu,
-    /// A firewall or address translation forgets the flow.
-    Firewall,
-    /// A limit in packets per second.
-    PacketRate,
-    /// Packets of one flow take several paths.
-    Spraying,
-    /// One of several parallel links is full, others are not.
-    Polarisation,
-    /// The route changed.
-    RouteChange,
-    /// Packets arrive twice.
-    Duplication,
-    /// A CPU sleeps too deeply between bursts.
-    IdleStates,
-    /// Interrupt moderation: the interface collects packets before it interrupts.
-    Moderation,
-    /// Pause frames (IEEE 802.3x) stop the sender.
-    Pause,
-    /// A clock stepped: the delay only seems to change.
-    ClockStep,
-    /// The reader needs all of a CPU.
-    Reader,
-    /// TCP: the receiver's window.
-    ReceiverWindow,
-    /// TCP: the send buffer.
-    SendBuffer,
-    /// TCP: an application does not write or read data fast enough.
-    SlowApplication,
-    /// TCP: the disk of one end is too slow.
-    SlowDisk,
-    /// TCP: loss that does not depend on the flow's rate.
-    Loss,
-    /// TCP: the buffer of the bottleneck is too short for the congestion control.
-    ShallowBuffer,
-}
-
-impl Cause {
-    /// Every cause, in the order of the tables.
-    pub const ALL: [Cause; 28] = [
-        Cause::Policer,
-        Cause::FullQueue,
-        Cause::Microburst,
-        Cause::SocketBuffer,
-        Cause::UdpMemory,
-        Cause::NicRing,
-        Cause::Backlog,
-        Cause::Sender,
-        Cause::BitErrors,
-        Cause::BurstLoss,
-        Cause::Mtu,
-        Cause::Firewall,
-        Cause::PacketRate,
-        Cause::Spraying,
-        Cause::Polarisation,
-        Cause::RouteChange,
-        Cause::Duplication,
-        Cause::IdleStates,
-        Cause::Moderation,
-        Cause::Pause,
-        Cause::ClockStep,
-        Cause::Reader,
-        Cause::ReceiverWindow,
-        Cause::SendBuffer,
-        Cause::SlowApplication,
-        Cause::SlowDisk,
-        Cause::Loss,
-        Cause::ShallowBuffer,
-    ];
-
-    /// Its name, for reports and tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Policer => "policer",
-            Cause::FullQueue => "full-queue",
-            Cause::Microburst => "microburst",
-            Cause::SocketBuffer => "socket-buffer",
-            Cause::UdpMemory => "udp-memory",
-            Cause::NicRing => "nic-ring",
-            Cause::Backlog => "backlog",
-            Cause::Sender => "sender",
-            Cause::BitErrors => "bit-errors",
-            Cause::BurstLoss => "burst-loss",
-            Cause::Mtu => "mtu",
-            Cause::Firewall => "firewall",
-            Cause::PacketRate => "packet-rate",
-            Cause::Spraying => "spraying",
-            Cause::Polarisation => "polarisation",
-            Cause::RouteChange => "route-change",
-            Cause::Duplication => "duplication",
-            Cause::IdleStates => "idle-states",
-            Cause::Moderation => "moderation",
-            Cause::Pause => "pause",
-            Cause::ClockStep => "clock-step",
-            Cause::Reader => "reader",
-            Cause::ReceiverWindow => "receiver-window",
-            Cause::SendBuffer => "send-buffer",
-            Cause::SlowApplication => "slow-application",
-            Cause::SlowDisk => "slow-disk",
-            Cause::Loss => "loss",
-            Cause::ShallowBuffer => "shallow-buffer",
-        }
+crate::named! {
+    /// A cause of loss, delay, reordering or duplication, or of a slow transfer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Cause {
+        /// A token bucket drops packets that exceed a rate.
+        Policer = "policer",
+        /// A queue before a slower line is full.
+        FullQueue = "full-queue",
+        /// A short queue overflows during bursts, although the mean rate is not too high.
+        Microburst = "microburst",
+        /// The socket buffer overflows: the reader pauses for longer than the buffer can hold.
+        SocketBuffer = "socket-buffer",
+        /// The kernel's memory for UDP is used up.
+        UdpMemory = "udp-memory",
+        /// The ring of the network interface overflows.
+        NicRing = "nic-ring",
+        /// The kernel's backlog overflows, before IP.
+        Backlog = "backlog",
+        /// Packets do not leave the sending host.
+        Sender = "sender",
+        /// Single packets are damaged on the way.
+        BitErrors = "bit-errors",
+        /// Many packets in a row are lost, at any rate: outages, or a link that fails for a moment.
+        BurstLoss = "burst-loss",
+        /// Packets above a size do not pass.
+        Mtu = "mtu",
+        /// A firewall or address translation forgets the flow.
+        Firewall = "firewall",
+        /// A limit in packets per second.
+        PacketRate = "packet-rate",
+        /// Packets of one flow take several paths.
+        Spraying = "spraying",
+        /// One of several parallel links is full, others are not.
+        Polarisation = "polarisation",
+        /// The route changed.
+        RouteChange = "route-change",
+        /// Packets arrive twice.
+        Duplication = "duplication",
+        /// A CPU sleeps too deeply between bursts.
+        IdleStates = "idle-states",
+        /// Interrupt moderation: the interface collects packets before it interrupts.
+        Moderation = "moderation",
+        /// Pause frames (IEEE 802.3x) stop the sender.
+        Pause = "pause",
+        /// A clock stepped: the delay only seems to change.
+        ClockStep = "clock-step",
+        /// The reader needs all of a CPU.
+        Reader = "reader",
+        /// TCP: the receiver's window.
+        ReceiverWindow = "receiver-window",
+        /// TCP: the send buffer.
+        SendBuffer = "send-buffer",
+        /// TCP: an application does not write or read data fast enough.
+        SlowApplication = "slow-application",
+        /// TCP: the disk of one end is too slow.
+        SlowDisk = "slow-disk",
+        /// TCP: loss that does not depend on the flow's rate.
+        Loss = "loss",
+        /// TCP: the buffer of the bottleneck is too short for the congestion control.
+        ShallowBuffer = "shallow-buffer",
     }
 }
 

@@ -1,11 +1,8 @@
 //! Causes of loss between the interfaces, recognised by their patterns.
 
-use super::{
-    bursts::{self, SLOW},
-    case::{Case, Cause, Finding, Shares},
-    clusters::together,
-    point::Point,
-};
+use super::bursts::{self, SLOW};
+use super::case::{Case, Cause, Finding, Shares};
+use super::point::{Point, together};
 use crate::units::display_rate;
 use std::collections::{BTreeMap, BTreeSet};
 

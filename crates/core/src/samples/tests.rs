@@ -1,5 +1,4 @@
-use super::coding::HIGH;
-use super::*;
+use super::{HIGH, *};
 use proptest::prelude::*;
 
 const ALL: [Coding; 8] = [

@@ -3,16 +3,11 @@
 //! The line makes a family known to everything off the data path ([`FAMILIES`]) and compiles its layout into whatever is
 //! generic over layouts ([`StreamFormat::visit`]). Decision 0010 has the reasons.
 
-use super::{
-    ejfat,
-    family::{FamilyRef, Format, Framed, Known, StreamFormat},
-    fila10g,
-    frame::Framing,
-    joined::{PacketEnd, end_of},
-    keyed::{Keyed, KnownKeyed, VisitKeyed},
-    labelled::{KnownLabelled, VisitLabelled},
-    lofar, mark5b, spead, vdif,
-};
+use super::family::{FamilyRef, Format, Framed, Known, StreamFormat};
+use super::frame::Framing;
+use super::keyed::{Keyed, KnownKeyed, PacketEnd, VisitKeyed, end_of};
+use super::labelled::{KnownLabelled, VisitLabelled};
+use super::{ejfat, fila10g, lofar, mark5b, spead, vdif};
 use crate::placement::{Geometry, Layout, Reject};
 use std::{any::Any, fmt, str::FromStr};
 

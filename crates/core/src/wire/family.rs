@@ -11,20 +11,20 @@
 //! ```
 //! A [`Family`] is known from its name, the [`Particulars`] of a stream only after its first packets.
 
-pub use super::same::Same;
-use super::{
-    frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
-    fuzzing::parser::Parser,
-    generate::Generator,
-    header::{Field, Order},
-    inspect::reader::Reader,
-    layout::{Keep, Place},
-    numbering::Numbering,
-    stamps::Stamps,
-    trial::{Draw, Trial},
-};
+pub use super::Same;
+use super::frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread};
+use super::fuzzing::parser::Parser;
+use super::header::{Field, Order};
+use super::inspect::Reader;
+use super::layout::{Keep, Place};
+use super::stamps::{Numbering, Stamps};
+use super::trial::{Draw, Trial};
+use super::written::Generator;
 use crate::placement::{Layout, Reject};
-use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::{fmt, hash};
 
 /// A family of formats. Object safe: all work off the data path goes through the [registry](super::FAMILIES).
 pub trait Family: Sync {

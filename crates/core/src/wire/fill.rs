@@ -18,12 +18,10 @@
 //! objects may be short
 //! ([`StreamFormat::short_objects`]), the caller must not fill beyond the end of the second.
 
-use super::{
-    family::StreamFormat,
-    frame::{Ahead, FILL},
-    layout::Place,
-    numbering::PREFIX,
-};
+use super::family::StreamFormat;
+use super::frame::{Ahead, FILL};
+use super::layout::Place;
+use super::stamps::PREFIX;
 use std::ops::Range;
 
 /// Memory that is read and written in parts: a slice, or a block of which other parts are in use.

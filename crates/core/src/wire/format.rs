@@ -3,13 +3,11 @@
 //! A [`Learner`](super::Learner) finds it from the first packets; every field may be changed before the layout is made (a
 //! known frame rate, another way to place). Data of one family only are in its [`Particulars`].
 
-use super::{
-    family::{Particulars, StreamFormat},
-    frame::FrameTime,
-    header::Order,
-    layout::{Blocks, Place},
-    numbering::Numbering,
-};
+use super::family::{Particulars, StreamFormat};
+use super::frame::FrameTime;
+use super::header::Order;
+use super::layout::{Blocks, Place};
+use super::stamps::Numbering;
 use crate::placement::Reject;
 use std::any::Any;
 

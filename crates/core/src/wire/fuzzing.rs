@@ -3,7 +3,6 @@
 //! The fuzz targets call only these, so a failing input becomes one line in a test here.
 
 pub mod parser;
-pub mod placed;
 
 use super::{
     Positions,
@@ -13,7 +12,7 @@ use super::{
     layout::{Keep, Place},
     learn::Learner,
 };
-use placed::place;
+use parser::place;
 
 /// The parsers of the family with this number in the registry; the first byte chooses what a packet does not state.
 pub fn family(number: usize, input: &[u8]) {

@@ -15,23 +15,15 @@
 //! Limit: in a file whose consecutive frames are not in order of time (one thread after another), positions do not grow
 //! monotonically: see [`Placer::is_in_order`].
 
-mod clock;
-mod error;
 mod placer;
-#[cfg(test)]
-mod tests;
 
-pub use clock::{ClockFinder, FrameClock};
-pub use error::PositionsError;
-pub use placer::Placer;
+pub use placer::{ClockFinder, FrameClock, Placer, PositionsError};
 
-use super::{
-    family::{FamilyRef, Format},
-    frame::Framing,
-    numbering::PREFIX,
-    stamps::{Move, Stamps},
-};
-use std::{fmt, ops::Range};
+use super::family::{FamilyRef, Format};
+use super::frame::Framing;
+use super::stamps::{Move, PREFIX, Stamps};
+use std::fmt;
+use std::ops::Range;
 
 /// Frames that are looked at to find out whether a file begins with frames of one length.
 const PROBES: usize = 8;
@@ -93,7 +85,7 @@ impl Positions {
         let units = || Units { file, at: 0, skip, usual: 0, stamps };
         let frame = |(at, bytes): (usize, usize)| &file[at + skip..at + bytes];
         let mut frames = Vec::new();
-        for unit in units().take(clock::SAMPLE) {
+        for unit in units().take(placer::SAMPLE) {
             frames.push(frame(unit?));
         }
         let mut early = ClockFinder::new(stamps, near);
@@ -321,3 +313,6 @@ impl Iterator for Units<'_> {
         Some(unit.map(|bytes| (at, bytes)))
     }
 }
+
+#[cfg(test)]
+mod tests;

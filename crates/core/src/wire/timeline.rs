@@ -21,17 +21,11 @@
 //! detected. In a stream that is placed by time, times always agree with places, so only threads and stations are
 //! checked.
 
-mod lane;
-mod offset;
 mod steps;
-mod trace;
 
-pub use lane::Apart;
-pub use offset::{Offset, OffsetWatch};
-pub use trace::Trace;
+pub use steps::Trace;
 
 use super::frame::FrameTime;
-use lane::{BELIEVED, Lane, State};
 use std::collections::VecDeque;
 
 /// Frames of one thread in a second of data in which the others are missed.
@@ -363,6 +357,185 @@ impl Timeline {
         if self.changes.len() < MOST_CHANGES {
             self.changes.push_back(change);
         }
+    }
+}
+
+/// Number of frames of a new thread, in one second, before it is accepted; the same for another station.
+const BELIEVED: u64 = 8;
+
+/// How far times are ahead of their places (negative: behind).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Whole seconds; 0 if it is known how many frames they have.
+    pub seconds: i64,
+    /// Additional frames.
+    pub frames: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It belongs to the stream, but has sent nothing yet.
+    Expected,
+    /// A header shows it, perhaps a damaged one.
+    Unproven,
+    Present,
+    Absent,
+}
+
+/// Times that do not fit, until the next frame fits again: a jump, or an odd frame.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    from: FrameTime,
+    to: FrameTime,
+    /// Places at which other threads may show the same.
+    near: (u64, u64),
+    by: Apart,
+    steps: u64,
+}
+
+/// What is known of one thread.
+#[derive(Clone, Debug)]
+struct Lane {
+    thread: u16,
+    state: State,
+    /// Place and time of its last frame.
+    last: Option<(u64, FrameTime)>,
+    /// The first of the frames needed to accept it.
+    first: Option<FrameTime>,
+    /// Others had sent before it was first seen.
+    is_late: bool,
+    /// Frames seen in this second.
+    seen_now: u64,
+    doubt: Option<Doubt>,
+    /// Number of consecutive frames with the same time.
+    still: u64,
+    station: Option<u32>,
+    other_station: (u32, u64),
+}
+
+impl Lane {
+    fn new(thread: u16, state: State) -> Lane {
+        Lane {
+            thread,
+            state,
+            last: None,
+            first: None,
+            is_late: false,
+            seen_now: 0,
+            doubt: None,
+            still: 0,
+            station: None,
+            other_station: (0, 0),
+        }
+    }
+
+    fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// The number of frames per second has become known.
+    fn count_seconds(&mut self, frames: u32) {
+        let Some(doubt) = &mut self.doubt else { return };
+        let Apart { seconds, frames: besides } = doubt.by;
+        let frames = seconds.saturating_mul(i64::from(frames)).saturating_add(besides);
+        doubt.by = Apart { seconds: 0, frames };
+        self.doubt.take_if(|doubt| doubt.by == Apart::default());
+    }
+
+    fn restart(&mut self) {
+        (self.last, self.doubt, self.still) = (None, None, 0);
+    }
+
+    /// It sent nothing for a second.
+    fn miss(&mut self) {
+        self.state = State::Absent;
+        self.restart();
+    }
+
+    /// It is accepted; later frames are compared with its next one.
+    fn prove(&mut self) {
+        self.state = State::Present;
+        self.first = None;
+        self.restart();
+    }
+
+    /// Checks the station of a frame; returns the previous one if it has changed lastingly.
+    fn watch_station(&mut self, is: u32, weight: u64) -> Option<u32> {
+        let was = *self.station.get_or_insert(is);
+        if was == is {
+            self.other_station = (0, 0);
+            return None;
+        }
+        if self.other_station.0 != is || self.other_station.1 == 0 {
+            self.other_station = (is, 0);
+        }
+        self.other_station.1 = self.other_station.1.saturating_add(weight);
+        if self.other_station.1 < BELIEVED {
+            return None;
+        }
+        self.station = Some(is);
+        self.other_station = (0, 0);
+        Some(was)
+    }
+}
+
+/// An offset below this, ns, comes from the network and the resolution of clocks. A formatter that is a second ahead
+/// seems less than a second ahead, because its data arrive later.
+const NOTABLE: i128 = 900_000_000;
+/// The first changes are all reported; of further ones, those whose number is a power of two.
+const ALL_TOLD: u64 = 4;
+
+/// How far the times of a stream are ahead of the host's clock.
+///
+/// Compares the times of the data with the clock of the receiving host.
+///
+/// A formatter that was set by a wrong second pulse is off by a whole second; one that was never set, by hours. The
+/// delay of the network is far below that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offset {
+    /// How far the data are ahead (negative: behind), ns.
+    pub nanos: i128,
+    /// The offset reported before, if any.
+    pub before: Option<i128>,
+}
+
+/// Watches one stream.
+#[derive(Clone, Debug, Default)]
+pub struct OffsetWatch {
+    range: Option<(i128, i128)>,
+    last: i128,
+    /// The reference for the next offset, and the last one reported.
+    base: Option<i128>,
+    told: Option<i128>,
+    changes: u64,
+}
+
+impl OffsetWatch {
+    /// Frames with Unix time `data` arrived at `host`, both in nanoseconds; `within` is how much later than `data` they
+    /// may have been taken. Returns the offset if it must be reported.
+    pub fn observe(&mut self, data: i128, within: i128, host: i128) -> Option<Offset> {
+        // The offset may have any value in this range: use the smallest.
+        let (least, most) = (data.saturating_sub(host), data.saturating_add(within).saturating_sub(host));
+        let nanos = if least > 0 { least } else { most.min(0) };
+        self.last = nanos;
+        self.range = Some(self.range.map_or((nanos, nanos), |(low, high)| (low.min(nanos), high.max(nanos))));
+        let base = self.base.unwrap_or(0);
+        if nanos.abs_diff(base) < NOTABLE.unsigned_abs() {
+            self.base.get_or_insert(base);
+            return None;
+        }
+        self.base = Some(nanos);
+        self.changes += 1;
+        if self.changes > ALL_TOLD && !self.changes.is_power_of_two() {
+            return None;
+        }
+        Some(Offset { nanos, before: self.told.replace(nanos) })
+    }
+
+    /// The last offset, the least and the largest, in nanoseconds.
+    #[must_use]
+    pub fn range(&self) -> Option<(i128, i128, i128)> {
+        self.range.map(|(least, most)| (self.last, least, most))
     }
 }
 

@@ -250,3 +250,40 @@ fn fault_texts_are_read_or_refused() {
     }
     assert!("".parse::<Faults>().unwrap().is_none());
 }
+
+fn said(path: &Path) -> String {
+    Place::for_recordings(path).unwrap_err().to_string()
+}
+
+#[test]
+fn a_directory_has_one_place_whatever_it_is_called() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&disk, &link).unwrap();
+    let place = |path: &Path| Place::for_recordings(path).unwrap();
+    assert_eq!(place(&disk), place(&link));
+    assert_eq!(place(&disk), place(&directory.path().join("./link/../disk/.")));
+    assert_ne!(place(&disk), place(directory.path()));
+}
+
+#[test]
+fn what_is_no_place_for_recordings_is_told_as_it_is() {
+    for (path, wrong) in [
+        ("/proc", "not a disk: proc"),
+        ("/proc/self", "not a disk: proc"),
+        ("/sys/kernel", "not a disk: sysfs"),
+        ("/proc/version", "not a directory"),
+        ("/no/such/place", "no such directory"),
+    ] {
+        let said = said(Path::new(path));
+        assert!(
+            said.starts_with(&format!("record to {path}: {wrong}")) && said.contains("; hint: "),
+            "{said}"
+        );
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert!(said(file.path()).contains("not a directory"));
+    assert!(said(&file.path().join("x")).contains("Not a directory"));
+}

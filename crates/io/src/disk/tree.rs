@@ -14,11 +14,10 @@
 //!
 //! Limits: the directory itself is opened like any other path, following links.
 
-mod removal;
-#[cfg(test)]
-mod tests;
-
+use super::Faults;
 use crate::lock::lock;
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -26,10 +25,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-use super::Faults;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
-use rustix::io::Errno;
 
 /// A killed process keeps its locks until the kernel has finished its writes: wait this long for them.
 const KILLED: Duration = Duration::from_secs(1);
@@ -263,7 +258,7 @@ impl Tree {
             Some(opened) => (opened?, true),
         };
         let file = File::from(fd);
-        super::read::only_regular(file.metadata()?.file_type())?;
+        super::only_regular(file.metadata()?.file_type())?;
         Ok((file, direct))
     }
 
@@ -358,4 +353,39 @@ impl Tree {
         rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
         Ok(())
     }
+
+    /// The directory at `path`, locked while it is open here.
+    ///
+    /// # Errors
+    /// As [`directory`](Self::directory); `WouldBlock` if it is locked elsewhere.
+    pub fn hold(&self, path: &Path) -> io::Result<Arc<File>> {
+        // Opened again, because the same open file would have the same lock.
+        let directory = self.opened(&Self::names(path)?)?;
+        match crate::disk::lock(&*directory, FlockOperation::NonBlockingLockExclusive) {
+            true => Ok(directory),
+            false => Err(Self::taken(path)),
+        }
+    }
+
+    /// Remove the directory `path` with all that is in it. No link is followed.
+    ///
+    /// # Errors
+    /// A system error, or the path leads out.
+    pub fn remove_all(&self, path: &Path) -> io::Result<()> {
+        // Check before anything is removed: the directory itself must not be removed.
+        self.parent(path)?;
+        for name in self.list(path)? {
+            let path = path.join(name);
+            match self.status(&path)? {
+                Some(status) if status.kind == Kind::Directory => self.remove_all(&path)?,
+                Some(_) => self.remove(&path)?,
+                None => {}
+            }
+        }
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,14 @@
-//! The machine of a measurement, and its energy meter.
+//! The machine of a measurement: its name and CPUs, its energy meter, the state of its clock, and its memory bandwidth.
+//!
+//! The bandwidth is how fast all CPUs together copy memory, which bounds everything that copies payloads. The state of the
+//! clock is the kernel's, from NTP or PTP; reading it needs no privilege.
+//!
+//! Limits: the bandwidth is measured for some ten milliseconds, while other programs run; 16 MiB for each CPU exceed its
+//! cache.
 
-use std::{fmt, fs, time::Duration};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+use std::{fmt, fs, io};
 
 /// Description of the machine, reported with every measured figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +105,66 @@ fn micros(path: &str, name: &str) -> Option<u64> {
     fs::read_to_string(format!("{path}/{name}")).ok()?.trim().parse().ok()
 }
 
+/// Bytes that one CPU copies repeatedly.
+const PIECE: usize = 16 << 20;
+const TIME: Duration = Duration::from_millis(30);
+
+/// Bytes read and written in a second.
+#[must_use]
+pub fn of_memory() -> u64 {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let begin = Barrier::new(threads);
+    let copy = || {
+        let (from, mut to) = (vec![1u8; PIECE], vec![0u8; PIECE]);
+        begin.wait();
+        let (begun, mut copied) = (Instant::now(), 0u64);
+        while begun.elapsed() < TIME {
+            to.copy_from_slice(&from);
+            std::hint::black_box(&mut to);
+            copied += 2 * PIECE as u64;
+        }
+        copied as f64 / begun.elapsed().as_secs_f64()
+    };
+    let all = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(copy)).collect();
+        started.into_iter().filter_map(|thread| thread.join().ok()).sum::<f64>()
+    });
+    all as u64
+}
+
+const UNSYNCHRONISED: libc::c_int = 0x40;
+
+/// The state of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Whether a program keeps it to another clock.
+    pub synchronised: bool,
+    /// The largest error that is possible, in microseconds.
+    pub max_error_us: u64,
+    /// The error that is likely, in microseconds.
+    pub estimated_error_us: u64,
+}
+
+impl Kept {
+    /// Ask the kernel.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn read() -> io::Result<Self> {
+        // SAFETY: a timex is numbers only, for which zeros are valid; its `modes` of 0 asks and changes nothing.
+        let mut now: libc::timex = unsafe { std::mem::zeroed() };
+        // SAFETY: `now` is a valid timex that outlives the call.
+        if unsafe { libc::adjtimex(&raw mut now) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            synchronised: now.status & UNSYNCHRONISED == 0,
+            max_error_us: u64::try_from(now.maxerror).unwrap_or(0),
+            estimated_error_us: u64::try_from(now.esterror).unwrap_or(0),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +192,16 @@ mod tests {
         fs::write(package.join("energy_uj"), "100").unwrap();
         assert!((energy.joules() - 200e-6).abs() < 1e-12);
         assert_eq!(Energy::start_in("/nonexistent"), None);
+    }
+
+    #[test]
+    fn memory_is_copied() {
+        assert!(super::of_memory() > 1 << 20);
+    }
+
+    #[test]
+    fn the_kernel_says_how_its_clock_is_kept() {
+        let kept = super::Kept::read().unwrap();
+        assert!(kept.synchronised || kept.max_error_us > 0, "{kept:?}");
     }
 }

@@ -3,28 +3,21 @@
 //! | module | content |
 //! |---|---|
 //! | [`interface`] | which interface has an address, its counters |
-//! | [`counters`] | the kernel's UDP counters: losses above the interface |
 //! | [`sockets`] | bytes queued at a port, and datagrams dropped there |
-//! | [`stages`] | counters along the way of a packet: interface, IP, UDP, backlog, processors |
-//! | [`tables`] | the tables of counters that the kernel keeps |
+//! | [`stages`] | counters along the path of a packet (interface, IP, UDP, backlog, CPUs), and the kernel's tables of them |
 //! | [`thread`] | CPU seconds used, affinity, real-time priority |
-//! | [`machine`] | CPU, cores, memory, kernel, and energy if the CPU meters it |
+//! | [`machine`] | CPU, cores, memory and its bandwidth, kernel, the state of the clock, and energy if the CPU meters it |
 //! | [`limit`] | a share of one processor: control groups, or a competing load |
 //! | [`way`] | the way to an address: interface and neighbour |
 //! | [`ethtool`] | what a network card and its driver say of themselves |
 //! | [`tree`] | files of `/proc` and `/sys`, below a root |
 //! | [`network`] | limits of an interface, queueing disciplines, a route, the firewall |
-//! | [`bandwidth`] | how fast memory is copied |
-//! | [`clock`] | how well the clock of this host is kept |
 //! | [`descriptors`] | how many files this process may open |
 //! | [`program`] | another program on one CPU, with such a share |
 //! | [`server`] | the process that serves the other end of a Unix socket |
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
 
-pub mod bandwidth;
-pub mod clock;
-pub mod counters;
 pub mod descriptors;
 pub mod ethtool;
 pub mod interface;
@@ -35,7 +28,6 @@ pub mod program;
 pub mod server;
 pub mod sockets;
 pub mod stages;
-pub mod tables;
 pub mod thread;
 pub mod tree;
 pub mod way;

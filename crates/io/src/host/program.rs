@@ -22,6 +22,7 @@ use crate::lock::lock;
 use crate::namespace::Network;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use skyhaul_core::hint::Hint;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -73,10 +74,11 @@ impl Program {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error: io::Error| {
             let hint = match error.kind() {
-                io::ErrorKind::NotFound => "; hint: check the name, or give its path",
-                io::ErrorKind::PermissionDenied => "; hint: it must be a program that you may run",
-                _ => "",
+                io::ErrorKind::NotFound => Some("check the name, or give its path"),
+                io::ErrorKind::PermissionDenied => Some("it must be a program that you may run"),
+                _ => None,
             };
+            let hint = hint.map(|hint| Hint(hint).to_string()).unwrap_or_default();
             io::Error::new(error.kind(), format!("start {name}: {}{hint}", system_text(&error)))
         };
         let cpus = place.cpu.map(only).transpose()?;

@@ -23,8 +23,23 @@
 //!
 //! Limits: an interface, IP and UDP count a train that passes as one packet as one, so layers can be compared only if
 //! packets are sent one by one. CPU times are counted in ticks, of which [`TICKS`] make a second.
+//!
+//! The parsers of the kernel's tables also serve the checks of a host:
+//!
+//! | table | a line | gives |
+//! |---|---|---|
+//! | `/proc/net/snmp`, `netstat` | `Udp: InErrors RcvbufErrors`, then `Udp: 3 2` | `Udp`, `InErrors`, 3 … |
+//! | `/proc/net/snmp6` | `Udp6RcvbufErrors 5` | `Udp`, `RcvbufErrors`, 5 |
+//! | `/proc/net/softnet_stat` | a processor, hexadecimal | its number, `processed`, `dropped`, `squeezed` |
+//!
+//! ```
+//! use skyhaul_io::host::stages::protocols;
+//! let all: Vec<_> = protocols("Udp: InErrors RcvbufErrors\nUdp: 3 2\n").collect();
+//! assert_eq!(all, [("Udp", "InErrors", 3), ("Udp", "RcvbufErrors", 2)]);
+//! ```
+//!
+//! Limits: values that are not counters (`Tcp: MaxConn -1`) are omitted.
 
-use super::tables::{backlogs, protocols, protocols6};
 use std::collections::BTreeMap;
 
 /// Counters by name; those that the kernel does not report are missing.
@@ -152,6 +167,120 @@ fn processors(stages: &mut Stages, text: &str) {
     }
 }
 
+/// The column of the processor's number, from Linux 5.10.
+const CPU_COLUMN: usize = 12;
+
+/// Protocol, name and value of a table of two lines for each protocol: names, then values.
+pub fn protocols(table: &str) -> impl Iterator<Item = (&str, &str, u64)> {
+    let mut lines = table.lines().filter_map(|line| line.split_once(':'));
+    let pairs = std::iter::from_fn(move || Some((lines.next()?, lines.next()?)));
+    pairs.filter(|((names, _), (values, _))| names == values).flat_map(|((protocol, names), (_, values))| {
+        let all = names.split_whitespace().zip(values.split_whitespace());
+        all.filter_map(move |(name, value)| Some((protocol, name, value.parse().ok()?)))
+    })
+}
+
+/// The same for IPv6, with one line for each counter; protocols have the names of IPv4.
+pub fn protocols6(table: &str) -> impl Iterator<Item = (&str, &str, u64)> {
+    table.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let ((protocol, name), value) = (words.next()?.split_once('6')?, words.next()?);
+        Some((protocol, name, value.parse().ok()?))
+    })
+}
+
+/// CPU, name and value of the backlog counters.
+pub fn backlogs(table: &str) -> impl Iterator<Item = (u64, &'static str, u64)> {
+    table.lines().enumerate().flat_map(|(line, text)| {
+        let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
+        let processor = text.split_whitespace().nth(CPU_COLUMN).and_then(hexadecimal).unwrap_or(line as u64);
+        let named = ["processed", "dropped", "squeezed"].into_iter().zip(text.split_whitespace());
+        named.filter_map(move |(name, word)| Some((processor, name, hexadecimal(word)?)))
+    })
+}
+
+/// Datagrams, or trains if the kernel handles a train as one.
+///
+/// The kernel's own UDP counters, for IPv4 and IPv6 together.
+///
+/// They explain losses between the interface and the socket: a datagram that the interface counted, but no socket
+/// received, is counted here by reason. They cover the whole network namespace, so compare readings before and after a
+/// run.
+///
+/// ```
+/// use skyhaul_io::host::stages::UdpCounters;
+/// let before = UdpCounters::read();
+/// // ... a run ...
+/// let lost = UdpCounters::read().since(&before).receive_buffer_errors;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Delivered to sockets.
+    pub in_datagrams: u64,
+    /// To a port without a listener.
+    pub no_ports: u64,
+    /// Not delivered, for any other reason.
+    pub in_errors: u64,
+    /// Sent.
+    pub out_datagrams: u64,
+    /// Dropped because the socket's receive buffer was full.
+    pub receive_buffer_errors: u64,
+    /// Not sent because the send buffer or device queue was full.
+    pub send_buffer_errors: u64,
+    /// With a wrong checksum.
+    pub checksum_errors: u64,
+    /// Dropped because all UDP sockets together reached their memory limit (`net.ipv4.udp_mem`).
+    pub memory_errors: u64,
+}
+
+impl UdpCounters {
+    /// Read them for this thread's network namespace; a counter that the kernel does not report is 0.
+    #[must_use]
+    pub fn read() -> Self {
+        let text =
+            |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+        let mut counters = Self::default();
+        counters.add(protocols(&text("snmp")));
+        counters.add(protocols6(&text("snmp6")));
+        counters
+    }
+
+    /// The difference from `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            in_datagrams: self.in_datagrams.saturating_sub(earlier.in_datagrams),
+            no_ports: self.no_ports.saturating_sub(earlier.no_ports),
+            in_errors: self.in_errors.saturating_sub(earlier.in_errors),
+            out_datagrams: self.out_datagrams.saturating_sub(earlier.out_datagrams),
+            receive_buffer_errors: self.receive_buffer_errors.saturating_sub(earlier.receive_buffer_errors),
+            send_buffer_errors: self.send_buffer_errors.saturating_sub(earlier.send_buffer_errors),
+            checksum_errors: self.checksum_errors.saturating_sub(earlier.checksum_errors),
+            memory_errors: self.memory_errors.saturating_sub(earlier.memory_errors),
+        }
+    }
+
+    fn add<'a>(&mut self, all: impl Iterator<Item = (&'a str, &'a str, u64)>) {
+        all.filter(|(protocol, ..)| *protocol == "Udp")
+            .for_each(|(_, name, value)| self.add_one(name, value));
+    }
+
+    fn add_one(&mut self, name: &str, value: u64) {
+        let counter = match name {
+            "InDatagrams" => &mut self.in_datagrams,
+            "NoPorts" => &mut self.no_ports,
+            "InErrors" => &mut self.in_errors,
+            "OutDatagrams" => &mut self.out_datagrams,
+            "RcvbufErrors" => &mut self.receive_buffer_errors,
+            "SndbufErrors" => &mut self.send_buffer_errors,
+            "InCsumErrors" => &mut self.checksum_errors,
+            "MemErrors" => &mut self.memory_errors,
+            _ => return,
+        };
+        *counter = counter.saturating_add(value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +346,41 @@ mod tests {
             assert!(moved.get(name).is_some_and(|&n| n > 0), "{name}: {moved:?}");
         }
         assert!(read(None).len() >= moved.len());
+    }
+
+    #[test]
+    fn what_is_odd_is_left_out() {
+        let table = "Udp: A B\nUdp: 3 2\nodd\nTcp: A C\nTcp: -1 4\nIp: A\nIcmp: 5\nIp: A";
+        assert_eq!(protocols(table).collect::<Vec<_>>(), [("Udp", "A", 3), ("Udp", "B", 2), ("Tcp", "C", 4)]);
+        let table = "Udp6RcvbufErrors \t5\nIp6 x\nUdpLite6InErrors 9\n\nIp6ReasmFails\n";
+        let six: Vec<_> = protocols6(table).collect();
+        assert_eq!(six, [("Udp", "RcvbufErrors", 5), ("UdpLite", "InErrors", 9)]);
+    }
+
+    #[test]
+    fn a_processor_has_its_number_or_that_of_its_line() {
+        let table = "0000000e 00000001\n000000ff 0 x 0 0 0 0 0 0 0 0 0 00000007\n";
+        let all: Vec<_> = backlogs(table).collect();
+        let expected = [(0, "processed", 14), (0, "dropped", 1), (7, "processed", 255), (7, "dropped", 0)];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn both_families_are_added() {
+        let mut c = UdpCounters::default();
+        c.add(protocols("Tcp: x y\nTcp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors New\nUdp: 10 2 3 9\nUdpLite: InDatagrams\n"));
+        c.add(protocols6("Ip6InReceives 5\nUdp6InDatagrams                 \t7\nUdp6MemErrors 1\nUdpLite6InDatagrams 100\n"));
+        assert_eq!((c.in_datagrams, c.no_ports, c.receive_buffer_errors, c.memory_errors), (17, 2, 3, 1));
+        c.add(protocols("Udp: InDatagrams"));
+        assert_eq!(c.in_datagrams, 17, "half a table is no table");
+    }
+
+    #[test]
+    fn a_datagram_to_nobody_is_counted() {
+        let before = UdpCounters::read();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        socket.send_to(b"x", gone).unwrap();
+        assert!(UdpCounters::read().since(&before).no_ports > 0);
     }
 }

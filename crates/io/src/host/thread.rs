@@ -16,6 +16,7 @@ use rustix::{
     thread::{CpuSet, sched_setaffinity},
     time::{ClockId, clock_gettime},
 };
+use skyhaul_core::hint::Hint;
 use std::{io, mem, time::Duration};
 
 /// CPU time of this thread, user and system.
@@ -91,8 +92,9 @@ pub fn pin(cpu: usize) -> io::Result<()> {
         let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed = allowed.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or("").trim();
         let text = format!(
-            "run on CPU {cpu}: {}; hint: use one of the CPUs allowed for this process: {allowed}",
-            system_text(&error)
+            "run on CPU {cpu}: {}{}",
+            system_text(&error),
+            Hint(format_args!("use one of the CPUs allowed for this process: {allowed}"))
         );
         io::Error::new(error.kind(), text)
     };
@@ -116,9 +118,11 @@ pub fn real_time(priority: u8) -> io::Result<()> {
     }
     let error = io::Error::last_os_error();
     let text = format!(
-        "real-time priority {priority}: {}; other work can delay the thread by some milliseconds; hint: \
-         setcap cap_sys_nice+ep on the binary, or `ulimit -r {priority}` (LimitRTPRIO={priority} in the unit file)",
-        system_text(&error)
+        "real-time priority {priority}: {}; other work can delay the thread by some milliseconds{}",
+        system_text(&error),
+        Hint(format_args!(
+            "setcap cap_sys_nice+ep on the binary, or `ulimit -r {priority}` (LimitRTPRIO={priority} in the unit file)"
+        ))
     );
     Err(io::Error::new(error.kind(), text))
 }

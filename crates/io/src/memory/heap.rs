@@ -30,16 +30,15 @@
 //! memory is zero, reused memory has its last content. The bytes of a heap stay valid as long as the heap, even after the
 //! last handle of the memory.
 
-mod cache;
 mod class;
+#[cfg(all(test, not(any(miri, sanitized))))]
+mod model;
 mod returned;
 mod supply;
 mod sync;
-mod zero;
-
-pub use cache::HeapCache;
 
 use super::default_bytes;
+use super::mapping::HUGE;
 use crate::copy;
 use crate::lock::lock;
 use class::{Class, Node, Span};
@@ -195,6 +194,12 @@ impl HeapMemory {
     pub fn given_back(&self) -> u64 {
         self.inner().given_back.load(Ordering::Relaxed)
     }
+
+    /// A cache for a thread that takes many heaps.
+    #[must_use]
+    pub fn cache(&self) -> HeapCache {
+        HeapCache::new(self.clone())
+    }
 }
 
 impl Default for HeapMemory {
@@ -332,7 +337,7 @@ impl HeapBytes {
     pub fn zero(&mut self, range: Range<usize>) {
         let part = self.part_mut(range);
         // SAFETY: every block is part of a private anonymous mapping (`Mapping::anonymous`), and this one is ours.
-        unsafe { zero::zero(part) }
+        unsafe { zero(part) }
     }
 
     /// Bytes it can hold without reallocation.
@@ -390,7 +395,99 @@ impl Drop for HeapBytes {
     }
 }
 
-#[cfg(all(test, not(any(miri, sanitized))))]
-mod model;
+/// Set `part` to zero.
+///
+/// # Safety
+/// It lies in a private anonymous mapping.
+unsafe fn zero(part: &mut [u8]) {
+    let begin = part.as_ptr().addr().next_multiple_of(HUGE) - part.as_ptr().addr();
+    let pages = part.len().saturating_sub(begin) / HUGE * HUGE;
+    if pages == 0 || cfg!(miri) {
+        return part.fill(0);
+    }
+    let (before, rest) = part.split_at_mut(begin);
+    let (inside, behind) = rest.split_at_mut(pages);
+    before.fill(0);
+    behind.fill(0);
+    let (start, length) = (inside.as_mut_ptr().cast(), inside.len());
+    // SAFETY: whole pages of a private anonymous mapping, as the caller says; then they read as zeros, which are valid bytes.
+    let done = unsafe { rustix::mm::madvise(start, length, rustix::mm::Advice::LinuxDontNeed) };
+    if done.is_err() {
+        inside.fill(0);
+    }
+}
+
+/// Maximum number of bytes held of a class.
+const HELD: usize = 256 << 10;
+/// Maximum number of blocks held of a class.
+const CACHED_BLOCKS: usize = 32;
+/// Larger heaps are taken one by one: their copy takes longer than a lock.
+const LARGEST: usize = 32 << 10;
+
+/// Free blocks held for one thread; see [`HeapMemory::cache`]. They are returned when it is dropped, or when any size
+/// runs out.
+///
+/// A cache of free blocks for one thread.
+///
+/// A lock, even without contention, waits until every byte written past the cache has arrived in memory. Taken for each
+/// heap of 1 KiB, it costs more than everything else. So a thread that takes many heaps takes blocks in batches, and the
+/// bytes of one heap reach memory while the next is processed.
+#[derive(Debug)]
+pub struct HeapCache {
+    memory: HeapMemory,
+    /// Free blocks of each small class.
+    held: Box<[Vec<NonNull<Node>>]>,
+    /// Maximum number of bytes held of each class.
+    bytes: usize,
+}
+
+// SAFETY: blocks taken from a free list are its holder's alone, on whatever thread.
+unsafe impl Send for HeapCache {}
+
+impl HeapCache {
+    fn new(memory: HeapMemory) -> Self {
+        let held = (0..=class::index_of(LARGEST)).map(|_| Vec::with_capacity(CACHED_BLOCKS)).collect();
+        // Small memories must not be held unused.
+        let bytes = HELD.min(usize::try_from(memory.limit() / 256).unwrap_or(HELD));
+        Self { memory, held, bytes }
+    }
+
+    /// Memory for a heap of `bytes`, as [`HeapMemory::take`].
+    #[must_use]
+    #[inline]
+    pub fn take(&mut self, bytes: usize) -> Option<HeapBytes> {
+        if let Some(held) = self.held.get_mut(class::index_of(bytes)) {
+            if let Some(node) = held.pop() {
+                return Some(self.memory.bytes(node, bytes));
+            }
+            if let Some(class) = self.memory.class_for(bytes) {
+                class.pop_many(held, (self.bytes / class.bytes()).clamp(1, CACHED_BLOCKS));
+                // Neighbours in succession, as in the list.
+                held.reverse();
+                if let Some(node) = held.pop() {
+                    return Some(self.memory.bytes(node, bytes));
+                }
+            }
+        }
+        self.memory.take(bytes).or_else(|| {
+            // The memory that is missing may be held here.
+            self.flush();
+            self.memory.take(bytes)
+        })
+    }
+
+    /// Return all blocks held.
+    fn flush(&mut self) {
+        let memory = &self.memory;
+        self.held.iter_mut().for_each(|held| held.drain(..).for_each(|node| drop(memory.bytes(node, 0))));
+    }
+}
+
+impl Drop for HeapCache {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
 #[cfg(test)]
 mod tests;

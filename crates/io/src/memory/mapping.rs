@@ -4,6 +4,7 @@
 //! first two avoid the translation misses that a write to a block outside the cache otherwise costs; [`Pages::remedy`]
 //! gives the advice to show if the system granted neither.
 
+use skyhaul_core::hint::Hint;
 use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
@@ -190,7 +191,10 @@ impl Mapping {
             }
             Err(error) => Err(io::Error::new(
                 io::Error::from(error).kind(),
-                format!("the kernel provided no memory for the pool: {error}\nhint: use a smaller --memory"),
+                format!(
+                    "the kernel provided no memory for the pool: {error}{}",
+                    Hint("use a smaller --memory")
+                ),
             )),
         }
     }

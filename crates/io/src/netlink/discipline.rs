@@ -16,10 +16,10 @@
 //! Limits: only disciplines without classes that accept the options that they return can be restored
 //! ([`comes_back`](Root::comes_back)), and only if no other has been set below them.
 
-use super::message::{CREATE, REPLACE};
 use super::route::Routes;
-use super::{Attributes, Request};
-use std::{fmt, io, str::FromStr};
+use super::{Attributes, CREATE, REPLACE, Request};
+use std::str::FromStr;
+use std::{fmt, io};
 
 const NEW_DISCIPLINE: u16 = 36;
 const DELETE_DISCIPLINE: u16 = 37;

@@ -14,13 +14,10 @@
 //!
 //! Limits: changes need `CAP_NET_ADMIN` in the user namespace that owns the network.
 
-use super::message::{CREATE, EXCLUSIVE, REPLACE};
-use super::{Attributes, Netlink, Request};
-use std::{
-    io,
-    net::IpAddr,
-    os::fd::{AsRawFd, BorrowedFd},
-};
+use super::{Attributes, CREATE, EXCLUSIVE, Netlink, REPLACE, Request};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 const NEW_LINK: u16 = 16;
 const DELETE_LINK: u16 = 17;

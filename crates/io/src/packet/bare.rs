@@ -1,7 +1,6 @@
 //! A bare loop that copies frames from either port to the other unchanged, as a baseline for a forwarder.
 
-use super::wait::wait;
-use super::{Incoming, Outgoing, Piece, Port, VIRTIO};
+use super::{Incoming, Outgoing, Piece, Port, VIRTIO, wait};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Rows from columns, as loops that a compiler vectorises.
+//! Rows from columns, as loops that a compiler vectorises; and where samples are written: into the cache, or past it.
 
 /// Transpose on any CPU; also compiled with the instructions of newer ones.
 #[inline(always)]
@@ -66,5 +66,23 @@ fn rows_of<T: Copy, const THREADS: usize, const EACH: usize>(columns: &[T], out:
         for (thread, to) in row.chunks_exact_mut(EACH).enumerate() {
             to.copy_from_slice(&columns[thread][n * EACH..][..EACH]);
         }
+    }
+}
+
+/// How decoded samples are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To memory that is in the cache, or is read again soon.
+    Warm,
+    /// To an array larger than the cache: lines are written past the cache.
+    Cold,
+}
+
+impl Target {
+    /// The faster choice for an array of this many bytes.
+    #[must_use]
+    pub fn of(octets: usize) -> Self {
+        // A quarter, because other programs share the cache.
+        if octets > crate::copy::cache_bytes() / 4 { Target::Cold } else { Target::Warm }
     }
 }

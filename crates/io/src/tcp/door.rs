@@ -14,7 +14,7 @@
 //! Limits: `[::]` accepts IPv4 too, and reports those peers with IPv4 addresses; any other IPv6 address accepts IPv6
 //! only. While the process is out of descriptors, no connection is accepted, and [`Door::accept`] returns `None`.
 
-use super::open::listen_with;
+use super::setup::listen_with;
 use crate::address::{Endpoint, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{

@@ -15,26 +15,22 @@
 //! counted.
 //!
 //! For measurements, [`info`] reads what the kernel knows about a connection, [`bulk`] moves bytes without meaning, and
-//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] and [`wait`] accept peers.
+//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] accepts peers.
 
 pub mod bulk;
 pub mod door;
-mod gather;
 pub mod info;
-mod open;
 pub mod pieces;
 mod port;
 mod receive;
 mod send;
 pub mod setup;
-mod trains;
 pub mod tune;
-pub mod wait;
 
-pub use open::TcpSendOptions;
 pub use port::TcpPort;
 pub use receive::{TcpOptions, TcpSource};
 pub use send::{TcpSender, TcpSenderStats};
+pub use setup::TcpSendOptions;
 
 /// What the first bytes of a packet say about its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,13 @@
 //!                                     └ first bytes: they may decide which of both
 //! ```
 
-use super::open::{listen, ready};
+use super::setup::{listen, ready};
 use crate::{address::Endpoint, source::InterfaceWatch};
 use rustix::{
     event::epoll,
     process::{Resource, getrlimit},
 };
+use skyhaul_core::hint::Hint;
 use socket2::SockRef;
 use std::{
     collections::BTreeMap,
@@ -248,8 +249,10 @@ impl Door {
     fn refuses(&mut self, sender: &SocketAddr, is_full: bool) -> bool {
         if is_full {
             self.advise(format!(
-                "{}: more than {} connections at a time; hint: run more receivers, or raise ulimit -n if it is below 1366",
-                self.at, self.limits.connections
+                "{}: more than {} connections at a time{}",
+                self.at,
+                self.limits.connections,
+                Hint("run more receivers, or raise ulimit -n if it is below 1366")
             ));
         }
         is_full || self.at.source.is_some_and(|only| only != sender.ip())
@@ -327,8 +330,9 @@ impl<C> TcpPort<C> {
                     // New connections wait in the kernel meanwhile.
                     Some(libc::EMFILE | libc::ENFILE) => {
                         self.door.advise(format!(
-                            "accept on {}: out of file descriptors; hint: ulimit -n 65536",
-                            self.door.at
+                            "accept on {}: out of file descriptors{}",
+                            self.door.at,
+                            Hint("ulimit -n 65536")
                         ));
                         return self.door.rest(PAUSE);
                     }

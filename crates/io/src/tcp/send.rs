@@ -4,27 +4,23 @@
 //! more at a time. Calls wait in the kernel, and check the [stop flag](TcpSender::stop_flag) and the clock 50 times a
 //! second.
 
-use super::{
-    gather::Gather,
-    open::{TcpSendOptions, connecting, tune},
-};
-use crate::{
-    address::{Endpoint, system_text},
-    udp::send::Sent,
-};
+use super::setup::{TcpSendOptions, connecting, tune};
+use crate::address::{Endpoint, system_text};
+use crate::udp::send::Sent;
+use skyhaul_core::hint::Hint;
 use socket2::{SockAddr, SockRef, Socket};
-use std::{
-    io::{self, IoSlice},
-    net::TcpStream,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// Most slices of one write (`UIO_MAXIOV`).
 const SLICES: usize = 1024;
+/// Slices up to this long are joined.
+const SHORT: usize = 512;
+/// Bytes joined at a time.
+const JOINED: usize = 256 << 10;
 
 /// What a sender did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,7 +148,7 @@ impl TcpSender {
         if !self.is_connected() {
             return Err(io::Error::new(
                 io::ErrorKind::NotConnected,
-                format!("send to {}: not connected; hint: reconnect", self.at),
+                format!("send to {}: not connected{}", self.at, Hint("reconnect")),
             ));
         }
         let mut gather = std::mem::take(&mut self.gather);
@@ -183,13 +179,12 @@ impl TcpSender {
     }
 
     fn stopped(&mut self, before: u64) -> io::Error {
-        let text = if self.stats.taken > before {
+        let mut text = format!("send to {}: stopped", self.at);
+        if self.stats.taken > before {
             self.broke(&io::ErrorKind::ConnectionAborted.into());
-            "stopped within a packet and closed; hint: reconnect"
-        } else {
-            "stopped"
-        };
-        io::Error::new(io::ErrorKind::ConnectionAborted, format!("send to {}: {text}", self.at))
+            text += &format!(" within a packet and closed{}", Hint("reconnect"));
+        }
+        io::Error::new(io::ErrorKind::ConnectionAborted, text)
     }
 
     /// Close for writing. The peer sees a clean end.
@@ -226,5 +221,127 @@ impl TcpSender {
         self.stats.last_break = Some(system_text(error));
         self.stream = None;
         self.at.failed("send to", error)
+    }
+}
+
+/// What slices become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// These bytes of what was joined.
+    Joined(usize, usize),
+    /// This slice, in place.
+    Lies(usize),
+}
+
+/// Joins short slices. Its memory is taken at the first use, and kept.
+///
+/// Many slices of any length as few: short ones are joined by copying, long ones stay in place.
+///
+/// ```text
+///   slices   │h│·payload·│h│·payload·│h│p│h│p│h│p│h│p│h│ ··· heap, 64 MiB ··· │
+///   written  │h│·payload·│h│·payload·│hphphphph│ ··· heap, 64 MiB ··· │
+/// ```
+///
+/// The kernel spends on every slice what it takes to copy some hundred bytes, and takes at most 1024 slices at a time:
+/// so small packets made of head and payload would make small writes.
+#[derive(Default)]
+pub(super) struct Gather {
+    joined: Vec<u8>,
+    parts: Vec<Part>,
+}
+
+impl Gather {
+    /// Give all `slices` to `write` in batches. Returns how many bytes they are.
+    pub(super) fn each(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        mut write: impl FnMut(&mut [IoSlice<'_>]) -> io::Result<()>,
+    ) -> io::Result<usize> {
+        let mut bytes = 0;
+        let mut rest = slices;
+        while !rest.is_empty() {
+            let taken = self.plan(rest);
+            let mut batch = [IoSlice::new(&[]); SLICES];
+            for (slice, part) in batch.iter_mut().zip(&self.parts) {
+                *slice = match *part {
+                    Part::Joined(from, to) => IoSlice::new(&self.joined[from..to]),
+                    Part::Lies(n) => IoSlice::new(&rest[n]),
+                };
+            }
+            let batch = &mut batch[..self.parts.len()];
+            bytes += batch.iter().map(|slice| slice.len()).sum::<usize>();
+            write(batch)?;
+            rest = &rest[taken..];
+        }
+        Ok(bytes)
+    }
+
+    /// Decide on the next batch. Returns how many slices are in it.
+    fn plan(&mut self, slices: &[IoSlice<'_>]) -> usize {
+        self.joined.clear();
+        self.parts.clear();
+        for (n, slice) in slices.iter().enumerate() {
+            if slice.len() > SHORT {
+                if self.parts.len() == SLICES {
+                    return n;
+                }
+                self.parts.push(Part::Lies(n));
+                continue;
+            }
+            let from = self.joined.len();
+            let to = from + slice.len();
+            if to > JOINED {
+                return n;
+            }
+            let full = self.parts.len() == SLICES;
+            match self.parts.last_mut() {
+                Some(Part::Joined(_, end)) => *end = to,
+                _ if full => return n,
+                _ => self.parts.push(Part::Joined(from, to)),
+            }
+            self.joined.extend_from_slice(slice);
+        }
+        slices.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batches(lengths: &[usize]) -> Vec<Vec<usize>> {
+        let source: Vec<u8> =
+            (0..lengths.iter().copied().max().unwrap_or(0)).map(|i| (i * 31) as u8).collect();
+        let slices: Vec<_> = lengths.iter().map(|&n| IoSlice::new(&source[..n])).collect();
+        let (mut batches, mut wrote) = (Vec::new(), Vec::new());
+        let bytes = Gather::default().each(&slices, |batch| {
+            batches.push(batch.iter().map(|s| s.len()).collect());
+            batch.iter().for_each(|s| wrote.extend_from_slice(s));
+            Ok(())
+        });
+        let expected: Vec<u8> = slices.iter().flat_map(|s| s.to_vec()).collect();
+        assert!(wrote == expected, "the bytes and their order stay");
+        assert_eq!(bytes.unwrap(), expected.len());
+        batches
+    }
+
+    #[test]
+    fn short_slices_are_joined_and_long_ones_stay() {
+        assert_eq!(batches(&[8, 5000, 8, 5000]), [[8, 5000, 8, 5000]]);
+        assert_eq!(batches(&[8, 100, 0, 8, 100, 600, 0]), [vec![216, 600, 0]]);
+        assert_eq!(batches(&[]), Vec::<Vec<usize>>::new());
+        // Small packets in large writes, whatever they are made of.
+        let small = batches(&[8, 100].repeat(10_000));
+        assert!(small.iter().all(|b| b.len() == 1) && small[0][0] > 250 << 10, "{small:?}");
+        assert_eq!(batches(&[1000; 1500]), [vec![1000; 1024], vec![1000; 476]]);
+        assert_eq!(batches(&[8, 1000].repeat(600)).len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_byte_is_lost(lengths in proptest::collection::vec(prop_oneof![0..600usize, Just(512), Just(2000)], 0..2500)) {
+            batches(&lengths);
+        }
     }
 }

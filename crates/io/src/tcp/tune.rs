@@ -19,6 +19,7 @@ use crate::{
     source::Buffer,
     udp::{get_option, set_option},
 };
+use skyhaul_core::hint::Hint;
 use socket2::SockRef;
 use std::{fs, io, os::fd::AsFd};
 
@@ -49,9 +50,12 @@ pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
 pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
     SockRef::from(socket).set_tcp_congestion(name.as_bytes()).map_err(|error| {
         let text = format!(
-            "use congestion control {name}: {}; hint: this kernel has {}; `modprobe tcp_{name}` as root may add it",
+            "use congestion control {name}: {}{}",
             system_text(&error),
-            available_congestion().join(", ")
+            Hint(format_args!(
+                "this kernel has {}; `modprobe tcp_{name}` as root may add it",
+                available_congestion().join(", ")
+            ))
         );
         io::Error::new(error.kind(), text)
     })
@@ -97,8 +101,9 @@ fn granted(socket: &impl AsFd, name: i32) -> u64 {
 pub fn set_largest_segment(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_mss(bytes).map_err(|error| {
         let text = format!(
-            "set TCP_MAXSEG to {bytes}: {}; hint: 88 to 32767, before connecting",
-            system_text(&error)
+            "set TCP_MAXSEG to {bytes}: {}{}",
+            system_text(&error),
+            Hint("88 to 32767, before connecting")
         );
         io::Error::new(error.kind(), text)
     })

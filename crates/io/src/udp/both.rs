@@ -16,12 +16,9 @@
 //!
 //! Limits: once there is a [source](Both::source), it alone reads, because the time for which reads wait belongs to the socket.
 
-use super::{
-    UdpOptions, UdpSource,
-    open::open_socket,
-    option::{get, set},
-    send::{SendOptions, SenderStats, UdpSender, choose, size_send_buffer},
-};
+use super::open::{get, open_socket, set};
+use super::send::{SendOptions, SenderStats, UdpSender, choose, size_send_buffer};
+use super::{UdpOptions, UdpSource};
 use crate::address::{Endpoint, is_own};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom};

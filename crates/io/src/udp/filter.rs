@@ -3,7 +3,7 @@
 //! A filter sees a packet from its IP header on. It passes datagrams to our port and address, first fragments of them (to
 //! be counted), and IPv6 packets with extension headers (parsed in user space).
 
-use super::option::set;
+use super::open::set;
 use crate::address::Endpoint;
 use std::{
     io,

@@ -15,15 +15,11 @@
 //! Limits: one socket and one thread each; several sockets on one port with [`UdpOptions::reuse_port`].
 
 mod auto;
-mod batch;
 pub mod both;
 mod filter;
 pub mod forward;
-mod gather;
 pub mod noted;
 mod open;
-mod option;
-mod path;
 pub mod peer;
 pub mod reply;
 mod ring;
@@ -31,21 +27,24 @@ pub mod selftest;
 pub mod send;
 mod socket;
 mod submit;
-mod tier;
 
 use crate::{
     address::Endpoint,
     source::{Source, SourceStats, Train},
 };
 use auto::AutoTier;
-pub use path::largest_datagram;
+pub use send::largest_datagram;
 
-pub(crate) use open::{bind_to_interface, open_socket};
-pub(crate) use option::{get as get_option, get_sized as get_sized_option, set as set_option};
+pub use open::{Tier, UdpOptions};
+pub(crate) use open::{
+    bind_to_interface, get as get_option, get_sized as get_sized_option, open_socket, set as set_option,
+};
 use ring::RingTier;
 use socket::SocketTier;
-use std::{io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
-pub use tier::{Tier, UdpOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// A UDP port, or multicast group, as a [`Source`].
 pub struct UdpSource {

@@ -17,11 +17,9 @@
 //!
 //! Limits: times are of the clock of the day (`CLOCK_REALTIME`), to the nanosecond.
 
-use super::{
-    batch::{Batch, DEPTH},
-    both::{Both, is_no_datagram},
-    option::decode,
-};
+use super::both::{Both, is_no_datagram};
+use super::open::decode;
+use super::socket::{Batch, DEPTH};
 use crate::address::Endpoint;
 use skyhaul_core::placement::Nanos;
 use std::{io, net::SocketAddr, time::Duration};

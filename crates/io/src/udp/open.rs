@@ -1,16 +1,15 @@
-//! Opens receiving sockets: buffer, groups, sharing of the port, and remedies for what was refused.
+//! Opens receiving sockets: their options and tier, buffer, groups, sharing of the port, and a hint for each refusal.
 
-use super::{
-    UdpOptions,
-    option::{get, set},
-};
-use crate::{address::Endpoint, host::interface::interface_index, quantity::Size, source::Buffer};
+use crate::address::Endpoint;
+use crate::host::interface::interface_index;
+use crate::quantity::Size;
+use crate::source::Buffer;
+use skyhaul_core::hint::Hint;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::{
-    io, mem,
-    net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd},
-};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+use std::{io, mem};
 
 /// A socket ready to receive, and the requests that were refused.
 pub(super) struct Opened {
@@ -24,8 +23,9 @@ pub(super) struct Opened {
 pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     if let Some(source) = at.source.filter(|_| !at.is_multicast()) {
         let text = format!(
-            "open {at}: source={source} needs a multicast group, but {} is not one; hint: omit source=",
-            at.address.ip()
+            "open {at}: source={source} needs a multicast group, but {} is not one{}",
+            at.address.ip(),
+            Hint("omit source=")
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
@@ -103,7 +103,7 @@ pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> 
     let local = socket.local_addr()?.as_socket();
     let datagrams = matches!(socket.r#type(), Ok(Type::DGRAM));
     let Some(local) = local.filter(|local| datagrams && local.port() != 0) else {
-        let text = "adopt a socket: not a bound UDP socket; hint: bind it first";
+        let text = format!("adopt a socket: not a bound UDP socket{}", Hint("bind it first"));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     let at = Endpoint::udp(local);
@@ -203,4 +203,131 @@ fn storage(address: SocketAddr) -> libc::sockaddr_storage {
         std::ptr::copy_nonoverlapping(address.as_ptr().cast::<u8>(), (&raw mut storage).cast(), length);
     };
     storage
+}
+
+/// Set a socket option to `value`, an integer or a C structure without dangling pointers.
+pub(crate) fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let length = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is readable for `length` bytes during the call; the kernel copies it.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast(), length) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Integers and arrays of integers: every bit pattern is a valid value.
+pub(crate) trait Plain: Copy + Default {}
+impl Plain for i32 {}
+impl Plain for [u32; 3] {}
+impl Plain for [u32; 9] {}
+impl Plain for [u64; 32] {}
+
+/// Read a socket option.
+pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
+    get_sized(fd, level, name).map(|(value, _)| value)
+}
+
+/// Read a socket option whose length depends on the kernel, and how many bytes of it the kernel gave.
+pub(crate) fn get_sized<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<(T, usize)> {
+    let mut value = T::default();
+    let mut length = mem::size_of::<T>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
+    // SAFETY: `place` is writable for `length` bytes, any bits are a valid `T`, and a shorter answer leaves zeros.
+    let done = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, place, &raw mut length) };
+    if done == 0 { Ok((value, length as usize)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Arrivals that the kernel dropped at this socket since it was created: the count that `SO_RXQ_OVFL` gives with each
+/// packet, but also valid after the last one. Wraps at 32 bits.
+pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    const DROPS: usize = 8;
+    Ok(get::<[u32; 9]>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?[DROPS])
+}
+
+/// A peer's address in the kernel's format; compared as bytes, decoded only when it changes.
+pub(crate) type RawAddress = [u8; 28];
+
+/// Decode `raw`. IPv4-mapped IPv6 addresses become IPv4.
+pub(crate) fn decode(raw: &RawAddress) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes([raw[0], raw[1]]));
+    let port = u16::from_be_bytes([raw[2], raw[3]]);
+    let word = |at: usize| raw[at..].first_chunk::<4>().copied();
+    match family {
+        libc::AF_INET => Some(SocketAddr::from((Ipv4Addr::from(word(4)?), port))),
+        libc::AF_INET6 => {
+            let ip = Ipv6Addr::from(*raw[8..].first_chunk::<16>()?);
+            let scope = u32::from_ne_bytes(word(24)?);
+            Some(match ip.to_ipv4_mapped() {
+                Some(v4) => SocketAddr::from((v4, port)),
+                None => SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// How packets are read from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// The fastest that the host and the traffic allow.
+    #[default]
+    Auto,
+    /// Coalesced trains (GRO) into a cache-hot scratch.
+    Stage,
+    /// Single packets, many per system call.
+    Plain,
+    /// A ring of packets shared with the kernel; needs CAP_NET_RAW.
+    Ring,
+}
+
+/// How to receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// How packets are read from the kernel.
+    pub tier: Tier,
+    /// Receive buffer to request, unless the address has `rcvbuf=`.
+    pub buffer: Size,
+    /// Share the port with other sockets: the kernel distributes senders over them.
+    pub reuse_port: bool,
+    /// Request the kernel's arrival times.
+    pub timestamps: bool,
+    /// Note the time to live (IPv6: hop limit) of each train. Tiers that read sockets do.
+    pub hops: bool,
+    /// Spin this long in the kernel before sleeping.
+    pub busy_poll: Option<Duration>,
+    /// At high rates, let packets gather for at most this long, to wake up less often. Zero receives each at once, at
+    /// several times the CPU time.
+    pub gather: Duration,
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self {
+            tier: Tier::Auto,
+            buffer: Size::from_bytes(256 << 20),
+            reuse_port: false,
+            timestamps: true,
+            hops: false,
+            busy_poll: None,
+            gather: Duration::from_millis(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_addresses_are_decoded() {
+        let mut raw = [0u8; 28];
+        raw[..8].copy_from_slice(&[libc::AF_INET as u8, 0, 0x0A, 0x46, 127, 0, 0, 1]);
+        if cfg!(target_endian = "little") {
+            assert_eq!(decode(&raw), Some("127.0.0.1:2630".parse().unwrap()));
+        }
+        raw[0] = libc::AF_INET6 as u8;
+        raw[8..24].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(decode(&raw), Some("[::1]:2630".parse().unwrap()));
+        raw[8..24].copy_from_slice(&Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
+        assert_eq!(decode(&raw), Some("127.0.0.1:2630".parse().unwrap()));
+        assert_eq!(decode(&[0; 28]), None);
+    }
 }

@@ -9,7 +9,9 @@
 //! Limits: neither waits. A multicast receiver replies from an address that its sender does not expect, so only unicast
 //! works.
 
-use super::{InUse, UdpSource, option::get, send::UdpSender};
+use super::open::get;
+use super::send::UdpSender;
+use super::{InUse, UdpSource};
 use rustix::net::RecvFlags;
 use socket2::{SockAddr, Socket};
 use std::{io, net::SocketAddr, os::fd::AsFd};

@@ -14,34 +14,24 @@
 //! apply, because the ring is before them. Multicast packets that this host sends over a real interface are not seen. One
 //! ring per port.
 
-mod packet;
-
-use super::{
-    Tier, UdpOptions, filter,
-    open::{Opened, open},
-    option::{get, set},
-};
-use crate::{
-    address::Endpoint,
-    frame::NoDatagram,
-    host::interface::interface_index,
-    source::{Buffer, InterfaceWatch, SourceStats, Train},
-};
-use packet::{Packet, word};
-use rustix::{
-    event::{PollFd, PollFlags},
-    mm::{MapFlags, ProtFlags, mmap, munmap},
-};
+use super::open::{Opened, get, open, set};
+use super::{Tier, UdpOptions, filter};
+use crate::address::Endpoint;
+use crate::frame::{Datagram, NoDatagram, datagram};
+use crate::host::interface::interface_index;
+use crate::source::{Buffer, InterfaceWatch, SourceStats, Train};
+use rustix::event::{PollFd, PollFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use skyhaul_core::hint::Hint;
+use skyhaul_core::placement::Nanos;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
-use std::{
-    cell::Cell,
-    io,
-    os::fd::{AsFd, BorrowedFd},
-    ptr::{self, NonNull},
-    slice,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
-};
+use std::cell::Cell;
+use std::net::{SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use std::{io, slice};
 
 /// Bytes of a block: more than the longest packet (a train of 64 KiB), and little enough to stay in the cache.
 const BLOCK: usize = 512 << 10;
@@ -139,7 +129,7 @@ impl Ring {
         let packets = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0))).map_err(|error| {
             let error = failed("open a packet ring for")(error);
             let hint = "run setcap cap_net_raw+ep on the binary, or run it as root";
-            io::Error::new(error.kind(), format!("{error}; hint: {hint}"))
+            io::Error::new(error.kind(), format!("{error}{}", Hint(hint)))
         })?;
         let fd = packets.as_fd();
         filter::attach(fd, &filter::for_ring(at)).map_err(failed("attach a filter to the ring of"))?;
@@ -352,7 +342,8 @@ impl RingTier {
     pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
         if options.reuse_port {
             let text = format!(
-                "open {at}: only one ring can serve a port; hint: omit reuse_port, or use tier stage"
+                "open {at}: only one ring can serve a port{}",
+                Hint("omit reuse_port, or use tier stage")
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
@@ -389,4 +380,59 @@ impl RingTier {
         stats.remedies.extend(self.remedies.iter().cloned());
         stats
     }
+}
+
+/// Size of the header with the segment length of a train (`virtio_net_hdr`), directly before the packet.
+const OFFLOAD: usize = 10;
+
+/// One packet from its `tpacket3_hdr`, checked.
+struct Packet<'a> {
+    datagram: Datagram<'a>,
+    /// Length of each packet of a train; 0 for a single one.
+    segment: usize,
+    time: Nanos,
+    losing: bool,
+    interface: u32,
+}
+
+impl<'a> Packet<'a> {
+    #[inline]
+    fn read(head: &'a [u8]) -> Result<Self, NoDatagram> {
+        let (captured, length, status) = (word(head, 12), word(head, 16), word(head, 20) as u32);
+        // Where the link header begins, and the IP header.
+        let (start, ip) = (word(head, 24) & 0xFFFF, word(head, 24) >> 16);
+        let link = ip.checked_sub(start).ok_or(NoDatagram::Malformed)?;
+        let bytes = head.get(ip..start + captured).ok_or(NoDatagram::Malformed)?;
+        let datagram = datagram(bytes, length.saturating_sub(link))?;
+        let offload = start.checked_sub(OFFLOAD).and_then(|at| head.get(at..start)).unwrap_or_default();
+        // virtio_net_hdr: flags, kind, header length, segment length, all in native byte order.
+        let segment = offload.get(4..6).map_or(0, |b| usize::from(u16::from_ne_bytes([b[0], b[1]])));
+        let train = offload.get(1).is_some_and(|kind| kind & 0x7F != 0);
+        // The sender's device computes it later (CSUMNOTREADY), or our device has verified it (CSUM_VALID).
+        let trusted = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
+        if status & trusted == 0 && !datagram.is_sound() {
+            return Err(NoDatagram::Malformed);
+        }
+        let time = Nanos(word(head, 4) as u64 * 1_000_000_000 + word(head, 8) as u64);
+        let losing = status & libc::TP_STATUS_LOSING != 0;
+        // The sockaddr_ll of the packet follows its header of 48 bytes.
+        let interface = word(head, 48 + 4) as u32;
+        Ok(Self { datagram, segment: if train { segment } else { 0 }, time, losing, interface })
+    }
+
+    /// Link-local senders have a scope, as with a socket.
+    fn sender(&self) -> SocketAddr {
+        match self.datagram.source {
+            SocketAddr::V6(a) if a.ip().is_unicast_link_local() => {
+                SocketAddrV6::new(*a.ip(), a.port(), 0, self.interface).into()
+            }
+            other => other,
+        }
+    }
+}
+
+/// The 32-bit number at `at`; zero beyond the end.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> usize {
+    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_ne_bytes(*b) as usize)
 }

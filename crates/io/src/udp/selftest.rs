@@ -7,10 +7,8 @@
 //! Limits: the loopback does not segment in hardware; faults of a device cause wrong checksums at the receiver
 //! (`--verify` with the pattern payload checks a path end to end).
 
-use super::{
-    option::set,
-    submit::{Packets, SendMode, submit},
-};
+use super::open::set;
+use super::submit::{Packets, SendMode, submit};
 use crate::gathered::{Extent, Gathered};
 use crate::lock::lock;
 use std::{

@@ -2,8 +2,7 @@
 
 use super::{Lab, PRIORITY};
 use skyhaul_io::host::thread::{cpu_time, real_time};
-use skyhaul_io::packet::bare;
-use skyhaul_io::packet::wait::wake_on_time;
+use skyhaul_io::packet::{bare, wake_on_time};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -28,7 +28,7 @@ pub use skyhaul_core::wire::stamp::{LEN, PORT};
 pub use summary::{ReflectorSummary, StampReport};
 
 use skyhaul_core::wire::stamp::Estimate;
-use skyhaul_io::host::clock::Kept;
+use skyhaul_io::host::machine::Kept;
 
 /// How good this host's clock is; if the kernel does not tell, a second.
 fn estimate() -> Estimate {

@@ -2,7 +2,6 @@
 
 mod jumps;
 mod model;
-mod worlds;
 
 use super::*;
 use crate::pattern;

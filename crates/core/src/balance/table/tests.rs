@@ -1,8 +1,6 @@
+use super::super::member::PortRange;
 use super::*;
-use crate::{
-    balance::member::PortRange,
-    wire::ejfat::{Addressing, BalancerV2, BalancerV3, BalancerVersion, EjfatLabels, MAGIC, PortRule},
-};
+use crate::wire::ejfat::{Addressing, BalancerV2, BalancerV3, BalancerVersion, EjfatLabels, MAGIC, PortRule};
 use proptest::prelude::*;
 
 fn ip(text: &str) -> IpAddr {
@@ -212,4 +210,83 @@ proptest! {
         }
         prop_assert_eq!(counters.packets, 1);
     }
+}
+
+fn table(networks: &[(u32, u8)], epochs: &[(u64, u16)], members: &[(u16, u16, u8, bool)]) -> Table {
+    let prefix =
+        |&(ip, bits): &(u32, u8)| super::super::allow::Prefix::new(Ipv4Addr::from(ip).into(), bits).unwrap();
+    let mut prefixes: Vec<_> = networks.iter().map(prefix).collect();
+    prefixes.push("fd00::/64".parse().unwrap());
+    let mut firsts: Vec<_> = epochs.to_vec();
+    firsts.sort_unstable();
+    firsts.dedup_by_key(|epoch| epoch.0);
+    let epoch = |&(first, owner): &(u64, u16)| {
+        let mut calendar = Calendar::default();
+        (0..SLOTS as u16)
+            .filter(|slot| slot % 3 != 0)
+            .for_each(|slot| calendar.set(slot, Seat::new((owner ^ slot).into())));
+        Epoch {
+            first,
+            calendar: Arc::new(calendar),
+            select: SlotSelect::new((owner % 10) as u8, owner).unwrap(),
+        }
+    };
+    let member = |&(seat, port, bits, keep): &(u16, u16, u8, bool)| {
+        let ip: IpAddr = if keep {
+            Ipv6Addr::from(u128::from(port) << 90).into()
+        } else {
+            Ipv4Addr::from(u32::from(port)).into()
+        };
+        let member = Member::new(ip, port, PortRange::new(bits % 15).unwrap(), keep);
+        (Seat::new(usize::from(seat) % MEMBERS).unwrap(), member.map_or(Occupant::Evicted, Occupant::Member))
+    };
+    let members: Vec<_> = members.iter().map(member).collect();
+    Table::new(AllowList::of(&prefixes), firsts.iter().map(epoch).collect(), &members)
+}
+
+proptest! {
+    #[test]
+    fn every_table_comes_back(networks in proptest::collection::vec((any::<u32>(), 0u8..=32), 0..9), epochs in proptest::collection::vec(any::<(u64, u16)>(), 0..9), members in proptest::collection::vec(any::<(u16, u16, u8, bool)>(), 0..9), flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), cut in any::<prop::sample::Index>()) {
+        let table = table(&networks, &epochs, &members);
+        let octets = table.to_bytes();
+        let again = Table::from_bytes(&octets).unwrap();
+        prop_assert_eq!(&again.allow, &table.allow);
+        prop_assert_eq!(&again.members, &table.members);
+        prop_assert_eq!(again.epochs.len(), table.epochs.len());
+        prop_assert_eq!(again.to_bytes(), octets.clone());
+        prop_assert!(Table::from_bytes(&octets[..cut.index(octets.len())]).is_err());
+        // Damaged bytes are another table, or none.
+        let mut damaged = octets;
+        for (at, with) in flips {
+            let at = at.index(damaged.len());
+            damaged[at] ^= with;
+        }
+        if let Ok(other) = Table::from_bytes(&damaged) {
+            prop_assert_eq!(other.to_bytes(), damaged);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_table() {
+    let good = table(&[], &[(5, 7)], &[(3, 17750, 2, false)]).to_bytes();
+    let error = |at: usize, with: u8| {
+        let mut octets = good.clone();
+        octets[at] = with;
+        Table::from_bytes(&octets).unwrap_err().to_string()
+    };
+    // 7 magic, anyone, 4 (no IPv4), 4 + 32 (one of IPv6), 4 epochs, 8 + 4 + 1024, 4 members, 2 + 1 + 4 + 4 + 1.
+    assert_eq!(good.len(), 7 + 1 + 4 + 36 + 4 + 1036 + 4 + 12);
+    assert!(error(6, 2).contains("another version"));
+    assert!(error(7, 2).contains("neither"));
+    assert!(error(8, 255).contains("more elements"));
+    assert!(error(16, 255).contains("out of order"), "from beyond to");
+    assert!(error(52 + 8, 4).contains("slots that do not exist"));
+    assert!(error(52 + 12 + 2, 200).contains("a slot is of a seat"));
+    assert!(error(1092, 200).contains("a member has a seat"));
+    assert!(error(1094, 9).contains("kind of address"));
+    assert!(error(1101, 9).contains("ports that do not exist"));
+    assert!(error(1103, 9).contains("neither"));
+    let left_over = [&good[..], &[0]].concat();
+    assert!(Table::from_bytes(&left_over).unwrap_err().to_string().contains("left over"));
 }

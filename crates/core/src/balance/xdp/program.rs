@@ -2,11 +2,10 @@
 
 mod rewrite;
 
-use super::assembler::{
-    Assembler, CannotAssemble, Helper, If, MapName, Op, Place, Program, Reg::*, Width, Width::*,
-};
-use super::counts::{LEASE_PERIOD_AT, UNTIL_AT};
-use super::image::{CALENDAR_AT, KIND, MEMBER_AT, SELECT_AT};
+use super::assembler::Reg::*;
+use super::assembler::Width::*;
+use super::assembler::{Assembler, CannotAssemble, Helper, If, MapName, Op, Place, Program, Width};
+use super::image::{CALENDAR_AT, KIND, LEASE_PERIOD_AT, MEMBER_AT, SELECT_AT, UNTIL_AT};
 use super::{checksum, search};
 use crate::balance::{MEMBERS, SLOTS};
 use crate::wire::labelled::{LabelLayout, Labelled};

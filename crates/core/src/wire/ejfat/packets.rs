@@ -13,6 +13,7 @@
 //! header, 8 of UDP), 1416 with IPv6 (40 bytes).
 
 use super::{Addressing, BalancerV2, Reassembly};
+use crate::hint::Hint;
 use crate::packetize::{Divided, Part};
 use std::fmt;
 
@@ -179,17 +180,25 @@ pub enum EventError {
 impl fmt::Display for EventError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            EventError::Empty => write!(f, "cannot send an event of 0 bytes; hint: send at least one byte"),
+            EventError::Empty => {
+                write!(f, "cannot send an event of 0 bytes{}", Hint("send at least one byte"))
+            }
             EventError::TooLarge { bytes } => {
-                write!(f, "cannot send an event of {bytes} bytes; hint: at most {MOST}, so divide it")
+                write!(
+                    f,
+                    "cannot send an event of {bytes} bytes{}",
+                    Hint(format_args!("at most {MOST}, so divide it"))
+                )
             }
             EventError::NoVersion { version } => write!(
                 f,
-                "cannot send events in version {version}; hint: use 1, or 0 or 2 for receivers that expect these"
+                "cannot send events in version {version}{}",
+                Hint("use 1, or 0 or 2 for receivers that expect these")
             ),
             EventError::TooSmall { packet_bytes, needed } => write!(
                 f,
-                "cannot divide an event into packets of {packet_bytes} bytes; hint: a packet size of at least {needed}"
+                "cannot divide an event into packets of {packet_bytes} bytes{}",
+                Hint(format_args!("a packet size of at least {needed}"))
             ),
         }
     }

@@ -1,20 +1,19 @@
 //! LOFAR as a member of the registry: how its packets are recognised, described, predicted and framed.
 
-use super::{CYCLES, LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
-use crate::{
-    pattern,
-    placement::Reject,
-    wire::{
-        family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
-        frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread},
-        generate::Generator,
-        header::Field,
-        inspect::reader::Reader,
-        layout::Place,
-        stamps::Stamps,
-        trial::{Draw, Trial},
-    },
+use super::{CYCLES, LANES, LofarGenerator, LofarLayout, Rsp, SLICES, UNSET, time};
+use crate::pattern;
+use crate::placement::Reject;
+use crate::wire::family::{
+    Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat,
 };
+use crate::wire::frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread};
+use crate::wire::fuzzing::parser::place;
+use crate::wire::header::Field;
+use crate::wire::inspect::Reader;
+use crate::wire::layout::{Blocks, Place};
+use crate::wire::stamps::{Counted, Move, Numbered, Stamps};
+use crate::wire::trial::{Draw, SECOND, Trial};
+use crate::wire::written::{Generator, Made};
 use std::sync::Arc;
 
 /// RSP packets of LOFAR stations.
@@ -109,8 +108,23 @@ impl Family for LofarFamily {
         Some(&LofarFamily)
     }
 
+    /// The fields of a packet.
     fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
-        inspect::packet(reader);
+        let header = Rsp::read(reader.rest()).map(|(header, _)| header);
+        if let Some(header) = &header {
+            if let Some(Err(reason)) = header.payload_bytes().map(|_| header.time()) {
+                reader.fail("LOFAR RSP", reason, 0);
+            }
+            if header.payload_bytes().is_none() {
+                reader.fail("LOFAR RSP", Reject::BadField, 0);
+            }
+        }
+        reader.table("LOFAR RSP", Rsp::FIELDS, Rsp::LEN, meaning);
+        let needed = header.and_then(|header| header.payload_bytes()).map(|payload| Rsp::LEN + payload);
+        if let Some(needed) = needed.filter(|&needed| reader.packet().len() < needed) {
+            reader.fail_at(0, "LOFAR RSP", Reject::Truncated, needed);
+            reader.go_to(Rsp::LEN);
+        }
     }
 
     fn stamps(&self) -> Option<&'static dyn Stamps> {
@@ -118,19 +132,38 @@ impl Family for LofarFamily {
     }
 
     fn generator(&self) -> Option<&'static dyn Generator> {
-        Some(&generate::LofarGenerator)
+        Some(&LofarGenerator)
     }
 
+    /// A header that was read is written back unchanged, with the same time; short packets are extended, so that headers are
+    /// reached.
     fn fuzz(&self, choice: u8, packet: &[u8]) {
-        fuzzing::run(choice, packet);
+        let Some((header, _)) = Rsp::read(packet) else { return };
+        assert_eq!(header.write(), packet[..Rsp::LEN], "a header does not write back");
+        if let Ok(slices) = header.time() {
+            assert_eq!(header.at(slices), Some(header), "its time is another one");
+        }
+        let Some(payload) = header.payload_bytes() else { return };
+        let mut packet = packet.to_vec();
+        packet.resize(Rsp::LEN + payload, 0);
+        let lanes: Vec<u16> = (0..=u16::from(choice % 32)).collect();
+        let layout = Blocks::new(packet.len(), 0, lanes.len(), 1 << 20)
+            .and_then(|blocks| LofarLayout::new(blocks, &header, &lanes));
+        layout.iter().for_each(|layout| place(layout, &packet));
     }
 
+    /// A packet of each mode.
     fn seeds(&self) -> Vec<Vec<u8>> {
-        fuzzing::seeds()
+        let header = |clock, sample, beamlets| {
+            let second = 1_795_402_800;
+            let like = Rsp { version: 3, clock, sample, beamlets, slices: SLICES, second, ..Rsp::default() };
+            Rsp { slice: 156_000, lane: 2, station: 214, ..like }.write().to_vec()
+        };
+        vec![header(0, 0, 61), header(1, 1, 122), header(1, 2, 244)]
     }
 
     fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
-        trial::KINDS
+        TRIALS
     }
 }
 
@@ -174,6 +207,48 @@ impl Frames for LofarFamily {
 
     fn station(&self, frame: &[u8]) -> Option<u32> {
         Some(Rsp::read(frame)?.0.station.into())
+    }
+}
+
+impl Stamps for LofarFamily {
+    fn frames(&self) -> &'static dyn Frames {
+        &LofarFamily
+    }
+
+    fn numbered(&self) -> Numbered {
+        Numbered::Never
+    }
+
+    fn time(&self, frame: &[u8], _: i64) -> Option<FrameTime> {
+        header(frame).map(|header| time(&header, 0))
+    }
+
+    fn pace(&self, frame: &[u8], _: Option<u32>) -> Option<(u64, u64)> {
+        header(frame).map(|header| (header.clock_hz(), CYCLES * u64::from(SLICES)))
+    }
+
+    fn count(&self, frame: &[u8], _: i64, _: u32) -> Option<Counted> {
+        let header = header(frame)?;
+        let number = i64::try_from(header.time().ok()? / u64::from(SLICES)).ok()?;
+        Some(Counted { thread: header.lane, number })
+    }
+
+    fn max_rate(&self) -> u32 {
+        1 << 16
+    }
+
+    fn moved(&self, frame: &[u8], by: &Move) -> Option<([u8; 32], usize)> {
+        let header = header(frame)?;
+        // The whole number of packets that is nearest to this time.
+        let packet = i128::from(CYCLES) * i128::from(SLICES);
+        let seconds =
+            (i128::from(by.seconds) * i128::from(header.clock_hz()) + packet / 2).div_euclid(packet);
+        let packets = i64::try_from(seconds).ok()?.checked_add(by.frames)?;
+        let slices = packets.checked_mul(i64::from(SLICES))?;
+        let moved = header.at(header.time().ok()?.checked_add_signed(slices)?)?;
+        let mut octets = [0; 32];
+        octets[..Rsp::LEN].copy_from_slice(&moved.write());
+        Some((octets, Rsp::LEN))
     }
 }
 
@@ -266,6 +341,45 @@ impl Particulars for LofarStream {
         out[..Rsp::LEN].copy_from_slice(&Rsp { payload_error: 1, lane, ..like }.at(slices)?.write());
         Some((out, Rsp::LEN))
     }
+}
+
+/// Packets of a lane before the first one sent: a restart goes back to these.
+const BEFORE: u64 = 1 << 20;
+
+const TRIALS: &[fn(Draw<'_>) -> Trial] =
+    &[|_| laned("lofar, one lane", 1), |draw| laned("lofar, several lanes", 2 + draw(3))];
+
+/// The place of a packet is its number since 1970, of each lane in turn.
+fn laned(name: &'static str, lanes: u64) -> Trial {
+    let (threads, station) = (lanes as u16, "LX".to_owned());
+    let made = Made { payload: 128, threads, frames_per_second: 0, start: SECOND, station, pattern: true };
+    let stream = LofarGenerator.begin(made).expect("a stream of one beamlet");
+    let slices = (SECOND as u64 * 200_000_000 + CYCLES / 2) / CYCLES;
+    let begin = slices / u64::from(SLICES) * lanes;
+    let first = begin + BEFORE * lanes;
+    Trial::new(name, first..first + (1 << 20), move |position| {
+        let mut head = [0; Rsp::LEN];
+        let (length, payload) = stream.frame(position - begin, &mut head);
+        [&head[..length], payload].concat()
+    })
+}
+
+/// The meaning of a header field.
+fn meaning(_: &str, name: &str, value: u64, header: &[u8]) -> Option<String> {
+    let (rsp, _) = Rsp::read(header)?;
+    Some(match name {
+        "version" => match value {
+            2 => "BDI 5.0".to_owned(),
+            3 => "BDI 6.0".to_owned(),
+            _ => "not known".to_owned(),
+        },
+        "clock" => format!("{} MHz", rsp.clock_hz() / 1_000_000),
+        "sample" => rsp.bits().map_or("not known".to_owned(), |bits| format!("{bits} bits")),
+        "payload_error" if value == 1 => "the payload must not be used".to_owned(),
+        "second" if value == u64::from(UNSET) => "the board's clock is not set".to_owned(),
+        "slice" => rsp.time().map_or("invalid slice".to_owned(), |slices| format!("{slices} since 1970")),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

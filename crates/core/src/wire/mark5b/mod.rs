@@ -16,16 +16,9 @@
 //! * The date repeats every 1000 days; see [`unix_seconds`].
 
 mod family;
-mod fuzzing;
-mod inspect;
-mod stamps;
-mod trial;
-mod written;
 
 pub use family::{Mark5bFamily, Mark5bStream};
-pub(crate) use family::{frame_time, has_header, learned, predicted};
-pub(crate) use inspect::{header as inspect_header, meaning};
-pub(crate) use stamps::STAMPS;
+pub(crate) use family::{STAMPS, frame_time, has_header, inspect_header, learned, meaning, predicted};
 
 use super::layout::{Blocks, Rate, wrong_size};
 use crate::placement::{Geometry, Layout, Placement, Reject};

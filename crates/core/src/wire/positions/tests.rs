@@ -96,7 +96,7 @@ fn threads_that_come_late_vanish_or_have_a_wrong_clock() {
 #[test]
 fn what_only_later_frames_tell_holds_for_all() {
     // The second thread begins, and the rate is learned, after the frames that are examined first.
-    let from = clock::SAMPLE as i64 + 400;
+    let from = placer::SAMPLE as i64 + 400;
     let late: Vec<_> = threads(2, 0..from + 900).into_iter().filter(|&(t, n)| t == 0 || n >= from).collect();
     let (timeline, positions) = placed(&file(&late, from + 500), None);
     assert_eq!(timeline.clock().fps(), Some((from + 500) as u32));

@@ -21,6 +21,7 @@ mod field;
 
 pub use field::{Code, Field};
 
+use crate::hint::Hint;
 use field::{Writer, pack_one, read, unpack_one, write};
 use std::fmt;
 
@@ -59,28 +60,36 @@ pub enum FormatError {
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FormatError::Empty => write!(f, "a format has no field; hint: give one, as (u, 8)"),
+            FormatError::Empty => write!(f, "a format has no field{}", Hint("give one, as (u, 8)")),
             FormatError::Field { code, bits: 0 } => write!(
                 f,
-                "a format has a field {code:?} of no bits; hint: check the bug-compat bits of the stream"
+                "a format has a field {code:?} of no bits{}",
+                Hint("check the bug-compat bits of the stream")
             ),
             FormatError::Field { code, bits } => write!(
                 f,
-                "a format has a field {code:?} of {bits} bits; hint: u, i and b have any number, f has 32 or 64, c has 8"
+                "a format has a field {code:?} of {bits} bits{}",
+                Hint("u, i and b have any number, f has 32 or 64, c has 8")
             ),
             FormatError::TooLarge => {
-                write!(f, "an array is too large for memory; hint: check shape and format of its descriptor")
+                write!(
+                    f,
+                    "an array is too large for memory{}",
+                    Hint("check shape and format of its descriptor")
+                )
             }
             FormatError::Short { needed, had } => write!(
                 f,
-                "an item of {had} bytes is too short for its shape, which needs {needed}; hint: check its descriptor"
+                "an item of {had} bytes is too short for its shape, which needs {needed}{}",
+                Hint("check its descriptor")
             ),
             FormatError::TwoVariable => {
-                write!(f, "a shape has more than one variable dimension; hint: fix all but one")
+                write!(f, "a shape has more than one variable dimension{}", Hint("fix all but one"))
             }
             FormatError::OutOfRange { element, field } => write!(
                 f,
-                "element {element} has a value that needs more bits than field {field} of its format; hint: a wider field"
+                "element {element} has a value that needs more bits than field {field} of its format{}",
+                Hint("a wider field")
             ),
         }
     }

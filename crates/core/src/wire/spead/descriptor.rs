@@ -18,14 +18,9 @@
 //! Limits: text that is written is ASCII, as in the standard; at most one dimension is variable; a descriptor has at most
 //! [`Descriptor::LONGEST`] bytes. Dimensions are only numbers here: no memory is allocated for them.
 
-mod numpy;
-
-pub use numpy::{NumpyHeader, SimpleType};
-
-use super::{
-    Flavour, Head, id, items,
-    packets::{HeapPackets, HeapShape, PacketError, Split},
-};
+use super::packets::{HeapPackets, HeapShape, PacketError, Split};
+use super::{Flavour, Head, id, items};
+use crate::hint::Hint;
 use crate::packetize::Divided;
 use crate::placement::Reject;
 use std::fmt;
@@ -113,24 +108,38 @@ impl fmt::Display for DescriptorError {
             DescriptorError::Packet(reason) => {
                 write!(
                     f,
-                    "a descriptor is not a valid packet: {}; hint: the heap may be damaged or incomplete",
-                    reason.name()
+                    "a descriptor is not a valid packet: {}{}",
+                    reason.name(),
+                    Hint("the heap may be damaged or incomplete")
                 )
             }
-            DescriptorError::NoId => write!(f, "a descriptor has no item id; hint: the sender must give one"),
+            DescriptorError::NoId => {
+                write!(f, "a descriptor has no item id{}", Hint("the sender must give one"))
+            }
             DescriptorError::NotAscii { item, .. } => {
-                write!(f, "the text of descriptor item {item:#x} is not ASCII; hint: use ASCII letters only")
+                write!(
+                    f,
+                    "the text of descriptor item {item:#x} is not ASCII{}",
+                    Hint("use ASCII letters only")
+                )
             }
             DescriptorError::TwoVariable => write!(
                 f,
-                "a shape has more than one variable dimension; hint: fix all but one, or check the bug-compat bits"
+                "a shape has more than one variable dimension{}",
+                Hint("fix all but one, or check the bug-compat bits")
             ),
             DescriptorError::TooLong => {
-                write!(f, "a descriptor is longer than {} bytes; hint: shorten its text", Descriptor::LONGEST)
+                write!(
+                    f,
+                    "a descriptor is longer than {} bytes{}",
+                    Descriptor::LONGEST,
+                    Hint("shorten its text")
+                )
             }
             DescriptorError::TooWide { what, value, most } => write!(
                 f,
-                "a descriptor's {what} is {value}, but the maximum of the flavour is {most}; hint: use another flavour"
+                "a descriptor's {what} is {value}, but the maximum of the flavour is {most}{}",
+                Hint("use another flavour")
             ),
         }
     }
@@ -338,6 +347,178 @@ fn format(
         Ok((char::from(code), bits))
     };
     entries(octets, width, immediate).map(field).collect()
+}
+
+/// A parsed NumPy header.
+///
+/// The NumPy header of a descriptor: the same dictionary literal as in an `.npy` file.
+///
+/// ```text
+///   {'descr': '<i2', 'fortran_order': False, 'shape': (3, 4)}
+///             │││                                     └ dimensions, as in memory if not in Fortran's order
+///             ││└ octets          <  little-endian  >  big-endian  |  no matter
+///             │└ kind: i u f c b S V …
+/// ```
+///
+/// Limits: `descr` is kept as text. [`NumpyHeader::simple`] parses the plain types; structured types are left to NumPy.
+/// Integers of Python 2 (`3L`) are accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NumpyHeader {
+    /// The type as its literal: `'<i2'` with the quotes, or a list.
+    pub descr: String,
+    /// The first dimension varies fastest.
+    pub fortran_order: bool,
+    /// The dimensions.
+    pub shape: Vec<u64>,
+}
+
+impl NumpyHeader {
+    /// The header of an array of a plain type, `<i2` for example, in C's order.
+    #[must_use]
+    pub fn array(simple: &str, shape: &[u64]) -> NumpyHeader {
+        NumpyHeader { descr: format!("'{simple}'"), fortran_order: false, shape: shape.to_vec() }
+    }
+
+    /// Parse its text. `None` unless it is a dictionary of exactly these three entries.
+    #[must_use]
+    pub fn read(text: &str) -> Option<NumpyHeader> {
+        let mut rest = Text(text);
+        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+        rest.expect('{')?;
+        while !rest.take('}') {
+            let key = rest.string()?;
+            rest.expect(':')?;
+            let fresh = match key {
+                "descr" => descr.replace(rest.literal()?.to_owned()).is_none(),
+                "fortran_order" => fortran_order.replace(rest.boolean()?).is_none(),
+                "shape" => shape.replace(rest.tuple()?).is_none(),
+                _ => false,
+            };
+            if !fresh || !(rest.take(',') || rest.0.trim_start().starts_with('}')) {
+                return None;
+            }
+        }
+        rest.0.trim().is_empty().then_some(())?;
+        Some(NumpyHeader { descr: descr?, fortran_order: fortran_order?, shape: shape? })
+    }
+
+    /// Its type, if it is a plain one.
+    #[must_use]
+    pub fn simple(&self) -> Option<SimpleType> {
+        let mut text = Text(&self.descr);
+        let name = text.string().filter(|_| text.0.is_empty())?;
+        let mut letters = name.chars();
+        let (order, kind) = (letters.next()?, letters.next()?);
+        let digits = letters.as_str();
+        let known =
+            "<>|".contains(order) && kind.is_ascii_alphabetic() && digits.bytes().all(|d| d.is_ascii_digit());
+        let size = digits.parse().ok().filter(|_| known)?;
+        Some(SimpleType { order, kind, size })
+    }
+
+    /// Elements of the array; `None` on overflow.
+    #[must_use]
+    pub fn elements(&self) -> Option<u64> {
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        self.shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size))
+    }
+}
+
+impl fmt::Display for NumpyHeader {
+    /// As NumPy writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fortran = if self.fortran_order { "True" } else { "False" };
+        write!(f, "{{'descr': {}, 'fortran_order': {fortran}, 'shape': (", self.descr)?;
+        for (n, size) in self.shape.iter().enumerate() {
+            write!(f, "{}{size}", if n > 0 { ", " } else { "" })?;
+        }
+        write!(f, "{})}}", if self.shape.len() == 1 { "," } else { "" })
+    }
+}
+
+/// A type that is a string: `'<i2'`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SimpleType {
+    /// `<`, `>` or `|`.
+    pub order: char,
+    /// `i`, `u`, `f`, `c`, `b`, `S`, `V`, …
+    pub kind: char,
+    /// Bytes of an element (of a `U`: letters).
+    pub size: u32,
+}
+
+/// The rest of a literal.
+struct Text<'a>(&'a str);
+
+impl<'a> Text<'a> {
+    /// Skip white space, and consume `letter` if it is next. Returns whether it was.
+    fn take(&mut self, letter: char) -> bool {
+        let rest = self.0.trim_start().strip_prefix(letter);
+        rest.inspect(|&rest| self.0 = rest).is_some()
+    }
+
+    fn expect(&mut self, letter: char) -> Option<()> {
+        self.take(letter).then_some(())
+    }
+
+    /// A string without escapes, in either kind of quotes.
+    fn string(&mut self) -> Option<&'a str> {
+        let quote = if self.take('\'') { '\'' } else { self.take('"').then_some('"')? };
+        let (string, rest) = self.0.split_once(quote)?;
+        self.0 = rest;
+        (!string.contains('\\')).then_some(string)
+    }
+
+    fn boolean(&mut self) -> Option<bool> {
+        let rest = self.0.trim_start();
+        let (value, rest) = match rest.strip_prefix("True") {
+            Some(rest) => (true, rest),
+            None => (false, rest.strip_prefix("False")?),
+        };
+        self.0 = rest;
+        Some(value)
+    }
+
+    /// A tuple of integers.
+    fn tuple(&mut self) -> Option<Vec<u64>> {
+        self.expect('(')?;
+        let mut sizes = Vec::new();
+        while !self.take(')') {
+            let rest = self.0.trim_start();
+            let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+            sizes.push(rest[..digits].parse().ok()?);
+            self.0 = &rest[digits..];
+            self.take('L');
+            let last = self.0.trim_start().starts_with(')');
+            // A tuple of one element needs its comma.
+            let ends = self.take(',') || (last && sizes.len() > 1);
+            ends.then_some(())?;
+        }
+        Some(sizes)
+    }
+
+    /// Anything up to the comma or brace that ends it.
+    fn literal(&mut self) -> Option<&'a str> {
+        let text = self.0.trim_start();
+        let (mut depth, mut quote) = (0u32, None);
+        for (at, letter) in text.char_indices() {
+            match (quote, letter) {
+                (Some(open), _) if open == letter => quote = None,
+                (Some(_), _) => {}
+                (None, '\'' | '"') => quote = Some(letter),
+                (None, '(' | '[' | '{') => depth += 1,
+                (None, ',' | '}') if depth == 0 => {
+                    self.0 = &text[at..];
+                    return Some(text[..at].trim_end()).filter(|literal| !literal.is_empty());
+                }
+                (None, ')' | ']' | '}') => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! A single packet need not have all pointers of its heap, so an item may end before the next pointer of this packet. A
 //! descriptor states its length, and is shown if it lies entirely in this packet's payload.
 
-use super::{BugCompat, Descriptor, Head, Item, Packet, Pointer, RawItem, Spead, id, items::items};
+use super::items::items;
+use super::{BugCompat, Descriptor, Head, Item, Packet, Pointer, RawItem, Spead, id};
 use crate::placement::Reject;
-use crate::wire::inspect::reader::{Problem, Reader, Row, number};
+use crate::wire::inspect::{Problem, Reader, Row, number};
 
 /// Maximum number of descriptors shown of one packet: they are searched for each item.
 const MOST: usize = 1000;

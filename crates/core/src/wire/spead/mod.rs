@@ -24,7 +24,6 @@
 pub mod bits;
 pub mod descriptor;
 mod family;
-mod fuzzing;
 pub mod head;
 mod inspect;
 pub mod items;

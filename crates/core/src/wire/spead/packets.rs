@@ -25,17 +25,12 @@
 //! the packets cannot be equal (padding is 8 bytes, so an even number of packets cannot share an odd payload), they are
 //! full: a train then ends with the heap either way. They may also be full if pointers alone fill packets.
 
-mod error;
-mod held;
-mod shape;
-
 pub use crate::packetize::Part;
-pub use error::PacketError;
-pub use held::HeapPackets;
-pub use shape::{HeapShape, Split};
 
 use super::{Flavour, id};
-use shape::OWN;
+use crate::hint::Hint;
+use crate::packetize::Divided;
+use std::fmt;
 use std::ops::Range;
 
 /// Maximum number of pointers that follow them: the header counts items in 16 bits.
@@ -344,6 +339,188 @@ impl Plan {
         8 + 8 * items as usize
     }
 }
+
+/// Why a heap cannot be sent as packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketError {
+    /// The packet size cannot carry anything.
+    TooSmall {
+        /// The packet size in bytes.
+        packet_bytes: usize,
+    },
+    /// The pointers cannot be repeated: they do not all fit into one packet.
+    CannotRepeat {
+        /// The requested packet size in bytes.
+        packet_bytes: usize,
+        /// The minimum that suffices; 0 if none does.
+        needed: usize,
+    },
+    /// More pointers than one packet can have, in packets of a given payload.
+    TooManyPointers {
+        /// The heap's pointers.
+        pointers: usize,
+    },
+    /// More bytes of payload than the flavour can address.
+    TooLarge {
+        /// Bytes of payload, with dummies.
+        bytes: u64,
+        /// Bytes the flavour can address.
+        most: u64,
+    },
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketError::TooSmall { packet_bytes } => write!(
+                f,
+                "cannot divide a heap into packets of {packet_bytes} bytes{}",
+                Hint("a packet size of at least 56")
+            ),
+            PacketError::CannotRepeat { packet_bytes, needed: 0 } => write!(
+                f,
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for any packet size{}",
+                Hint("do not repeat them")
+            ),
+            PacketError::CannotRepeat { packet_bytes, needed } => write!(
+                f,
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes{}",
+                Hint(format_args!("a packet size of at least {needed}, or do not repeat them"))
+            ),
+            PacketError::TooManyPointers { pointers } => write!(
+                f,
+                "cannot put {pointers} pointers into the first packet of a heap, as packets of a fixed payload require{}",
+                Hint("set the packet size instead")
+            ),
+            PacketError::TooLarge { bytes, most } => write!(
+                f,
+                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}{}",
+                Hint("use a flavour with more address bits, or smaller heaps")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PacketError {}
+
+/// The packets of a heap, with its pointers; up to [`INLINE`](Self::INLINE) of them need no allocation.
+#[derive(Clone, Debug)]
+pub struct HeapPackets {
+    plan: Plan,
+    inline: [u64; Self::INLINE],
+    used: usize,
+    /// Used instead of `inline` if there are more pointers.
+    many: Vec<u64>,
+}
+
+impl HeapPackets {
+    /// Pointers stored without an allocation.
+    pub const INLINE: usize = 12;
+
+    /// Divide a heap.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
+    #[inline]
+    // By value, as it is agreed; it is small.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn new(shape: HeapShape<'_>) -> Result<HeapPackets, PacketError> {
+        let plan = Plan::new(&shape)?;
+        let (mut inline, used) = ([0; Self::INLINE], shape.pointers.len());
+        let many = match inline.get_mut(..used) {
+            Some(inline) => {
+                inline.copy_from_slice(shape.pointers);
+                Vec::new()
+            }
+            None => shape.pointers.to_vec(),
+        };
+        Ok(HeapPackets { plan, inline, used, many })
+    }
+
+    /// Write the head of packet `n`: see [`Plan::packet`].
+    ///
+    /// # Panics
+    /// If `head` is too small or `n` is too large.
+    #[inline]
+    pub fn packet(&self, n: u64, head: &mut [u8]) -> Part {
+        let pointers = self.inline.get(..self.used).unwrap_or(&self.many);
+        self.plan.packet(pointers, n, head)
+    }
+}
+
+impl std::ops::Deref for HeapPackets {
+    type Target = Plan;
+
+    #[inline]
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl Divided for HeapPackets {
+    fn count(&self) -> u64 {
+        Plan::count(self)
+    }
+
+    fn head_bytes_max(&self) -> usize {
+        Plan::head_bytes_max(self)
+    }
+
+    fn bytes_of(&self, n: u64) -> u64 {
+        Plan::bytes_of(self, n)
+    }
+
+    fn bytes_on_wire(&self) -> u64 {
+        Plan::bytes_on_wire(self)
+    }
+
+    fn packet(&self, n: u64, head: &mut [u8]) -> Part {
+        HeapPackets::packet(self, n, head)
+    }
+}
+
+/// How a heap is divided into packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Every packet as full as allowed, as spead2 does.
+    #[default]
+    Full,
+    /// The same number of packets, of one length.
+    Even,
+}
+
+/// The properties of a heap from which it is divided.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapShape<'a> {
+    /// How pointers divide.
+    pub flavour: Flavour,
+    /// The heap's counter; truncated to the flavour's bits of value.
+    pub counter: u64,
+    /// The heap's own pointers in native byte order ([`Flavour::immediate`], [`Flavour::addressed`]).
+    pub pointers: &'a [u64],
+    /// Bytes of its payload.
+    pub payload_bytes: u64,
+    /// Maximum size of a packet in bytes. For UDP the caller limits it to 65507; a heap as one packet (TCP) needs
+    /// [`whole`](Self::whole).
+    pub packet_bytes: usize,
+    /// Whether all pointers are in every packet, so that any packet of a heap gives its items.
+    pub repeat_pointers: bool,
+    /// How to divide it.
+    pub split: Split,
+}
+
+impl HeapShape<'_> {
+    /// A packet size with which this heap is one packet (if it has at most 65530 pointers).
+    #[must_use]
+    pub fn whole(&self) -> usize {
+        let pointers = 8 * (self.pointers.len() as u64 + 1);
+        let bytes = (OWN as u64 + pointers).saturating_add(self.payload_bytes).saturating_add(15);
+        usize::try_from(bytes & !7).unwrap_or(usize::MAX & !7)
+    }
+}
+
+/// Header, and pointers of counter, size, offset and length.
+const OWN: usize = 40;
 
 #[cfg(test)]
 mod tests;

@@ -306,3 +306,34 @@ proptest! {
         trace.tell(|place| place.saturating_add(u64::MAX / 2), &mut all);
     }
 }
+
+const SECOND: i128 = 1_000_000_000;
+
+#[test]
+fn a_notable_offset_and_its_changes_are_told_once() {
+    let mut watch = OffsetWatch::default();
+    let hours = 25 * 3600 * SECOND;
+    assert_eq!(watch.observe(100 * SECOND, 0, 100 * SECOND + 400_000_000), None);
+    let told = watch.observe(101 * SECOND - hours, 0, 101 * SECOND);
+    assert_eq!(told, Some(Offset { nanos: -hours, before: None }));
+    assert_eq!(watch.observe(102 * SECOND - hours, 0, 102 * SECOND + 300_000_000), None);
+    let back = watch.observe(103 * SECOND, 0, 103 * SECOND);
+    assert_eq!(back, Some(Offset { nanos: 0, before: Some(-hours) }));
+    assert_eq!(watch.range(), Some((0, -hours - 300_000_000, 0)));
+}
+
+#[test]
+fn what_is_unknown_of_a_second_is_no_offset() {
+    let mut watch = OffsetWatch::default();
+    assert_eq!(watch.observe(100 * SECOND, SECOND, 100 * SECOND + SECOND / 2), None);
+    assert_eq!(watch.observe(100 * SECOND, SECOND, 101 * SECOND + SECOND / 2), None);
+    assert_eq!(watch.range(), Some((-SECOND / 2, -SECOND / 2, 0)));
+    assert!(watch.observe(100 * SECOND, SECOND, 102 * SECOND).is_some());
+}
+
+#[test]
+fn a_stream_that_runs_away_is_told_ever_more_rarely() {
+    let mut watch = OffsetWatch::default();
+    let told = (1..1000).filter(|n| watch.observe(n * 3 * SECOND, 0, n * SECOND).is_some()).count();
+    assert!((6..16).contains(&told), "{told}");
+}

@@ -1,26 +1,23 @@
 //! VDIF as a member of the registry: how it is recognised, described, predicted and framed.
 
-use super::{
-    Extended, Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn,
-    stream::{EDV, LEGACY, VdifStream},
-    trial, written,
-};
-use crate::{
-    pattern,
-    placement::Reject,
-    samples::{Coded, Coding},
-    wire::{
-        family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat},
-        frame::{Expected, FrameSeen, Frames, Framing},
-        generate::Generator,
-        header::Field,
-        inspect::reader::Reader,
-        stamps::Stamps,
-        trial::{Draw, Trial},
-        vtp::Vtp,
-        written::{Headers, Written},
-    },
-};
+use super::extended::Words;
+use super::layout::{EDV, LEGACY, VdifStream};
+use super::{EPOCH_SECONDS, Extended, Header, UNIX_2000, Vdif, VdifLayout, generate, learn};
+use crate::pattern;
+use crate::placement::Reject;
+use crate::samples::{Coded, Coding};
+use crate::wire::family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat};
+use crate::wire::frame::{Expected, FrameSeen, FrameTime, Frames, Framing, step};
+use crate::wire::fuzzing::parser::place;
+use crate::wire::header::{Field, Order};
+use crate::wire::inspect::Reader;
+use crate::wire::layout::Blocks;
+use crate::wire::mark5b::{Mark5b, Time};
+use crate::wire::stamps::{Move, Stamps};
+use crate::wire::trial::{Draw, SECOND, Trial};
+use crate::wire::vtp::Vtp;
+use crate::wire::written::{Generator, Headers, Written};
+use crate::wire::{mark5b, vtp};
 use std::sync::Arc;
 
 /// VDIF, bare or over VTP.
@@ -65,8 +62,30 @@ impl Family for VdifFamily {
         Some(&VdifFamily)
     }
 
+    /// The fields of a packet whose frame begins after `network` bytes.
     fn inspect(&self, reader: &mut Reader<'_>, shape: Option<Shape>) {
-        inspect::packet(reader, shape.map_or(0, |shape| shape.network));
+        let network = shape.map_or(0, |shape| shape.network);
+        reader.sequence(network);
+        let start = reader.at();
+        let Some((vdif, _)) = Vdif::read(reader.rest()) else {
+            reader.table("VDIF", Vdif::FIELDS, Vdif::LEN, meaning);
+            return;
+        };
+        reader.table("VDIF", Vdif::FIELDS, Vdif::LEN, meaning);
+        if vdif.legacy == 0 {
+            let extended = Extended::read(reader.rest());
+            let (section, fields) = extended.as_ref().unwrap_or(&Extended::Legacy).table();
+            reader.table(section, fields, Words::LEN, extended_meaning);
+        }
+        let frame = reader.packet().get(start..).unwrap_or_default();
+        if let Err(reason) = Header::read(frame) {
+            reader.fail_at(
+                start,
+                "VDIF",
+                reason,
+                if reason == Reject::Truncated { vdif.frame_bytes() } else { 0 },
+            );
+        }
     }
 
     fn stamps(&self) -> Option<&'static dyn Stamps> {
@@ -77,16 +96,80 @@ impl Family for VdifFamily {
         Some(&generate::VdifGenerator)
     }
 
+    /// By time or by number, according to `choice`. A header that was read is written back unchanged.
     fn fuzz(&self, choice: u8, packet: &[u8]) {
-        fuzzing::run(choice, packet);
+        if let Ok(header) = Header::read(packet) {
+            let (octets, length) = header.write();
+            assert_eq!(&octets[..length], &packet[..length], "a header does not write back");
+            let vdif = header.vdif;
+            let _ = (
+                vdif.samples(),
+                vdif.channels(),
+                vdif.station_text(),
+                vdif.unix_seconds(),
+                vdif.payload_bytes(),
+            );
+            let _ = (
+                header.extended.edv(),
+                header.extended.psn(),
+                header.extended.sample_rate(vdif.complex == 1),
+            );
+        }
+        let network = if choice & 1 == 1 { 8 } else { 0 };
+        let (frame, head) = (packet.len().saturating_sub(network), if choice & 2 == 2 { 16 } else { 32 });
+        let Some(shape) = frame.checked_sub(head).and_then(|p| Vdif::shape(p, 1, 2, false, head == 16))
+        else {
+            return;
+        };
+        let threads: Vec<(u16, i64)> =
+            (0..u16::from(choice >> 4) + 1).map(|t| (t, i64::from(choice) - 9)).collect();
+        let Ok(blocks) = Blocks::new(packet.len(), network, threads.len(), 1 << 20) else { return };
+        let by_time = VdifLayout::by_time(blocks, &shape, &threads, (choice & 4 == 4).then_some(1600));
+        let by_number = VdifLayout::by_sequence(blocks, &shape, Order::Big);
+        let legal = Vdif::read(packet.get(network..).unwrap_or_default()).map(|(vdif, _)| {
+            let mut legal = packet.to_vec();
+            let vdif = Vdif { length8: shape.length8, legacy: shape.legacy, ..vdif };
+            legal[network..network + 16].copy_from_slice(&vdif.write());
+            legal
+        });
+        for layout in [by_time, by_number].into_iter().flatten() {
+            place(&layout, packet);
+            legal.iter().for_each(|packet| place(&layout, packet));
+        }
     }
 
+    /// One frame of each extended data version, each with and without a sequence number.
     fn seeds(&self) -> Vec<Vec<u8>> {
-        fuzzing::seeds()
+        const ORDERS: [Order; 2] = [Order::Little, Order::Big];
+        let mut seeds = Vec::new();
+        let extended = [
+            Some(Extended::Legacy),
+            Extended::nict(32_000_000, false, "backend"),
+            Extended::vlba(32_000_000, true),
+            Extended::read(&[0; 16]),
+            Extended::read(&[0xEF, 0xA5, 0xA5, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+            Extended::read(&[9, 0, 0, 2, 0xFF, 0xFF, 0xFF, 0xFF, 5, 6, 7, 8, 9, 10, 11, 12]),
+            Extended::read(&[0, 0, 8, 4, 0xED, 0xFE, 0xAB, 0xAC, 0xFF, 0, 0, 0, 0, 0, 0, 0]),
+            Extended::read(&Mark5b::new(Time { day: 821, second: 19_801, frame: 3 }, 1).write()),
+            Extended::read(&[1, 2, 3, 200, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]),
+        ];
+        for (n, extended) in extended.into_iter().flatten().enumerate() {
+            let header = if matches!(extended, Extended::Legacy) { 16 } else { 32 };
+            let shape = Vdif::shape(FRAME - header, 1, 2, false, header == 16);
+            let Some(vdif) = shape.and_then(|shape| shape.at(1_795_231_799 + n as i64, n as u32 % 5)) else {
+                continue;
+            };
+            let (octets, length) = Header { vdif: Vdif { thread: n as u32 % 2, ..vdif }, extended }.write();
+            let mut frame = octets[..length].to_vec();
+            frame.resize(FRAME, 0x11);
+            seeds.push([&vtp::write(1000 + n as u64, ORDERS[n % 2])[..], &frame[..]].concat());
+            seeds.push(frame);
+        }
+        seeds
     }
 
     fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
-        trial::KINDS
+        TRIALS
     }
 }
 
@@ -129,7 +212,7 @@ impl Frames for VdifFamily {
     }
 
     fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {
-        written::begin(stream)
+        generate::begin_written(stream)
     }
 
     fn coded(&self, frame: &[u8]) -> Option<Coded> {
@@ -166,6 +249,56 @@ impl Frames for VdifFamily {
     }
 }
 
+impl Stamps for VdifFamily {
+    fn frames(&self) -> &'static dyn Frames {
+        &VdifFamily
+    }
+
+    fn time(&self, frame: &[u8], _: i64) -> Option<FrameTime> {
+        let (vdif, _) = Vdif::read(frame)?;
+        let fits = vdif.frame_bytes() == frame.len() && vdif.frame_bytes() > vdif.header_bytes();
+        // A header of zeros, as some recorders fill with, has no time.
+        let stated = (vdif.seconds, vdif.epoch, vdif.frame) != (0, 0, 0) || vdif.invalid == 0;
+        (fits && stated).then(|| FrameTime {
+            unix_seconds: vdif.unix_seconds(),
+            frame: vdif.frame,
+            thread: vdif.thread as u16,
+        })
+    }
+
+    fn pace(&self, frame: &[u8], fps: Option<u32>) -> Option<(u64, u64)> {
+        let stated = || Header::read(frame).ok()?.frames_per_second();
+        fps.or_else(stated).map(|fps| (u64::from(fps), 1))
+    }
+
+    fn max_rate(&self) -> u32 {
+        1 << 24
+    }
+
+    fn moved(&self, frame: &[u8], by: &Move) -> Option<([u8; 32], usize)> {
+        let mut header = Header::read(frame).ok()?;
+        if by.seconds != 0 {
+            let new = header.vdif.unix_seconds().checked_add(by.seconds)?;
+            let begin = by.begin.and_then(|begin| Vdif::default().at(begin, 0));
+            let epoch = begin.map_or(header.vdif.epoch, |begin| begin.epoch);
+            let since = new.checked_sub(UNIX_2000 + i64::from(EPOCH_SECONDS[epoch as usize & 63]))?;
+            header.vdif.seconds = u32::try_from(since).ok().filter(|&second| second < 1 << 30)?;
+            header.vdif.epoch = epoch;
+            if let Extended::Mark5b(inner) = &mut header.extended {
+                *inner = inner.moved(by.seconds, inner.frame16(), None);
+            }
+        }
+        if by.frames != 0 {
+            let fps = by.fps?;
+            let (second, number) =
+                step(u64::from(header.vdif.seconds), header.vdif.frame, by.frames, Some(fps))?;
+            let second = u32::try_from(second).ok().filter(|&second| second < 1 << 30)?;
+            header = header.moved(by.packets, second, number, Some(fps));
+        }
+        Some(header.write())
+    }
+}
+
 impl Known for VdifStream {
     const FAMILY: FamilyRef = FamilyRef::new(&VdifFamily);
 }
@@ -183,5 +316,118 @@ impl Framed for VdifStream {
         let threads: Vec<(u16, i64)> =
             stream.threads.iter().map(|thread| (thread.id, thread.shift)).collect();
         VdifLayout::by_time(blocks, &frame, &threads, stream.frames_per_second)
+    }
+}
+
+/// Small frames are cheap to make and to mutate.
+const FRAME: usize = 40;
+
+/// Bytes of samples in a frame: small, so that many frames are cheap.
+const SAMPLES: usize = 64;
+
+const TRIALS: &[fn(Draw<'_>) -> Trial] = &[
+    |_| Trial::numbered("vdif by sequence, little-endian", Order::Little, behind_number),
+    |_| Trial::numbered("vdif by sequence, big-endian", Order::Big, behind_number),
+    |draw| timed("vdif by time", draw, true),
+    |draw| timed("vdif by time, rate unknown", draw, false),
+];
+
+/// The number alone places: a thread comes and goes.
+fn behind_number(position: u64) -> Vec<u8> {
+    let threads = if (position / 500).is_multiple_of(2) { 2 } else { 3 };
+    octets(SECOND, (position / threads % 1000) as u32, (position % threads) as u16, position)
+}
+
+/// Placed by time and thread.
+fn timed(name: &'static str, draw: Draw<'_>, rated: bool) -> Trial {
+    let threads = [3, 0, 700, 1023][..=draw(4) as usize].to_vec();
+    let (count, fps) = (threads.len() as u64, 5 + draw(1995));
+    let (first, ranks) = ((SECOND - UNIX_2000) as u64 * fps * count, threads.clone());
+    let packet = move |position: u64| {
+        let frame = position / count;
+        let unix = UNIX_2000 + (frame / fps) as i64;
+        octets(unix, (frame % fps) as u32, ranks[(position % count) as usize], position)
+    };
+    Trial {
+        threads: Some(threads),
+        frames_per_second: rated.then_some(fps as u32),
+        seconds: (!rated).then_some((fps * count, count << 24)),
+        ..Trial::new(name, first..first + fps, packet)
+    }
+}
+
+fn octets(unix: i64, frame: u32, thread: u16, position: u64) -> Vec<u8> {
+    let shape = Vdif::shape(SAMPLES, 1, 2, false, false).unwrap_or_default();
+    let header = Vdif { thread: u32::from(thread), ..shape.at(unix, frame).unwrap_or(shape) };
+    let mut packet = header.write().to_vec();
+    packet.resize(shape.frame_bytes(), 0);
+    pattern::fill(position, 0, &mut packet[shape.header_bytes()..]);
+    packet
+}
+
+fn meaning(_: &str, name: &str, value: u64, header: &[u8]) -> Option<String> {
+    let epoch = EPOCH_SECONDS.get(value as usize).map(|&seconds| UNIX_2000 + i64::from(seconds));
+    let vdif = || Vdif::read(header).map(|(vdif, _)| vdif);
+    Some(match name {
+        "invalid" if value == 1 => "samples not valid".to_owned(),
+        "legacy" if value == 1 => "16-octet header".to_owned(),
+        "seconds" => utc(vdif()?.unix_seconds()),
+        "epoch" => utc(epoch?).get(..10)?.to_owned(),
+        "log2_channels" => format!("{} channels", 1u64 << value),
+        "length8" => format!("{} octets", 8 * value),
+        "bits_minus_one" => format!("{} bits per sample", value + 1),
+        "complex" => if value == 1 { "complex" } else { "real" }.to_owned(),
+        "station" => vdif()?.station_text(),
+        _ => return None,
+    })
+}
+
+fn extended_meaning(section: &str, name: &str, value: u64, header: &[u8]) -> Option<String> {
+    Some(match (section, name) {
+        ("EDV 0xAB", _) => return mark5b::meaning(section, name, value, header),
+        ("EDV 1" | "EDV 3", "rate") => {
+            let megahertz = header.get(3 - 1)? & 0x80 != 0;
+            format!("{value} {}", if megahertz { "MHz" } else { "kHz" })
+        }
+        ("EDV 1", "name") => {
+            let letters = value.to_le_bytes();
+            letters.iter().filter(|c| c.is_ascii_graphic()).map(|&c| char::from(c)).collect()
+        }
+        ("EDV 2 R2DBE", "pps_difference") => {
+            let ticks = value as u32 as i32;
+            format!("{:+.3} µs", f64::from(ticks) / 256.0)
+        }
+        ("EDV 3", "tuning") => format!("{:.6} MHz", value as f64 / f64::from(1 << 24)),
+        ("EDV 3", "sideband") => if value == 1 { "upper" } else { "lower" }.to_owned(),
+        _ => return None,
+    })
+}
+
+/// A Unix time as ISO 8601 in UTC.
+fn utc(unix: i64) -> String {
+    let (days, second) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));
+    // Days since 0000-03-01, in eras of 400 years, so that the leap day is a year's last.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day = days.rem_euclid(146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (date, january) = (day - (153 * month + 2) / 5 + 1, month >= 10);
+    let (year, month) = (era * 400 + year + i64::from(january), if january { month - 9 } else { month + 3 });
+    format!("{year:04}-{month:02}-{date:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(utc(1_798_761_599), "2026-12-31T23:59:59Z");
+        assert_eq!(utc(-1), "1969-12-31T23:59:59Z");
     }
 }

@@ -1,9 +1,7 @@
 //! Learns from the first packets of a VDIF stream its threads and their clocks, its rate and its oddities.
 
-use super::{
-    Extended, Header, Vdif,
-    stream::{LEGACY, VdifStream},
-};
+use super::layout::{LEGACY, VdifStream};
+use super::{Extended, Header, Vdif};
 use crate::{
     placement::Reject,
     wire::{

@@ -18,21 +18,14 @@
 
 pub mod extended;
 mod family;
-mod fuzzing;
 mod generate;
-mod inspect;
 mod layout;
 mod learn;
-mod stamps;
-mod stream;
-mod trial;
-mod written;
 
 pub use extended::Extended;
 pub use family::VdifFamily;
-pub use layout::{THREADS, VdifLayout};
+pub use layout::{THREADS, VdifLayout, VdifStream};
 pub use learn::Oddity;
-pub use stream::VdifStream;
 
 use crate::placement::Reject;
 

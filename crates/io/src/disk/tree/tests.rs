@@ -52,3 +52,23 @@ fn a_file_that_got_another_name_is_not_written_under_the_old_one() {
     file.set_len(0).unwrap();
     assert_eq!(std::fs::read(directory.path().join("whole")).unwrap(), b"whole");
 }
+
+#[test]
+fn a_directory_goes_with_what_is_in_it_and_nothing_that_links_lead_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = directory.path().join("inside");
+    std::fs::create_dir_all(inside.join("a/b")).unwrap();
+    std::fs::write(directory.path().join("secret"), "x").unwrap();
+    std::fs::write(inside.join("a/b/f"), "x").unwrap();
+    std::os::unix::fs::symlink("../../..", inside.join("a/b/out")).unwrap();
+    let tree = Tree::open(&inside).unwrap();
+    let held = tree.hold(Path::new("a")).unwrap();
+    assert_eq!(tree.hold(Path::new("a")).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    drop(held);
+    tree.hold(Path::new("a")).unwrap();
+    for out in ["a/b/out", "..", "", "a/b/f"] {
+        assert!(tree.remove_all(Path::new(out)).is_err(), "{out:?} was removed");
+    }
+    tree.remove_all(Path::new("a")).unwrap();
+    assert!(tree.list(Path::new("")).unwrap().is_empty() && directory.path().join("secret").exists());
+}

@@ -72,8 +72,8 @@ fn words_become_text_and_numbers() {
 #[test]
 fn sizes_of_rings_stand_where_the_kernel_has_them() {
     // struct ethtool_ringparam: cmd, rx_max, rx_mini_max, rx_jumbo_max, tx_max, rx, rx_mini, rx_jumbo, tx.
-    assert_eq!(["rx", "tx"].map(set::ring_word), [Some(5), Some(8)]);
-    assert_eq!(["rx-max", "tx-max", "", "rx_mini"].map(set::ring_word), [None; 4]);
+    assert_eq!(["rx", "tx"].map(ring_word), [Some(5), Some(8)]);
+    assert_eq!(["rx-max", "tx-max", "", "rx_mini"].map(ring_word), [None; 4]);
     let names: Vec<usize> =
         RING.iter().enumerate().filter(|(_, name)| !name.is_empty()).map(|(at, _)| at + 1).collect();
     assert_eq!(names, [1, 4, 5, 8]);

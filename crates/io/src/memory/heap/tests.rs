@@ -1,4 +1,4 @@
-use super::*;
+use super::{HUGE, HeapMemory, *};
 use std::collections::HashSet;
 use std::sync::mpsc;
 
@@ -271,4 +271,22 @@ fn what_is_kept_ahead_never_stands_in_the_way() {
     handles.iter().for_each(|memory| memory.keep_ahead(4 << 20));
     // Closed while it is being touched.
     drop(handles);
+}
+
+#[test]
+fn exactly_the_part_is_zero() {
+    let bytes = 5 * HUGE;
+    let memory = HeapMemory::new(64 << 20);
+    for (start, end) in
+        [(0, bytes), (1, bytes - 1), (HUGE + 3, HUGE + 4), (HUGE - 1, 3 * HUGE + 1), (HUGE, 2 * HUGE), (7, 7)]
+    {
+        let mut heap = memory.take(bytes).unwrap();
+        heap.fill(0xA5);
+        heap.zero(start..end);
+        let wrong = heap
+            .iter()
+            .enumerate()
+            .find(|&(at, &byte)| byte != if (start..end).contains(&at) { 0 } else { 0xA5 });
+        assert_eq!(wrong, None, "{start}..{end}");
+    }
 }

@@ -47,7 +47,6 @@
 mod cut;
 #[doc(hidden)]
 pub mod fuzzing;
-mod read;
 mod source;
 mod tell;
 #[cfg(test)]

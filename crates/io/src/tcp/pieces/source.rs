@@ -1,24 +1,16 @@
 //! The sockets of a [`PieceSource`]: listening, reading in turns, closing.
 
-mod way;
-
-use super::{
-    Heads, PieceEvent, PieceOptions, PieceSink, PieceStats,
-    cut::Rules,
-    read::read_body,
-    tell::{tell, told_at_last},
-};
-use crate::{
-    address::Endpoint,
-    tcp::port::{Connection, Got, Limits, READ, TcpPort, Visit, got},
-};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    io::{self, Read},
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
-use way::Way;
+use super::cut::{Cutter, Rules};
+use super::tell::{tell, told_at_last};
+use super::{Heads, PieceEvent, PieceOptions, PieceSink, PieceStats};
+use crate::address::Endpoint;
+use crate::tcp::port::{Connection, Got, Limits, READ, TcpPort, Visit, got};
+use crate::udp::set_option;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSliceMut, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// Most bytes of the first read after the stream was lost; every clean read doubles it. Garbage can take long to
 /// search, and the other connections wait for their turn meanwhile.
@@ -296,4 +288,80 @@ impl PieceSource {
         }
         Ok(())
     }
+}
+
+/// Bytes of a long body that are worth being woken for.
+const GATHER: i32 = 128 << 10;
+
+/// What is kept of a connection whose packets come in pieces.
+struct Way {
+    cutter: Cutter,
+    /// Bytes the next read asks for.
+    most: usize,
+    /// Whether the kernel reports it only when [`GATHER`] bytes are there.
+    gathers: bool,
+}
+
+impl Way {
+    fn new(rules: &Rules) -> Self {
+        Self { cutter: Cutter::new(rules), most: READ, gathers: false }
+    }
+
+    /// Within a long body nobody waits for its next bytes: many at once save wakings. Where its end is near, or
+    /// short packets come, each byte is reported.
+    fn gather(&mut self, stream: &TcpStream) {
+        let gathers = self.cutter.body().is_some_and(|(_, _, left)| left >= GATHER as u64);
+        if gathers != self.gathers {
+            let bytes = if gathers { GATHER } else { 1 };
+            // Without it, it is only slower.
+            let _ = set_option(stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes);
+            self.gathers = gathers;
+        }
+    }
+}
+
+/// Most bytes of one read into a sink's own memory.
+const DIRECT: usize = 1 << 20;
+
+/// Read the next bytes of a long body into the sink's own memory if the sink offers some, and what follows into
+/// `scratch`. Returns what was read into `scratch`, and how many bytes went to the sink.
+pub(super) fn read_body(
+    stream: &mut TcpStream,
+    cutter: &Cutter,
+    mark: u64,
+    sink: &mut dyn PieceSink,
+    scratch: &mut [u8],
+) -> (Got, usize) {
+    let Some((head, at, left)) = cutter.body() else { return (Got::Nothing, 0) };
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    let most = left.min(DIRECT);
+    let read = match sink.room(mark, head, at, most) {
+        None => return (got(stream.read(scratch)), 0),
+        Some([]) => {
+            sink.filled(mark, 0);
+            return (got(stream.read(scratch)), 0);
+        }
+        Some(room) => {
+            let length = room.len().min(most);
+            let room = &mut room[..length];
+            if length < left {
+                stream.read(room).map(|n| (n, length))
+            } else {
+                // The body ends in this read: the same call reads what follows it.
+                stream
+                    .read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(scratch)])
+                    .map(|n| (n, length))
+            }
+        }
+    };
+    let (n, length) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            sink.filled(mark, 0);
+            return (got(Err(error)), 0);
+        }
+    };
+    let direct = n.min(length);
+    sink.filled(mark, direct);
+    (if n == 0 { Got::End(None) } else { Got::Bytes(n - direct) }, direct)
 }

@@ -2,10 +2,9 @@
 
 use crate::host::facts::Facts;
 use skyhaul_io::address::system_text;
-use skyhaul_io::host::bandwidth::of_memory;
-use skyhaul_io::host::clock::Kept;
 use skyhaul_io::host::ethtool::{Card, Numbers};
 use skyhaul_io::host::interface::{interface_name, interface_of};
+use skyhaul_io::host::machine::{Kept, of_memory};
 use skyhaul_io::host::network::{Discipline, disciplines, firewall, limits, route};
 use skyhaul_io::host::sockets::{granted, local_towards};
 use skyhaul_io::host::tree::space;

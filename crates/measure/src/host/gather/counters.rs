@@ -10,7 +10,7 @@
 
 use super::card::Devices;
 use crate::host::facts::Facts;
-use skyhaul_io::host::tables::{backlogs, protocols, protocols6};
+use skyhaul_io::host::stages::{backlogs, protocols, protocols6};
 use skyhaul_io::host::tree::Tree;
 use std::collections::BTreeMap;
 

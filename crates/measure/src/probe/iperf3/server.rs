@@ -17,7 +17,7 @@ use super::room::{ResourceAmount, Resources};
 use super::session::Session;
 use super::state::Iperf3State;
 use skyhaul_io::lock::lock;
-use skyhaul_io::tcp::{setup::Setup, wait::readable};
+use skyhaul_io::tcp::{info::readable, setup::Setup};
 use skyhaul_io::udp::peer;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

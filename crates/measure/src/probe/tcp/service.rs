@@ -4,7 +4,7 @@ use super::point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
 use serde_json::Value;
 use skyhaul::peer::{Admission, Connection, Limits, PeerError, Service, Session};
 use skyhaul_core::units::display_rate;
-use skyhaul_io::tcp::wait::readable;
+use skyhaul_io::tcp::info::readable;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;

@@ -2,12 +2,12 @@
 
 use super::super::assembler::{Helper, If, MapName, Op, Reg, Reg::*, Width::*};
 use super::super::checksum;
-use super::super::counts::{NEWEST_AT, PERIOD_AT, SEATS_AT};
 use super::super::image::{CUT, INTERFACE, IP, LINK, MASK, MTU, PORT, WHOLE};
 use super::{
     ABORTED, DATAGRAM, ETHERNET, HEADERS, KEY, LABEL_PORT, LABEL_SUM, NEW_DATAGRAM, OLD_SUM, PERIOD, SEAT,
     SEND_BACK, TICK, UDP, Version, Writer, head,
 };
+use crate::balance::xdp::image::{NEWEST_AT, PERIOD_AT, SEATS_AT};
 
 impl Writer<'_> {
     /// Require that the packet fits the MTU. Keeps the new length of the datagram in `NEW_DATAGRAM`.

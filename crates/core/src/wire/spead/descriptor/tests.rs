@@ -175,3 +175,62 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn headers_are_those_of_numpy() {
+    for (shape, text) in [
+        (vec![], "{'descr': '<i2', 'fortran_order': False, 'shape': ()}"),
+        (vec![3], "{'descr': '<i2', 'fortran_order': False, 'shape': (3,)}"),
+        (vec![3, 4], "{'descr': '<i2', 'fortran_order': False, 'shape': (3, 4)}"),
+    ] {
+        let header = NumpyHeader::array("<i2", &shape);
+        assert_eq!(header.to_string(), text);
+        assert_eq!(NumpyHeader::read(text), Some(header));
+    }
+    let header = NumpyHeader::read(
+        "{ \"shape\" : (3L , 4L,), 'descr':[('a', '<i2'), (\"b,}\", '>f4', (2,))],'fortran_order':True , }  ",
+    )
+    .unwrap();
+    assert_eq!(header.descr, "[('a', '<i2'), (\"b,}\", '>f4', (2,))]");
+    assert_eq!((header.fortran_order, header.elements(), header.simple()), (true, Some(12), None));
+}
+
+#[test]
+fn types_are_told() {
+    let simple = |name: &str| NumpyHeader::array(name, &[]).simple();
+    assert_eq!(simple("<i2"), Some(SimpleType { order: '<', kind: 'i', size: 2 }));
+    assert_eq!(simple("|S10"), Some(SimpleType { order: '|', kind: 'S', size: 10 }));
+    assert_eq!(["", "<", "<i", "i2", "<i+2", "<2", "<i99999999999"].map(simple), [None; 7]);
+    assert_eq!(NumpyHeader::array("<i2", &[u64::MAX, 2]).elements(), None);
+    assert_eq!(NumpyHeader::array("<i2", &[u64::MAX, 2, 0]).elements(), Some(0));
+}
+
+#[test]
+fn what_is_no_header() {
+    for text in [
+        "",
+        "{}",
+        "{'descr': '<i2', 'fortran_order': False}",
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (3)}",
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (-3,)}",
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (3,)} + 1",
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (3,), 'more': 1}",
+        "{'descr': '<i2', 'descr': '<i2', 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': , 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<i2' 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<i2', 'fortran_order': 0, 'shape': (3,)}",
+        "{'descr': ')]', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+        "{'descr': ), 'fortran_order': False, 'shape': (3,)}",
+    ] {
+        assert_eq!(NumpyHeader::read(text), None, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read(text in "[{}()\\[\\]'\",: a-zL0-9]{0,80}", shape in proptest::collection::vec(any::<u64>(), 0..5), fortran_order: bool) {
+        let _ = NumpyHeader::read(&text);
+        let header = NumpyHeader { fortran_order, ..NumpyHeader::array(">u8", &shape) };
+        prop_assert_eq!(NumpyHeader::read(&header.to_string()), Some(header));
+    }
+}
