@@ -1,10 +1,10 @@
 //! The sender: test packets on schedule, and their reflections.
 
-use super::super::udp::clock::unix_now;
-use super::super::udp::sending::send_headed;
 use super::super::udp::{SentReport, UdpPoint};
 use super::summary::{Reflections, StampReport};
 use super::{LEN, estimate};
+use crate::probe::udp::oneway::unix_now;
+use crate::probe::udp::sender::send_headed;
 use skyhaul_core::wire::stamp::{Stamp, TestPacket};
 use skyhaul_io::udp::UdpOptions;
 use skyhaul_io::udp::both::Both;

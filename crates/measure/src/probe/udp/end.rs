@@ -1,13 +1,13 @@
 //! One end of a test: the sockets of its flows, and what it does in a point.
 
-use super::clock::unix_now;
-use super::meeting::{ControlDatagram, Handshake, LEN};
-use super::message::HostSummary;
-use super::meter::Meter;
-use super::plan::UdpPoint;
-use super::receiving::{Exchange, Receiver};
-use super::report::{EndReport, ReceivedReport, SentReport};
-use super::sending;
+use super::oneway::unix_now;
+use super::point::UdpPoint;
+use super::point::{EndReport, ReceivedReport, SentReport};
+use super::protocol::HostSummary;
+use super::protocol::{ControlDatagram, Handshake, LEN};
+use super::receiver::Meter;
+use super::receiver::{Exchange, Receiver};
+use super::sender;
 use skyhaul::auth::Cookies;
 use skyhaul::peer::PeerError;
 use skyhaul_io::address::Endpoint;
@@ -231,7 +231,7 @@ impl TestSockets {
                 .map(|flow| (flow, &lanes[flow]))
                 .map(|(flow, lane)| {
                     let (flow, stop, count) = (flow as u16, &stop, &count);
-                    scope.spawn(move || sending::send(&lane.both, run, flow, point, stop, count))
+                    scope.spawn(move || sender::send(&lane.both, run, flow, point, stop, count))
                 })
                 .collect();
             while !senders.iter().all(|sender| sender.is_finished()) {

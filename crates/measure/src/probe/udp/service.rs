@@ -1,10 +1,10 @@
 //! The server's end of UDP tests.
 
 use super::end::{PendingTest, TestSockets};
-use super::message::pack;
-use super::message::{UdpCommand, UdpReply, UdpRequest, UdpSession};
-use super::plan::{MAX_FLOWS, UdpPoint};
-use super::report::SentReport;
+use super::point::SentReport;
+use super::point::{MAX_FLOWS, UdpPoint};
+use super::protocol::pack;
+use super::protocol::{UdpCommand, UdpReply, UdpRequest, UdpSession};
 use crate::probe::TestDirection;
 use serde_json::Value;
 use skyhaul::auth::{Cookies, hex};

@@ -1,9 +1,9 @@
 //! The requester: a test with a responder of any build.
 
-use super::super::udp::sending::send_headed;
 use super::super::udp::{SentReport, UdpPoint};
 use super::report::UdpmonError;
 use super::report::{RequestReport, ResponderResults};
+use crate::probe::udp::sender::send_headed;
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::udpmon::structs::{Bins, HISTOGRAM, SNMP, udp_in_errors};
 use skyhaul_core::wire::udpmon::{Command, LEN, Message, SHORT, VERSION};

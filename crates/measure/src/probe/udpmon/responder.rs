@@ -1,8 +1,8 @@
 //! The responder: several requesters at once, each with a test of its own.
 
 use super::super::answering::{DatagramHandler, DatagramService};
-use super::super::udp::clock::unix_now;
 use super::desk::{Requesters, ResponderOptions, ResponderStats};
+use crate::probe::udp::oneway::unix_now;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::Arrival;
 use std::io;

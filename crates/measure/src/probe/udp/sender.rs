@@ -1,8 +1,7 @@
 //! The sender of one flow: each packet at its time.
 
-use super::clock::Wall;
-use super::plan::{SpacingMode, UdpPoint};
-use super::report::SentReport;
+use super::oneway::Wall;
+use super::point::{SentReport, SpacingMode, UdpPoint};
 use skyhaul::report::Distribution;
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::pace::GapPacer;
@@ -11,7 +10,8 @@ use skyhaul_core::wire::probe::Probe;
 use skyhaul_io::host::thread::cpu_time;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::send::{SendOptions, UdpSender};
-use std::io::{self, IoSlice};
+use std::io;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 

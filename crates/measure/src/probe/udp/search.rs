@@ -1,17 +1,202 @@
-//! Further tests of a path, each made of points: the longest datagram that passes whole, bursts, round trips, the highest rate
-//! without loss, and what limits a path to less.
+//! Tests of a path that are made of several points: the longest datagram that passes whole, bursts, round trips, the highest rate
+//! without loss, what limits a path to less, and whether long datagrams vanish while short ones arrive.
+//!
+//! [`TestPath`] is what they need of the two ends: a [`UdpClient`] with its server, or in tests a simulated path.
 
-use super::bottleneck::{Bottleneck, headers};
 use super::client::UdpClient;
-use super::diagnose::{TestPath, limited, longest};
-use super::plan::{Burst, MAX_DATAGRAM, MIN_DATAGRAM, UdpPoint};
-use super::report::UdpPointReport;
+use super::losses::{Bottleneck, bottleneck, headers};
+use super::point::{Burst, MAX_DATAGRAM, MIN_DATAGRAM, UdpPoint, UdpPointReport};
+use super::receiver::Exchange;
 use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::PeerError;
 use skyhaul_core::control::{Search, SearchConfig, Step};
+use skyhaul_core::diagnose::{Cause, Finding};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// What a campaign needs of the two ends.
+pub(super) trait TestPath {
+    /// Measure a point; once `stop` is set, it ends early.
+    fn point(
+        &mut self,
+        point: &UdpPoint,
+        direction: TestDirection,
+        stop: &AtomicBool,
+    ) -> Result<UdpPointReport, PeerError>;
+    /// Send nothing for a time.
+    fn rest(&mut self, time: Duration);
+    /// Compare clocks while nothing else is sent.
+    fn exchange_times(&mut self);
+    /// All exchanges of times so far.
+    fn exchanges(&self) -> &[Exchange];
+    /// Pairs of ports.
+    fn flows(&self) -> u16;
+    /// Whether the path is one of IPv6.
+    fn is_ipv6(&self) -> bool;
+    /// Whether both ends have one set of counters.
+    fn is_one_host(&self) -> bool;
+    /// Octets of the longest datagram that both ends take for one that is not cut.
+    fn longest(&self) -> u32;
+}
+
+impl TestPath for UdpClient {
+    fn point(
+        &mut self,
+        point: &UdpPoint,
+        direction: TestDirection,
+        stop: &AtomicBool,
+    ) -> Result<UdpPointReport, PeerError> {
+        UdpClient::point(self, point, direction, stop)
+    }
+
+    fn rest(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn exchange_times(&mut self) {
+        UdpClient::exchange_times(self);
+    }
+
+    fn exchanges(&self) -> &[Exchange] {
+        UdpClient::exchanges(self)
+    }
+
+    fn flows(&self) -> u16 {
+        UdpClient::flows(self)
+    }
+
+    fn is_ipv6(&self) -> bool {
+        UdpClient::is_ipv6(self)
+    }
+
+    fn is_one_host(&self) -> bool {
+        UdpClient::is_one_host(self)
+    }
+
+    fn longest(&self) -> u32 {
+        let longest = self.here.largest_datagram.min(self.there.largest_datagram);
+        u32::try_from(longest).unwrap_or(super::point::MAX_DATAGRAM)
+    }
+}
+
+/// What limited the flow of a point, if anything did.
+pub(super) fn limited(report: &UdpPointReport, ipv6: bool) -> Option<Bottleneck> {
+    let (sender, receiver) = match report.direction.forward() {
+        true => (&report.client, &report.server),
+        false => (&report.server, &report.client),
+    };
+    let (sent, received) = sender.sent.first().zip(receiver.received.first())?;
+    bottleneck(&report.point, ipv6, sent, received)
+}
+
+/// Packets with which a size is tried: one that arrives is enough.
+const TRY: u64 = 5;
+/// Time between them, in picoseconds.
+const APART_PS: u64 = 2_000_000_000;
+/// How often the long ones must vanish, and the short ones between them arrive: a link that is gone for a moment takes both.
+const TIMES: usize = 3;
+
+/// A direction in which long datagrams vanish.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MtuHole {
+    direction: TestDirection,
+    /// Octets of the longest payload that passes, and of a longer one that does not.
+    pub(super) passes: u32,
+    vanishes: u32,
+    ipv6: bool,
+}
+
+/// The hole of a direction, if there is one.
+pub(super) fn hole(
+    ends: &mut dyn TestPath,
+    direction: TestDirection,
+    stop: &AtomicBool,
+) -> Result<Option<MtuHole>, PeerError> {
+    let vanishes = ends.longest();
+    if vanishes <= MIN_DATAGRAM {
+        return Ok(None);
+    }
+    for _ in 0..TIMES {
+        if passes(ends, vanishes, direction, stop)? || !passes(ends, MIN_DATAGRAM, direction, stop)? {
+            return Ok(None);
+        }
+    }
+    let passes = longest(ends, direction, vanishes, &mut |_, _| {}, stop)?;
+    Ok(Some(MtuHole { direction, passes, vanishes, ipv6: ends.is_ipv6() }))
+}
+
+/// Whether datagrams of a size pass without being cut.
+fn passes(
+    ends: &mut dyn TestPath,
+    size: u32,
+    direction: TestDirection,
+    stop: &AtomicBool,
+) -> Result<bool, PeerError> {
+    let even = UdpPoint::even(size, APART_PS, Duration::from_secs(1));
+    let point = UdpPoint { packets: TRY, whole: true, only: Some(0), ..even };
+    let report = ends.point(&point, direction, stop)?;
+    let UdpPointReport { forward, reverse, .. } = report;
+    let way = if direction == TestDirection::Reverse { reverse } else { forward };
+    Ok(way.is_some_and(|way| way.arrived > 0))
+}
+
+/// The longest datagram that passes without being cut; `tried` is told of each size. What `guess` says is right, mostly; so it and its
+/// neighbour are tried first.
+pub(super) fn longest(
+    ends: &mut dyn TestPath,
+    direction: TestDirection,
+    guess: u32,
+    tried: &mut dyn FnMut(u32, bool),
+    stop: &AtomicBool,
+) -> Result<u32, PeerError> {
+    let (mut least, mut too_long) = (MIN_DATAGRAM, MAX_DATAGRAM + 1);
+    let mut first = vec![guess.saturating_add(1), guess, MIN_DATAGRAM];
+    while too_long - least > 1 {
+        if stop.load(Ordering::Relaxed) {
+            return Err(PeerError::Stopped);
+        }
+        let size = first.pop().unwrap_or(least + (too_long - least) / 2);
+        if size > MAX_DATAGRAM || size < least || size >= too_long {
+            continue;
+        }
+        let passed = passes(ends, size, direction, stop)?;
+        tried(size, passed);
+        match passed {
+            true => least = size,
+            false if size == MIN_DATAGRAM => return Err(nothing_passes()),
+            false => too_long = size,
+        }
+    }
+    Ok(least)
+}
+
+fn nothing_passes() -> PeerError {
+    let why = format!(
+        "not even datagrams of {MIN_DATAGRAM} bytes arrive\nhint: check the path for loss: --diagnose"
+    );
+    PeerError::Io(std::io::Error::other(why))
+}
+
+/// Holes as a cause, if there are any.
+pub(super) fn finding(holes: &[MtuHole]) -> Option<Finding> {
+    let evidence: Vec<String> = holes.iter().map(MtuHole::text).collect();
+    (!evidence.is_empty()).then_some(Finding { cause: Cause::Mtu, confidence: 0.98, evidence })
+}
+
+impl MtuHole {
+    fn text(&self) -> String {
+        let way = match self.direction {
+            TestDirection::Reverse => "from the server to here",
+            _ => "from here to the server",
+        };
+        let mtu = self.passes + if self.ipv6 { 48 } else { 28 };
+        format!(
+            "{way}, no datagram of {} bytes arrived in {TIMES} tries, and shorter ones between did: the longest that passes has {} bytes, an MTU of {mtu}",
+            self.vanishes, self.passes
+        )
+    }
+}
 
 /// The longest datagram that passes whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,7 +378,7 @@ struct Trial {
 impl Trial {
     fn of(report: &UdpPointReport) -> Self {
         let ways = || report.forward.iter().chain(&report.reverse);
-        let slow = |way: &super::report::UdpDirectionReport| {
+        let slow = |way: &super::point::UdpDirectionReport| {
             way.user_bits_per_second < ARRIVES * way.sent_bits_per_second
         };
         Self {

@@ -1,10 +1,11 @@
-//! From reports of points to the case that the core judges.
+//! Turns reports of points into the case that the core judges, and its findings into a report: as data, in words, and what to type
+//! next.
 
-use super::super::account::account;
-use super::super::report::{EndReport, Layer, LayerAccount, ReceivedReport, UdpPointReport};
 use crate::probe::TestDirection;
+use crate::probe::udp::losses::{Bottleneck, account};
+use crate::probe::udp::point::{EndReport, Layer, LayerAccount, ReceivedReport, UdpPointReport};
 use serde::{Deserialize, Serialize};
-use skyhaul_core::diagnose::{Account, Arrived, Case, Counters, Point, Setting};
+use skyhaul_core::diagnose::{Account, Arrived, Case, Cause, Counters, Diagnosis, Finding, Point, Setting};
 use skyhaul_core::measure::clock::ClockFit;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::host::stages::Stages;
@@ -189,18 +190,223 @@ fn identity(sender: &EndReport, receiver: &EndReport, same: bool) -> PacketAccou
     PacketAccount { sent, arrived, lost, stages, residual, proven_network, unknown }
 }
 
+/// The result of a campaign.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UdpDiagnosis {
+    /// Where packets went.
+    pub identity: PacketAccount,
+    /// Causes, the most certain first; empty if nothing is wrong, or nothing can be named.
+    pub causes: Vec<CauseReport>,
+    /// Packets whose loss no cause explains.
+    pub unexplained: u64,
+    /// The limit that a test showed.
+    pub limit: Option<Bottleneck>,
+    /// Why the campaign ended before it was complete, where it did: causes that are not named were not excluded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<String>,
+}
+
+/// A cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CauseReport {
+    /// The cause, with its name as in `docs/reference/diagnosis.md`.
+    #[serde(with = "cause_name")]
+    pub cause: Cause,
+    /// In a sentence.
+    pub title: String,
+    /// 0 to 1: a weight that orders causes, no measured probability.
+    pub confidence: f64,
+    /// What speaks for it.
+    pub evidence: Vec<String>,
+    /// What to type next.
+    pub next: Vec<String>,
+}
+
+/// A cause is written as its name.
+mod cause_name {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use skyhaul_core::diagnose::Cause;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(cause.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl CauseReport {
+    /// What the core found; what to type next is not known yet.
+    #[must_use]
+    pub fn of(finding: Finding) -> Self {
+        Self {
+            cause: finding.cause,
+            title: title(finding.cause).to_owned(),
+            confidence: finding.confidence,
+            evidence: finding.evidence,
+            next: Vec::new(),
+        }
+    }
+}
+
+impl UdpDiagnosis {
+    pub(super) fn new(identity: PacketAccount, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
+        let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
+        let named = judged.findings.into_iter().map(CauseReport::of);
+        Self { causes: named.collect(), identity, unexplained, limit, cut_short: None }
+    }
+
+    /// What is said of what was not named; `None` where causes say it all.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let what = match &self.identity.unknown {
+            Some(why) => format!("unknown: {why}"),
+            None if self.unexplained > 0 => {
+                format!("unknown: no known cause explains the loss of {} packets", self.unexplained)
+            }
+            None if !self.causes.is_empty() => String::new(),
+            None if self.identity.sent == 0 => "unknown: no packets were sent".to_owned(),
+            None if self.cut_short.is_some() => "no fault was found before that".to_owned(),
+            None => "no fault was found at this load".to_owned(),
+        };
+        let early =
+            self.cut_short.as_ref().map_or(String::new(), |why| format!("the diagnosis ended early: {why}"));
+        let parts: Vec<String> = [early, what].into_iter().filter(|part| !part.is_empty()).collect();
+        (!parts.is_empty()).then(|| parts.join("\n"))
+    }
+
+    /// Say what to type next for each cause.
+    pub fn advise(&mut self, hosts: &DiagnosisHosts) {
+        for named in &mut self.causes {
+            named.next = next(named.cause, hosts, self.limit.as_ref());
+        }
+    }
+}
+
+/// Names that commands need.
+#[derive(Clone, Debug, Default)]
+pub struct DiagnosisHosts {
+    /// The command of a probe to this server, without a test.
+    pub probe: String,
+    /// The sender's interface.
+    pub sender: String,
+    /// The receiver's interface.
+    pub receiver: String,
+    /// Octets of each datagram's payload.
+    pub size: u32,
+    /// Octets of receive buffer that the receiver has.
+    pub buffer: u64,
+}
+
+/// A cause in a sentence.
+#[must_use]
+fn title(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Policer => "a policer drops what exceeds a rate",
+        Cause::FullQueue => "the queue before a slower link is full",
+        Cause::Microburst => "a short queue overflows during bursts",
+        Cause::SocketBuffer => "the receiver's socket buffer overflows while its reader pauses",
+        Cause::UdpMemory => "the receiver's kernel has no more memory for UDP",
+        Cause::NicRing => "the ring of the receiver's interface overflows",
+        Cause::Backlog => "the receiver's backlog overflows, before IP",
+        Cause::Sender => "packets do not leave the sending host",
+        Cause::BitErrors => "single packets are lost at random, at any rate: bit errors, or a lossy link",
+        Cause::BurstLoss => {
+            "many packets in a row are lost at any rate: outages, or a link that fails briefly"
+        }
+        Cause::Mtu => "packets above a size do not pass",
+        Cause::Firewall => "a firewall or address translation forgets the flow",
+        Cause::PacketRate => "a device on the path limits packets per second",
+        Cause::Spraying => "packets of one flow take several paths",
+        Cause::Polarisation => "one of several parallel links is full",
+        Cause::RouteChange => "the route changed",
+        Cause::Duplication => "packets arrive twice",
+        Cause::IdleStates => "a CPU sleeps too deeply between bursts",
+        Cause::Moderation => "interrupt moderation delays packets",
+        Cause::Pause => "pause frames stop the sender",
+        Cause::ClockStep => "a clock stepped",
+        Cause::Reader => "the receiving program uses all of a CPU",
+        Cause::ReceiverWindow => "the receiver's window is too small",
+        Cause::SendBuffer => "the send buffer is too small",
+        Cause::SlowApplication => "an application is slow",
+        Cause::SlowDisk => "a disk is slow",
+        Cause::Loss => "segments are lost, whatever the rate",
+        Cause::ShallowBuffer => "the buffer of the bottleneck is too short",
+    }
+}
+
+/// What to type next for a cause.
+fn next(cause: Cause, hosts: &DiagnosisHosts, limit: Option<&Bottleneck>) -> Vec<String> {
+    let DiagnosisHosts { probe, sender, receiver, size, buffer } = hosts;
+    let line = match cause {
+        Cause::Policer | Cause::FullQueue => match limit {
+            Some(limit) => {
+                // Payload of what is 5 % below it.
+                let part = f64::from(*size) / f64::from(size + 42);
+                let rate = limit.bits_per_second * part * 0.95 / 1e6;
+                format!("{probe} --udp --rates {rate:.1}Mbps --sizes {size}")
+            }
+            None => format!("{probe} --udp --limit --sizes {size}"),
+        },
+        Cause::Microburst => format!("{probe} --udp --bursts --sizes {size}"),
+        Cause::SocketBuffer => {
+            let wanted = buffer.saturating_mul(4).clamp(1 << 22, 1 << 30).next_power_of_two();
+            format!("sysctl -w net.core.rmem_max={wanted}   # on the receiver, then start its program again")
+        }
+        Cause::UdpMemory => {
+            "sysctl net.ipv4.udp_mem   # on the receiver: double the last two numbers".to_owned()
+        }
+        Cause::NicRing => {
+            format!("ethtool -g {receiver}   # on the receiver; then ethtool -G {receiver} rx MAXIMUM")
+        }
+        Cause::Backlog => "sysctl -w net.core.netdev_max_backlog=30000   # on the receiver".to_owned(),
+        Cause::Sender => format!("tc -s qdisc show dev {sender}   # on the sender: which queue drops"),
+        Cause::BitErrors => format!(
+            "ethtool -S {receiver}   # on the receiver, and of each switch on the way: CRC and symbol errors"
+        ),
+        Cause::BurstLoss => {
+            format!("{probe} --udp --trace trace.csv --sizes {size} --time 10s   # when, and for how long")
+        }
+        Cause::Mtu => format!("{probe} --udp --mtu"),
+        Cause::Firewall => "conntrack -S   # on each firewall on the way".to_owned(),
+        Cause::PacketRate => {
+            format!("{probe} --udp --search --sizes 8972   # larger packets, if the MTU allows")
+        }
+        Cause::Spraying | Cause::Duplication | Cause::RouteChange => {
+            format!("{probe} --udp --trace trace.csv --sizes {size}")
+        }
+        Cause::Polarisation => format!("{probe} --udp --flows 8 --sizes {size}"),
+        Cause::IdleStates => "skyhaul host   # at both ends: C-states and governor".to_owned(),
+        Cause::Moderation => {
+            format!("ethtool -c {receiver}   # on the receiver; then ethtool -C {receiver} rx-usecs 8")
+        }
+        Cause::Pause => format!("ethtool -a {receiver}   # at both ends"),
+        Cause::ClockStep => "chronyc tracking   # at both ends".to_owned(),
+        Cause::Reader => "skyhaul host --role receive   # on the receiver".to_owned(),
+        Cause::ReceiverWindow
+        | Cause::SendBuffer
+        | Cause::SlowApplication
+        | Cause::SlowDisk
+        | Cause::Loss
+        | Cause::ShallowBuffer => return Vec::new(),
+    };
+    vec![line]
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::super::plan;
-    use super::super::super::report::SentReport;
     use super::*;
+    use crate::probe::udp::point;
+    use crate::probe::udp::point::SentReport;
     use std::time::Duration;
 
     /// 1000 packets, of which every tenth is lost; the receiver's interface counted so many.
     fn report(came: Option<u64>, more: &[(&str, u64)]) -> UdpPointReport {
-        let point = plan::UdpPoint {
+        let point = point::UdpPoint {
             packets: 1000,
-            ..plan::UdpPoint::even(1000, 10_000_000, Duration::from_secs(1))
+            ..point::UdpPoint::even(1000, 10_000_000, Duration::from_secs(1))
         };
         let kept = (0..1000).filter(|n| n % 10 != 5);
         let received = ReceivedReport {
@@ -217,7 +423,7 @@ mod tests {
         UdpPointReport {
             point,
             direction: TestDirection::Forward,
-            mode: plan::SpacingMode::Single,
+            mode: point::SpacingMode::Single,
             flows: 1,
             at_seconds: 0.0,
             forward: None,
@@ -272,5 +478,25 @@ mod tests {
         let mut thin = report(Some(900), &[]);
         thin.server.received[0].samples.pop();
         assert_eq!(evidence(&[thin], None, false).case.points.len(), 0);
+    }
+
+    #[test]
+    fn every_cause_that_udp_can_show_has_a_sentence_and_a_next_command() {
+        let of_tcp = [
+            Cause::ReceiverWindow,
+            Cause::SendBuffer,
+            Cause::SlowApplication,
+            Cause::SlowDisk,
+            Cause::Loss,
+            Cause::ShallowBuffer,
+        ];
+        for cause in Cause::ALL {
+            assert!(!title(cause).is_empty());
+            assert_eq!(
+                next(cause, &DiagnosisHosts::default(), None).is_empty(),
+                of_tcp.contains(&cause),
+                "{cause:?}"
+            );
+        }
     }
 }
