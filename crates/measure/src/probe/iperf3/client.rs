@@ -1,13 +1,13 @@
 //! One test, as a client runs it.
 
 use super::IPERF3_VERSION;
+use super::control::Iperf3Error;
+use super::control::Iperf3State;
 use super::control::{COOKIE, Control, Cookie, MESSAGE_TIMEOUT, REPORT, RESULTS};
 use super::datagram::{HELLO, is_answer};
 use super::params::Iperf3Params;
+use super::params::Iperf3Results;
 use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
-use super::results::Iperf3Results;
-use super::state::Iperf3Error;
-use super::state::Iperf3State;
 use super::work::{RunningStreams, Sockets, setup};
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::tune;

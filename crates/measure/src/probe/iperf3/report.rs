@@ -1,7 +1,7 @@
 //! A test with iperf3, as data.
 
 use super::params::Iperf3Params;
-use super::results::{Iperf3Results, StreamResult};
+use super::params::{Iperf3Results, StreamResult};
 use crate::probe::TestDirection;
 use crate::probe::tcp::{FlowVerdict, SenderWaits, TcpCounts};
 use serde::{Deserialize, Serialize};

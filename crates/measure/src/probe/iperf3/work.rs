@@ -1,9 +1,9 @@
 //! The streams of a test while they run, whichever protocol they speak, and their results.
 
+use super::control::Iperf3Error;
 use super::params::Iperf3Params;
+use super::params::{Iperf3Results, StreamResult, stream_id};
 use super::report::{StreamInterval, StreamReport, StreamTotals};
-use super::results::{Iperf3Results, StreamResult, stream_id};
-use super::state::Iperf3Error;
 use super::udp::{Stream, UdpRun, UdpStream};
 use crate::probe::TestDirection;
 use crate::probe::tcp::{FlowDirection, FlowReport, TcpFlow, TcpRun, TcpRunOptions, TestAmount};
