@@ -20,12 +20,11 @@
 
 mod reflector;
 mod sender;
-mod summary;
 
 pub use reflector::{Reflector, ReflectorOptions, ReflectorStats};
 pub use sender::{MAX_STAMP_PACKETS, StampOptions, measure};
+pub use sender::{ReflectorSummary, StampReport};
 pub use skyhaul_core::wire::stamp::{LEN, PORT};
-pub use summary::{ReflectorSummary, StampReport};
 
 use skyhaul_core::wire::stamp::Estimate;
 use skyhaul_io::host::clock::Kept;
