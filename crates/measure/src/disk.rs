@@ -19,16 +19,14 @@
 //! that fit into it are measured with it, so use sizes beyond it.
 
 mod budget;
-mod options;
-mod pipe;
 mod point;
 mod report;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use options::{CacheMode, DiskOperation, MeasureOptions};
 pub use report::fio_json;
+pub use report::{CacheMode, DiskOperation, MeasureOptions};
 pub use report::{DiskPoint, DiskReport, DiskResult, LatencySummary, MeasuredLayer};
 pub use report::{TransferBottleneck, TransferBudget, TransferRate};
 

@@ -1,11 +1,8 @@
 //! Measures a path: what it carries, what it loses, and what bounds it.
 //!
 //! [`udp`] sends points of size and spacing and accounts for every packet; [`tcp`] moves bytes over TCP connections and says
-//! what they waited for; [`iperf3`], [`stamp`] and [`udpmon`] do what their peers of other makers expect; [`monitor`]
-//! repeats tests for weeks.
-//!
-//! @@ probe/direction.rs
-//! The direction of a test's data.
+//! what they waited for; [`iperf3`], [`stamp`] and [`udpmon`] speak the protocols of other tools; [`monitor`] repeats tests for
+//! weeks.
 
 mod answering;
 mod budget;

@@ -1,6 +1,6 @@
 //! One setting, one operation, all disks at once.
 
-use super::options::{CacheMode, DiskOperation, MeasureOptions};
+use super::report::{CacheMode, DiskOperation, MeasureOptions};
 use super::report::{DiskPoint, DiskResult, LatencySummary, MeasuredLayer};
 use super::stream::{Stream, StreamResult, Task};
 use skyhaul_core::measure::Histogram;

@@ -1,4 +1,4 @@
-//! What the kernel of an end does: what must move the kernel's own counters is done there, not on the path.
+//! Settings of the kernel of an end: what must move the kernel's own counters is done there, not on the path.
 //!
 //! | key | meaning |
 //! |---|---|
@@ -17,14 +17,26 @@
 //!
 //! Limits: the length of a backlog and the size of a UDP socket are of the whole machine in Linux, up to 6.18 at least; they are
 //! refused, with what does it instead. `rps` needs Linux 6.3.
+//!
+//! A [`LabText`] has the path too:
+//!
+//! ```
+//! use skyhaul_measure::lab::LabText;
+//! let text: LabText = "rate=1Gbps,delay=15ms; near: pfifo=100; far: rps=0,tcp-rmem=64KiB".parse()?;
+//! assert_eq!(text.path, "rate=1Gbps,delay=15ms".parse()?);
+//! assert_eq!(text.far, "rps=0,tcp-rmem=64KiB".parse()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Limits: what a kernel does, it does from the beginning to the end; `at=` is for the path.
 
+use skyhaul_io::fault::path::Path;
+use skyhaul_io::namespace::Network;
 use skyhaul_io::netlink::route::{Queue, Routes};
 use skyhaul_io::quantity::{Rate, Size};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::{fmt, fs, io};
 
 /// Processors of one host, at most.
 const PROCESSORS: u32 = 1024;
@@ -206,6 +218,70 @@ impl fmt::Display for EndSettings {
     }
 }
 
+/// Whether a socket of TCP listens in this network, or one of UDP is bound there.
+///
+/// # Errors
+/// The network cannot be entered.
+pub fn listens(network: &Network) -> io::Result<bool> {
+    network.inside(|| {
+        ["tcp", "tcp6", "udp", "udp6"].iter().any(|name| {
+            let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+            has_listener(&table, name.starts_with("udp"))
+        })
+    })
+}
+
+/// `sl local_address rem_address st …`: state 0A listens; a socket of UDP has no such state, but a port.
+fn has_listener(table: &str, udp: bool) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let port = fields.next().and_then(|local| local.rsplit(':').next());
+        let state = fields.nth(1);
+        if udp { port.is_some_and(|port| port != "0000") } else { state == Some("0A") }
+    })
+}
+
+/// A path, and what the kernels of the ends do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabText {
+    /// What happens between the ends.
+    pub path: Path,
+    /// Of the section `near:`.
+    pub near: EndSettings,
+    /// Of the section `far:`.
+    pub far: EndSettings,
+}
+
+impl FromStr for LabText {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> io::Result<Self> {
+        let (mut path, mut near, mut far) = (Vec::new(), Vec::new(), Vec::new());
+        for section in text.split(';') {
+            match section.split_once(':').map(|(head, rest)| (head.trim(), rest)) {
+                Some(("near", rest)) => near.push(rest),
+                Some(("far", rest)) => far.push(rest),
+                _ => path.push(section),
+            }
+        }
+        let path =
+            path.join(";").parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok(Self { path, near: near.join(",").parse()?, far: far.join(",").parse()? })
+    }
+}
+
+impl fmt::Display for LabText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path)?;
+        for (name, end) in [("near", &self.near), ("far", &self.far)] {
+            if *end != EndSettings::default() {
+                write!(f, ";{name}:{end}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,5 +317,38 @@ mod tests {
         assert_eq!(mask(&(0..=0)), "00000001");
         assert_eq!(mask(&(1..=3)), "0000000e");
         assert_eq!(mask(&(31..=32)), "00000001,80000000");
+    }
+
+    #[test]
+    fn states_and_ports_say_who_listens() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+        let line =
+            |port: &str, state: &str| format!("{head}   0: 0100007F:{port} 00000000:0000 {state} 0:0\n");
+        assert!(has_listener(&line("0CEA", "0A"), false));
+        assert!(!has_listener(&line("0CEA", "01"), false));
+        assert!(has_listener(&line("0CEA", "07"), true) && !has_listener(head, true));
+    }
+
+    #[test]
+    fn sections_of_the_ends_stand_anywhere_and_are_read_back() {
+        let text =
+            "far: rps=1 ; rate=1Gbps,seed=3; rev: loss=0.1; near:pfifo=3;far:tcp-wmem=8KiB; at=1s: delay=1ms";
+        let read: LabText = text.parse().unwrap();
+        assert_eq!(read.path, "rate=1Gbps,seed=3; rev: loss=0.1; at=1s: delay=1ms".parse().unwrap());
+        assert_eq!(
+            (read.near.to_string(), read.far.to_string()),
+            ("pfifo=3".into(), "rps=1,tcp-wmem=8KiB".into())
+        );
+        assert_eq!(read.to_string().parse::<LabText>().unwrap(), read);
+        let clean: LabText = "".parse().unwrap();
+        assert_eq!(clean.to_string(), Path::CLEAN.to_string());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_a_hint() {
+        for text in ["rate=1", "near: red=1", "far: rmem=1MiB", "at=1s: near: pfifo=1", "nowhere: loss=1"] {
+            let said = text.parse::<LabText>().unwrap_err().to_string();
+            assert!(said.contains("hint: "), "{text}: {said}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The control connection: a cookie, states of one byte, numbers of errors, and JSON behind its length. Everything has a deadline
 //! and a bound.
 
-use super::params::{Iperf3Params, Iperf3Results};
 use serde_json::Value;
 use skyhaul_core::framing;
 use skyhaul_core::framing::frame;
@@ -161,33 +160,12 @@ fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
+pub(super) fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
     match framing::length(length, most) {
         Ok(0) => Err(Iperf3Error::TooLong(0, most)),
         Ok(length) => Ok(length),
         Err(length) => Err(Iperf3Error::TooLong(length, most)),
     }
-}
-
-/// Take bytes as what a client sends on its control connection; for the fuzzer.
-pub fn fuzz(input: &[u8]) {
-    let Some((length, rest)) = input.split_first_chunk::<4>() else { return };
-    let _ = length.map(Iperf3State::read);
-    for most in [PARAMETERS, RESULTS] {
-        let Ok(length) = judged(*length, most) else { continue };
-        assert!(length <= most);
-        let text = &rest[..length.min(rest.len())];
-        let Ok(json) = serde_json::from_slice::<Value>(text) else { continue };
-        if let Ok(params) = Iperf3Params::read(&json) {
-            assert!(params.connections() <= 256 && params.block.bytes() <= 1 << 20);
-            assert_eq!(Iperf3Params::read(&params.write()).as_ref(), Ok(&params));
-        }
-        if let Ok(results) = Iperf3Results::read(&json) {
-            assert!(results.streams.iter().all(|stream| stream.seconds >= 0.0));
-            let _ = results.write().to_string();
-        }
-    }
-    super::datagram::fuzz(input);
 }
 
 /// A state, as it goes over the control connection.
@@ -405,16 +383,6 @@ mod tests {
         assert_eq!(there.hear_error().unwrap(), 7);
         drop(there);
         assert!(matches!(here.hear(MESSAGE_TIMEOUT), Err(Iperf3Error::Gone)));
-    }
-
-    #[test]
-    fn the_fuzzer_takes_what_a_client_sends() {
-        for json in [Iperf3Params::default().write(), Iperf3Results::default().write()] {
-            let text = json.to_string();
-            let length = u32::try_from(text.len()).unwrap().to_be_bytes();
-            fuzz(&[&length, text.as_bytes()].concat());
-        }
-        fuzz(&[0xFF; 40]);
     }
 
     #[test]

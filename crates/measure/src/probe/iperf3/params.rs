@@ -1,6 +1,6 @@
 //! The JSON of a test: the parameters that a client sends to a server, and the results that both exchange.
 
-use super::control::code;
+use super::control::{Iperf3State, PARAMETERS, RESULTS, code, judged};
 use crate::probe::TestDirection;
 use serde_json::{Map, Value, json};
 use skyhaul_io::quantity::{Rate, Size};
@@ -382,6 +382,27 @@ impl Iperf3Results {
     }
 }
 
+/// Take bytes as what a client sends on its control connection; for the fuzzer.
+pub fn fuzz(input: &[u8]) {
+    let Some((length, rest)) = input.split_first_chunk::<4>() else { return };
+    let _ = length.map(Iperf3State::read);
+    for most in [PARAMETERS, RESULTS] {
+        let Ok(length) = judged(*length, most) else { continue };
+        assert!(length <= most);
+        let text = &rest[..length.min(rest.len())];
+        let Ok(json) = serde_json::from_slice::<Value>(text) else { continue };
+        if let Ok(params) = Iperf3Params::read(&json) {
+            assert!(params.connections() <= 256 && params.block.bytes() <= 1 << 20);
+            assert_eq!(Iperf3Params::read(&params.write()).as_ref(), Ok(&params));
+        }
+        if let Ok(results) = Iperf3Results::read(&json) {
+            assert!(results.streams.iter().all(|stream| stream.seconds >= 0.0));
+            let _ = results.write().to_string();
+        }
+    }
+    super::datagram::fuzz(input);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -485,5 +506,15 @@ mod tests {
             Iperf3Results::read(&json!({"streams": [{"bytes": -5, "jitter": "x", "end_time": -1}, 7]}))
                 .unwrap();
         assert_eq!(read.streams, vec![StreamResult::default(); 2]);
+    }
+
+    #[test]
+    fn the_fuzzer_takes_what_a_client_sends() {
+        for json in [Iperf3Params::default().write(), Iperf3Results::default().write()] {
+            let text = json.to_string();
+            let length = u32::try_from(text.len()).unwrap().to_be_bytes();
+            fuzz(&[&length, text.as_bytes()].concat());
+        }
+        fuzz(&[0xFF; 40]);
     }
 }

@@ -7,7 +7,7 @@
 use super::super::answering::{DatagramHandler, DatagramService};
 use super::super::budget::{SourceBuckets, TokenBucket};
 use super::estimate;
-use crate::probe::udp::oneway::unix_now;
+use crate::probe::udp::sender::unix_now;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::stamp::{Estimate, Stamp, is_reflection, reflect};
 use skyhaul_io::quantity::Rate;

@@ -1,8 +1,8 @@
 //! The sender: sends test packets on schedule, and derives loss and delay from their reflections.
 
 use super::{LEN, estimate};
-use crate::probe::udp::oneway::unix_now;
 use crate::probe::udp::sender::send_headed;
+use crate::probe::udp::sender::unix_now;
 use crate::probe::udp::{ClockReport, OneWayDelay, SentReport, UdpPoint};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};

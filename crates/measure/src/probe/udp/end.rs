@@ -1,6 +1,5 @@
 //! One end of a test: the sockets of its flows, and what it does in a point.
 
-use super::oneway::unix_now;
 use super::point::UdpPoint;
 use super::point::{EndReport, ReceivedReport, SentReport};
 use super::protocol::HostSummary;
@@ -8,6 +7,7 @@ use super::protocol::{ControlDatagram, Handshake, LEN};
 use super::receiver::Meter;
 use super::receiver::{Exchange, Receiver};
 use super::sender;
+use super::sender::unix_now;
 use skyhaul::auth::Cookies;
 use skyhaul::peer::PeerError;
 use skyhaul_io::address::Endpoint;

@@ -5,8 +5,7 @@
 
 use super::point::{ReceivedReport, SentReport, UdpPoint};
 use super::receiver::Meter;
-use super::sender;
-use skyhaul_core::placement::Nanos;
+use super::sender::{self, unix_now};
 use skyhaul_core::wire::probe::Probe;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
@@ -15,7 +14,7 @@ use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How long to wait for packets before looking whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -108,36 +107,6 @@ pub fn receive(
         }
     }
     Ok(meter.map(Meter::finish_at_highest))
-}
-
-/// UNIX time at one moment of the steady clock: later ones follow from it, so that a step of the wall clock during a run
-/// is seen by comparing with the kernel's stamps, and does not disturb what is sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wall {
-    at: Instant,
-    unix: u64,
-}
-
-/// UNIX time now, in nanoseconds.
-pub(in crate::probe) fn unix_now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos::from(since).0
-}
-
-impl Wall {
-    pub(super) fn now() -> Self {
-        Self { at: Instant::now(), unix: unix_now() }
-    }
-
-    /// The moment at which it was taken.
-    pub(super) fn origin(&self) -> Instant {
-        self.at
-    }
-
-    /// UNIX nanoseconds so long after it.
-    pub(super) fn unix(&self, after: Duration) -> u64 {
-        self.unix.saturating_add(Nanos::from(after).0)
-    }
 }
 
 #[cfg(test)]

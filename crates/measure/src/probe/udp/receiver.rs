@@ -2,9 +2,9 @@
 //!
 //! A [`Meter`] has a fixed size, whatever arrives.
 
-use super::oneway::unix_now;
 use super::point::{ArrivalTimes, ReceivedReport};
 use super::protocol::{ControlDatagram, Handshake, is_control};
+use super::sender::unix_now;
 use skyhaul::report::Distribution;
 use skyhaul_core::measure::{Arrival, Histogram, SequenceMeter};
 use skyhaul_core::wire::probe::Probe;

@@ -1,6 +1,5 @@
 //! The sender of one flow: each packet at its time.
 
-use super::oneway::Wall;
 use super::point::{SentReport, SpacingMode, UdpPoint};
 use skyhaul::report::Distribution;
 use skyhaul_core::measure::Histogram;
@@ -13,7 +12,7 @@ use skyhaul_io::udp::send::{SendOptions, UdpSender};
 use std::io;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Delay of bursts that is made up; what is beyond moves the schedule, and is counted.
 const SLACK: Nanos = Nanos(2_000_000);
@@ -93,6 +92,36 @@ fn pacer(point: &UdpPoint) -> GapPacer {
             GapPacer::trains(point.train, point.spacing_ps, zero, SMOOTH_SLACK).smooth()
         }
         (None, _) => GapPacer::even(point.spacing_ps, zero, SMOOTH_SLACK).smooth(),
+    }
+}
+
+/// UNIX time at one moment of the steady clock: later ones follow from it, so that a step of the wall clock during a run
+/// is seen by comparing with the kernel's stamps, and does not disturb what is sent.
+#[derive(Clone, Copy, Debug)]
+struct Wall {
+    at: Instant,
+    unix: u64,
+}
+
+/// UNIX time now, in nanoseconds.
+pub(in crate::probe) fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Nanos::from(since).0
+}
+
+impl Wall {
+    fn now() -> Self {
+        Self { at: Instant::now(), unix: unix_now() }
+    }
+
+    /// The moment at which it was taken.
+    fn origin(&self) -> Instant {
+        self.at
+    }
+
+    /// UNIX nanoseconds so long after it.
+    fn unix(&self, after: Duration) -> u64 {
+        self.unix.saturating_add(Nanos::from(after).0)
     }
 }
 

@@ -6,7 +6,7 @@
 use super::test::{KernelCounters, ResponderTest, load};
 use crate::probe::answering::{DatagramHandler, DatagramService};
 use crate::probe::budget::{SourceBuckets, TokenBucket};
-use crate::probe::udp::oneway::unix_now;
+use crate::probe::udp::sender::unix_now;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::udpmon::structs::{CPU, HISTOGRAM, NIC};
