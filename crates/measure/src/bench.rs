@@ -21,19 +21,17 @@
 
 mod balance;
 pub mod events;
-mod figures;
 mod flow;
 pub mod heaps;
 mod lab;
-mod metered;
 mod options;
 mod packets;
 mod receive;
 mod record;
 mod send;
 
-pub use figures::{BenchReport, BenchRow, BenchRun, Spread};
 pub use options::{BenchLoad, BenchOptions, BenchTarget, WINDOW_BYTES};
+pub use options::{BenchReport, BenchRow, BenchRun, Spread};
 
 use options::wrong;
 use skyhaul_io::host::machine::Machine;

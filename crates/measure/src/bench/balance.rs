@@ -9,10 +9,10 @@
 //! The figures of the receiving thread are the balancer's. On the loopback, the kernel's work for a packet that is sent on
 //! is done on the balancer's CPU, too, so its CPU time is that of both directions.
 
-use super::figures::BenchResult;
-use super::figures::search;
 use super::flow::Flow;
-use super::metered::Meter;
+use super::flow::Meter;
+use super::options::BenchResult;
+use super::options::search;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, listen, settle};
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};

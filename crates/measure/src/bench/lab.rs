@@ -8,9 +8,9 @@
 //!
 //! The CPU time of the receiving thread is the router's: it does the kernel's work for the receiver, too.
 
-use super::figures::BenchResult;
-use super::figures::search;
 use super::flow::Flow;
+use super::options::BenchResult;
+use super::options::search;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, start_receiver};
 use crate::lab::{BareForwarder, FAR, Lab, LabOptions, RunningLab};

@@ -1,10 +1,10 @@
 //! One run of one receiver: the real engine, or a bare loop.
 
-use super::figures::search;
-use super::figures::{BenchResult, BenchRun};
 use super::flow::{Flow, Throttle};
-use super::metered::{Meter, Metered, Times};
+use super::flow::{Meter, Metered, Times};
+use super::options::search;
 use super::options::{BenchLoad, BenchOptions, BenchTarget};
+use super::options::{BenchResult, BenchRun};
 use super::packets::{Packets, Shape};
 use skyhaul::receive::keyed::StreamConfig;
 use skyhaul::receive::{Nowhere, ObjectOptions, Receiver, ReceiverOptions};

@@ -4,9 +4,9 @@
 //! nothing is lost. The time is from the first packet until the last byte is durable and indexed, as with `end_fsync` of
 //! `fio`.
 
-use super::figures::BenchResult;
 use super::flow::Flow;
-use super::metered::{Metered, Times};
+use super::flow::{Metered, Times};
+use super::options::BenchResult;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Given, Received, account, join, listen, objects, start_giver, start_receiver};
 use skyhaul::receive::ReceiverOptions;

@@ -1,8 +1,8 @@
 //! That every candidate runs, loses nothing in a closed loop, and is compared rightly.
 
-use super::figures::BenchResult;
-use super::figures::search;
 use super::heaps::{Experiments, MemoOptions};
+use super::options::BenchResult;
+use super::options::search;
 use super::*;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::wire::{FAMILIES, Format, Objects};

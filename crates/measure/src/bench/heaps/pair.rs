@@ -1,10 +1,9 @@
 //! Runs pairs of one sender and one receiver, started together.
 
-use super::options::HeapTransport;
-use super::options::{PairOptions, Receiving};
-use super::receiver::{Received, WRITE, start_receiver};
 use crate::bench::Spread;
+use crate::bench::receive::join;
 use serde::{Deserialize, Serialize};
+use skyhaul::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
 use skyhaul::stop::StopFlag;
 use skyhaul_core::wire::spead::Flavour;
@@ -12,11 +11,17 @@ use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::baseline::{BareSender, Give};
 use skyhaul_io::host::thread;
 use skyhaul_io::lock::lock;
+use skyhaul_io::memory::heap::HeapMemory;
+use skyhaul_io::namespace::Network;
+use skyhaul_io::quantity::Size;
+use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::SendOptions;
-use std::io::{self, Write};
-use std::net::TcpStream;
-use std::sync::{Arc, Barrier, Mutex, Weak};
+use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
+use std::io;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Barrier, Mutex, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -210,4 +215,228 @@ fn send_bare(options: &PairOptions, to: &Endpoint) -> io::Result<Sent> {
     }
     sent.ended = Instant::now();
     Ok(sent)
+}
+
+/// The kind of receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receiving {
+    /// Loops without SPEAD at both ends.
+    Bare,
+    /// None for UDP, a loop that discards for TCP.
+    Light,
+    /// A receiving stream.
+    Spead,
+}
+
+impl Receiving {
+    /// As in progress lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiving::Bare => "bare loops",
+            Receiving::Light => "light receiver",
+            Receiving::Spead => "SPEAD receiver",
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct PairOptions {
+    /// How many pairs.
+    pub pairs: usize,
+    /// The transport.
+    pub way: HeapTransport,
+    /// The kind of receiver.
+    pub receiving: Receiving,
+    /// Bytes of a packet.
+    pub packet: usize,
+    /// Bytes of the socket buffers.
+    pub buffer: u64,
+    /// Bytes of a heap's payload.
+    pub heap_bytes: usize,
+    /// Bits per second of each sender; 0 as fast as possible.
+    pub rate: u64,
+    /// How long each sender sends.
+    pub time: Duration,
+    /// Addresses to receive on; pairs take turns.
+    pub addresses: Vec<IpAddr>,
+    /// Network namespaces of senders and receivers.
+    pub networks: Option<(Network, Network)>,
+    /// Ends it early; its figures are then meaningless.
+    pub stop: StopFlag,
+}
+
+/// How heaps travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeapTransport {
+    /// Packets as datagrams.
+    Udp,
+    /// Consecutive packets in a TCP connection.
+    Tcp,
+    /// Each heap one packet in a TCP connection.
+    TcpHeaps,
+}
+
+impl HeapTransport {
+    /// As in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            HeapTransport::Udp => "UDP",
+            HeapTransport::Tcp => "TCP",
+            HeapTransport::TcpHeaps => "TCP, whole heaps",
+        }
+    }
+}
+
+/// Bytes per call of a bare TCP loop.
+pub(super) const WRITE: usize = 256 << 10;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    pub(super) heaps: u64,
+    pub(super) bytes: u64,
+}
+
+/// A receiving end that is ready.
+pub(super) struct Ready {
+    pub(super) at: Endpoint,
+    pub(super) thread: JoinHandle<io::Result<Received>>,
+    /// Dropped when the senders have finished.
+    pub(super) senders: mpsc::Sender<()>,
+}
+
+/// How long a receiver waits for packets in flight.
+pub(super) const SILENCE: Duration = Duration::from_millis(300);
+
+/// Memory of a receiver, as a minimum number of heaps.
+pub(super) const HEAPS: u64 = 64;
+
+/// Where pair `number` listens.
+pub(super) fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
+    let address = options.addresses[number % options.addresses.len().max(1)];
+    let transport = if options.way == HeapTransport::Udp { Transport::Udp } else { Transport::Tcp };
+    let buffer = Some(Size::from_bytes(options.buffer));
+    Endpoint { rcvbuf: buffer, sndbuf: buffer, ..Endpoint::new(transport, SocketAddr::new(address, 0)) }
+}
+
+/// Start receiving, in a thread in the receivers' network namespace.
+pub(super) fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
+    let (tell, told) = mpsc::channel();
+    let (senders, finished) = mpsc::channel();
+    let at = endpoint(options, number);
+    let options = options.clone();
+    let thread = std::thread::Builder::new().name("pair-receive".into()).spawn(move || {
+        if let Some((_, receiver)) = &options.networks {
+            receiver.enter()?;
+        }
+        match (options.receiving, at.transport) {
+            (Receiving::Spead, _) => receive_heaps(&options, &at, &tell, &finished),
+            (Receiving::Bare, Transport::Udp) => receive_bare(&options.stop, &at, &tell),
+            (Receiving::Light, Transport::Udp) => receive_nothing(&at, &tell, &finished),
+            (_, Transport::Tcp) => receive_and_forget(&at, &tell),
+        }
+    })?;
+    match told.recv() {
+        Ok(at) => Ok(Ready { at, thread, senders }),
+        // It ended before it was ready: its error tells why.
+        Err(_) => match join(thread)? {
+            Err(error) => Err(error),
+            Ok(_) => Err(io::Error::other("a receiver ended before it started")),
+        },
+    }
+}
+
+impl Ready {
+    pub(super) fn finish(self) -> io::Result<Received> {
+        drop(self.senders);
+        join(self.thread)?
+    }
+}
+
+/// A real stream; counts the complete heaps.
+pub(super) fn receive_heaps(
+    options: &PairOptions,
+    at: &Endpoint,
+    tell: &mpsc::Sender<Endpoint>,
+    finished: &mpsc::Receiver<()>,
+) -> io::Result<Received> {
+    let default = StreamConfig::default();
+    let mut heaps = default.heaps;
+    heaps.largest = options.heap_bytes.max(1 << 16) as u64;
+    let memory = (options.heap_bytes as u64 * HEAPS).clamp(64 << 20, 2 << 30);
+    let config = StreamConfig {
+        heaps,
+        key: KeyedBy::Counter,
+        idle_timeout: Some(SILENCE),
+        memory: HeapMemory::new(memory),
+        ..default
+    };
+    let stream = Receiver::new(&config);
+    let local = match at.transport {
+        Transport::Udp => stream.add_udp(at, &udp_options(at))?,
+        Transport::Tcp => stream.add_tcp(at, &TcpReaderOptions::default())?,
+    };
+    let _ = tell.send(at.at(local));
+    let mut received = Received::default();
+    loop {
+        // If nothing was sent, the idle timeout does not apply.
+        if options.stop.is_set() && finished.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
+            stream.stop();
+        }
+        match stream.get(Some(SILENCE)) {
+            Ok(heap) if heap.received as usize == options.heap_bytes => {
+                received.heaps += 1;
+                received.bytes += heap.received;
+            }
+            Ok(_) | Err(GetError::Empty) => {}
+            Err(GetError::Stopped) => return Ok(received),
+        }
+    }
+}
+
+pub(super) fn udp_options(at: &Endpoint) -> UdpOptions {
+    let buffer = at.rcvbuf.unwrap_or(Size::from_bytes(1 << 20));
+    UdpOptions { tier: Tier::Stage, buffer, timestamps: false, ..UdpOptions::default() }
+}
+
+/// Receive datagrams and discard them.
+pub(super) fn receive_bare(
+    stop: &StopFlag,
+    at: &Endpoint,
+    tell: &mpsc::Sender<Endpoint>,
+) -> io::Result<Received> {
+    let mut source = UdpSource::open(at, &udp_options(at))?;
+    let _ = tell.send(at.at(source.local()));
+    let mut quiet: Option<Instant> = None;
+    while quiet.is_none_or(|since| since.elapsed() < SILENCE) && !stop.is_set() {
+        if source.poll(Duration::from_millis(20), &mut |_| {})? > 0 {
+            quiet = Some(Instant::now());
+        }
+    }
+    Ok(Received::default())
+}
+
+/// A port that is not read: the kernel drops datagrams when the buffer is full.
+pub(super) fn receive_nothing(
+    at: &Endpoint,
+    tell: &mpsc::Sender<Endpoint>,
+    finished: &mpsc::Receiver<()>,
+) -> io::Result<Received> {
+    let socket = UdpSocket::bind(at.address)?;
+    let _ = tell.send(at.at(socket.local_addr()?));
+    // No message is sent; the channel closes when all have sent.
+    let _ = finished.recv();
+    Ok(Received::default())
+}
+
+/// Read a connection to its end.
+pub(super) fn receive_and_forget(at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
+    let listener = TcpListener::bind(at.address)?;
+    let _ = tell.send(at.at(listener.local_addr()?));
+    let (mut stream, _) = listener.accept()?;
+    let mut scratch = vec![0; WRITE];
+    while stream.read(&mut scratch)? > 0 {}
+    Ok(Received::default())
 }
