@@ -20,9 +20,7 @@
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
 mod balance;
-pub mod events;
 mod flow;
-pub mod heaps;
 mod lab;
 mod options;
 mod packets;
@@ -30,8 +28,11 @@ mod receive;
 mod record;
 mod send;
 
+pub use balance::start_balancer;
 pub use options::{BenchLoad, BenchOptions, BenchTarget, WINDOW_BYTES};
 pub use options::{BenchReport, BenchRow, BenchRun, Spread};
+
+pub use receive::{join, object_options};
 
 use options::wrong;
 use skyhaul_io::host::machine::Machine;
@@ -167,8 +168,9 @@ fn summarise(what: BenchTarget, rows: &mut [BenchRow]) {
     }
 }
 
-/// Load average of the last minute.
-pub(crate) fn load_average() -> f64 {
+/// Returns the load average of the last minute; 0 if it cannot be read.
+#[must_use]
+pub fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }

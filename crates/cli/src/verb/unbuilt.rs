@@ -4,6 +4,7 @@
 use crate::args::{JoinArgs, ReceiveCommon};
 use crate::outcome::Outcome;
 use anyhow::{Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
@@ -13,6 +14,14 @@ const MISSING: &str = "this build of skyhaul lacks load balancers, workers and m
 /// A verb that this build does not have.
 pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
     bail!(MISSING)
+}
+
+/// A verb that runs experiments, which this build does not have.
+pub(crate) fn experiments<A>(_: &A) -> Result<Outcome> {
+    bail!(
+        "this build of skyhaul lacks the experiments of papers and talks{}",
+        Hint("build everything with `make build`")
+    )
 }
 
 /// A balancer to join: there is none.

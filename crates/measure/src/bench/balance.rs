@@ -191,11 +191,14 @@ fn ours(options: &BenchOptions, members: SocketAddr) -> io::Result<Balance> {
         allow: AllowList::anyone(),
         ..usual
     };
-    begun(&options, &[members; MEMBERS])
+    start_balancer(&options, &[members; MEMBERS])
 }
 
-/// A balancer with a calendar in use, of equal shares of `members`.
-pub(super) fn begun(options: &BalanceOptions, members: &[SocketAddr]) -> io::Result<Balance> {
+/// Starts a balancer, and waits until a calendar with equal shares of `members` is in use.
+///
+/// # Errors
+/// The balancer does not start, or refuses a member.
+pub fn start_balancer(options: &BalanceOptions, members: &[SocketAddr]) -> io::Result<Balance> {
     let balance = Balance::start(options).map_err(io::Error::other)?;
     for at in members {
         let no = || io::Error::other("no such port");

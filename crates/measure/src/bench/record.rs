@@ -8,7 +8,7 @@ use super::flow::Flow;
 use super::flow::{Metered, Times};
 use super::options::BenchResult;
 use super::options::{BenchLoad, BenchOptions, wrong};
-use super::receive::{Given, Received, account, join, listen, objects, start_giver, start_receiver};
+use super::receive::{Given, Received, account, join, listen, object_options, start_giver, start_receiver};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
 use skyhaul::recording::{DiskStatus, Existing, WriterOptions};
@@ -65,7 +65,7 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     writer.existing = Existing::Letter;
     let shape = options.shape(size)?;
     receiver.learn.format = options.format;
-    receiver.objects = shape.object().map(|_| objects(HEAPS));
+    receiver.objects = shape.object().map(|_| object_options(HEAPS));
     let recorder = RecorderOptions { receiver, writer, pool: POOL, fill: true };
     let mut recorder = Recorder::open(recorder).map_err(|e| io::Error::other(e.to_string()))?;
     let scan = directory.join(recorder.scan());

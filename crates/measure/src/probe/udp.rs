@@ -44,7 +44,7 @@ pub use losses::{Bottleneck, LimitKind, bottleneck};
 pub use point::{
     ArrivalTimes, Burst, ClockReport, EndReport, Layer, LayerAccount, MAX_DATAGRAM, MAX_FLOWS, MAX_TRAIN,
     MIN_DATAGRAM, OneWayDelay, ReceivedReport, SentReport, SpacingMode, UdpDirectionReport, UdpPoint,
-    UdpPointReport, overhead,
+    UdpPointReport, overhead, spacing,
 };
 pub use protocol::{
     ControlDatagram, Handshake, HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, fuzz,

@@ -3,7 +3,6 @@
 use super::super::receiving::print_json;
 use super::page;
 use super::report::CommandReport;
-use super::spacing::spacing;
 use super::table::{Table, account};
 use crate::args::{PathArgs, ValueList};
 use crate::outcome::Outcome;
@@ -12,6 +11,7 @@ use crate::print::Progress;
 use anyhow::{Result, bail};
 use skyhaul_measure::probe::udp::{
     CauseReport, DiagnosisHosts, DiagnosisOptions, MIN_DATAGRAM, TestDirection, UdpClient, UdpDiagnosis,
+    spacing,
 };
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -15,7 +15,6 @@ use super::super::receiving::print_json;
 #[cfg(not(feature = "services"))]
 use super::super::unbuilt::Metrics as Server;
 use super::path::resolve_port;
-use super::spacing::spacing;
 use crate::args::{HowArgs, MonitorArgs, OutputArgs, Target};
 use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Result, anyhow, bail, ensure};
@@ -30,7 +29,7 @@ use skyhaul_measure::probe::monitor::{
     TestSpec,
 };
 use skyhaul_measure::probe::tcp::{TcpPoint, TestDirection};
-use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM, UdpPoint};
+use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM, UdpPoint, spacing};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;

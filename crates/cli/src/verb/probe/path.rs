@@ -8,7 +8,6 @@ use super::further;
 use super::live::Live;
 use super::page;
 use super::report::CommandReport;
-use super::spacing::spacing;
 use super::table::Table;
 use crate::args::{PathArgs, SendingArg, ValueList};
 use crate::outcome::Outcome;
@@ -21,7 +20,7 @@ use skyhaul::io::udp::largest_datagram;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
 use skyhaul_measure::probe::udp::{
     DIAGNOSIS_PORTS, MAX_DATAGRAM as LONGEST_DATAGRAM, MAX_FLOWS, SpacingMode, TestDirection, UdpClient,
-    UdpClientOptions, UdpPoint, UdpPointReport,
+    UdpClientOptions, UdpPoint, UdpPointReport, spacing,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write as _};

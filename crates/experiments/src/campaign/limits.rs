@@ -1,12 +1,11 @@
 //! Experiments with what drops: a policer, a switch, a firewall.
 
-use super::super::spacing::spacing;
 use super::bench::{Bench, Context};
 use super::figure::{Figure, Lines, Look, Map};
 use anyhow::{Context as _, Result};
 use skyhaul::core::predict::Policer;
 use skyhaul_measure::probe::udp::{
-    ReceivedReport, SentReport, UdpDirectionReport, UdpPoint, UdpPointReport, bottleneck,
+    ReceivedReport, SentReport, UdpDirectionReport, UdpPoint, UdpPointReport, bottleneck, spacing,
 };
 use std::time::Duration;
 

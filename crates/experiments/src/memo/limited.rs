@@ -20,7 +20,6 @@ mod candidate;
 
 pub use candidate::{LimitedOptions, ReceiverCommand};
 
-use crate::bench::Spread;
 use candidate::{Feed, Sent};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::ReceiveReport;
@@ -32,6 +31,7 @@ use skyhaul_io::host::program::{Place, Program};
 use skyhaul_io::host::sockets::UdpPort;
 use skyhaul_io::host::thread;
 use skyhaul_io::namespace::Network;
+use skyhaul_measure::bench::Spread;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;

@@ -69,10 +69,10 @@ pub(super) fn file_sizes(context: &mut Context<'_>) -> Result<Figure> {
         sizes: sizes.into_iter().map(|mib| mib << 20).collect(),
         rounds: context.or(3, 1),
         operations: vec![DiskOperation::Write, DiskOperation::Read],
-        stop: context.interrupt.flag().into(),
-        ..MeasureOptions::new([context.directory])
+        stop: context.options.interrupt.clone().into(),
+        ..MeasureOptions::new([context.options.directory])
     };
-    let report = measure(&options, &mut |line| (context.say)(line))?;
+    let report = measure(&options, &mut |line| (context.options.say)(line))?;
     ensure!(!report.interrupted, "interrupted");
     let columns =
         [("seconds", "seconds", 4), ("rate_mbyte", "MB/s", 0), ("predicted", "by the line, MB/s", 0)];

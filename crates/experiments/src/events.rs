@@ -12,10 +12,7 @@
 //! Limits: with more threads than processors, the machine is measured. On the loopback the kernel's work for a packet is done
 //! by whoever sends it.
 
-use super::balance::begun;
-use super::load_average;
-use super::options::{Spread, wrong};
-use super::receive::{join, objects};
+use crate::invalid;
 use serde::{Deserialize, Serialize};
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
 use skyhaul::receive::{Nowhere, Receiver, ReceiverOptions, Running};
@@ -25,11 +22,13 @@ use skyhaul::send::events::{
 };
 use skyhaul::stop::StopFlag;
 use skyhaul_core::balance::AllowList;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::{FamilyRef, Format, LearnOptions};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::host::machine::Machine;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::{Pool, PoolOptions};
+use skyhaul_measure::bench::{Spread, join, load_average, object_options, start_balancer};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Barrier};
@@ -109,7 +108,10 @@ pub struct EventBenchReport {
 pub fn run(options: &EventBenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<EventBenchReport> {
     let settings = options.settings();
     if settings.iter().any(|s| s.senders == 0 || s.workers == 0 || s.threads == 0) || settings.is_empty() {
-        return Err(wrong("nothing to measure; hint: give at least one sender, worker and thread"));
+        return Err(invalid(format_args!(
+            "nothing to measure{}",
+            Hint("give at least one sender, worker and thread")
+        )));
     }
     let before = load_average();
     let rounds = options.rounds.max(1);
@@ -209,7 +211,7 @@ fn one_round(options: &EventBenchOptions, setting: &EventSetting) -> io::Result<
         allow: AllowList::anyone(),
         ..BalanceOptions::default()
     };
-    let balance = begun(&balance, &workers.iter().map(|(at, _)| *at).collect::<Vec<_>>())?;
+    let balance = start_balancer(&balance, &workers.iter().map(|(at, _)| *at).collect::<Vec<_>>())?;
     // What it took to begin does not count.
     let (process, balanced) = (thread::process_cpu_time(), balance.status().cpu);
     let start = Arc::new(Barrier::new(setting.senders));
@@ -235,7 +237,7 @@ fn worker(options: &EventBenchOptions, setting: &EventSetting) -> io::Result<(So
     let pool = Pool::new(&PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 20, shared: false })?;
     let learn = LearnOptions { format: Format::Of(options.family), ..LearnOptions::default() };
     let listen = vec![Endpoint::udp(SocketAddr::new(options.address, 0))];
-    let mut objects = objects(MEMORY.max(setting.event_bytes * EVENTS));
+    let mut objects = object_options(MEMORY.max(setting.event_bytes * EVENTS));
     objects.stream.heaps.largest = objects.stream.heaps.largest.max(setting.event_bytes);
     let all = ReceiverOptions { listen, learn, objects: Some(objects), ..ReceiverOptions::default() };
     let receiver = Receiver::open(all, pool)?;

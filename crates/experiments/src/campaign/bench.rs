@@ -1,7 +1,7 @@
 //! Where experiments are made: a lab with a server at its far end, or loopback.
 
-use super::page::Passed;
-use crate::outcome::Interrupt;
+use super::CampaignOptions;
+use super::report::LabTraffic;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use skyhaul::peer::{Server, ServerOptions, Service, Token};
 use skyhaul_measure::lab::{FAR, Lab, LabOptions, LabReport, RunningLab};
@@ -9,7 +9,7 @@ use skyhaul_measure::probe::tcp::{self, TcpClient, TcpPoint, TcpService};
 use skyhaul_measure::probe::udp::{self, TestDirection, UdpClient, UdpClientOptions, UdpPoint, UdpService};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Packets of a point that are told one by one.
@@ -31,19 +31,11 @@ impl std::error::Error for NotHere {}
 
 /// What an experiment may use.
 pub(super) struct Context<'a> {
-    pub(super) interrupt: &'a Interrupt,
-    /// Shows how far it is.
-    pub(super) say: &'a (dyn Fn(&str) + Sync),
-    /// Less of everything.
-    pub(super) quick: bool,
+    pub(super) options: CampaignOptions<'a>,
     /// The path that is declared.
     pub(super) path: &'static str,
-    /// A directory for files that are measured.
-    pub(super) directory: &'a Path,
-    /// Why no lab can be made here.
-    pub(super) no_lab: Option<&'a str>,
     /// What labs did so far.
-    pub(super) labs: Vec<Passed>,
+    pub(super) labs: Vec<LabTraffic>,
     /// What they could not keep up with.
     pub(super) notes: Vec<String>,
 }
@@ -51,18 +43,18 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// One or the other.
     pub(super) fn or<T>(&self, whole: T, quick: T) -> T {
-        if self.quick { quick } else { whole }
+        if self.options.quick { quick } else { whole }
     }
 
     /// Measure in a lab with this path; what it did is kept.
     pub(super) fn lab<T>(&mut self, path: &str, work: impl FnOnce(&Bench<'_>) -> Result<T>) -> Result<T> {
-        if let Some(why) = self.no_lab {
+        if let Some(why) = self.options.no_lab {
             bail!(NotHere(why.to_owned()));
         }
-        let bench = Bench::lab(path, self.interrupt, self.say)?;
+        let bench = Bench::lab(path, &self.options)?;
         let done = work(&bench);
         if let Some(report) = bench.finish()? {
-            self.labs.push(Passed::from(&report));
+            self.labs.push(LabTraffic::from(&report));
             self.notes.extend(report.failures);
         }
         done
@@ -75,7 +67,7 @@ impl Context<'_> {
 
     /// Measure on loopback.
     pub(super) fn loopback<T>(&self, work: impl FnOnce(&Bench<'_>) -> Result<T>) -> Result<T> {
-        work(&Bench::loopback(self.interrupt, self.say)?)
+        work(&Bench::loopback(&self.options)?)
     }
 }
 
@@ -87,12 +79,11 @@ pub(super) struct Bench<'a> {
     lab: Option<(Lab, RunningLab)>,
     /// UNIX nanoseconds at which the path began.
     pub(super) begun: u64,
-    interrupt: &'a Interrupt,
-    say: &'a (dyn Fn(&str) + Sync),
+    options: CampaignOptions<'a>,
 }
 
 impl<'a> Bench<'a> {
-    fn lab(path: &str, interrupt: &'a Interrupt, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
+    fn lab(path: &str, options: &CampaignOptions<'a>) -> Result<Self> {
         let lab = Lab::new(&LabOptions::default()).map_err(|error| {
             NotHere(format!("needs networks of its own, and they cannot be made: {error}"))
         })?;
@@ -101,13 +92,13 @@ impl<'a> Bench<'a> {
         let begun = unix();
         let token = token()?;
         let server = lab.far().inside(|| serve(FAR, &token))??;
-        Ok(Self { server, token, lab: Some((lab, running)), begun, interrupt, say })
+        Ok(Self { server, token, lab: Some((lab, running)), begun, options: *options })
     }
 
-    fn loopback(interrupt: &'a Interrupt, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
+    fn loopback(options: &CampaignOptions<'a>) -> Result<Self> {
         let token = token()?;
         let server = serve(Ipv4Addr::LOCALHOST, &token)?;
-        Ok(Self { server, token, lab: None, begun: unix(), interrupt, say })
+        Ok(Self { server, token, lab: None, begun: unix(), options: *options })
     }
 
     /// Points of datagrams, one after the other.
@@ -124,8 +115,8 @@ impl<'a> Bench<'a> {
             let mut reports = Vec::with_capacity(points.len());
             for (n, point) in points.iter().enumerate() {
                 self.go_on()?;
-                (self.say)(&format!("point {} of {}", n + 1, points.len()));
-                reports.push(client.point(point, TestDirection::Forward, &self.interrupt.flag())?);
+                (self.options.say)(&format!("point {} of {}", n + 1, points.len()));
+                reports.push(client.point(point, TestDirection::Forward, self.options.interrupt)?);
             }
             self.go_on()?;
             client.end()?;
@@ -138,11 +129,11 @@ impl<'a> Bench<'a> {
     pub(super) fn tcp(&self, point: &TcpPoint) -> Result<tcp::TcpPointReport> {
         let work = || -> Result<tcp::TcpPointReport> {
             self.go_on()?;
-            (self.say)(&format!("{:.1} s", point.takes()));
+            (self.options.say)(&format!("{:.1} s", point.takes()));
             point.check().map_err(|why| anyhow!(why))?;
             let points = std::slice::from_ref(point);
             let mut client = TcpClient::open(&[self.server.local()], &self.token, points, &mut |_| true)?;
-            let report = client.point(point, &self.interrupt.flag())?;
+            let report = client.point(point, self.options.interrupt)?;
             client.end()?;
             self.go_on()?;
             Ok(report)
@@ -161,7 +152,7 @@ impl<'a> Bench<'a> {
     }
 
     fn go_on(&self) -> Result<()> {
-        ensure!(!self.interrupt.is_set(), "interrupted");
+        ensure!(!self.options.interrupt.load(Ordering::Relaxed), "interrupted");
         Ok(())
     }
 

@@ -4,40 +4,49 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A text that was written down here, or read from a report.
-pub(super) type Text = Cow<'static, str>;
+/// A text of this program, or read from a report.
+pub type Text = Cow<'static, str>;
 
 /// What was measured, as table and plot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Figure {
+pub struct Figure {
     /// What a row is of.
-    pub(super) of: Text,
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Row>,
-    pub(super) x: Text,
-    pub(super) x_log: bool,
-    pub(super) panels: Vec<Lines>,
-    pub(super) maps: Vec<Map>,
-    pub(super) claims: Vec<Claim>,
+    pub of: Text,
+    /// Columns of the table.
+    pub columns: Vec<Column>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// Title of the x axis.
+    pub x: Text,
+    /// Whether the x axis is logarithmic.
+    pub x_log: bool,
+    /// Plots, one below the other.
+    pub panels: Vec<Lines>,
+    /// Maps of lost packets.
+    pub maps: Vec<Map>,
+    /// Predictions beside what was measured.
+    pub claims: Vec<Claim>,
 }
 
 /// Numbers of one kind in the table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Column {
+pub struct Column {
     /// Their name in the rows: `report diff` tells by it which way is better.
-    pub(super) key: Text,
-    pub(super) title: Text,
-    pub(super) digits: usize,
+    pub key: Text,
+    /// Heading of the column.
+    pub title: Text,
+    /// Decimal places.
+    pub digits: usize,
 }
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Row {
+pub struct Row {
     /// What it is of, such as `50 Mb/s`: the same in each run, so that two reports can be compared.
-    pub(super) of: String,
+    pub of: String,
     /// By the keys of the columns; what was not measured is left out.
     #[serde(flatten)]
-    pub(super) values: BTreeMap<String, f64>,
+    pub values: BTreeMap<String, f64>,
 }
 
 impl Figure {
@@ -79,8 +88,9 @@ impl Figure {
         self.claims.push(Claim::new(what, pair, unit, tolerance));
     }
 
-    /// All columns of a row as text, its name first.
-    pub(super) fn cells(&self, row: &Row) -> Vec<String> {
+    /// Returns all columns of a row as text, its name first.
+    #[must_use]
+    pub fn cells(&self, row: &Row) -> Vec<String> {
         let value = |column: &Column| {
             row.values
                 .get(column.key.as_ref())
@@ -92,26 +102,37 @@ impl Figure {
 
 /// Lines over one y axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Lines {
-    pub(super) y: Text,
-    pub(super) log: bool,
-    pub(super) lines: Vec<Values>,
-    pub(super) levels: Vec<(f64, Text)>,
+pub struct Lines {
+    /// Title of the y axis.
+    pub y: Text,
+    /// Whether the y axis is logarithmic.
+    pub log: bool,
+    /// Series over the axis.
+    pub lines: Vec<Values>,
+    /// Horizontal lines: value and name.
+    pub levels: Vec<(f64, Text)>,
 }
 
 /// Values of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Values {
-    pub(super) name: String,
-    pub(super) look: Look,
-    pub(super) points: Vec<(f64, f64)>,
+pub struct Values {
+    /// Name in the legend.
+    pub name: String,
+    /// How they are drawn.
+    pub look: Look,
+    /// (x, y).
+    pub points: Vec<(f64, f64)>,
 }
 
+/// How values are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Look {
+pub enum Look {
+    /// A line through points.
     Measured,
+    /// A dotted line.
     Theory,
+    /// Points alone.
     Dots,
 }
 
@@ -134,31 +155,39 @@ impl Lines {
 
 /// Which packets of a run were lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Map {
-    pub(super) title: String,
-    pub(super) packets: u64,
+pub struct Map {
+    /// Heading of the map.
+    pub title: String,
+    /// Packets sent.
+    pub packets: u64,
     /// Runs: the first, and behind the last.
-    pub(super) lost: Vec<(u64, u64)>,
+    pub lost: Vec<(u64, u64)>,
 }
 
 /// A prediction, and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Claim {
-    pub(super) what: String,
-    pub(super) predicted: f64,
+pub struct Claim {
+    /// What is predicted.
+    pub what: String,
+    /// By theory.
+    pub predicted: f64,
     /// None, if nothing was.
-    pub(super) measured: Option<f64>,
-    pub(super) unit: Text,
+    pub measured: Option<f64>,
+    /// Unit of both values.
+    pub unit: Text,
     /// They may differ by this part of the prediction, or by this much if that is 0.
-    pub(super) tolerance: f64,
-    pub(super) verdict: Verdict,
+    pub tolerance: f64,
+    /// Whether they agree.
+    pub verdict: Verdict,
 }
 
-/// In words that `report diff` knows the order of.
+/// Whether a prediction held. `report diff` knows the order of these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub enum Verdict {
+    /// Within the tolerance.
     Held,
+    /// Beyond it, or not measured.
     Broken,
 }
 
@@ -176,7 +205,9 @@ impl Claim {
         Self { what: what.into(), predicted, measured, unit: unit.into(), tolerance, verdict }
     }
 
-    pub(super) fn held(&self) -> bool {
+    /// Whether the prediction held.
+    #[must_use]
+    pub fn held(&self) -> bool {
         self.verdict == Verdict::Held
     }
 }

@@ -1,6 +1,6 @@
 //! A receiver by its command line.
 
-use crate::bench::options::wrong;
+use crate::invalid;
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream};
 use skyhaul::stop::StopFlag;
 use skyhaul_core::wire::spead::Flavour;
@@ -59,7 +59,7 @@ impl ReceiverCommand {
         let candidate = Self { name, words, reports };
         candidate.expand(&|_| String::new())?;
         if !candidate.words.iter().skip(1).any(|word| word.contains("{port}")) {
-            return Err(wrong(&format!(
+            return Err(invalid(format_args!(
                 "`{}` lacks the port\nhint: write {{port}} in its place, as in {{address}}:{{port}}",
                 candidate.line()
             )));
@@ -86,7 +86,7 @@ impl ReceiverCommand {
                     let known: Vec<String> =
                         NAMES.iter().map(|(name, what)| format!("{{{name}}} ({what})")).collect();
                     let text = format!("`{{{name}}}` is not a placeholder\nhint: use {}", known.join(", "));
-                    return Err(wrong(&text));
+                    return Err(invalid(&text));
                 }
                 out.extend([before, &value(name)]);
                 rest = after;

@@ -20,7 +20,6 @@ mod pair;
 
 pub use pair::{HeapTransport, PairFigures, PairOptions, Receiving, measure};
 
-use super::{Spread, load_average};
 use limited::{LimitedOptions, LimitedRow};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::VERSION;
@@ -30,6 +29,7 @@ use skyhaul_io::host::interface::interface_of;
 use skyhaul_io::host::machine::Machine;
 use skyhaul_io::namespace::Network;
 use skyhaul_io::udp::largest_datagram;
+use skyhaul_measure::bench::{Spread, load_average};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -385,5 +385,45 @@ impl PairFigures {
             receive_cpu: of(|f| f.receive_cpu),
             how: runs.first().map(|f| f.how.clone()).unwrap_or_default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A heap that would take a day, and receivers that nothing came to, delay no stop.
+    #[test]
+    fn a_stop_ends_pairs_of_streams() {
+        let stop = StopFlag::default();
+        let experiments = Experiments { light: true, pairs: true, scaling: true, ..Experiments::default() };
+        let options = MemoOptions {
+            experiments,
+            heap_bytes: 4 << 20,
+            time: Duration::from_millis(50),
+            rounds: 1,
+            pairs: 2,
+            rates: vec![1000],
+            addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+            networks: None,
+            limited: None,
+            stop: stop.clone(),
+        };
+        let begun = std::time::Instant::now();
+        let report = run(&options, &mut |what| {
+            if what.starts_with("2 pairs at") {
+                let stop = stop.clone();
+                std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(200));
+                    stop.stop();
+                });
+            }
+        });
+        let report = report.unwrap();
+        assert!(report.interrupted && begun.elapsed() < Duration::from_secs(60), "{report:?}");
+        assert_eq!((report.light.len(), report.pairs.len(), report.scaling.len()), (12, 0, 0));
+        assert!(report.pairs_tcp.is_none());
+        let nothing = run(&options, &mut |_| ()).unwrap();
+        assert!(nothing.interrupted && nothing.light.is_empty());
     }
 }

@@ -1,7 +1,5 @@
 //! Runs pairs of one sender and one receiver, started together.
 
-use crate::bench::Spread;
-use crate::bench::receive::join;
 use serde::{Deserialize, Serialize};
 use skyhaul::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
@@ -18,6 +16,8 @@ use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::SendOptions;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
+use skyhaul_measure::bench::Spread;
+use skyhaul_measure::bench::join;
 use std::io;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
