@@ -5,7 +5,6 @@
 //! weeks.
 
 mod answering;
-mod budget;
 pub mod iperf3;
 pub mod monitor;
 mod series;

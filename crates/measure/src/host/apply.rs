@@ -208,7 +208,7 @@ fn larger(a: &str, b: &str) -> bool {
 
 /// What is to be written so that a file shows `text` again.
 fn written(text: &str) -> String {
-    let chosen = super::view::chosen(text);
+    let chosen = super::check::chosen(text);
     if chosen.len() < text.len() { chosen.to_owned() } else { text.trim_end_matches('\n').to_owned() }
 }
 
@@ -390,7 +390,7 @@ fn old_text(change: &SettingChange, settings: &dyn SettingsStore) -> Result<Stri
         return Err(UndoResult::ChangedSince(written(&now)));
     }
     // Of a choice, only what was chosen is written; anything else goes back octet for octet.
-    let choice = super::view::chosen(&change.old).len() < change.old.len();
+    let choice = super::check::chosen(&change.old).len() < change.old.len();
     Ok(if choice { written(&change.old) } else { change.old.clone() })
 }
 

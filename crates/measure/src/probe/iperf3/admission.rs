@@ -8,7 +8,7 @@
 use super::control::{COOKIE, Cookie};
 use super::params::Iperf3Params;
 use crate::probe::TestDirection;
-use crate::probe::budget::source;
+use crate::probe::answering::source;
 use skyhaul::admission::ConnectionTable;
 use skyhaul_io::lock::lock;
 use std::collections::HashMap;

@@ -5,8 +5,8 @@
 //! ([`answering`](super::super::answering)), and only so much a second of each source: no packet circulates between reflectors.
 
 use super::super::answering::{DatagramHandler, DatagramService};
-use super::super::budget::{SourceBuckets, TokenBucket};
 use super::estimate;
+use crate::probe::answering::{SourceBuckets, TokenBucket};
 use crate::probe::udp::sender::unix_now;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::stamp::{Estimate, Stamp, is_reflection, reflect};

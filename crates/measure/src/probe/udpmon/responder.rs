@@ -5,7 +5,7 @@
 
 use super::test::{KernelCounters, ResponderTest, load};
 use crate::probe::answering::{DatagramHandler, DatagramService};
-use crate::probe::budget::{SourceBuckets, TokenBucket};
+use crate::probe::answering::{SourceBuckets, TokenBucket};
 use crate::probe::udp::sender::unix_now;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::placement::Nanos;
