@@ -14,15 +14,13 @@ mod machine;
 mod report;
 mod streams;
 
+pub use bench::CampaignOptions;
 pub use figure::{Claim, Column, Figure, Lines, Look, Map, Row, Text, Values, Verdict};
 pub use report::{CampaignReport, ExperimentReport, LabTraffic, State};
 
 use anyhow::{Result, bail};
 use bench::{Context, NotHere};
 use skyhaul_core::hint::Hint;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// What is measured, how, and what is expected of it.
@@ -45,21 +43,6 @@ enum Method {
     Run(fn(&mut Context<'_>) -> Result<Figure>),
     /// What is missing for it on one machine.
     Unavailable(&'static str),
-}
-
-/// How experiments are run.
-#[derive(Clone, Copy)]
-pub struct CampaignOptions<'a> {
-    /// Ends the experiment early.
-    pub interrupt: &'a Arc<AtomicBool>,
-    /// Shows progress.
-    pub say: &'a (dyn Fn(&str) + Sync),
-    /// Measure less of everything.
-    pub quick: bool,
-    /// A directory on the disk that is measured.
-    pub directory: &'a Path,
-    /// Why no lab can be made here.
-    pub no_lab: Option<&'a str>,
 }
 
 /// Returns the experiments named, or all, in the order of the page.

@@ -21,6 +21,10 @@
 
 mod balance;
 mod flow;
+/// The real sender of heaps.
+mod heaps {
+    pub(super) mod sender;
+}
 mod lab;
 mod options;
 mod packets;
@@ -35,6 +39,7 @@ pub use options::{BenchReport, BenchRow, BenchRun, Spread};
 pub use receive::{join, object_options};
 
 use options::wrong;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::host::machine::Machine;
 use std::io;
 
@@ -45,7 +50,10 @@ use std::io;
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<BenchReport> {
     let names = candidates(options)?;
     if options.address.is_multicast() {
-        return Err(wrong("a benchmark needs a unicast address; hint: give an --address of this host"));
+        return Err(wrong(format_args!(
+            "a benchmark needs a unicast address{}",
+            Hint("give an --address of this host")
+        )));
     }
     let before = load_average();
     let shape = |&size: &usize| Ok(options.shape(size)?.bytes);
@@ -135,8 +143,9 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
         return Ok(usual.copied().collect());
     }
     let find = |wanted: &String| {
-        let text = || format!("unknown candidate '{wanted}'; hint: choose from {}", all.join(" "));
-        all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(&text()))
+        let text =
+            || format!("unknown candidate '{wanted}'{}", Hint(format_args!("choose from {}", all.join(" "))));
+        all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(text()))
     };
     options.candidates.iter().map(find).collect()
 }

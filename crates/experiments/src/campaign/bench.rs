@@ -1,6 +1,5 @@
 //! Where experiments are made: a lab with a server at its far end, or loopback.
 
-use super::CampaignOptions;
 use super::report::LabTraffic;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use skyhaul::peer::{Server, ServerOptions, Service, Token};
@@ -9,7 +8,9 @@ use skyhaul_measure::probe::tcp::{self, TcpClient, TcpPoint, TcpService};
 use skyhaul_measure::probe::udp::{self, TestDirection, UdpClient, UdpClientOptions, UdpPoint, UdpService};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Packets of a point that are told one by one.
@@ -28,6 +29,21 @@ impl fmt::Display for NotHere {
 }
 
 impl std::error::Error for NotHere {}
+
+/// How experiments are run.
+#[derive(Clone, Copy)]
+pub struct CampaignOptions<'a> {
+    /// Ends the experiment early.
+    pub interrupt: &'a Arc<AtomicBool>,
+    /// Shows progress.
+    pub say: &'a (dyn Fn(&str) + Sync),
+    /// Measure less of everything.
+    pub quick: bool,
+    /// A directory on the disk that is measured.
+    pub directory: &'a Path,
+    /// Why no lab can be made here.
+    pub no_lab: Option<&'a str>,
+}
 
 /// What an experiment may use.
 pub(super) struct Context<'a> {

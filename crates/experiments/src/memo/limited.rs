@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use skyhaul::report::ReceiveReport;
 use skyhaul::spead::send::Stream;
 use skyhaul_core::control::{Search, SearchConfig, Step};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::host::limit::Limit;
 use skyhaul_io::host::program::{Place, Program};
@@ -245,7 +246,11 @@ fn wait_until_open(
 
 fn failed(candidate: &ReceiverCommand, why: &str) -> io::Error {
     let line = candidate.line();
-    io::Error::other(format!("{} {why}\nhint: start it by hand to see its messages: {line}", candidate.name))
+    io::Error::other(format!(
+        "{} {why}{}",
+        candidate.name,
+        Hint(format_args!("start it by hand to see its messages: {line}"))
+    ))
 }
 
 /// Send and measure; returns also the number of heaps that the receiver should have.

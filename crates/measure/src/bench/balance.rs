@@ -17,6 +17,7 @@ use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, listen, settle};
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
 use skyhaul_core::balance::{AllowList, Load as Queue, Member, PortRange, Registration, WorkerState};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take};
 use skyhaul_io::host::thread;
@@ -35,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
-        return Err(wrong("a balancer is measured in one network; hint: omit --netns"));
+        return Err(wrong(format_args!("a balancer is measured in one network{}", Hint("omit --netns"))));
     }
     match options.load {
         BenchLoad::Search => {

@@ -14,6 +14,7 @@ use super::options::search;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, start_receiver};
 use crate::lab::{BareForwarder, FAR, Lab, LabOptions, RunningLab};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::fault::path::Path;
 use skyhaul_io::host::thread;
 use std::io;
@@ -26,7 +27,7 @@ const HEADERS: usize = 28;
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
-        return Err(wrong("a lab has networks of its own; hint: omit --netns"));
+        return Err(wrong(format_args!("a lab has networks of its own{}", Hint("omit --netns"))));
     }
     match options.load {
         BenchLoad::Search => {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use skyhaul::stop::StopFlag;
 use skyhaul_core::wire::Format;
 use skyhaul_io::namespace::Network;
+use std::fmt::Display;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -77,8 +78,8 @@ pub struct BenchOptions {
 }
 
 /// The error for options that cannot be measured.
-pub(super) fn wrong(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+pub(super) fn wrong(why: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why.to_string())
 }
 
 /// Median, minimum and maximum of some runs.

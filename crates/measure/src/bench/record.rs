@@ -13,6 +13,7 @@ use skyhaul::receive::ReceiverOptions;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
 use skyhaul::recording::{DiskStatus, Existing, WriterOptions};
 use skyhaul::stop::StopFlag;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::baseline::Give;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::PoolOptions;
@@ -34,14 +35,14 @@ const HEAPS: u64 = 64 << 20;
 const FINISH: Duration = Duration::from_secs(120);
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
-    let directory = options
-        .directory
-        .as_deref()
-        .ok_or_else(|| wrong("a recording benchmark needs a disk; hint: name one with --directory"))?;
+    let directory = options.directory.as_deref().ok_or_else(|| {
+        wrong(format_args!("a recording benchmark needs a disk{}", Hint("name one with --directory")))
+    })?;
     if options.networks.is_some() || options.load == BenchLoad::Search {
-        return Err(wrong(
-            "a recording benchmark runs on loopback, closed loop or at a rate; hint: omit --netns and --search",
-        ));
+        return Err(wrong(format_args!(
+            "a recording benchmark runs on loopback, closed loop or at a rate{}",
+            Hint("omit --netns and --search")
+        )));
     }
     match candidate {
         "fio" => fio(directory, options.record_bytes, &options.stop),
@@ -172,9 +173,10 @@ fn fio(directory: &Path, bytes: u64, stop: &StopFlag) -> io::Result<BenchResult>
         "--output-format=json",
     ];
     let output = output(Command::new("fio").args(arguments), stop).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(io::ErrorKind::Unsupported, "fio is not installed; hint: apt-get install fio")
-        }
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("fio is not installed{}", Hint("apt-get install fio")),
+        ),
         _ => e,
     });
     let _ = std::fs::remove_file(&file);

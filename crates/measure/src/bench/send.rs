@@ -1,27 +1,26 @@
 //! One run of one sender against a receiver that discards everything.
 
 use super::flow::{Flow, Throttle};
+use super::heaps::sender;
 use super::options::{BenchLoad, BenchOptions, BenchResult, search, wrong};
-use super::packets::Shape;
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
 use skyhaul::send::{
     HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
-use skyhaul::spead::send::{Heap, HeapOptions, Order as HeapOrder, Outlet, PacketSize, SendConfig, Stream};
 use skyhaul::stop::StopFlag as End;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::Objects;
 use skyhaul_core::wire::header::Order;
-use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::Give;
 use skyhaul_io::host::thread;
-use skyhaul_io::udp::send::{SendMode, SendOptions, TRAIN_BYTES, TRAIN_PACKETS};
+use skyhaul_io::udp::send::{SendMode, TRAIN_BYTES, TRAIN_PACKETS};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     match options.load {
@@ -66,9 +65,9 @@ fn start_sender(
     let shape = options.shape(size)?;
     match options.format.objects() {
         None | Some(Objects::Frames) => {}
-        Some(Objects::Heaps) => return start_heaps(options, to, &shape, load, flow),
+        Some(Objects::Heaps) => return sender::start(options, to, &shape, load, flow),
         Some(Objects::Events) => {
-            let text = format!("{} cannot be sent yet; hint: measure `receive`", options.format);
+            let text = format!("{} cannot be sent yet{}", options.format, Hint("measure `receive`"));
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
     }
@@ -144,43 +143,4 @@ impl Supply for Held {
     fn describe(&self) -> String {
         self.stream.describe()
     }
-}
-
-/// Bytes passed to the sender at a time, at least one heap.
-const GROUP: usize = 256 << 10;
-
-/// Send heaps from a separate thread for the requested time.
-fn start_heaps(
-    options: &BenchOptions,
-    to: Endpoint,
-    shape: &Shape,
-    load: BenchLoad,
-    flow: &Arc<Flow>,
-) -> io::Result<(JoinHandle<io::Result<Given>>, String)> {
-    let (options, flow) = (options.clone(), flow.clone());
-    let (packet, payload) = (shape.bytes, shape.object().unwrap_or(shape.payload));
-    let thread = std::thread::Builder::new().name("bench-send".into()).spawn(move || {
-        settle(options.cpus.0, options.networks.as_ref().map(|(sender, _)| sender))?;
-        let mode = if options.gso { SendMode::Auto } else { SendMode::Mmsg };
-        let outlet = Outlet::udp(&[to], &SendOptions { mode, ..SendOptions::default() })?;
-        let config = SendConfig { packet: PacketSize::Packet(packet), ..SendConfig::default() };
-        let stream = Stream::new(outlet, config).map_err(io::Error::other)?;
-        let mut heap = Heap::new(Flavour::SPEAD_64_48);
-        heap.add_item(0x1000, vec![1; payload]).map_err(io::Error::other)?;
-        let group = vec![(&heap, HeapOptions::default()); (GROUP / payload.max(1)).max(1)];
-        let mut throttle = Throttle::new(flow, load, options.stop.clone());
-        let (end, cpu) = (Instant::now() + options.time, thread::cpu_time());
-        // Of the first group it is only known roughly.
-        let mut bytes = (group.len() * payload) as u64;
-        let mut given = Given::default();
-        while Instant::now() < end && !options.stop.is_set() {
-            throttle.wait(bytes);
-            bytes = stream.send_all(&group, HeapOrder::Serial).map_err(io::Error::other)?;
-            given.bytes += bytes;
-        }
-        given.cpu = (thread::cpu_time() - cpu).saturating_sub(throttle.waited);
-        given.packets = stream.close(Some(Duration::ZERO)).map_err(io::Error::other)?.packets;
-        Ok(given)
-    })?;
-    Ok((thread, "Skyhaul's sender of heaps: heads and payload gathered in place".to_owned()))
 }

@@ -24,6 +24,7 @@ mod machine;
 pub use devices::{Devices, GatherOptions, ThisHost};
 
 use super::facts::{Facts, VERSION};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::host::tables::{backlogs, protocols, protocols6};
 use skyhaul_io::host::tree::Tree;
 use std::collections::BTreeMap;
@@ -65,7 +66,10 @@ fn interface(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions) -> io::R
         if all.contains(name) {
             return Ok(name.clone());
         }
-        let text = format!("no interface {name}; hint: the interfaces of this host are {}", all.join(", "));
+        let text = format!(
+            "no interface {name}{}",
+            Hint(format_args!("the interfaces of this host are {}", all.join(", ")))
+        );
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     if let Some(name) = asked.peer.and_then(|peer| devices.towards(peer)) {

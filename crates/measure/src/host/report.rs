@@ -8,6 +8,7 @@ use super::facts::{Fact, Facts, VERSION};
 use super::found::{CheckResult, CheckVerdict, HostSetting, NotJudged};
 use super::target::HostTarget;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::Hint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -142,7 +143,7 @@ pub fn selection(text: &str) -> Result<String, String> {
     if checks::all().any(|check| selects(std::slice::from_ref(&upper), check.id)) {
         Ok(upper)
     } else {
-        Err(format!("'{text}' is not a check; hint: give a group (A, B, C or D) or a check such as C14"))
+        Err(format!("'{text}' is not a check{}", Hint("give a group (A, B, C or D) or a check such as C14")))
     }
 }
 
@@ -292,7 +293,7 @@ pub fn load(path: &Path) -> io::Result<Facts> {
         let hint = "`skyhaul host --save FILE` writes one";
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} is not a host snapshot: {why}; hint: {hint}", path.display()),
+            format!("{} is not a host snapshot: {why}{}", path.display(), Hint(format_args!("{hint}"))),
         )
     })
 }

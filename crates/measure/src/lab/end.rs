@@ -30,6 +30,7 @@
 //!
 //! Limits: what a kernel does, it does from the beginning to the end; `at=` is for the path.
 
+use skyhaul_core::hint::Hint;
 use skyhaul_io::fault::path::Path;
 use skyhaul_io::namespace::Network;
 use skyhaul_io::netlink::route::{Queue, Routes};
@@ -67,12 +68,16 @@ impl EndSettings {
             write(STEERING, &mask(processors)).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => io::Error::new(
                     error.kind(),
-                    "rps: not supported per network by this kernel; hint: use Linux 6.3 or later",
+                    format!(
+                        "rps: not supported per network by this kernel{}",
+                        Hint("use Linux 6.3 or later")
+                    ),
                 ),
                 kind => io::Error::new(
                     kind,
                     format!(
-                        "rps: {error}; hint: CPUs are numbered from 0; `nproc` prints how many there are"
+                        "rps: {error}{}",
+                        Hint("CPUs are numbered from 0; `nproc` prints how many there are")
                     ),
                 ),
             })?;
@@ -97,22 +102,29 @@ impl EndSettings {
             "tcp-rmem" => self.tcp_receive = Some(size(key, value)?),
             "tcp-wmem" => self.tcp_send = Some(size(key, value)?),
             "backlog" => {
-                return Err(wrong(
-                    "backlog: the kernel has one length for the whole machine, not for each network; hint: as root, \
-                     `sysctl -w net.core.netdev_max_backlog=N` before the lab; rps=CPU lets an end fill it",
-                ));
+                return Err(wrong(format!(
+                    "backlog: the kernel has one length for the whole machine, not for each network{}",
+                    Hint(
+                        "as root, \
+                     `sysctl -w net.core.netdev_max_backlog=N` before the lab; rps=CPU lets an end fill it"
+                    )
+                )));
             }
             "rmem" | "wmem" => {
                 let said = format!(
-                    "{key}: the kernel has one default for the whole machine, which a network only reads; hint: tcp-{key}=SIZE \
+                    "{key}: the kernel has one default for the whole machine, which a network only reads{}",
+                    Hint(format_args!(
+                        "tcp-{key}=SIZE \
                      is of one end; a program that sends or receives UDP sets SO_{}BUF itself",
-                    if key == "rmem" { "RCV" } else { "SND" }
+                        if key == "rmem" { "RCV" } else { "SND" }
+                    ))
                 );
                 return Err(wrong(said));
             }
             _ => {
                 let said = format!(
-                    "'{key}' is not a kernel setting of an end; hint: use pfifo, tbf, rps, tcp-rmem or tcp-wmem"
+                    "'{key}' is not a kernel setting of an end{}",
+                    Hint("use pfifo, tbf, rps, tcp-rmem or tcp-wmem")
                 );
                 return Err(wrong(said));
             }
@@ -133,7 +145,10 @@ fn wrong(said: impl Into<String>) -> io::Error {
 /// The queue of an interface: `pfifo` and its packets, or `tbf` and rate, burst and limit.
 fn queue(kind: &str, value: &str) -> io::Result<Queue> {
     let none = || {
-        wrong(format!("'{kind}={value}' is not a queue; hint: write tbf=400Mbps/64KiB/250KiB or pfifo=100"))
+        wrong(format!(
+            "'{kind}={value}' is not a queue{}",
+            Hint("write tbf=400Mbps/64KiB/250KiB or pfifo=100")
+        ))
     };
     if kind == "pfifo" {
         return value.parse().map(Queue::Packets).map_err(|_| none());
@@ -156,7 +171,7 @@ fn processors(value: &str) -> io::Result<RangeInclusive<u32>> {
     let (first, last) = value.split_once('-').unwrap_or((value, value));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last && last < PROCESSORS => Ok(first..=last),
-        _ => Err(wrong(format!("rps '{value}' is not a range of CPUs; hint: write rps=1 or rps=0-3"))),
+        _ => Err(wrong(format!("rps '{value}' is not a range of CPUs{}", Hint("write rps=1 or rps=0-3")))),
     }
 }
 
@@ -164,7 +179,8 @@ fn size(key: &str, value: &str) -> io::Result<Size> {
     let size: Size = value.parse().map_err(|error| wrong(format!("{key}: {error}")))?;
     if !(LEAST..=i32::MAX as u64 / 2).contains(&size.bytes()) {
         return Err(wrong(format!(
-            "{key}: {size} is outside 4KiB to 1GiB; hint: {key}=64KiB is a small socket buffer"
+            "{key}: {size} is outside 4KiB to 1GiB{}",
+            Hint(format_args!("{key}=64KiB is a small socket buffer"))
         )));
     }
     Ok(size)
@@ -188,7 +204,7 @@ impl FromStr for EndSettings {
         let mut end = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| {
-                wrong(format!("expected KEY=VALUE, got '{part}'; hint: such as tcp-rmem=64KiB"))
+                wrong(format!("expected KEY=VALUE, got '{part}'{}", Hint("such as tcp-rmem=64KiB")))
             })?;
             end.set(key, value)?;
         }

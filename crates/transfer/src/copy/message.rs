@@ -18,6 +18,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::Status;
 use std::ffi::{OsStr, OsString};
@@ -318,7 +319,7 @@ impl From<&io::Error> for Failure {
 }
 
 /// What to do where there is no space.
-pub(super) const SPACE_HINT: &str = "; hint: free some space and copy again";
+pub(super) const SPACE_HINT: Hint<&str> = Hint("free some space and copy again");
 
 /// What one end did, and where it waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 
 use super::message::Exists;
 use skyhaul::stop::StopFlag;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{DiskOptions, Engine, Faults};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
@@ -173,7 +174,7 @@ pub(super) struct Account {
 }
 
 fn refused(what: &str, hint: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::QuotaExceeded, format!("{what}; hint: {hint}"))
+    io::Error::new(io::ErrorKind::QuotaExceeded, format!("{what}{}", Hint(format_args!("{hint}"))))
 }
 
 impl Account {

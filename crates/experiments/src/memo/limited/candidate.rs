@@ -3,6 +3,7 @@
 use crate::invalid;
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream};
 use skyhaul::stop::StopFlag;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::namespace::Network;
@@ -60,8 +61,9 @@ impl ReceiverCommand {
         candidate.expand(&|_| String::new())?;
         if !candidate.words.iter().skip(1).any(|word| word.contains("{port}")) {
             return Err(invalid(format_args!(
-                "`{}` lacks the port\nhint: write {{port}} in its place, as in {{address}}:{{port}}",
-                candidate.line()
+                "`{}` lacks the port{}",
+                candidate.line(),
+                Hint("write {port} in its place, as in {address}:{port}")
             )));
         }
         Ok(candidate)
@@ -85,7 +87,10 @@ impl ReceiverCommand {
                 if !NAMES.iter().any(|(known, _)| *known == name) {
                     let known: Vec<String> =
                         NAMES.iter().map(|(name, what)| format!("{{{name}}} ({what})")).collect();
-                    let text = format!("`{{{name}}}` is not a placeholder\nhint: use {}", known.join(", "));
+                    let text = format!(
+                        "`{{{name}}}` is not a placeholder{}",
+                        Hint(format_args!("use {}", known.join(", ")))
+                    );
                     return Err(invalid(&text));
                 }
                 out.extend([before, &value(name)]);

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use skyhaul_core::framing;
 use skyhaul_core::framing::frame;
+use skyhaul_core::hint::Hint;
 use std::io;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -305,14 +306,15 @@ pub enum Iperf3Error {
     #[error("the other end did not respond in time")]
     Silent,
     /// What came is not what the protocol says.
-    #[error("not the iperf3 protocol: {0}; hint: the other end must be iperf3 3.1 or later")]
+    #[error("not the iperf3 protocol: {0}{hint}", hint = Hint("the other end must be iperf3 3.1 or later"))]
     Protocol(String),
     /// A message that is longer than allowed: its length, and the most.
     #[error("a message of {0} bytes exceeds the limit of {1}")]
     TooLong(usize, usize),
     /// The server runs another test.
     #[error(
-        "the server is busy with another test; hint: iperf3 serves one client at a time; try again later"
+        "the server is busy with another test{}",
+        Hint("iperf3 serves one client at a time; try again later")
     )]
     Busy,
     /// The server refused, or failed.

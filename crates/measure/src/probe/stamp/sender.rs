@@ -6,6 +6,7 @@ use crate::probe::udp::sender::unix_now;
 use crate::probe::udp::{ClockReport, OneWayDelay, SentReport, UdpPoint};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::measure::clock::{ClockFit, Exchange};
 use skyhaul_core::measure::{Arrival, Histogram, SequenceMeter};
 use skyhaul_core::placement::Nanos;
@@ -62,8 +63,9 @@ pub fn measure(options: &StampOptions, stop: &AtomicBool) -> io::Result<StampRep
     point.check().map_err(wrong)?;
     if (point.size as usize) < LEN {
         return Err(wrong(format!(
-            "STAMP test packets have at least {LEN} bytes; got {}\nhint: choose a size from {LEN} to 65507",
-            point.size
+            "STAMP test packets have at least {LEN} bytes; got {}{}",
+            point.size,
+            Hint(format_args!("choose a size from {LEN} to 65507"))
         )));
     }
     let any = match options.to {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use skyhaul::peer::{
     Admission, Connection, Limits, PeerError, Service, Session, Token, Waiting, connect_any,
 };
+use skyhaul_core::hint::Hint;
 use skyhaul_core::units::display_rate;
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::bulk::{Put, Take};
@@ -414,8 +415,9 @@ fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
     match rate {
         Some(rate) if rate <= most as f64 => Ok(()),
         _ => Err(format!(
-            "the server allows at most {}; hint: set a lower --pacing for each flow",
-            display_rate(most as f64)
+            "the server allows at most {}{}",
+            display_rate(most as f64),
+            Hint("set a lower --pacing for each flow")
         )),
     }
 }
@@ -427,8 +429,8 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
         return failed(session.connection, why);
     }
     if point.takes() > session.left().as_secs_f64() {
-        let why = "the reserved time has expired; hint: run fewer or shorter tests at a time";
-        return failed(session.connection, why.to_owned());
+        let why = format!("the reserved time has expired{}", Hint("run fewer or shorter tests at a time"));
+        return failed(session.connection, why);
     }
     let streams = match accept(session, point)? {
         Ok(streams) => streams,

@@ -10,6 +10,7 @@ use super::sender;
 use super::sender::unix_now;
 use skyhaul::auth::Cookies;
 use skyhaul::peer::PeerError;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::host::interface::interface_of;
 use skyhaul_io::host::machine::Machine;
@@ -380,7 +381,8 @@ fn knock(
 
 fn unanswered(peer: SocketAddr) -> io::Error {
     let why = format!(
-        "no answer over UDP from {peer}, although TCP works; hint: allow UDP through firewalls in both directions"
+        "no answer over UDP from {peer}, although TCP works{}",
+        Hint("allow UDP through firewalls in both directions")
     );
     io::Error::new(io::ErrorKind::TimedOut, why)
 }

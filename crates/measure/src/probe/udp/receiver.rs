@@ -15,7 +15,7 @@ use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -291,12 +291,6 @@ struct State {
     error: Option<String>,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
 /// The thread.
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -329,7 +323,7 @@ impl Receiver {
 
     /// Meter the packets of a point from here on.
     pub(super) fn begin(&mut self, meter: Meter) {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         state.meter = Some(meter);
         self.cpu_before = state.cpu;
         self.shared.unique.store(0, Ordering::Relaxed);
@@ -350,7 +344,7 @@ impl Receiver {
 
     /// The end of the point, in which `sent` packets were sent.
     pub(super) fn finish(&mut self, sent: u64) -> Option<ReceivedReport> {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let cpu = state.cpu.saturating_sub(self.cpu_before);
         let meter = state.meter.take()?;
         drop(state);
@@ -359,17 +353,17 @@ impl Receiver {
 
     /// The exchanges of times since the last call.
     pub(super) fn exchanges(&self) -> Vec<Exchange> {
-        std::mem::take(&mut self.shared.state().exchanges)
+        std::mem::take(&mut lock(&self.shared.state).exchanges)
     }
 
     /// Why it ended, if it did.
     pub(super) fn error(&self) -> Option<String> {
-        self.shared.state().error.clone()
+        lock(&self.shared.state).error.clone()
     }
 
     /// Datagrams that were of no point, or of none at hand.
     pub(super) fn strays(&self) -> u64 {
-        self.shared.state().strays
+        lock(&self.shared.state).strays
     }
 }
 
@@ -401,7 +395,7 @@ fn receive(mut source: UdpSource, replies: &Both, shared: &Shared, awake: Durati
         if matches!(polled, Ok(1..)) {
             until = Instant::now() + awake;
         }
-        let mut state = shared.state();
+        let mut state = lock(&shared.state);
         state.cpu = cpu_time();
         if let Err(error) = polled {
             state.error = Some(error.to_string());
@@ -413,7 +407,7 @@ fn receive(mut source: UdpSource, replies: &Both, shared: &Shared, awake: Durati
 fn take(train: &Train<'_>, replies: &Both, shared: &Shared) {
     let now = unix_now();
     let arrived = train.time.map_or(now, |time| time.0);
-    let mut state = shared.state();
+    let mut state = lock(&shared.state);
     let state = &mut *state;
     let mut first = true;
     for packet in train.packets() {

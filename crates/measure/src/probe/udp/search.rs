@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use skyhaul::peer::PeerError;
 use skyhaul_core::control::{Search, SearchConfig, Step};
 use skyhaul_core::diagnose::{Cause, Finding};
+use skyhaul_core::hint::Hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -173,7 +174,8 @@ pub(super) fn longest(
 
 fn nothing_passes() -> PeerError {
     let why = format!(
-        "not even datagrams of {MIN_DATAGRAM} bytes arrive\nhint: check the path for loss: --diagnose"
+        "not even datagrams of {MIN_DATAGRAM} bytes arrive{}",
+        Hint("check the path for loss: --diagnose")
     );
     PeerError::Io(std::io::Error::other(why))
 }

@@ -3,6 +3,7 @@
 use super::super::udp::{SentReport, UdpPoint, overhead};
 use serde::{Deserialize, Serialize};
 use skyhaul::report::{Distribution, VERSION};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::udpmon::structs::Bins;
@@ -126,21 +127,25 @@ pub enum UdpmonError {
     Io(#[from] io::Error),
     /// Nothing came back.
     #[error(
-        "{0} does not answer as a udpmon responder\nhint: start `udpmon_resp` or `skyhaul probe serve --udpmon` there, and let UDP port {port} through", port = .0.port()
+        "{0} does not answer as a udpmon responder{hint}",
+        hint = Hint(format_args!(
+            "start `udpmon_resp` or `skyhaul probe serve --udpmon` there, and let UDP port {} through",
+            .0.port()
+        ))
     )]
     Silent(SocketAddr),
     /// It speaks another version.
     #[error(
-        "the responder speaks version {0} of udpmon's protocol, not {PROTOCOL_VERSION}\nhint: install udpmon 1.5, or skyhaul, there"
-    )]
+        "the responder speaks version {0} of udpmon's protocol, not {PROTOCOL_VERSION}{hint}", hint = Hint("install udpmon 1.5, or skyhaul, there"))]
     OtherVersion(u32),
     /// It has another test.
     #[error(
-        "the responder is busy with another test\nhint: udpmon_resp runs one test at a time and holds it for 60 s; try again later"
+        "the responder is busy with another test{}",
+        Hint("udpmon_resp runs one test at a time and holds it for 60 s; try again later")
     )]
     Busy,
     /// An answer is none.
-    #[error("invalid answer to {0:?}\nhint: check that a udpmon responder listens there")]
+    #[error("invalid answer to {0:?}{hint}", hint = Hint("check that a udpmon responder listens there"))]
     Broken(Command),
     /// It was interrupted before there was anything to report.
     #[error("interrupted before the test began")]
