@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   sender 1 ─┐                     ┌─▶ worker 1
-//!   sender 2 ─┼─▶ balancer (1 thread for each processor asked for) ─┼─▶ worker 2      all of this process
+//!   sender 2 ─┼─▶ balancer (as many threads as requested) ─┼─▶ worker 2      all of this process
 //!   …         ┘                     └─▶ …
 //! ```
 //!
 //! Every combination of packet size, event size, senders, workers, threads and rate is measured in several rounds. Loss is the
 //! difference of exact counts: packets sent, arrived at the balancer, sent on, and received.
 //!
-//! Limits: with more threads than processors, the machine is measured. On the loopback the kernel's work for a packet is done
+//! Limits: with more threads than CPUs, the machine is measured. On the loopback the kernel's work for a packet is done
 //! by whoever sends it.
 
 use crate::invalid;

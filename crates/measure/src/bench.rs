@@ -21,10 +21,7 @@
 
 mod balance;
 mod flow;
-/// The real sender of heaps.
-mod heaps {
-    pub(super) mod sender;
-}
+mod heaps;
 mod lab;
 mod options;
 mod packets;

@@ -1,4 +1,4 @@
-//! Measures disks: what they write and read, for how long, at what latency and what cost of processor time; and whether
+//! Measures the sustained write and read rate of disks, their latency and the CPU time they cost; and whether
 //! they or the network bound a transfer.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!
 //! The engine is that of recordings and copies ([`skyhaul_io::disk::Queue`]): io_uring with a number of requests in
 //! flight, or plain calls. Files have no name (`O_TMPFILE`), so nothing remains, whether a measurement ends, fails or is
-//! killed. A disk that is full or fails is reported with its reason, and the others go on.
+//! killed. A disk that is full or fails is reported with its reason, and the others continue.
 //!
 //! **Disk or page cache.** The kernel counts the bytes that a process moves to and from disks. Every [`DiskPoint`] compares
 //! that with the bytes it asked for, and says which was [measured](MeasuredLayer).

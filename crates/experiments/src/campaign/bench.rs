@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Packets of a point that are told one by one.
+/// Packets of a point that are reported one by one.
 const SAMPLES: u32 = 8192;
 /// Time without arrival after which nothing more is awaited: more than a busy machine holds a thread up.
 const SETTLE: Duration = Duration::from_millis(200);

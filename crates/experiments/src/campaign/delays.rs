@@ -108,7 +108,7 @@ pub(super) fn steps(context: &mut Context<'_>) -> Result<Figure> {
     Ok(figure)
 }
 
-/// A path as between virtual machines: it stands still now and then, and then delivers all at once.
+/// A path as between virtual machines: it stalls periodically, and then delivers everything together.
 pub(super) fn jitter(context: &mut Context<'_>) -> Result<Figure> {
     /// Microseconds in which nothing arrives, and from one such time to the next.
     const STALL: f64 = 3e3;

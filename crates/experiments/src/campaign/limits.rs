@@ -13,7 +13,7 @@ use std::time::Duration;
 const HEADERS: f64 = 42.0;
 /// The usual datagram.
 pub(super) const SIZE: u32 = 1472;
-/// Packets that pass a limit of packets per second at once.
+/// Packets that pass a limit of packets per second as one burst.
 const BURST: f64 = 64.0;
 
 pub(super) fn way(report: &UdpPointReport) -> Result<&UdpDirectionReport> {

@@ -1,4 +1,4 @@
-//! Experiments with this machine itself: its processors, its disk.
+//! Experiments with this machine itself: its CPUs, its disk.
 
 use super::bench::{Context, NotHere};
 use super::figure::{Figure, Lines, Look};
@@ -57,7 +57,7 @@ pub(super) fn cores(context: &mut Context<'_>) -> Result<Figure> {
     Ok(figure)
 }
 
-/// Gb/s that processors can carry by the CPU seconds per GB of both ends: one that does all, or the busier of two.
+/// Gb/s that CPUs can carry by the CPU seconds per GB of both ends: one that does all, or the busier of two.
 fn carried((sender, receiver): (f64, f64), same: bool) -> f64 {
     8.0 / if same { sender + receiver } else { sender.max(receiver) }
 }

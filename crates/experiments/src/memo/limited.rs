@@ -396,7 +396,7 @@ pub struct LimitedRow {
     pub packet: usize,
     /// Bytes of a heap's payload.
     pub heap: usize,
-    /// Its share of the processor, as a fraction.
+    /// Its share of the CPU, as a fraction.
     pub share: f64,
     /// The means that limited it.
     pub limit: String,
@@ -419,7 +419,7 @@ pub struct LimitedRow {
     pub dropped_at_rate: u64,
     /// Whether there was no loss at that rate in any round.
     pub whole_at_rate: bool,
-    /// Maximum fraction of the processor used in any trial: at most its share, if the limit is effective.
+    /// Maximum fraction of the CPU used in any trial: at most its share, if the limit is effective.
     pub most_used: f64,
 }
 

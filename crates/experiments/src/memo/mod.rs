@@ -10,9 +10,9 @@
 //! is the heaps sent but not received complete, and the effective speed is that of the complete heaps. Each figure is
 //! measured in several rounds, with alternating settings.
 //!
-//! [`limited`] measures receivers as separate programs with a share of a processor.
+//! [`limited`] measures receivers as separate programs with a share of a CPU.
 //!
-//! Limits: both ends of a pair are threads of this process; with more pairs than processors the machine, not the link, is measured.
+//! Limits: both ends of a pair are threads of this process; with more pairs than CPUs the machine, not the link, is measured.
 //! A light UDP receiver lets its socket overflow, so the kernel still does the work of delivery.
 
 pub mod limited;

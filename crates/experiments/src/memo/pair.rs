@@ -291,16 +291,16 @@ impl HeapTransport {
 }
 
 /// Bytes per call of a bare TCP loop.
-pub(super) const WRITE: usize = 256 << 10;
+const WRITE: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
+struct Received {
     pub(super) heaps: u64,
     pub(super) bytes: u64,
 }
 
 /// A receiving end that is ready.
-pub(super) struct Ready {
+struct Ready {
     pub(super) at: Endpoint,
     pub(super) thread: JoinHandle<io::Result<Received>>,
     /// Dropped when the senders have finished.
@@ -308,13 +308,13 @@ pub(super) struct Ready {
 }
 
 /// How long a receiver waits for packets in flight.
-pub(super) const SILENCE: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Memory of a receiver, as a minimum number of heaps.
-pub(super) const HEAPS: u64 = 64;
+const HEAPS: u64 = 64;
 
 /// Where pair `number` listens.
-pub(super) fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
+fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
     let address = options.addresses[number % options.addresses.len().max(1)];
     let transport = if options.way == HeapTransport::Udp { Transport::Udp } else { Transport::Tcp };
     let buffer = Some(Size::from_bytes(options.buffer));
@@ -322,7 +322,7 @@ pub(super) fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
 }
 
 /// Start receiving, in a thread in the receivers' network namespace.
-pub(super) fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
+fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
     let (tell, told) = mpsc::channel();
     let (senders, finished) = mpsc::channel();
     let at = endpoint(options, number);
@@ -356,7 +356,7 @@ impl Ready {
 }
 
 /// A real stream; counts the complete heaps.
-pub(super) fn receive_heaps(
+fn receive_heaps(
     options: &PairOptions,
     at: &Endpoint,
     tell: &mpsc::Sender<Endpoint>,
@@ -396,17 +396,13 @@ pub(super) fn receive_heaps(
     }
 }
 
-pub(super) fn udp_options(at: &Endpoint) -> UdpOptions {
+fn udp_options(at: &Endpoint) -> UdpOptions {
     let buffer = at.rcvbuf.unwrap_or(Size::from_bytes(1 << 20));
     UdpOptions { tier: Tier::Stage, buffer, timestamps: false, ..UdpOptions::default() }
 }
 
 /// Receive datagrams and discard them.
-pub(super) fn receive_bare(
-    stop: &StopFlag,
-    at: &Endpoint,
-    tell: &mpsc::Sender<Endpoint>,
-) -> io::Result<Received> {
+fn receive_bare(stop: &StopFlag, at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
     let mut source = UdpSource::open(at, &udp_options(at))?;
     let _ = tell.send(at.at(source.local()));
     let mut quiet: Option<Instant> = None;
@@ -419,7 +415,7 @@ pub(super) fn receive_bare(
 }
 
 /// A port that is not read: the kernel drops datagrams when the buffer is full.
-pub(super) fn receive_nothing(
+fn receive_nothing(
     at: &Endpoint,
     tell: &mpsc::Sender<Endpoint>,
     finished: &mpsc::Receiver<()>,
@@ -432,7 +428,7 @@ pub(super) fn receive_nothing(
 }
 
 /// Read a connection to its end.
-pub(super) fn receive_and_forget(at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
+fn receive_and_forget(at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
     let listener = TcpListener::bind(at.address)?;
     let _ = tell.send(at.at(listener.local_addr()?));
     let (mut stream, _) = listener.accept()?;

@@ -83,7 +83,7 @@ fn start_sender(
         sequence: Sequence { order: Some(Order::Little), first: 0 },
         packets: None,
     };
-    let stream = SynthSupply::of(options.format, made).map_err(|e| wrong(&e.to_string()))?;
+    let stream = SynthSupply::of(options.format, made).map_err(wrong)?;
     let train = (TRAIN_BYTES / size).clamp(1, TRAIN_PACKETS) as u64;
     let end = options.stop.clone();
     let throttle = Throttle::new(flow.clone(), load, end.clone());

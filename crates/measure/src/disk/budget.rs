@@ -115,7 +115,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long each part waited, as fractions of the time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PipeWaits {
+struct PipeWaits {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     /// Disks, for the network.
@@ -177,7 +177,7 @@ struct Blocks {
 }
 
 /// Measure the way of `like`'s operation: what was read is sent, what was received is written.
-pub(super) fn pipe(
+fn pipe(
     options: &MeasureOptions,
     like: &DiskPoint,
     rate: u64,
@@ -293,7 +293,6 @@ fn fill(file: &Scratch, size: u64) -> io::Result<()> {
     file.forget()
 }
 
-/// One disk.
 struct DiskPipe {
     queue: Queue,
     file: Scratch,

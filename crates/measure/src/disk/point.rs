@@ -1,4 +1,4 @@
-//! One setting, one operation, all disks at once.
+//! One setting, one operation, all disks in parallel.
 
 use super::report::{CacheMode, DiskOperation, MeasureOptions};
 use super::report::{DiskPoint, DiskResult, LatencySummary, MeasuredLayer};

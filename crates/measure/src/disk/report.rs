@@ -192,7 +192,7 @@ pub enum TransferBottleneck {
     Network,
     /// Writing the disks.
     Write,
-    /// This host: its processors, memory or loopback.
+    /// This host: its CPUs, memory or loopback.
     Host,
 }
 
@@ -386,7 +386,7 @@ pub enum CacheMode {
 /// What to measure, and where.
 #[derive(Clone, Debug)]
 pub struct MeasureOptions {
-    /// A directory on each disk. All are measured at once.
+    /// A directory on each disk. All are measured in parallel.
     pub disks: Vec<PathBuf>,
     /// What is done, in this order.
     pub operations: Vec<DiskOperation>,

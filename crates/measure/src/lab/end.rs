@@ -3,9 +3,9 @@
 //! | key | meaning |
 //! |---|---|
 //! | `pfifo=N` | its interface's queue holds N packets |
-//! | `tbf=R/B/L` | its interface sends at rate R, B octets at once; L octets wait |
-//! | `rps=C`, `rps=C-D` | what comes in is worked on by these processors, through their backlogs (`softnet_stat`) |
-//! | `tcp-rmem=S`, `tcp-wmem=S` | sockets of TCP hold S octets that came, or that go |
+//! | `tbf=R/B/L` | its interface sends at rate R with bursts of B bytes; L bytes wait |
+//! | `rps=C`, `rps=C-D` | these CPUs process what arrives, through their backlogs (`softnet_stat`) |
+//! | `tcp-rmem=S`, `tcp-wmem=S` | TCP sockets buffer S bytes that arrived, or that are to be sent |
 //!
 //! ```
 //! use skyhaul_measure::lab::EndSettings;

@@ -40,9 +40,9 @@ use std::time::Duration;
 
 /// Frames of a system call.
 pub(super) const BATCH: usize = 32;
-/// How long a thread sleeps, at most: it may be told to end.
+/// Longest sleep of a thread, which may be stopped meanwhile.
 const SLEEP: u64 = 20_000_000;
-/// A direction is silent when nothing came for so long: then what is held back goes on.
+/// A direction is silent when nothing arrived for this long: then what is held back is sent.
 const SILENT: u64 = 10_000_000;
 /// How often a frame that the kernel did not take is tried again.
 const TRIES: u32 = 3;
@@ -133,7 +133,7 @@ impl Forwarder {
         }
     }
 
-    /// Forward until told to stop.
+    /// Forwards until stopped.
     pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<ForwardReport> {
         while !stop.load(Ordering::Relaxed) {
             let now = self.now();
@@ -395,7 +395,7 @@ pub(super) enum Next {
 
 /// Looks, as they follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PollSchedule {
+struct PollSchedule {
     grain: u64,
     /// When the last look that moved something began.
     last: u64,

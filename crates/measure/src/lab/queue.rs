@@ -11,14 +11,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A packet of a train.
 #[derive(Clone, Debug)]
 pub(super) struct TrainPacket {
     pub(super) train: Rc<Train>,
     pub(super) at: usize,
 }
 
-/// What the log says of a packet beside its octets and its times.
+/// What the log records of a packet, besides its bytes and times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
     pub(super) number: u64,

@@ -7,7 +7,7 @@
 //!    "damage":"","proto":17,"from":40001,"to":5001,"head":"00000000000000110000018ff2a0c1d2"}
 //! ```
 //!
-//! `head` are the first 16 octets of the payload of TCP or UDP; times are nanoseconds since the lab began.
+//! `head` holds the first 16 bytes of the payload of TCP or UDP; times are nanoseconds since the lab began.
 //!
 //! Limits: what the writer cannot keep up with is counted, and the run fails.
 
@@ -57,7 +57,7 @@ pub struct LabReport {
     pub path: String,
     /// How long it stood.
     pub seconds: f64,
-    /// CPU seconds of the thread that forwarded: near those of the clock, it was all that a processor can do.
+    /// CPU seconds of the thread that forwarded: if they are close to wall time, the CPU was the limit.
     pub cpu_seconds: f64,
     /// From the near end to the far one.
     pub forward: DirectionReport,

@@ -27,7 +27,7 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Ports from which nothing is answered: echo, daytime, quotd, chargen; STAMP, udpmon.
-pub(super) const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
+const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
 
 /// What is behind the port.
 pub(super) trait DatagramHandler: Send + 'static {
@@ -140,7 +140,7 @@ const SHARES: usize = 4096;
 
 /// A budget for each source of datagrams: an IPv4 address, or a /64 of IPv6. Sources fall onto [`SHARES`] budgets by a secret
 /// hash, so strangers take no memory, push nobody out, and cannot aim at the budget of another source. Each source has two halves
-/// in different places: whoever has one of them in common with a flood keeps the other.
+/// in different places: a source that shares one of them with a flood keeps the other.
 #[derive(Debug)]
 pub(super) struct SourceBuckets {
     all: Vec<TokenBucket>,

@@ -64,5 +64,5 @@ pub use session::{Iperf3ServerOptions, Iperf3ServerStats};
 
 /// The port of iperf3.
 pub const PORT: u16 = 5201;
-/// Version of iperf3 that this speaks, as it is told to the other end.
+/// The iperf3 version that is announced to the peer.
 pub const IPERF3_VERSION: &str = "3.12";

@@ -5,7 +5,7 @@
 //!     (core)    one at a time     a peer away: a line, too    └─▶ Totals ─▶ metrics (a file, HTTP)
 //! ```
 //!
-//! Nothing ends it but its time and whoever asks for it: a peer that is away, refuses or breaks off is a line and a counter;
+//! It ends when its time is over or it is stopped: a peer that is away, refuses or breaks off is a line and a counter;
 //! a disk that is full costs lines once more than [`MAX_WAITING_LINES`] wait for room, and they are counted.
 //!
 //! Limits: one test at a time, since two would disturb each other; a peer that does not answer takes 10 s, and what was to
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How often waiting looks whether to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The addresses of a server as the user wrote it, or why there is none.
+/// Resolves a server as the user wrote it, or says why that failed.
 pub type ResolveServer = dyn Fn(&str) -> Result<Vec<SocketAddr>, String>;
 
 /// Settings of a monitor.
@@ -64,7 +64,7 @@ pub struct MonitorOptions {
 pub enum MonitorEvent<'a> {
     /// A test ran.
     Ran(&'a MonitorRecord),
-    /// The disk takes no lines, or no metrics; told once, until it does again.
+    /// The disk takes no lines, or no metrics; reported once, until it does again.
     Full(&'a io::Error),
     /// It takes them again.
     Room,
@@ -88,7 +88,7 @@ pub struct Monitor {
     totals: MonitorTotals,
     text: Arc<Mutex<String>>,
     begun: Instant,
-    /// Lines, and metrics, of which it was told that the disk takes none.
+    /// Whether it was reported that the disk takes no lines, and no metrics.
     full: [bool; 2],
 }
 
@@ -115,7 +115,7 @@ impl Monitor {
         self.journal.counts().cut_bytes
     }
 
-    /// Its metrics, always the newest: for whoever is asked for them.
+    /// Its latest metrics, to be served.
     pub fn metrics(&self) -> impl Fn() -> String + Clone + Send + Sync + 'static {
         let text = self.text.clone();
         move || lock(&text).clone()

@@ -23,7 +23,7 @@
 //! # Ok::<(), skyhaul::peer::PeerError>(())
 //! ```
 //!
-//! Limits: unicast; packets within 65 536 numbers are told apart as lost, late and doubled.
+//! Limits: unicast; lost, late and duplicate packets are distinguished within 65 536 sequence numbers.
 
 mod client;
 mod diagnose;

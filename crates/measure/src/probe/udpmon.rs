@@ -16,16 +16,15 @@
 //! listed in `docs/reference/udpmon.md`.
 //!
 //! Limits: counters of IPv4; the structures of 64-bit builds, in either byte order.
-//! The protocol proves neither who asks nor that an address is a requester's own, so a responder gives an address no more octets
+//! The protocol proves neither who asks nor that an address is a requester's own, so a responder gives an address no more bytes
 //! than came from it, and a small amount beyond that to all of them together.
 
-mod report;
 mod requester;
 mod responder;
 mod test;
 
-pub use report::RequestReport;
-pub use report::UdpmonError;
+pub use requester::RequestReport;
+pub use requester::UdpmonError;
 pub use requester::{LatencyReport, latency};
 pub use requester::{RequestOptions, request};
 pub use responder::Responder;

@@ -232,7 +232,7 @@ fn is_late(error: &io::Error) -> bool {
 }
 
 /// Most parts of one session that are resumed.
-pub(super) const MAX_RESUMED_FILES: usize = 256;
+const MAX_RESUMED_FILES: usize = 256;
 
 impl ReceiverShared {
     /// The thread that checks.

@@ -285,7 +285,7 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 /// Whether a name is one of an unfinished copy.
-pub(super) fn is_temporary(name: &OsStr) -> bool {
+fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     if name.starts_with(TEMPORARY_PREFIX.as_bytes()) {
         return true;

@@ -321,7 +321,7 @@ impl From<&io::Error> for Failure {
 /// What to do where there is no space.
 pub(super) const SPACE_HINT: Hint<&str> = Hint("free some space and copy again");
 
-/// What one end did, and where it waited.
+/// Work of one end, and where it waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Bytes of ranges, without holes.
@@ -485,7 +485,6 @@ impl Sizes {
         Self(all)
     }
 
-    /// Bytes of all.
     pub(super) fn bytes(&self) -> u64 {
         self.divided(u64::MAX)[0].1
     }

@@ -160,7 +160,7 @@ impl Plan {
     }
 
     /// The slowest part: what bounds a copy, if they do not disturb each other.
-    pub(super) fn slowest(&mut self, tuning: &Tuning) -> Option<(f64, Bounds)> {
+    fn slowest(&mut self, tuning: &Tuning) -> Option<(f64, Bounds)> {
         let mut parts = vec![
             (self.read.bits_per_second, Bounds::SourceDisk),
             (self.network.bits_per_second, Bounds::Network),
@@ -181,7 +181,7 @@ impl Plan {
 
     /// Predicts the time: the fixed cost and the cost of files, from trial copies, and the bytes of long files at the
     /// rate of the trial, or that of the slowest part if there was none.
-    pub(super) fn conclude(&mut self, tuning: &Tuning, rehearsed: &Rehearsed) {
+    fn conclude(&mut self, tuning: &Tuning, rehearsed: &Rehearsed) {
         let Rehearsed { few, many, short, long, .. } = rehearsed;
         let slowest = self.slowest(tuning);
         let tried = self.trial.bits_per_second;
@@ -228,7 +228,7 @@ const MAX_SAMPLE_BYTES: u64 = 128 << 20;
 
 /// Copies of some files, as they were measured, and what there is to copy.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::copy) struct Rehearsed {
+struct Rehearsed {
     pub(in crate::copy) few: FilesCopied,
     pub(in crate::copy) many: FilesCopied,
     /// Files and bytes of what is like them,

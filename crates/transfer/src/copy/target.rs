@@ -133,11 +133,10 @@ impl Target {
     }
 
     /// Takes the ranges of an earlier attempt, to write the others.
-    pub(super) fn take_resumed(&self) -> Option<Resumed> {
+    fn take_resumed(&self) -> Option<Resumed> {
         self.ranges().resumed.take()
     }
 
-    /// Bytes of it.
     pub(super) fn resumed_bytes(&self) -> u64 {
         let ranges = self.ranges();
         let resumed = ranges.resumed.as_ref();

@@ -214,7 +214,7 @@ mod tests {
             ("receiver {host}:{port}", "{buffer} (bytes of the socket buffer)"),
         ] {
             let said = ReceiverCommand::parse(line).unwrap_err().to_string();
-            assert!(said.contains("\nhint: ") && said.contains(told), "{line}: {said}");
+            assert!(said.contains("; hint: ") && said.contains(told), "{line}: {said}");
         }
         // What is no name is left as it is.
         assert!(ReceiverCommand::parse("receiver } { {port}").is_ok());

@@ -99,7 +99,7 @@ impl PendingConnections {
     }
 }
 
-/// Whether these are the first `have` octets of a cookie: letters and digits, and a zero at the end.
+/// Whether these are the first `have` bytes of a cookie: letters and digits, and a zero at the end.
 fn is_sound(cookie: &Cookie, have: usize) -> bool {
     let text = &cookie[..have.min(COOKIE - 1)];
     text.iter().all(u8::is_ascii_alphanumeric) && (have < COOKIE || cookie[COOKIE - 1] == 0)

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// 36 characters and a zero octet: every connection of a test begins with the same one.
+/// 36 characters and a zero byte: every connection of a test begins with the same one.
 pub const COOKIE: usize = 37;
 /// Longest JSON of parameters: iperf3 itself takes 8 KiB.
 pub const PARAMETERS: usize = 8 << 10;
@@ -135,7 +135,7 @@ impl Control {
         Ok(())
     }
 
-    /// Read exactly so many octets within `wait`.
+    /// Reads exactly as many bytes as fit, within `wait`.
     fn fill(&mut self, into: &mut [u8], wait: Duration) -> Result<(), Iperf3Error> {
         let until = Instant::now() + wait;
         let mut at = 0;
@@ -197,7 +197,7 @@ pub enum Iperf3State {
     IperfDone = 16,
     /// The server is busy.
     AccessDenied = -1,
-    /// The server failed: the number of its error and that of the system follow, 4 octets each.
+    /// The server failed: its error number and that of the system follow, 4 bytes each.
     ServerError = -2,
 }
 

@@ -45,7 +45,7 @@ pub struct Iperf3Params {
     pub rate: Rate,
     /// Rate of each stream below which the kernel spaces segments (`--fq-rate`).
     pub pacing: Rate,
-    /// Datagrams that may leave at once (`-b RATE/BURST`); 0: as the sender likes.
+    /// Datagrams of a burst (`-b RATE/BURST`); 0: chosen by the sender.
     pub burst: u32,
     /// Largest segment (`-M`).
     pub segment: Option<u32>,

@@ -29,7 +29,7 @@ pub struct Iperf3Report {
     pub peer: SocketAddr,
     /// UNIX second at which it began.
     pub began: i64,
-    /// The cookie, without its last octet.
+    /// The cookie, without its last byte.
     pub cookie: String,
     /// What was asked for.
     pub asked: Iperf3Parameters,

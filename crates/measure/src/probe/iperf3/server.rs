@@ -1,4 +1,4 @@
-//! A server: one port for control connections, streams and datagrams of many clients at once.
+//! A server: one port for control connections, streams and datagrams of many concurrent clients.
 //!
 //! ```text
 //!   door (one thread) ── cookie? ─┬─ unknown ─▶ a session, on a thread of its own

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a test looks at its clock.
 const TICK: Duration = Duration::from_millis(20);
-/// How much longer than agreed a client may go on, as with iperf3: ten states that need up to 4 s each.
+/// How much longer than agreed a client may take, as with iperf3: ten states that need up to 4 s each.
 const GRACE: Duration = Duration::from_secs(40);
 
 /// One test.
@@ -232,9 +232,9 @@ pub(super) enum Arrival {
 /// What a server permits.
 #[derive(Clone, Debug)]
 pub struct Iperf3ServerOptions {
-    /// Tests at once; further clients are told that the server is busy.
+    /// Concurrent tests; the server is busy for further clients.
     pub tests: usize,
-    /// Tests of one address (of IPv6, one /64) at once.
+    /// Concurrent tests of one address (of IPv6, one /64).
     pub per_peer: usize,
     /// Streams of all tests together, each with a thread; one address may have three quarters of them.
     pub streams: usize,

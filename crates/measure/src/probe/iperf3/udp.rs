@@ -5,7 +5,7 @@
 
 use super::datagram::{Head, Meter, Metered};
 use super::params::Iperf3Params;
-use crate::probe::series::Series;
+use crate::probe::Series;
 use skyhaul::panics::reason;
 use skyhaul::send::{
     Limits, Next, Outlet, Pacing, Real, SendControl, SendEngine, SendError, SendStats, Source,
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Readings at the boundaries of intervals that are kept.
 const READINGS: usize = 2048;
-/// After the end, receivers go on until nothing came for so long.
+/// After the end, receivers continue until nothing arrived for this long.
 const QUIET: Duration = Duration::from_millis(60);
 /// But not for longer than this.
 const LONGEST_DRAIN: Duration = Duration::from_secs(1);
@@ -323,7 +323,7 @@ fn now() -> Nanos {
 /// Send buffer if none is asked for, and what those of all streams of a test may have together.
 const BUFFER: u64 = 4 << 20;
 const BUFFERS: u64 = 128 << 20;
-/// At a rate, this much of it may leave at once.
+/// The burst at a limited rate.
 const BURST: Duration = Duration::from_micros(100);
 
 impl Shared {

@@ -12,7 +12,7 @@ use skyhaul_io::tcp::setup::Setup;
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// Receivers that are told of the end go on until nothing came for so long.
+/// Receivers that know of the end continue until nothing arrived for this long.
 const QUIET: Duration = Duration::from_millis(40);
 
 /// Sockets in the order in which they were connected.
@@ -65,7 +65,7 @@ fn sends(params: &Iperf3Params, client: bool, n: usize) -> bool {
 }
 
 impl RunningStreams {
-    /// Start. Only a client ends by itself when its time is over; a server is told.
+    /// Starts. Only a client ends when its time is over; a server is stopped.
     pub(super) fn start(
         sockets: Sockets,
         params: &Iperf3Params,

@@ -35,7 +35,7 @@ pub struct MonitorTest {
     pub fit: bool,
 }
 
-/// Packets of a test whose delay is told.
+/// Packets of a test whose delay is reported.
 const SAMPLES: u32 = 1024;
 /// Time without arrival after which nothing more is awaited.
 const SETTLE: Duration = Duration::from_millis(100);

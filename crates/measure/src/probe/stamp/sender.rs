@@ -45,7 +45,7 @@ impl StampOptions {
     }
 }
 
-/// What both threads see.
+/// State shared by both threads.
 struct Shared<'a> {
     /// The time of each packet as it stood in it; 0: not sent yet.
     times: &'a [AtomicU64],
@@ -128,7 +128,7 @@ fn receive(mut socket: Noted, shared: &Shared<'_>) -> io::Result<Reflections> {
     Ok(learned)
 }
 
-/// Numbers among which lost, late and doubled reflections are told apart.
+/// Sequence numbers within which lost, late and duplicate reflections are distinguished.
 const WINDOW: usize = 1 << 16;
 /// Exchanges by which the clocks are compared, at most.
 const COMPARED: usize = 1 << 14;
@@ -251,7 +251,7 @@ impl Reflections {
         self.last = Some(reflection);
     }
 
-    /// Packets lost there, and lost back, as far as a reflector that counts has told.
+    /// Packets lost to the reflector, and back, as far as the reflector counts.
     fn sides(&self, sent: u64) -> (Option<u64>, Option<u64>) {
         let received = self.count();
         match self.counted {
@@ -267,7 +267,6 @@ impl Reflections {
         }
     }
 
-    /// The report.
     pub(super) fn report(
         mut self,
         to: SocketAddr,

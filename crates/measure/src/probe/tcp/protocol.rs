@@ -24,7 +24,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Longest block.
 const LONGEST_BLOCK: u64 = 64 << 20;
 /// Longest measurement.
 const LONGEST: f64 = 7.0 * 86_400.0;
@@ -129,7 +128,7 @@ pub enum TcpReply {
     Report(Box<TcpReport>),
     /// It cannot be measured.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -250,7 +249,7 @@ pub struct TcpClient {
 }
 
 impl TcpClient {
-    /// Connect to a server, at the first of its addresses that answers, and wait for a turn (`wait` is told the place in the line, and returns whether to go on).
+    /// Connect to a server, at the first of its addresses that answers, and waits for a turn (`wait` receives the place in the queue, and returns whether to keep waiting).
     ///
     /// # Errors
     /// The server cannot be reached or refuses, or `wait` did not want to wait.
@@ -284,7 +283,7 @@ impl TcpClient {
         self.point_live(point, stop, &mut |_, _| {})
     }
 
-    /// The same; `live` is told many times a second for how long it has been measured, and how many bytes this end has sent and received.
+    /// The same; `live` receives, many times a second, how long the point has been measured, and how many bytes this end has sent and received.
     ///
     /// # Errors
     /// As [`point`](Self::point).
@@ -358,7 +357,7 @@ fn flow(point: &TcpPoint, to: SocketAddr, cookie: &str) -> Result<TcpStream, Pee
 /// Name of the service.
 pub const NAME: &str = "tcp";
 /// Length of a cookie of flows.
-pub(super) const COOKIE_BYTES: usize = 32;
+const COOKIE_BYTES: usize = 32;
 /// A client that says nothing for so long is gone, however its connection looks.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a loop looks whether to end.
@@ -458,7 +457,7 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
     Err(PeerError::Stopped)
 }
 
-/// Let the flows in; the inner error is one that the client is told.
+/// Accepts the flows; the inner error is reported to the client.
 fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<TcpStream>>, PeerError> {
     // A room gives a cookie that nobody can guess; nobody enters it.
     let cookie = session.data_connections(1)?.cookie();

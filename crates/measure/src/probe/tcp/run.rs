@@ -5,7 +5,7 @@ use super::report::{
     FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample, bits_per_second, per_gb,
 };
 use super::verdict;
-use crate::probe::series::Series;
+use crate::probe::Series;
 use skyhaul::panics::reason;
 use skyhaul_io::host::interface::interface_of;
 use skyhaul_io::host::stages::Stages;
@@ -305,7 +305,7 @@ const INTERVALS: usize = 4096;
 const SAMPLE_TICK: Duration = Duration::from_millis(10);
 
 /// What was seen of one flow.
-pub(super) struct Seen {
+struct Seen {
     pub(super) trace: Series<TcpSample>,
     /// At the boundaries of intervals.
     pub(super) boundaries: Series<TcpSample>,
@@ -328,7 +328,7 @@ pub(super) struct Seen {
 }
 
 /// What the sampler leaves behind.
-pub(super) struct Sampled {
+struct Sampled {
     pub(super) flows: Vec<Seen>,
     pub(super) cpu: Duration,
 }
@@ -393,7 +393,7 @@ impl Seen {
 }
 
 /// Look at all flows until they have ended.
-pub(super) fn sample(shared: &Shared) -> Sampled {
+fn sample(shared: &Shared) -> Sampled {
     let mut flows: Vec<Seen> = shared.flows.iter().map(|_| Seen::new(shared.flows.len())).collect();
     let options = &shared.options;
     let step = options.sample.max(Duration::from_millis(1));

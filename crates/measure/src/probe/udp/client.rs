@@ -70,7 +70,7 @@ pub struct UdpClient {
 }
 
 impl UdpClient {
-    /// Connect to a server, at the first of its addresses that answers, wait for a turn (`wait` is told the place in the line, and returns whether to go on), and meet it
+    /// Connect to a server, at the first of its addresses that answers, wait for a turn (`wait` receives the place in the queue, and returns whether to keep waiting), and meet it
     /// on UDP.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl UdpClient {
         self.point_live(point, direction, stop, &mut |_, _| {})
     }
 
-    /// The same; `live` is told many times a second for how long the point has been measured, and how many packets this end sent so far,
+    /// The same; `live` receives, many times a second, how long the point has been measured, and how many packets this end sent so far,
     /// or received, where it only receives.
     ///
     /// # Errors

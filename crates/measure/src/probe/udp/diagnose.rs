@@ -76,7 +76,7 @@ impl DiagnosisOptions {
 }
 
 impl UdpClient {
-    /// Measure a campaign and name what is wrong; `each` is told of every point. Once `stop` is set, or when the server is gone,
+    /// Measures a set of points and names what is wrong; `each` receives every point. Once `stop` is set, or when the server is gone,
     /// what was measured until then is judged, and [`UdpDiagnosis::cut_short`] says why it was no more.
     pub fn diagnose(
         &mut self,

@@ -193,7 +193,6 @@ impl TestSockets {
         Ok((Self::new(test, lanes.collect::<io::Result<_>>()?)?, host))
     }
 
-    /// Flows.
     pub(super) fn flows(&self) -> u16 {
         self.lanes.len() as u16
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long to wait for packets before looking whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Send a point to an address, whoever receives there. `each` is told about once a second how many packets were sent.
+/// Sends a point to an address, even if nothing receives there. `each` receives the number of packets sent about once a second.
 ///
 /// # Errors
 /// A system call failed; the error names the address.
@@ -55,7 +55,7 @@ pub fn send(
 }
 
 /// Receive the packets of the first sender that comes, until nothing came for `idle` behind the first packet, `longest` is over,
-/// or `stop` is set. `each` is told what came so far about once a second.
+/// or `stop` is set. `each` receives the number of packets so far about once a second.
 ///
 /// # Errors
 /// A system call failed; the error names the address.

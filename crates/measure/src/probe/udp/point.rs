@@ -21,7 +21,7 @@ pub const MIN_DATAGRAM: u32 = skyhaul_core::wire::probe::Probe::LEN as u32;
 /// Longest datagram.
 pub const MAX_DATAGRAM: u32 = 65_507;
 /// Most packets of one point and flow.
-pub(super) const MAX_PACKETS: u64 = 1 << 40;
+const MAX_PACKETS: u64 = 1 << 40;
 /// Longest train.
 pub const MAX_TRAIN: u32 = 64;
 /// Most flows of a test.

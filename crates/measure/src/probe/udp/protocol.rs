@@ -1,4 +1,4 @@
-//! What the two ends of a UDP test say on the control connection.
+//! Messages of a UDP test on the control connection.
 //!
 //! ```text
 //!   client                                        server
@@ -25,32 +25,32 @@
 //!     ◀──────────────────── Pong { t1, t2, t3 } ──
 //! ```
 //!
-//! All are [`LEN`] octets, big-endian, with a CRC-32C at the end.
+//! All have [`LEN`] bytes, big-endian, with a CRC-32C at the end.
 
 use super::point::{EndReport, MAX_DATAGRAM, UdpPoint};
 use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::placement::Reject;
 
-/// What a client asks for before its turn.
+/// The request of a client, before its turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UdpRequest {
     /// Flows: pairs of ports.
     pub flows: u16,
     /// Seconds that it takes, about.
     pub seconds: f64,
-    /// Highest rate that it asks the server to send or receive, in bits per second of payload; none: unlimited.
+    /// Highest rate that the server is to send or receive, in bits per second of payload; none: unlimited.
     pub rate: Option<f64>,
     /// Let the kernel join packets that arrive together, which costs less CPU time and loses their single times.
     pub join: bool,
 }
 
-/// What the server opened for it.
+/// The session that the server opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UdpSession {
     /// Number of the test in its datagrams.
     pub test: u64,
-    /// With which the client shows in a datagram that it is the one on the control connection.
+    /// Proves, in a datagram, that its sender is the client on the control connection.
     pub cookie: String,
     /// UDP ports of the flows.
     pub ports: Vec<u16>,
@@ -58,14 +58,14 @@ pub struct UdpSession {
     pub host: HostSummary,
 }
 
-/// A host in a few words.
+/// A summary of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSummary {
-    /// Its processors, memory and kernel.
+    /// Its CPUs, memory and kernel.
     pub machine: String,
     /// The interface on which it is.
     pub interface: String,
-    /// Octets of receive and send buffer that the kernel granted.
+    /// Bytes of receive and send buffer that the kernel granted.
     pub buffers: (u64, u64),
     /// Largest datagram towards the peer that is not cut, as far as the host knows.
     pub largest_datagram: u64,
@@ -85,20 +85,20 @@ pub enum UdpCommand {
         direction: TestDirection,
         /// Packets to report one by one.
         samples: u32,
-        /// Milliseconds without arrival after which nothing more is awaited.
+        /// Milliseconds without an arrival after which the point ends.
         settle_ms: u32,
         /// Report them as text, a third as long.
         #[serde(default)]
         packed: bool,
     },
-    /// So many packets were sent in each flow.
+    /// The number of packets sent in each flow.
     Sent {
         /// Of this point.
         run: u32,
         /// Of each flow.
         packets: Vec<u64>,
     },
-    /// Send no more in this point, and report what there is.
+    /// Stop sending in this point, and report.
     Stop,
     /// Nothing more.
     End,
@@ -113,7 +113,7 @@ pub enum UdpReply {
         /// This point.
         run: u32,
     },
-    /// So many packets were sent in each flow.
+    /// The number of packets sent in each flow.
     Sent {
         /// Of this point.
         run: u32,
@@ -124,15 +124,15 @@ pub enum UdpReply {
     Report {
         /// This point.
         run: u32,
-        /// What the server did in it.
+        /// The server's report.
         report: Box<EndReport>,
         /// If that was asked for, the packets of each flow that was received, taken out of the report.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         packed: Vec<String>,
     },
-    /// The point is not measured.
+    /// The point cannot be measured.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -183,7 +183,7 @@ pub(super) fn pack(samples: &[Sample]) -> String {
     text
 }
 
-/// From text; `None` if it is none.
+/// Reads the text; `None` if it is invalid.
 pub(super) fn unpack(text: &str) -> Option<Vec<Sample>> {
     let mut groups = text.bytes();
     let (mut samples, mut before) = (Vec::new(), (0u64, 0i64, 0i64));
@@ -286,7 +286,7 @@ pub struct ControlDatagram {
     pub meeting: Handshake,
 }
 
-/// Whether it is one; a comparison or two for data.
+/// Whether this is a control datagram; one or two comparisons for data.
 #[inline]
 #[must_use]
 pub(super) fn is_control(datagram: &[u8]) -> bool {

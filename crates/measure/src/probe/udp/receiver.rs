@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Numbers within which lost, late and doubled packets are told apart exactly.
+/// Sequence numbers within which lost, late and duplicate packets are distinguished exactly.
 const WINDOW: usize = 1 << 16;
 /// Losses kept as ranges of numbers.
 const LOSSES: usize = 1024;
@@ -192,7 +192,6 @@ impl Meter {
         }
     }
 
-    /// One packet of it.
     #[inline]
     pub(super) fn packet(&mut self, head: &Probe, length: usize, arrived: u64) {
         let arrival = self.sequence.arrived(head.number);
@@ -250,10 +249,10 @@ impl Meter {
     }
 }
 
-/// How long it waits for packets before it looks whether to stop.
+/// How often it checks whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// On one host, for how long after a packet it looks for the next before it sleeps: there a sender wakes the receiver's
-/// processor itself, which takes it up to 10 us and makes its gaps uneven.
+/// CPU itself, which takes up to 10 us and makes the gaps uneven.
 const SPIN_TIME: Duration = Duration::from_micros(100);
 /// Most exchanges of times that are kept.
 const MAX_NEW_EXCHANGES: usize = 1 << 14;
@@ -267,7 +266,7 @@ pub(super) struct Exchange {
     pub(super) here: u64,
 }
 
-/// What both threads see.
+/// State shared by both threads.
 #[derive(Debug)]
 struct Shared {
     test: u64,
@@ -278,7 +277,7 @@ struct Shared {
     unique: AtomicU64,
     /// When the last of them came, UNIX nanoseconds.
     last: AtomicU64,
-    /// Looks that found nothing.
+    /// Polls that found nothing.
     empty: AtomicU64,
 }
 

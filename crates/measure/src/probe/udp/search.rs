@@ -142,7 +142,7 @@ fn passes(
     Ok(way.is_some_and(|way| way.arrived > 0))
 }
 
-/// The longest datagram that passes without being cut; `tried` is told of each size. What `guess` says is right, mostly; so it and its
+/// The longest datagram that passes without being cut; `tried` receives each size. What `guess` says is right, mostly; so it and its
 /// neighbour are tried first.
 pub(super) fn longest(
     ends: &mut dyn TestPath,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Delay of bursts that is made up; what is beyond moves the schedule, and is counted.
 const SLACK: Nanos = Nanos(2_000_000);
-/// The same of what is evenly spaced, where it is made up a little in each gap: a few turns of other threads on this processor.
+/// The same for evenly spaced packets, where each gap makes up a little: a few time slices of other threads on this CPU.
 const SMOOTH_SLACK: Nanos = Nanos(20_000_000);
 /// Longest sleep between two looks at the flag that stops it.
 const MAX_SLEEP: Duration = Duration::from_millis(20);

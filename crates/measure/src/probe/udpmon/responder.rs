@@ -86,17 +86,17 @@ const IDLE: u64 = 3_000_000_000;
 const CREDIT: u64 = 1 << 24;
 /// Records of all tests together: 32 MiB.
 const RECORDS: usize = 1 << 20;
-/// Answers in raw octets to the questions of one test: three times what all records of one take.
+/// Answers in raw bytes to the requests of one test: three times what all its records take.
 const QUESTIONS: u32 = 1 << 16;
-/// Answers to one source in a second, unless chosen, and as many at once.
+/// Default of answers to one source per second, and of a burst.
 const PER_SOURCE: u64 = 100_000;
-/// How often the kernel's texts are read in a second, and at once: it takes long to say them, and anyone may ask.
+/// How often the kernel's statistics are read per second, and in a burst: reading them is slow, and anyone may ask.
 const READS: (u64, u64) = (20, 32);
 
 /// What a responder allows.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponderOptions {
-    /// Tests at a time; a further requester is told that it is in use.
+    /// Concurrent tests; the responder is in use for further requesters.
     pub tests: usize,
     /// Tests of one address.
     pub per_peer: usize,
@@ -104,7 +104,7 @@ pub struct ResponderOptions {
     pub longest: Duration,
     /// Octets of answers beyond what came from a requester, to all of them together; in 64 s as many are allowed again.
     pub beyond: u64,
-    /// Answers to one source (an IPv4 address, a /64 of IPv6) in a second, and as many at once; 0: any number. Packets of tests
+    /// Answers to one source (an IPv4 address, a /64 of IPv6) per second, and of a burst; 0: unlimited. Packets of tests
     /// are not answered, and not bounded.
     pub per_source: u64,
 }
@@ -131,7 +131,7 @@ pub struct ResponderStats {
     pub duplicates: u64,
     /// Answers sent.
     pub answers: u64,
-    /// Requesters told that it is in use.
+    /// Requesters refused because the responder was in use.
     pub busy: u64,
     /// Datagrams that are no message of this protocol.
     pub rejected: u64,
@@ -158,7 +158,7 @@ struct Peer {
     test: ResponderTest,
     before: Arc<KernelCounters>,
     after: Arc<KernelCounters>,
-    /// Questions that were answered in raw octets.
+    /// Requests answered in raw bytes.
     asked: u32,
     /// Octets that came from it, and were not spent on answers.
     credit: u64,

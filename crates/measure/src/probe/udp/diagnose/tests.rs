@@ -285,7 +285,7 @@ impl Simulated {
         out
     }
 
-    /// When packets leave: at their times, but for turns of others on the processor.
+    /// When packets leave: on schedule, unless other threads hold the CPU.
     fn times(&mut self, point: &UdpPoint) -> Vec<u64> {
         let (mut last, mut held) = (0.0f64, 0.0f64);
         let mut all = Vec::new();
