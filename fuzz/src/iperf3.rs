@@ -1,9 +1,8 @@
 //! What clients and servers of iperf3 say: JSON behind its length, and heads of datagrams.
 
 use skyhaul_core::placement::Nanos;
-use skyhaul_measure::probe::iperf3::control::fuzz;
 use skyhaul_measure::probe::iperf3::datagram::{HELLO, Head};
-use skyhaul_measure::probe::iperf3::{Iperf3Params, Iperf3Results, StreamResult};
+use skyhaul_measure::probe::iperf3::{Iperf3Params, Iperf3Results, StreamResult, fuzz};
 
 pub(crate) fn run(input: &[u8]) {
     fuzz(input);

@@ -7,11 +7,11 @@ pub(crate) fn run(input: &[u8]) {
 
 /// Small datagrams of a test of a path.
 pub(crate) fn meeting(input: &[u8]) {
-    skyhaul_measure::probe::udp::meeting::fuzz(input);
+    skyhaul_measure::probe::udp::fuzz_datagram(input);
 }
 
 pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
-    use skyhaul_measure::probe::udp::meeting::{ControlDatagram, Handshake};
+    use skyhaul_measure::probe::udp::{ControlDatagram, Handshake};
     let all = [
         Handshake::Knock([7; 16]),
         Handshake::Cookie([8; 16]),

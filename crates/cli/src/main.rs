@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "services", feature = "png")),
+    not(all(feature = "experiments", feature = "services", feature = "png")),
     allow(unused_imports, dead_code, reason = "what only the verbs use that are left out of this build")
 )]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -32,7 +32,7 @@ pub(crate) mod report;
 mod samples;
 pub(crate) mod send;
 mod sending;
-#[cfg(not(feature = "services"))]
+#[cfg(not(all(feature = "experiments", feature = "services")))]
 pub(crate) mod unbuilt;
 
 #[cfg(not(feature = "services"))]

@@ -20,22 +20,23 @@
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
 mod balance;
-pub mod events;
-mod figures;
 mod flow;
-pub mod heaps;
+mod heaps;
 mod lab;
-mod metered;
 mod options;
 mod packets;
 mod receive;
 mod record;
 mod send;
 
-pub use figures::{BenchReport, BenchRow, BenchRun, Spread};
+pub use balance::start_balancer;
 pub use options::{BenchLoad, BenchOptions, BenchTarget, WINDOW_BYTES};
+pub use options::{BenchReport, BenchRow, BenchRun, Spread};
+
+pub use receive::{join, object_options};
 
 use options::wrong;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::host::machine::Machine;
 use std::io;
 
@@ -46,7 +47,10 @@ use std::io;
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<BenchReport> {
     let names = candidates(options)?;
     if options.address.is_multicast() {
-        return Err(wrong("a benchmark needs a unicast address; hint: give an --address of this host"));
+        return Err(wrong(format_args!(
+            "a benchmark needs a unicast address{}",
+            Hint("give an --address of this host")
+        )));
     }
     let before = load_average();
     let shape = |&size: &usize| Ok(options.shape(size)?.bytes);
@@ -136,8 +140,9 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
         return Ok(usual.copied().collect());
     }
     let find = |wanted: &String| {
-        let text = || format!("unknown candidate '{wanted}'; hint: choose from {}", all.join(" "));
-        all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(&text()))
+        let text =
+            || format!("unknown candidate '{wanted}'{}", Hint(format_args!("choose from {}", all.join(" "))));
+        all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(text()))
     };
     options.candidates.iter().map(find).collect()
 }
@@ -169,8 +174,9 @@ fn summarise(what: BenchTarget, rows: &mut [BenchRow]) {
     }
 }
 
-/// Load average of the last minute.
-pub(crate) fn load_average() -> f64 {
+/// Returns the load average of the last minute; 0 if it cannot be read.
+#[must_use]
+pub fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }

@@ -1,4 +1,4 @@
-//! Measures disks: what they write and read, for how long, at what latency and what cost of processor time; and whether
+//! Measures the sustained write and read rate of disks, their latency and the CPU time they cost; and whether
 //! they or the network bound a transfer.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!
 //! The engine is that of recordings and copies ([`skyhaul_io::disk::Queue`]): io_uring with a number of requests in
 //! flight, or plain calls. Files have no name (`O_TMPFILE`), so nothing remains, whether a measurement ends, fails or is
-//! killed. A disk that is full or fails is reported with its reason, and the others go on.
+//! killed. A disk that is full or fails is reported with its reason, and the others continue.
 //!
 //! **Disk or page cache.** The kernel counts the bytes that a process moves to and from disks. Every [`DiskPoint`] compares
 //! that with the bytes it asked for, and says which was [measured](MeasuredLayer).
@@ -19,16 +19,14 @@
 //! that fit into it are measured with it, so use sizes beyond it.
 
 mod budget;
-mod options;
-mod pipe;
 mod point;
 mod report;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use options::{CacheMode, DiskOperation, MeasureOptions};
 pub use report::fio_json;
+pub use report::{CacheMode, DiskOperation, MeasureOptions};
 pub use report::{DiskPoint, DiskReport, DiskResult, LatencySummary, MeasuredLayer};
 pub use report::{TransferBottleneck, TransferBudget, TransferRate};
 

@@ -23,28 +23,25 @@
 mod apply;
 mod check;
 pub mod checks;
-mod diff;
 mod facts;
 mod found;
 mod gather;
 mod peer;
-mod reference;
 mod report;
 mod target;
-mod view;
 
 pub use apply::{
     ChangeJournal, ChangeResult, HostSettings, SettingChange, SettingsStore, UndoResult, apply,
     parse_journal, planned, read_journal, undo, would_undo,
 };
+pub use check::HostView;
 pub use check::{Check, Gain, Kernels, SOURCES, Severity};
-pub use diff::{CheckChange, FactChange, SnapshotDiff, load, read as read_snapshot, save};
+pub use checks::reference;
 pub use facts::{Fact, Facts};
 pub use found::{CheckOutcome, CheckResult, CheckVerdict, NotJudged};
 pub use found::{Fix, HostSetting};
 pub use gather::{Devices, GatherOptions, ThisHost, count_again, gather};
 pub use peer::{BothEnds, HostService, ask, note_peer};
-pub use reference::reference;
+pub use report::{CheckChange, FactChange, SnapshotDiff, load, read as read_snapshot, save};
 pub use report::{CheckLine, HostReport, WatchedRun, selection};
 pub use target::{HostRole, HostTarget, MAX_BUFFER_BYTES, MAX_WINDOW_BYTES};
-pub use view::HostView;

@@ -22,31 +22,22 @@
 //! Limits: one path; packets and trains of one thread's worth; neighbours are known for ever, so that no question for one is
 //! lost; what the router cannot keep up with fails the run, and the report says why.
 
-mod bare;
-mod concluded;
 mod end;
 mod forward;
 mod frame;
-mod line;
-mod listen;
-mod log;
+mod queue;
 mod report;
-mod text;
-mod turns;
 
-pub use bare::BareForwarder;
-pub use end::EndSettings;
-pub use listen::listens;
+pub use end::{EndSettings, LabText, listens};
 pub use report::{DirectionReport, LabReport, Lateness};
-pub use text::LabText;
 
 use forward::{Forwarder, Pace};
 use report::ForwardReport;
 use skyhaul_io::fault::path::Path;
-use skyhaul_io::host::thread::real_time;
+use skyhaul_io::host::thread::{cpu_time, real_time};
 use skyhaul_io::namespace::Network;
 use skyhaul_io::netlink::route::{Interface, Routes};
-use skyhaul_io::packet::{Port, wake_on_time};
+use skyhaul_io::packet::{Port, bare, wake_on_time};
 use skyhaul_io::quantity::{Size, Span};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -54,6 +45,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Address of the near end.
 pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -188,7 +180,7 @@ impl Lab {
     /// A system error, or the log cannot be created.
     pub fn forward(&self, path: &Path, log: Option<&std::path::Path>) -> io::Result<RunningLab> {
         let (ports, own) = self.ports()?;
-        let log = log.map(log::Log::create).transpose()?;
+        let log = log.map(report::Log::create).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, path_of) = (stop.clone(), path.clone());
         let LabOptions { spin, grain, tolerance, memory, real_time: wanted, .. } = self.options;
@@ -275,4 +267,44 @@ fn dropped(networks: &[Network]) -> io::Result<u64> {
         sum += outer.map(|one| one.send_dropped + one.receive_dropped).sum::<u64>();
     }
     Ok(sum)
+}
+
+/// Frames of a system call: as many as the forwarder takes.
+const BATCH: usize = forward::BATCH;
+
+/// A loop that copies.
+#[derive(Debug)]
+pub struct BareForwarder {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<(u64, Duration)>>,
+}
+
+impl Lab {
+    /// Copy every frame from each end to the other, unread: the same sockets, and no path.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn copy(&self) -> io::Result<BareForwarder> {
+        let (ports, _) = self.ports()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, wanted) = (stop.clone(), self.options.real_time);
+        let work = move || {
+            wake_on_time()?;
+            let _ = wanted && real_time(PRIORITY).is_ok();
+            let refused = bare::copy(&ports, BATCH, &stopped)?;
+            Ok((refused, cpu_time()))
+        };
+        Ok(BareForwarder { stop, thread: std::thread::Builder::new().name("lab-copy".into()).spawn(work)? })
+    }
+}
+
+impl BareForwarder {
+    /// End it; returns the frames that the kernel refused, and the CPU time of the loop.
+    ///
+    /// # Errors
+    /// What ended it before.
+    pub fn finish(self) -> io::Result<(u64, Duration)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| io::Error::other("the thread that copies failed"))?
+    }
 }

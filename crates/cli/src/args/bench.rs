@@ -7,6 +7,7 @@ use super::limits::OutputArgs;
 use super::limits::{DESTINATION, PACE};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::namespace::Network;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::wire::Format;
@@ -107,7 +108,10 @@ impl BenchArgs {
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
     let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     both.ok_or_else(|| {
-        format!("expected two values, got `{text}`\nhint: write the sender's, a comma, and the receiver's")
+        format!(
+            "expected two values, got `{text}`{}",
+            Hint("write the sender's, a comma, and the receiver's")
+        )
     })
 }
 

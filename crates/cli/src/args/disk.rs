@@ -5,6 +5,7 @@ use super::limits::{DESTINATION, GENERAL, HOST, TESTING};
 use super::limits::{at_least_one, some, up_to};
 use super::record::DiskEngine;
 use clap::{Args, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Rate, Size};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -79,7 +80,9 @@ impl FromStr for Sizes {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let size = |text: &str| match text.parse::<Size>() {
-            Ok(size) if size.bytes() == 0 => Err("must be greater than zero\nhint: such as 1GiB".to_owned()),
+            Ok(size) if size.bytes() == 0 => {
+                Err(format!("must be greater than zero{}", Hint("such as 1GiB")))
+            }
             Ok(size) => Ok(size.bytes()),
             Err(error) => Err(error.to_string()),
         };
@@ -91,7 +94,7 @@ impl FromStr for Sizes {
             };
             let (mut at, to) = (size(from)?, size(to)?);
             if at > to {
-                return Err(format!("{from} is more than {to}B\nhint: write the smaller size first"));
+                return Err(format!("{from} is more than {to}B{}", Hint("write the smaller size first")));
             }
             while at < to {
                 all.push(at);

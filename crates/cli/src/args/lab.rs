@@ -4,6 +4,7 @@ use super::limits::OutputArgs;
 use super::limits::{DESTINATION, HOST, PATH, WHEN};
 use super::limits::{from_to, some};
 use clap::{Args, Subcommand, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::netlink::route::Queue;
 use skyhaul::io::quantity::{Size, Span};
 use skyhaul_measure::lab::{EndSettings, LabText};
@@ -74,7 +75,7 @@ pub(crate) struct LabRunArgs {
 /// The form of a section, from an option of its own.
 fn queue(text: &str) -> Result<Queue, String> {
     let end: Result<EndSettings, _> = text.parse();
-    let wrong = || format!("unknown queue '{text}'\nhint: write tbf=400Mbps/64KiB/250KiB or pfifo=100");
+    let wrong = || format!("unknown queue '{text}'{}", Hint("write tbf=400Mbps/64KiB/250KiB or pfifo=100"));
     match end {
         Ok(EndSettings { queue: Some(queue), steering: None, tcp_receive: None, tcp_send: None }) => {
             Ok(queue)

@@ -3,6 +3,7 @@
 //! Nothing here fails by being slow: the exit status is 1 only if a candidate that must not lose anything did, or if Ctrl-C
 //! ended the measurement early.
 
+#[cfg(feature = "experiments")]
 mod events;
 
 use super::output::command_line;
@@ -28,7 +29,10 @@ struct CommandReport {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.what == Some(BenchWhat::Events) {
+        #[cfg(feature = "experiments")]
         return events::run(args);
+        #[cfg(not(feature = "experiments"))]
+        return super::unbuilt::experiments(args);
     }
     if args.what.is_none() && args.format.objects() == Some(Objects::Heaps) {
         return super::heaps::bench(args);

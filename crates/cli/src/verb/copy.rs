@@ -10,6 +10,7 @@ use crate::print::{self, Progress as Line};
 use crate::report::words::micros;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
 use skyhaul::stop::StopFlag;
@@ -149,7 +150,9 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
 
 /// Sources on one side, directories on the other.
 fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
-    let hint = "hint: `SRC... HOST:DIR` uploads, `HOST:SRC... DIR` downloads; write a local path with a colon as ./a:b";
+    let hint = Hint(
+        "`SRC... HOST:DIR` uploads, `HOST:SRC... DIR` downloads; write a local path with a colon as ./a:b",
+    );
     let mut local: Vec<(usize, PathBuf)> = Vec::new();
     let mut far: Vec<(usize, PathBuf)> = Vec::new();
     let mut host: Option<String> = None;
@@ -159,18 +162,18 @@ fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
             continue;
         };
         if host.as_ref().is_some_and(|host| host != name) {
-            bail!("a copy needs exactly one remote host\n{hint}");
+            bail!("a copy needs exactly one remote host{hint}");
         }
         host = Some(name.to_owned());
         far.push((at, path.to_owned()));
     }
-    let Some(host) = host else { bail!("no remote host given\n{hint}") };
-    let Some(first) = local.first() else { bail!("both ends are on {host}; one must be local\n{hint}") };
+    let Some(host) = host else { bail!("no remote host given{hint}") };
+    let Some(first) = local.first() else { bail!("both ends are on {host}; one must be local{hint}") };
     let pull = first.0 > 0;
     let (sources, into) = if pull { (far, local) } else { (local, far) };
     // All sources, then all directories.
     if sources.last().map(|(at, _)| *at) > into.first().map(|(at, _)| *at) {
-        bail!("sources must come before directories\n{hint}");
+        bail!("sources must come before directories{hint}");
     }
     let paths = |of: Vec<(usize, PathBuf)>| of.into_iter().map(|(_, path)| path).collect();
     Ok(CopyOptions {
@@ -204,7 +207,10 @@ fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
 /// All addresses of a name: the first that answers is used.
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let found = (host, port).to_socket_addrs().with_context(|| {
-        format!("find {host}\nhint: check the name with `getent hosts {host}`, or write its address")
+        format!(
+            "find {host}{}",
+            Hint(format_args!("check the name with `getent hosts {host}`, or write its address"))
+        )
     })?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found {
@@ -213,7 +219,10 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         }
     }
     if addresses.is_empty() {
-        bail!("find {host}: it has no address\nhint: check the name with `getent hosts {host}`");
+        bail!(
+            "find {host}: it has no address{}",
+            Hint(format_args!("check the name with `getent hosts {host}`"))
+        );
     }
     Ok(addresses)
 }

@@ -8,6 +8,7 @@ use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Result, bail};
 use serde::Serialize;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::io::quantity::Size;
 use skyhaul_measure::disk::{
@@ -52,7 +53,7 @@ fn options(args: &DiskMeasureArgs) -> Result<MeasureOptions> {
     };
     options.sizes = args.sizes.0.clone();
     if let Some(large) = args.blocks.0.iter().find(|&&bytes| bytes > 1 << 30) {
-        bail!("--blocks {large}: a request is at most 1 GiB\nhint: such as --blocks 1MiB");
+        bail!("--blocks {large}: a request is at most 1 GiB{}", Hint("such as --blocks 1MiB"));
     }
     options.blocks = args.blocks.0.iter().map(|&bytes| bytes as usize).collect();
     options.depths.clone_from(&args.depths);
@@ -78,13 +79,14 @@ fn options(args: &DiskMeasureArgs) -> Result<MeasureOptions> {
 
 fn fault(spec: &str, args: &DiskMeasureArgs) -> Result<(PathBuf, Faults)> {
     let (path, faults) = spec.rsplit_once(':').ok_or_else(|| {
-        anyhow::anyhow!("--disk-faults: expected PATH:SPEC, got {spec}\nhint: such as /data/d1:slow=200")
+        anyhow::anyhow!("--disk-faults: expected PATH:SPEC, got {spec}{}", Hint("such as /data/d1:slow=200"))
     })?;
     let path = PathBuf::from(path);
     if !args.disks.contains(&path) {
         bail!(
-            "--disk-faults {spec}: {} is not one of the measured disks\nhint: write it exactly as given on the command line",
-            path.display()
+            "--disk-faults {spec}: {} is not one of the measured disks{}",
+            path.display(),
+            Hint("write it exactly as given on the command line")
         );
     }
     Ok((path, faults.parse().map_err(anyhow::Error::msg)?))

@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail};
 use common::{asked, show, target, written};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::tree::Tree;
 use skyhaul_measure::host::{
@@ -70,7 +71,8 @@ fn apply(args: &HostArgs, report: &HostReport) -> Result<Outcome> {
 fn confirmed(text: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!(
-            "--apply needs confirmation, but standard input is not a terminal\nhint: use --dry-run to show the changes, or --yes to apply them without confirmation"
+            "--apply needs confirmation, but standard input is not a terminal{}",
+            Hint("use --dry-run to show the changes, or --yes to apply them without confirmation")
         );
     }
     say_text!("{text}apply these changes? [y/N] ");

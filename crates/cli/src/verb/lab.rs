@@ -9,6 +9,7 @@ use super::receiving::print_json;
 use crate::args::{LabArgs, LabRunArgs, LabWhat};
 use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Context, Result};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::namespace::{Apart, Network, apart};
 use skyhaul::io::signals;
 use skyhaul_measure::lab::{Lab, LabOptions, LabReport, LabText, RunningLab, hosts, listens};
@@ -127,7 +128,8 @@ fn until_it_listens(args: &LabRunArgs, lab: &Lab, far: &mut End, interrupt: &Int
         if let Some(status) = far.ended()? {
             anyhow::ensure!(
                 status.success(),
-                "the far command ended before it listened: {status}\nhint: run it by itself to see why"
+                "the far command ended before it listened: {status}{}",
+                Hint("run it by itself to see why")
             );
             break;
         }

@@ -4,15 +4,22 @@
 use crate::args::{JoinArgs, ReceiveCommon};
 use crate::outcome::Outcome;
 use anyhow::{Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics\nhint: build everything with `make build`";
+const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics";
+const BUILD_HINT: Hint<&str> = Hint("build everything with `make build`");
 
 /// A verb that this build does not have.
 pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
-    bail!(MISSING)
+    bail!("{MISSING}{BUILD_HINT}")
+}
+
+/// A verb that runs experiments, which this build does not have.
+pub(crate) fn experiments<A>(_: &A) -> Result<Outcome> {
+    bail!("this build of skyhaul lacks the experiments of papers and talks{BUILD_HINT}")
 }
 
 /// A balancer to join: there is none.
@@ -24,7 +31,7 @@ impl Joining {
     /// # Errors
     /// One was asked for.
     pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon, _: bool) -> Result<Option<Self>> {
-        ensure!(!args.join, MISSING);
+        ensure!(!args.join, "{MISSING}{BUILD_HINT}");
         Ok(None)
     }
 
@@ -57,7 +64,7 @@ pub(crate) fn leave(worker: Worker, _: &Running, _: bool) -> SessionReport {
 
 /// `send --join`: there is no balancer to join.
 pub(crate) mod senders {
-    use super::MISSING;
+    use super::{BUILD_HINT, MISSING};
     use crate::args::SendArgs;
     use anyhow::{Result, ensure};
     use skyhaul::send::SendReport;
@@ -68,7 +75,7 @@ pub(crate) mod senders {
     /// # Errors
     /// One was asked for.
     pub(crate) fn join(args: &SendArgs) -> Result<Vec<Infallible>> {
-        ensure!(!args.of_events.join, MISSING);
+        ensure!(!args.of_events.join, "{MISSING}{BUILD_HINT}");
         Ok(Vec::new())
     }
 
@@ -87,7 +94,7 @@ impl Metrics {
     /// # Errors
     /// Always.
     pub(crate) fn start<M>(_: std::net::SocketAddr, _: M) -> Result<Self> {
-        bail!(MISSING)
+        bail!("{MISSING}{BUILD_HINT}")
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use skyhaul::core::wire::header::Order;
 use skyhaul::core::wire::stamp::{Reflection, Stamp, TestPacket};
 use skyhaul::core::wire::udpmon::{Command, Message};
-use skyhaul_measure::probe::iperf3::state::Iperf3State;
+use skyhaul_measure::probe::iperf3::control::Iperf3State;
 use skyhaul_measure::probe::iperf3::{
     Iperf3ClientOptions, Iperf3Params, Iperf3ServerOptions, TestDirection, run,
 };

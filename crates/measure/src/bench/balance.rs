@@ -9,14 +9,15 @@
 //! The figures of the receiving thread are the balancer's. On the loopback, the kernel's work for a packet that is sent on
 //! is done on the balancer's CPU, too, so its CPU time is that of both directions.
 
-use super::figures::BenchResult;
-use super::figures::search;
 use super::flow::Flow;
-use super::metered::Meter;
+use super::flow::Meter;
+use super::options::BenchResult;
+use super::options::search;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, listen, settle};
 use skyhaul::balance::{Balance, BalanceOptions, BalanceStatus};
 use skyhaul_core::balance::{AllowList, Load as Queue, Member, PortRange, Registration, WorkerState};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take};
 use skyhaul_io::host::thread;
@@ -35,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
-        return Err(wrong("a balancer is measured in one network; hint: omit --netns"));
+        return Err(wrong(format_args!("a balancer is measured in one network{}", Hint("omit --netns"))));
     }
     match options.load {
         BenchLoad::Search => {
@@ -191,11 +192,14 @@ fn ours(options: &BenchOptions, members: SocketAddr) -> io::Result<Balance> {
         allow: AllowList::anyone(),
         ..usual
     };
-    begun(&options, &[members; MEMBERS])
+    start_balancer(&options, &[members; MEMBERS])
 }
 
-/// A balancer with a calendar in use, of equal shares of `members`.
-pub(super) fn begun(options: &BalanceOptions, members: &[SocketAddr]) -> io::Result<Balance> {
+/// Starts a balancer, and waits until a calendar with equal shares of `members` is in use.
+///
+/// # Errors
+/// The balancer does not start, or refuses a member.
+pub fn start_balancer(options: &BalanceOptions, members: &[SocketAddr]) -> io::Result<Balance> {
     let balance = Balance::start(options).map_err(io::Error::other)?;
     for at in members {
         let no = || io::Error::other("no such port");

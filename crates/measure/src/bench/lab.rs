@@ -8,12 +8,13 @@
 //!
 //! The CPU time of the receiving thread is the router's: it does the kernel's work for the receiver, too.
 
-use super::figures::BenchResult;
-use super::figures::search;
 use super::flow::Flow;
+use super::options::BenchResult;
+use super::options::search;
 use super::options::{BenchLoad, BenchOptions, wrong};
 use super::receive::{Received, account, give, join, start_receiver};
 use crate::lab::{BareForwarder, FAR, Lab, LabOptions, RunningLab};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::fault::path::Path;
 use skyhaul_io::host::thread;
 use std::io;
@@ -26,7 +27,7 @@ const HEADERS: usize = 28;
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
     if options.networks.is_some() {
-        return Err(wrong("a lab has networks of its own; hint: omit --netns"));
+        return Err(wrong(format_args!("a lab has networks of its own{}", Hint("omit --netns"))));
     }
     match options.load {
         BenchLoad::Search => {

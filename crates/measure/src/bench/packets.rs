@@ -1,6 +1,7 @@
 //! The packets that every candidate gets: frames of a telescope that never ends, or heaps and events, all of one size.
 
 use super::options::{BenchOptions, BenchTarget, wrong};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::keyed::{Keyed, Part, VisitKeyed};
 use skyhaul_core::wire::labelled::{Label, Labelled, VisitLabelled};
@@ -75,8 +76,9 @@ impl Shape {
         let families = FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
         let mut found =
             families.filter_map(|family| Some((family.visit_keyed(Head)?, family.visit_labelled(Labels)?)));
-        let none =
-            || wrong(&format!("packets of {format} have no label for a balancer; hint: omit --format"));
+        let none = || {
+            wrong(format_args!("packets of {format} have no label for a balancer{}", Hint("omit --format")))
+        };
         let (head, label) = found.next().ok_or_else(none)?;
         Self::of_parts(head, Some(label), size.min(LARGEST), object)
     }
@@ -85,8 +87,9 @@ impl Shape {
         let mut asked =
             FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
         let generator = asked.find_map(|family| family.generator());
-        let generator = generator
-            .ok_or_else(|| wrong(&format!("streams of {format} cannot be generated; hint: omit --format")))?;
+        let generator = generator.ok_or_else(|| {
+            wrong(format_args!("streams of {format} cannot be generated{}", Hint("omit --format")))
+        })?;
         let numbering = generator.takes_sequence().then_some(Numbering::whole(Order::Little));
         let prefix = numbering.map_or(0, |_| PREFIX);
         let made = |payload| Made {
@@ -181,7 +184,10 @@ impl Shape {
 }
 
 fn impossible(size: usize) -> io::Error {
-    wrong(&format!("datagrams of {size} bytes are not possible; hint: use 72 to {LARGEST}"))
+    wrong(format_args!(
+        "datagrams of {size} bytes are not possible{}",
+        Hint(format_args!("use 72 to {LARGEST}"))
+    ))
 }
 
 /// How a family writes heads.

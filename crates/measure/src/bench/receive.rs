@@ -1,10 +1,10 @@
 //! One run of one receiver: the real engine, or a bare loop.
 
-use super::figures::search;
-use super::figures::{BenchResult, BenchRun};
 use super::flow::{Flow, Throttle};
-use super::metered::{Meter, Metered, Times};
+use super::flow::{Meter, Metered, Times};
+use super::options::search;
 use super::options::{BenchLoad, BenchOptions, BenchTarget};
+use super::options::{BenchResult, BenchRun};
 use super::packets::{Packets, Shape};
 use skyhaul::receive::keyed::StreamConfig;
 use skyhaul::receive::{Nowhere, ObjectOptions, Receiver, ReceiverOptions};
@@ -83,7 +83,11 @@ pub(super) fn account(given: Given, received: &Received, process: Duration) -> B
     }
 }
 
-pub(super) fn join<T>(thread: JoinHandle<T>) -> io::Result<T> {
+/// Waits for a thread of a benchmark.
+///
+/// # Errors
+/// The thread panicked.
+pub fn join<T>(thread: JoinHandle<T>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a thread of the benchmark panicked"))
 }
 
@@ -181,7 +185,7 @@ fn receiver(
     const STEP: Duration = Duration::from_millis(2);
     let source = UdpSource::open(at, &UdpOptions { tier, ..UdpOptions::default() })?;
     let local = source.local();
-    let objects = shape.object().map(|_| objects(options.memory as u64));
+    let objects = shape.object().map(|_| object_options(options.memory as u64));
     let total_bytes = if objects.is_some() { 1 << 20 } else { options.memory as u64 };
     let block_bytes = (total_bytes as usize / 16).max(1 << 20);
     let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
@@ -223,8 +227,9 @@ fn receiver(
     Ok(Received { packets: placed, bytes: report.wire_bytes, wall, cpu, how })
 }
 
-/// How heaps and events are received, in as much memory as requested, touched in advance.
-pub(super) fn objects(memory: u64) -> ObjectOptions {
+/// Returns options to receive heaps and events in as much memory as requested, touched in advance.
+#[must_use]
+pub fn object_options(memory: u64) -> ObjectOptions {
     // Only a quarter of it is touched in advance.
     let memory = HeapMemory::new(4 * memory);
     memory.keep_ahead(memory.limit() / 4);

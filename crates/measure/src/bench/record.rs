@@ -4,15 +4,16 @@
 //! nothing is lost. The time is from the first packet until the last byte is durable and indexed, as with `end_fsync` of
 //! `fio`.
 
-use super::figures::BenchResult;
 use super::flow::Flow;
-use super::metered::{Metered, Times};
+use super::flow::{Metered, Times};
+use super::options::BenchResult;
 use super::options::{BenchLoad, BenchOptions, wrong};
-use super::receive::{Given, Received, account, join, listen, objects, start_giver, start_receiver};
+use super::receive::{Given, Received, account, join, listen, object_options, start_giver, start_receiver};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
 use skyhaul::recording::{DiskStatus, Existing, WriterOptions};
 use skyhaul::stop::StopFlag;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::baseline::Give;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::PoolOptions;
@@ -34,14 +35,14 @@ const HEAPS: u64 = 64 << 20;
 const FINISH: Duration = Duration::from_secs(120);
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
-    let directory = options
-        .directory
-        .as_deref()
-        .ok_or_else(|| wrong("a recording benchmark needs a disk; hint: name one with --directory"))?;
+    let directory = options.directory.as_deref().ok_or_else(|| {
+        wrong(format_args!("a recording benchmark needs a disk{}", Hint("name one with --directory")))
+    })?;
     if options.networks.is_some() || options.load == BenchLoad::Search {
-        return Err(wrong(
-            "a recording benchmark runs on loopback, closed loop or at a rate; hint: omit --netns and --search",
-        ));
+        return Err(wrong(format_args!(
+            "a recording benchmark runs on loopback, closed loop or at a rate{}",
+            Hint("omit --netns and --search")
+        )));
     }
     match candidate {
         "fio" => fio(directory, options.record_bytes, &options.stop),
@@ -65,7 +66,7 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     writer.existing = Existing::Letter;
     let shape = options.shape(size)?;
     receiver.learn.format = options.format;
-    receiver.objects = shape.object().map(|_| objects(HEAPS));
+    receiver.objects = shape.object().map(|_| object_options(HEAPS));
     let recorder = RecorderOptions { receiver, writer, pool: POOL, fill: true };
     let mut recorder = Recorder::open(recorder).map_err(|e| io::Error::other(e.to_string()))?;
     let scan = directory.join(recorder.scan());
@@ -172,9 +173,10 @@ fn fio(directory: &Path, bytes: u64, stop: &StopFlag) -> io::Result<BenchResult>
         "--output-format=json",
     ];
     let output = output(Command::new("fio").args(arguments), stop).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(io::ErrorKind::Unsupported, "fio is not installed; hint: apt-get install fio")
-        }
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("fio is not installed{}", Hint("apt-get install fio")),
+        ),
         _ => e,
     });
     let _ = std::fs::remove_file(&file);

@@ -1,15 +1,14 @@
 //! One run of one sender against a receiver that discards everything.
 
-use super::figures::BenchResult;
-use super::figures::search;
 use super::flow::{Flow, Throttle};
 use super::heaps::sender;
-use super::options::{BenchLoad, BenchOptions, wrong};
+use super::options::{BenchLoad, BenchOptions, BenchResult, search, wrong};
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
 use skyhaul::send::{
     HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
 use skyhaul::stop::StopFlag as End;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::Objects;
 use skyhaul_core::wire::header::Order;
@@ -68,7 +67,7 @@ fn start_sender(
         None | Some(Objects::Frames) => {}
         Some(Objects::Heaps) => return sender::start(options, to, &shape, load, flow),
         Some(Objects::Events) => {
-            let text = format!("{} cannot be sent yet; hint: measure `receive`", options.format);
+            let text = format!("{} cannot be sent yet{}", options.format, Hint("measure `receive`"));
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
     }
@@ -84,7 +83,7 @@ fn start_sender(
         sequence: Sequence { order: Some(Order::Little), first: 0 },
         packets: None,
     };
-    let stream = SynthSupply::of(options.format, made).map_err(|e| wrong(&e.to_string()))?;
+    let stream = SynthSupply::of(options.format, made).map_err(wrong)?;
     let train = (TRAIN_BYTES / size).clamp(1, TRAIN_PACKETS) as u64;
     let end = options.stop.clone();
     let throttle = Throttle::new(flow.clone(), load, end.clone());

@@ -1,8 +1,7 @@
 //! That every candidate runs, loses nothing in a closed loop, and is compared rightly.
 
-use super::figures::BenchResult;
-use super::figures::search;
-use super::heaps::{Experiments, MemoOptions};
+use super::options::BenchResult;
+use super::options::search;
 use super::*;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::wire::{FAMILIES, Format, Objects};
@@ -141,41 +140,6 @@ fn a_stop_keeps_what_was_measured() {
     let said =
         run(&BenchOptions { address: [239, 1, 1, 1].into(), ..options(BenchTarget::Send) }, &mut |_| ());
     assert!(said.unwrap_err().to_string().contains("hint: give an --address of this host"));
-}
-
-/// The same of SPEAD pairs: a heap that would take a day, and receivers that nothing came to, hold up nobody.
-#[test]
-fn a_stop_ends_pairs_of_streams() {
-    let stop = StopFlag::default();
-    let experiments = Experiments { light: true, pairs: true, scaling: true, ..Experiments::default() };
-    let options = MemoOptions {
-        experiments,
-        heap_bytes: 4 << 20,
-        time: Duration::from_millis(50),
-        rounds: 1,
-        pairs: 2,
-        rates: vec![1000],
-        addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
-        networks: None,
-        limited: None,
-        stop: stop.clone(),
-    };
-    let begun = std::time::Instant::now();
-    let report = heaps::run(&options, &mut |what| {
-        if what.starts_with("2 pairs at") {
-            let stop = stop.clone();
-            std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(200));
-                stop.stop();
-            });
-        }
-    });
-    let report = report.unwrap();
-    assert!(report.interrupted && begun.elapsed() < Duration::from_secs(60), "{report:?}");
-    assert_eq!((report.light.len(), report.pairs.len(), report.scaling.len()), (12, 0, 0));
-    assert!(report.pairs_tcp.is_none());
-    let nothing = heaps::run(&options, &mut |_| ()).unwrap();
-    assert!(nothing.interrupted && nothing.light.is_empty());
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! One setting, one operation, all disks at once.
+//! One setting, one operation, all disks in parallel.
 
-use super::options::{CacheMode, DiskOperation, MeasureOptions};
+use super::report::{CacheMode, DiskOperation, MeasureOptions};
 use super::report::{DiskPoint, DiskResult, LatencySummary, MeasuredLayer};
 use super::stream::{Stream, StreamResult, Task};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::measure::Histogram;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Scratch, device, device_bytes, free_bytes};
@@ -116,9 +117,10 @@ fn prepare(options: &MeasureOptions, setting: &PointSetting, files: &mut Files, 
 fn no_room(needs: u64, free: u64) -> io::Error {
     let gb = |bytes: u64| bytes as f64 / 1e9;
     let text = format!(
-        "{:.1} GB needed, {:.1} GB free; hint: use smaller --sizes or fewer --streams, or free some space",
+        "{:.1} GB needed, {:.1} GB free{}",
         gb(needs),
-        gb(free)
+        gb(free),
+        Hint("use smaller --sizes or fewer --streams, or free some space")
     );
     io::Error::new(io::ErrorKind::StorageFull, text)
 }

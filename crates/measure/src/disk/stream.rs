@@ -1,6 +1,6 @@
 //! One thread, one file: requests in flight until all of it is written or read.
 
-use super::options::DiskOperation;
+use super::report::DiskOperation;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::pattern;

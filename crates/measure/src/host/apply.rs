@@ -20,6 +20,7 @@
 use super::found::HostSetting;
 use super::report::HostReport;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::host::ethtool::Card;
 use skyhaul_io::host::tree::Tree;
 use skyhaul_io::netlink::route::Routes;
@@ -208,7 +209,7 @@ fn larger(a: &str, b: &str) -> bool {
 
 /// What is to be written so that a file shows `text` again.
 fn written(text: &str) -> String {
-    let chosen = super::view::chosen(text);
+    let chosen = super::check::chosen(text);
     if chosen.len() < text.len() { chosen.to_owned() } else { text.trim_end_matches('\n').to_owned() }
 }
 
@@ -229,13 +230,20 @@ impl ChangeJournal {
             std::fs::create_dir_all(directory)
                 .map_err(|error| skyhaul_io::file::failed("create", directory, &error))?;
         }
-        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::Error::new(
-                error.kind(),
-                format!("{} has changes that were not undone; hint: run skyhaul host --undo first, or give another --journal", path.display()),
-            ),
-            _ => skyhaul_io::file::failed("create", path, &error),
-        })?;
+        let file =
+            OpenOptions::new().append(true).create_new(true).open(path).map_err(|error| {
+                match error.kind() {
+                    io::ErrorKind::AlreadyExists => io::Error::new(
+                        error.kind(),
+                        format!(
+                            "{} has changes that were not undone{}",
+                            path.display(),
+                            Hint("run skyhaul host --undo first, or give another --journal")
+                        ),
+                    ),
+                    _ => skyhaul_io::file::failed("create", path, &error),
+                }
+            })?;
         // The name must survive as well.
         skyhaul_io::disk::sync_name(path)?;
         Ok(Self { path: path.to_owned(), file })
@@ -291,7 +299,7 @@ pub fn apply(
 fn said(error: &io::Error) -> String {
     let text = skyhaul_io::address::system_text(error);
     match error.kind() {
-        io::ErrorKind::PermissionDenied => format!("{text}; hint: run as root"),
+        io::ErrorKind::PermissionDenied => format!("{text}{}", Hint("run as root")),
         _ => text,
     }
 }
@@ -320,16 +328,20 @@ pub fn read_journal(path: &Path) -> io::Result<Vec<SettingChange>> {
                 io::ErrorKind::NotFound => io::Error::new(
                     error.kind(),
                     format!(
-                        "no journal at {}, so there is nothing to undo; hint: give its path with --journal",
-                        path.display()
+                        "no journal at {}, so there is nothing to undo{}",
+                        path.display(),
+                        Hint("give its path with --journal")
                     ),
                 ),
                 _ => error,
             }
         })?;
     parse_journal(&octets).map_err(|why| {
-        let text =
-            format!("{}: {why}; hint: only a journal of skyhaul host --apply can be undone", path.display());
+        let text = format!(
+            "{}: {why}{}",
+            path.display(),
+            Hint("only a journal of skyhaul host --apply can be undone")
+        );
         io::Error::new(io::ErrorKind::InvalidData, text)
     })
 }
@@ -390,7 +402,7 @@ fn old_text(change: &SettingChange, settings: &dyn SettingsStore) -> Result<Stri
         return Err(UndoResult::ChangedSince(written(&now)));
     }
     // Of a choice, only what was chosen is written; anything else goes back octet for octet.
-    let choice = super::view::chosen(&change.old).len() < change.old.len();
+    let choice = super::check::chosen(&change.old).len() < change.old.len();
     Ok(if choice { written(&change.old) } else { change.old.clone() })
 }
 

@@ -1,12 +1,12 @@
 //! The other end: a server that tells what it read of itself, to whoever knows the token, and the client that asks.
 
-use super::diff::{CheckChange, SnapshotDiff};
+use super::check::HostView;
 use super::facts::{Facts, VERSION};
 use super::found::CheckVerdict;
 use super::gather::{GatherOptions, ThisHost, gather};
 use super::report::HostReport;
+use super::report::{CheckChange, SnapshotDiff};
 use super::target::{HostRole, HostTarget};
-use super::view::HostView;
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session, Token, connect};
 use skyhaul_core::placement::Nanos;

@@ -1,6 +1,7 @@
 //! What a host is wanted for: rate, distance, direction, flows. What follows from them is one function each.
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::quantity::{Rate, Size, Span};
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +38,7 @@ impl FromStr for HostRole {
         let all = [Self::Send, Self::Receive, Self::Both, Self::Record, Self::Measure];
         let found = all.into_iter().find(|role| role.to_string() == text);
         found.ok_or_else(|| {
-            format!("'{text}' is not a role; hint: use send, receive, both, record or measure")
+            format!("'{text}' is not a role{}", Hint("use send, receive, both, record or measure"))
         })
     }
 }

@@ -1,11 +1,11 @@
-//! What the kernel of an end does: what must move the kernel's own counters is done there, not on the path.
+//! Settings of the kernel of an end: what must move the kernel's own counters is done there, not on the path.
 //!
 //! | key | meaning |
 //! |---|---|
 //! | `pfifo=N` | its interface's queue holds N packets |
-//! | `tbf=R/B/L` | its interface sends at rate R, B octets at once; L octets wait |
-//! | `rps=C`, `rps=C-D` | what comes in is worked on by these processors, through their backlogs (`softnet_stat`) |
-//! | `tcp-rmem=S`, `tcp-wmem=S` | sockets of TCP hold S octets that came, or that go |
+//! | `tbf=R/B/L` | its interface sends at rate R with bursts of B bytes; L bytes wait |
+//! | `rps=C`, `rps=C-D` | these CPUs process what arrives, through their backlogs (`softnet_stat`) |
+//! | `tcp-rmem=S`, `tcp-wmem=S` | TCP sockets buffer S bytes that arrived, or that are to be sent |
 //!
 //! ```
 //! use skyhaul_measure::lab::EndSettings;
@@ -17,14 +17,27 @@
 //!
 //! Limits: the length of a backlog and the size of a UDP socket are of the whole machine in Linux, up to 6.18 at least; they are
 //! refused, with what does it instead. `rps` needs Linux 6.3.
+//!
+//! A [`LabText`] has the path too:
+//!
+//! ```
+//! use skyhaul_measure::lab::LabText;
+//! let text: LabText = "rate=1Gbps,delay=15ms; near: pfifo=100; far: rps=0,tcp-rmem=64KiB".parse()?;
+//! assert_eq!(text.path, "rate=1Gbps,delay=15ms".parse()?);
+//! assert_eq!(text.far, "rps=0,tcp-rmem=64KiB".parse()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Limits: what a kernel does, it does from the beginning to the end; `at=` is for the path.
 
+use skyhaul_core::hint::Hint;
+use skyhaul_io::fault::path::Path;
+use skyhaul_io::namespace::Network;
 use skyhaul_io::netlink::route::{Queue, Routes};
 use skyhaul_io::quantity::{Rate, Size};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::{fmt, fs, io};
 
 /// Processors of one host, at most.
 const PROCESSORS: u32 = 1024;
@@ -55,12 +68,16 @@ impl EndSettings {
             write(STEERING, &mask(processors)).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => io::Error::new(
                     error.kind(),
-                    "rps: not supported per network by this kernel; hint: use Linux 6.3 or later",
+                    format!(
+                        "rps: not supported per network by this kernel{}",
+                        Hint("use Linux 6.3 or later")
+                    ),
                 ),
                 kind => io::Error::new(
                     kind,
                     format!(
-                        "rps: {error}; hint: CPUs are numbered from 0; `nproc` prints how many there are"
+                        "rps: {error}{}",
+                        Hint("CPUs are numbered from 0; `nproc` prints how many there are")
                     ),
                 ),
             })?;
@@ -85,22 +102,29 @@ impl EndSettings {
             "tcp-rmem" => self.tcp_receive = Some(size(key, value)?),
             "tcp-wmem" => self.tcp_send = Some(size(key, value)?),
             "backlog" => {
-                return Err(wrong(
-                    "backlog: the kernel has one length for the whole machine, not for each network; hint: as root, \
-                     `sysctl -w net.core.netdev_max_backlog=N` before the lab; rps=CPU lets an end fill it",
-                ));
+                return Err(wrong(format!(
+                    "backlog: the kernel has one length for the whole machine, not for each network{}",
+                    Hint(
+                        "as root, \
+                     `sysctl -w net.core.netdev_max_backlog=N` before the lab; rps=CPU lets an end fill it"
+                    )
+                )));
             }
             "rmem" | "wmem" => {
                 let said = format!(
-                    "{key}: the kernel has one default for the whole machine, which a network only reads; hint: tcp-{key}=SIZE \
+                    "{key}: the kernel has one default for the whole machine, which a network only reads{}",
+                    Hint(format_args!(
+                        "tcp-{key}=SIZE \
                      is of one end; a program that sends or receives UDP sets SO_{}BUF itself",
-                    if key == "rmem" { "RCV" } else { "SND" }
+                        if key == "rmem" { "RCV" } else { "SND" }
+                    ))
                 );
                 return Err(wrong(said));
             }
             _ => {
                 let said = format!(
-                    "'{key}' is not a kernel setting of an end; hint: use pfifo, tbf, rps, tcp-rmem or tcp-wmem"
+                    "'{key}' is not a kernel setting of an end{}",
+                    Hint("use pfifo, tbf, rps, tcp-rmem or tcp-wmem")
                 );
                 return Err(wrong(said));
             }
@@ -121,7 +145,10 @@ fn wrong(said: impl Into<String>) -> io::Error {
 /// The queue of an interface: `pfifo` and its packets, or `tbf` and rate, burst and limit.
 fn queue(kind: &str, value: &str) -> io::Result<Queue> {
     let none = || {
-        wrong(format!("'{kind}={value}' is not a queue; hint: write tbf=400Mbps/64KiB/250KiB or pfifo=100"))
+        wrong(format!(
+            "'{kind}={value}' is not a queue{}",
+            Hint("write tbf=400Mbps/64KiB/250KiB or pfifo=100")
+        ))
     };
     if kind == "pfifo" {
         return value.parse().map(Queue::Packets).map_err(|_| none());
@@ -144,7 +171,7 @@ fn processors(value: &str) -> io::Result<RangeInclusive<u32>> {
     let (first, last) = value.split_once('-').unwrap_or((value, value));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last && last < PROCESSORS => Ok(first..=last),
-        _ => Err(wrong(format!("rps '{value}' is not a range of CPUs; hint: write rps=1 or rps=0-3"))),
+        _ => Err(wrong(format!("rps '{value}' is not a range of CPUs{}", Hint("write rps=1 or rps=0-3")))),
     }
 }
 
@@ -152,7 +179,8 @@ fn size(key: &str, value: &str) -> io::Result<Size> {
     let size: Size = value.parse().map_err(|error| wrong(format!("{key}: {error}")))?;
     if !(LEAST..=i32::MAX as u64 / 2).contains(&size.bytes()) {
         return Err(wrong(format!(
-            "{key}: {size} is outside 4KiB to 1GiB; hint: {key}=64KiB is a small socket buffer"
+            "{key}: {size} is outside 4KiB to 1GiB{}",
+            Hint(format_args!("{key}=64KiB is a small socket buffer"))
         )));
     }
     Ok(size)
@@ -176,7 +204,7 @@ impl FromStr for EndSettings {
         let mut end = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| {
-                wrong(format!("expected KEY=VALUE, got '{part}'; hint: such as tcp-rmem=64KiB"))
+                wrong(format!("expected KEY=VALUE, got '{part}'{}", Hint("such as tcp-rmem=64KiB")))
             })?;
             end.set(key, value)?;
         }
@@ -203,6 +231,70 @@ impl fmt::Display for EndSettings {
         let send = self.tcp_send.map(|size| format!("tcp-wmem={size}"));
         let all: Vec<String> = [queue, steering, receive, send].into_iter().flatten().collect();
         f.write_str(&all.join(","))
+    }
+}
+
+/// Whether a socket of TCP listens in this network, or one of UDP is bound there.
+///
+/// # Errors
+/// The network cannot be entered.
+pub fn listens(network: &Network) -> io::Result<bool> {
+    network.inside(|| {
+        ["tcp", "tcp6", "udp", "udp6"].iter().any(|name| {
+            let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+            has_listener(&table, name.starts_with("udp"))
+        })
+    })
+}
+
+/// `sl local_address rem_address st …`: state 0A listens; a socket of UDP has no such state, but a port.
+fn has_listener(table: &str, udp: bool) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let port = fields.next().and_then(|local| local.rsplit(':').next());
+        let state = fields.nth(1);
+        if udp { port.is_some_and(|port| port != "0000") } else { state == Some("0A") }
+    })
+}
+
+/// A path, and what the kernels of the ends do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabText {
+    /// What happens between the ends.
+    pub path: Path,
+    /// Of the section `near:`.
+    pub near: EndSettings,
+    /// Of the section `far:`.
+    pub far: EndSettings,
+}
+
+impl FromStr for LabText {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> io::Result<Self> {
+        let (mut path, mut near, mut far) = (Vec::new(), Vec::new(), Vec::new());
+        for section in text.split(';') {
+            match section.split_once(':').map(|(head, rest)| (head.trim(), rest)) {
+                Some(("near", rest)) => near.push(rest),
+                Some(("far", rest)) => far.push(rest),
+                _ => path.push(section),
+            }
+        }
+        let path =
+            path.join(";").parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok(Self { path, near: near.join(",").parse()?, far: far.join(",").parse()? })
+    }
+}
+
+impl fmt::Display for LabText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path)?;
+        for (name, end) in [("near", &self.near), ("far", &self.far)] {
+            if *end != EndSettings::default() {
+                write!(f, ";{name}:{end}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -241,5 +333,38 @@ mod tests {
         assert_eq!(mask(&(0..=0)), "00000001");
         assert_eq!(mask(&(1..=3)), "0000000e");
         assert_eq!(mask(&(31..=32)), "00000001,80000000");
+    }
+
+    #[test]
+    fn states_and_ports_say_who_listens() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+        let line =
+            |port: &str, state: &str| format!("{head}   0: 0100007F:{port} 00000000:0000 {state} 0:0\n");
+        assert!(has_listener(&line("0CEA", "0A"), false));
+        assert!(!has_listener(&line("0CEA", "01"), false));
+        assert!(has_listener(&line("0CEA", "07"), true) && !has_listener(head, true));
+    }
+
+    #[test]
+    fn sections_of_the_ends_stand_anywhere_and_are_read_back() {
+        let text =
+            "far: rps=1 ; rate=1Gbps,seed=3; rev: loss=0.1; near:pfifo=3;far:tcp-wmem=8KiB; at=1s: delay=1ms";
+        let read: LabText = text.parse().unwrap();
+        assert_eq!(read.path, "rate=1Gbps,seed=3; rev: loss=0.1; at=1s: delay=1ms".parse().unwrap());
+        assert_eq!(
+            (read.near.to_string(), read.far.to_string()),
+            ("pfifo=3".into(), "rps=1,tcp-wmem=8KiB".into())
+        );
+        assert_eq!(read.to_string().parse::<LabText>().unwrap(), read);
+        let clean: LabText = "".parse().unwrap();
+        assert_eq!(clean.to_string(), Path::CLEAN.to_string());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_a_hint() {
+        for text in ["rate=1", "near: red=1", "far: rmem=1MiB", "at=1s: near: pfifo=1", "nowhere: loss=1"] {
+            let said = text.parse::<LabText>().unwrap_err().to_string();
+            assert!(said.contains("hint: "), "{text}: {said}");
+        }
     }
 }

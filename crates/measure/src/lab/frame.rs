@@ -30,7 +30,7 @@ pub(super) struct Shape {
     opens: bool,
 }
 
-/// Read the headers of a frame; `None` if it is none that a path judges: neighbours, groups, routers.
+/// Reads the headers of a frame; `None` if no path judges it: neighbour discovery, multicast, router messages.
 pub(super) fn read(frame: &[u8]) -> Option<Shape> {
     let ip = frame.get(ETHERNET..)?;
     match frame.get(12..ETHERNET)? {
@@ -96,7 +96,6 @@ pub(super) struct Train {
 }
 
 impl Train {
-    /// Packets in it.
     pub(super) fn packets(&self) -> usize {
         match self.shape {
             Some(shape) if self.is_train() => {

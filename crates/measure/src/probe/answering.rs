@@ -4,14 +4,21 @@
 //! would answer each other for ever, and one would answer itself. These are this port's own number, and [`SERVICES`].
 //!
 //! Limits: one datagram for each system call that sends; the thread ends within [`WAIT`] of a stop.
+//!
+//! Answers are limited by [`TokenBucket`]s: a rate and a burst, for all and for each source.
+
+pub(super) use skyhaul::admission::limited_address as source;
 
 use skyhaul_core::wire::{stamp, udpmon};
 use skyhaul_io::lock::lock;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::{Arrival, Noted};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,7 +27,7 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Ports from which nothing is answered: echo, daytime, quotd, chargen; STAMP, udpmon.
-pub(super) const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
+const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
 
 /// What is behind the port.
 pub(super) trait DatagramHandler: Send + 'static {
@@ -112,6 +119,114 @@ impl<S> Drop for DatagramService<S> {
         if let Some(thread) = self.thread.take() {
             // A panic there was reported where it happened.
             let _ = thread.join();
+        }
+    }
+}
+
+/// What is left to spend.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TokenBucket {
+    per_second: u64,
+    /// Octets that are saved up at most.
+    most: u64,
+    /// Octets × 10⁹.
+    left: u128,
+    /// Until when it was filled up, ns.
+    last: Option<u64>,
+}
+
+/// Budgets of all sources together.
+const SHARES: usize = 4096;
+
+/// A budget for each source of datagrams: an IPv4 address, or a /64 of IPv6. Sources fall onto [`SHARES`] budgets by a secret
+/// hash, so strangers take no memory, push nobody out, and cannot aim at the budget of another source. Each source has two halves
+/// in different places: a source that shares one of them with a flood keeps the other.
+#[derive(Debug)]
+pub(super) struct SourceBuckets {
+    all: Vec<TokenBucket>,
+    keys: RandomState,
+}
+
+impl SourceBuckets {
+    /// Full ones.
+    pub(super) fn new(per_second: u64, most: u64) -> Self {
+        let half = TokenBucket::new(per_second.div_ceil(2), most.div_ceil(2));
+        Self { all: vec![half; SHARES], keys: RandomState::new() }
+    }
+
+    /// Spend from the budget of this source, if there is enough at this time, in ns.
+    pub(super) fn spend(&mut self, from: IpAddr, cost: usize, now: u64) -> bool {
+        let hash = self.keys.hash_one(source(from)) as usize;
+        let (one, other) = (hash % SHARES, hash / SHARES % (SHARES - 1));
+        // Never the same place twice.
+        let other = if other >= one { other + 1 } else { other };
+        self.all[one].spend(cost, now) || self.all[other].spend(cost, now)
+    }
+}
+
+const NANO: u128 = 1_000_000_000;
+
+impl TokenBucket {
+    /// A full one.
+    pub(super) fn new(per_second: u64, most: u64) -> Self {
+        Self { per_second, most, left: u128::from(most) * NANO, last: None }
+    }
+
+    /// Spend, if there is enough at this time, in ns.
+    pub(super) fn spend(&mut self, octets: usize, now: u64) -> bool {
+        let passed = now.saturating_sub(self.last.unwrap_or(now));
+        self.last = Some(now);
+        let gained = u128::from(passed) * u128::from(self.per_second);
+        self.left = (self.left + gained).min(u128::from(self.most) * NANO);
+        let cost = octets as u128 * NANO;
+        let enough = cost <= self.left;
+        if enough {
+            self.left -= cost;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_spent_comes_back_with_time() {
+        let mut budget = TokenBucket::new(1000, 500);
+        assert!(budget.spend(500, 7) && !budget.spend(1, 7));
+        assert!(!budget.spend(101, 100_000_007) && budget.spend(100, 100_000_007));
+        assert!(!budget.spend(501, u64::MAX) && budget.spend(500, 3), "a clock that goes back gives nothing");
+        assert!(!budget.spend(1, 2));
+    }
+
+    #[test]
+    fn each_source_has_its_share_whatever_others_spend() {
+        let mut shares = SourceBuckets::new(10, 100);
+        let ip = |n: u32| IpAddr::from(n.to_be_bytes());
+        let spent = (0..=1_000_000).filter(|n| shares.spend(ip(7), 1, n * 1000)).count();
+        assert!((109..=110).contains(&spent), "100 at once, and 10 in a second: {spent}");
+        // Another source has both halves in common with it once in 8 million; all three never.
+        let others: Vec<bool> = (100..103).map(|n| shares.spend(ip(n), 1, 1_000_000_000)).collect();
+        assert!(others.contains(&true), "{others:?}");
+        let of_net = |host: u128| IpAddr::from(((0x2001_0db8u128 << 96) | host).to_be_bytes());
+        let spent = (0..1000).filter(|host| shares.spend(of_net(*host), 1, 0)).count();
+        assert!(spent <= 100, "one network of IPv6 is one source: {spent}");
+        assert_eq!(shares.all.len(), SHARES);
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_spent_than_time_gives(all in proptest::collection::vec((0usize..2000, 0u64..1_000_000_000), 1..200)) {
+            let (mut budget, mut now, mut spent) = (TokenBucket::new(10_000, 3000), 0, 0);
+            for (octets, passed) in all {
+                now += passed;
+                if budget.spend(octets, now) {
+                    spent += octets as u128;
+                }
+                prop_assert!(spent <= 3000 + u128::from(now) * 10_000 / NANO + 1);
+            }
         }
     }
 }

@@ -38,19 +38,15 @@
 //! Limits: no SCTP, no MPTCP, no user names (RSA), no files. A server has no token: whoever reaches the port may send to
 //! it, and have data sent to the address from which they connected.
 
+mod admission;
 mod client;
 pub mod control;
 pub mod datagram;
-mod desk;
 mod json;
-mod lobby;
 mod params;
 mod report;
-mod results;
-mod room;
 mod server;
 mod session;
-pub mod state;
 #[cfg(test)]
 mod tests;
 mod udp;
@@ -58,16 +54,15 @@ mod work;
 
 pub use crate::probe::TestDirection;
 pub use client::{Iperf3ClientOptions, Iperf3Progress, run};
-pub use desk::{Iperf3ServerOptions, Iperf3ServerStats};
+pub use control::Iperf3Error;
 pub use json::json;
 pub use json::lines;
-pub use params::{Iperf3Params, RefusedParams};
+pub use params::{Iperf3Params, Iperf3Results, RefusedParams, StreamResult, fuzz, stream_id};
 pub use report::{Iperf3Parameters, Iperf3Report, Iperf3Role, StreamInterval, StreamReport, StreamTotals};
-pub use results::{Iperf3Results, StreamResult, stream_id};
 pub use server::Iperf3Server;
-pub use state::Iperf3Error;
+pub use session::{Iperf3ServerOptions, Iperf3ServerStats};
 
 /// The port of iperf3.
 pub const PORT: u16 = 5201;
-/// Version of iperf3 that this speaks, as it is told to the other end.
+/// The iperf3 version that is announced to the peer.
 pub const IPERF3_VERSION: &str = "3.12";

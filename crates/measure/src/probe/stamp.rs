@@ -16,16 +16,15 @@
 //! Test packets leave as in every measurement ([`super::udp`]); times of arrival are the kernel's. The clock of the reflector is
 //! compared with ours by all packets, so delays of each way have an error bar.
 //!
-//! Limits: unauthenticated mode, in which whoever sees the packets can forge them; a session is an address and port of a sender.
+//! Limits: unauthenticated mode, in which anyone who sees the packets can forge them; a session is an address and port of a sender.
 
 mod reflector;
 mod sender;
-mod summary;
 
 pub use reflector::{Reflector, ReflectorOptions, ReflectorStats};
 pub use sender::{MAX_STAMP_PACKETS, StampOptions, measure};
+pub use sender::{ReflectorSummary, StampReport};
 pub use skyhaul_core::wire::stamp::{LEN, PORT};
-pub use summary::{ReflectorSummary, StampReport};
 
 use skyhaul_core::wire::stamp::Estimate;
 use skyhaul_io::host::machine::Kept;

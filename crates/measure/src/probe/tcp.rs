@@ -27,30 +27,24 @@
 //!
 //! Limits: 128 flows. The trace is bounded: a longer measurement keeps fewer samples per second, never more memory.
 
-mod agree;
-mod client;
 mod diagnose;
 mod flow;
-mod holes;
-mod losses;
-mod point;
+mod protocol;
 mod report;
 mod run;
-mod sampler;
-mod service;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
 pub use crate::probe::TestDirection;
-pub use agree::{agree, is_lossy, load};
-pub use client::{TcpClient, TcpPointReport};
 pub use diagnose::{TcpDiagnosis, diagnose};
+pub use diagnose::{agree, is_lossy, load};
 pub use flow::{FlowDirection, TcpFlow};
 pub use flow::{MAX_FLOWS, TcpRunOptions, TestAmount};
-pub use point::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
+pub use protocol::{NAME, TcpService};
+pub use protocol::{TcpClient, TcpPointReport};
+pub use protocol::{TcpCommand, TcpPoint, TcpReply, TcpRequest};
 pub use report::TcpPrediction;
 pub use report::{FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample};
 pub use report::{FlowVerdict, TcpBottleneck};
 pub use run::{TcpRun, run};
-pub use service::{NAME, TcpService};

@@ -23,37 +23,34 @@
 //! # Ok::<(), skyhaul::peer::PeerError>(())
 //! ```
 //!
-//! Limits: unicast; packets within 65 536 numbers are told apart as lost, late and doubled.
+//! Limits: unicast; lost, late and duplicate packets are distinguished within 65 536 sequence numbers.
 
-mod account;
-mod bottleneck;
 mod client;
-pub(super) mod clock;
-mod delay;
 mod diagnose;
 mod end;
-mod further;
-pub mod meeting;
-mod message;
-mod meter;
+mod losses;
 pub mod oneway;
-mod plan;
-mod receiving;
-mod report;
-pub(super) mod sending;
+mod point;
+mod protocol;
+mod receiver;
+mod search;
+pub(super) mod sender;
 mod service;
 
 pub use crate::probe::TestDirection;
-pub use bottleneck::{Bottleneck, LimitKind, bottleneck};
 pub use client::{UdpClient, UdpClientOptions};
 pub use diagnose::{CauseReport, DIAGNOSIS_PORTS, DiagnosisHosts, DiagnosisOptions, UdpDiagnosis};
-pub use further::{MtuReport, SearchReport};
-pub use message::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, fuzz};
-pub use plan::{Burst, MAX_DATAGRAM, MAX_FLOWS, MAX_TRAIN, MIN_DATAGRAM, SpacingMode, UdpPoint, overhead};
-pub use report::{
-    ArrivalTimes, ClockReport, EndReport, Layer, LayerAccount, OneWayDelay, ReceivedReport, SentReport,
-    UdpDirectionReport, UdpPointReport,
+pub use losses::{Bottleneck, LimitKind, bottleneck};
+pub use point::{
+    ArrivalTimes, Burst, ClockReport, EndReport, Layer, LayerAccount, MAX_DATAGRAM, MAX_FLOWS, MAX_TRAIN,
+    MIN_DATAGRAM, OneWayDelay, ReceivedReport, SentReport, SpacingMode, UdpDirectionReport, UdpPoint,
+    UdpPointReport, overhead, spacing,
 };
+pub use protocol::{
+    ControlDatagram, Handshake, HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, fuzz,
+    fuzz_datagram,
+};
+pub use search::{MtuReport, SearchReport};
 pub use service::{MAX_SAMPLES, NAME, UdpService};
 
 #[cfg(test)]

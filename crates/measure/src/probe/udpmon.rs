@@ -16,22 +16,19 @@
 //! listed in `docs/reference/udpmon.md`.
 //!
 //! Limits: counters of IPv4; the structures of 64-bit builds, in either byte order.
-//! The protocol proves neither who asks nor that an address is a requester's own, so a responder gives an address no more octets
+//! The protocol proves neither who asks nor that an address is a requester's own, so a responder gives an address no more bytes
 //! than came from it, and a small amount beyond that to all of them together.
 
-mod desk;
-mod latency;
-mod report;
 mod requester;
 mod responder;
 mod test;
 
-pub use desk::{ResponderOptions, ResponderStats};
-pub use latency::{LatencyReport, latency};
-pub use report::RequestReport;
-pub use report::UdpmonError;
+pub use requester::RequestReport;
+pub use requester::UdpmonError;
+pub use requester::{LatencyReport, latency};
 pub use requester::{RequestOptions, request};
 pub use responder::Responder;
+pub use responder::{ResponderOptions, ResponderStats};
 pub use skyhaul_core::wire::udpmon::PORT;
 
 /// Datagrams of any content at a responder: the first octet of each is its length, and chooses who sent it. Nobody gets more
@@ -39,7 +36,7 @@ pub use skyhaul_core::wire::udpmon::PORT;
 #[doc(hidden)]
 pub fn fuzz(mut input: &[u8]) {
     let mut desk =
-        desk::Requesters::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
+        responder::Requesters::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
     let (mut came, mut went, mut answer) = (0, 0, Vec::new());
     while let Some((&first, rest)) = input.split_first() {
         let (datagram, rest) = rest.split_at(usize::from(first).min(rest.len()));

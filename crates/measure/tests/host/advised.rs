@@ -53,7 +53,7 @@ fn limit(value: &str) -> u64 {
 }
 
 fn lines() -> impl Iterator<Item = String> {
-    let of_cases = cases::ALL.iter().flat_map(|cases| cases.lines()).filter(|line| !line.trim().is_empty());
+    let of_cases = cases::ALL.lines().filter(|line| !line.trim().is_empty());
     let changes = of_cases.map(|line| line.trim().splitn(3, char::is_whitespace).nth(2).unwrap_or_default());
     changes.chain(MORE).map(str::to_owned)
 }

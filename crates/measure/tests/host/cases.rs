@@ -1,12 +1,7 @@
 //! The lines: what each check must say, and when.
 
-mod a;
-mod b;
-mod c;
-mod d;
-
-/// All of them.
-pub(super) const ALL: [&str; 4] = [a::CASES, b::CASES, c::CASES, d::CASES];
+/// The lines, in the order of the checks.
+pub(super) const ALL: &str = include_str!("cases.txt");
 
 /// The verdicts that each check can give, each of which some line must provoke.
 pub(super) const DEMANDED: [(&str, &str); 94] = [

@@ -18,8 +18,10 @@ use super::message::{Entry, Exists, What};
 use super::options::Tuning;
 use super::target::Target;
 use skyhaul::auth::{hex, random};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::tree::{Kind, Status};
 use skyhaul_io::disk::{Scratch, Tree, free_bytes};
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -191,17 +193,23 @@ pub(super) fn skew(theirs: (i64, u32)) -> i128 {
     nanoseconds(now()) - nanoseconds(theirs)
 }
 
-fn refused(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, text)
+fn refused(why: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, why.to_string())
 }
 
 /// The error that a file with different content exists.
 pub(super) fn differs() -> io::Error {
-    refused("a different file exists; hint: --exists replace overwrites it, --exists skip keeps it")
+    refused(format_args!(
+        "a different file exists{}",
+        Hint("--exists replace overwrites it, --exists skip keeps it")
+    ))
 }
 
 fn other_kind() -> io::Error {
-    refused("the name is taken by a different type of file; hint: remove it, or copy into another directory")
+    refused(format_args!(
+        "the name is taken by a different type of file{}",
+        Hint("remove it, or copy into another directory")
+    ))
 }
 
 /// Makes a directory or link, or decides what to do about a file.
@@ -309,8 +317,8 @@ fn compare(
             Ok(Verdict::Compare(target(entry, tree, path, rules, true)?))
         }
         (What::File { size, .. }, Kind::File) => {
-            let text = format!("differs: {size} bytes at the source, {} at the destination", there.size);
-            Err(refused(&text))
+            let there = there.size;
+            Err(refused(format_args!("differs: {size} bytes at the source, {there} at the destination")))
         }
         _ => Err(refused("differs: the destination has a different type of file with this name")),
     }

@@ -15,7 +15,6 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one read.
 const READ_BYTES: u64 = 1 << 20;
 /// Reads in flight.
 const READ_DEPTH: usize = 4;

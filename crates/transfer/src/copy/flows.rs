@@ -20,6 +20,7 @@ use super::message::{Done, Failure};
 use super::options::{Account, Tuning, blocks};
 use super::range::{RangeHead, Runs, TRAILER};
 use super::target::{Files, Refusal, Resumed, Target};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool};
@@ -153,7 +154,8 @@ impl ReceiverShared {
                         return Err(io::Error::new(
                             io::ErrorKind::InvalidData,
                             format!(
-                                "{MAX_RESENT_RANGES} ranges arrived damaged; hint: check the network cards of both hosts"
+                                "{MAX_RESENT_RANGES} ranges arrived damaged{}",
+                                Hint("check the network cards of both hosts")
                             ),
                         ));
                     }
@@ -230,7 +232,7 @@ fn is_late(error: &io::Error) -> bool {
 }
 
 /// Most parts of one session that are resumed.
-pub(super) const MAX_RESUMED_FILES: usize = 256;
+const MAX_RESUMED_FILES: usize = 256;
 
 impl ReceiverShared {
     /// The thread that checks.

@@ -17,6 +17,7 @@
 use super::message::{Entry, Name, Origin, Sample, Sizes, What};
 use super::options::Account;
 use ring::digest::{SHA256, digest};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::Tree;
 use skyhaul_io::disk::tree::{Kind, Status};
 use std::collections::HashSet;
@@ -133,7 +134,8 @@ impl Manifest {
         }
         if self.entries.len() > MAX_ENTRIES {
             return Err(refused(format!(
-                "more than {MAX_ENTRIES} files and directories; hint: copy one directory at a time, or an archive of small files"
+                "more than {MAX_ENTRIES} files and directories{}",
+                Hint("copy one directory at a time, or an archive of small files")
             )));
         }
         if !is_directory {
@@ -167,10 +169,11 @@ impl Manifest {
                 && !both_directories(&other)
             {
                 return Err(refused(format!(
-                    "source {} and source {} both have {}; hint: copy each into its own directory: HOST:/d1 HOST:/d2",
+                    "source {} and source {} both have {}{}",
                     self.places[other].0 + 1,
                     source + 1,
-                    path.display()
+                    path.display(),
+                    Hint("copy each into its own directory: HOST:/d1 HOST:/d2")
                 )));
             }
         }
@@ -282,7 +285,7 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 /// Whether a name is one of an unfinished copy.
-pub(super) fn is_temporary(name: &OsStr) -> bool {
+fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     if name.starts_with(TEMPORARY_PREFIX.as_bytes()) {
         return true;
@@ -334,7 +337,9 @@ impl Allowed {
         let any = of.any(|(_, name)| name.is_none());
         match (any, top.as_bytes().starts_with(b".")) {
             (true, false) => Ok(()),
-            (true, true) => wrong("hidden files are copied only on request; hint: give it as a source"),
+            (true, true) => {
+                wrong(&format!("hidden files are copied only on request{}", Hint("give it as a source")))
+            }
             (false, _) => wrong("the peer sent a name that was not requested; it was refused"),
         }
     }

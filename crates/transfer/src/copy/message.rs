@@ -18,6 +18,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::Status;
 use std::ffi::{OsStr, OsString};
@@ -318,9 +319,9 @@ impl From<&io::Error> for Failure {
 }
 
 /// What to do where there is no space.
-pub(super) const SPACE_HINT: &str = "; hint: free some space and copy again";
+pub(super) const SPACE_HINT: Hint<&str> = Hint("free some space and copy again");
 
-/// What one end did, and where it waited.
+/// Work of one end, and where it waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Bytes of ranges, without holes.
@@ -484,7 +485,6 @@ impl Sizes {
         Self(all)
     }
 
-    /// Bytes of all.
     pub(super) fn bytes(&self) -> u64 {
         self.divided(u64::MAX)[0].1
     }

@@ -5,6 +5,7 @@
 
 use super::message::Exists;
 use skyhaul::stop::StopFlag;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{DiskOptions, Engine, Faults};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
@@ -18,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Smallest and largest range.
-pub(super) const RANGE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
+const RANGE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 /// Most flows of one copy.
-pub(super) const MAX_FLOWS_PER_COPY: usize = 256;
+const MAX_FLOWS_PER_COPY: usize = 256;
 
 /// What both ends use alike.
 #[derive(Clone, Debug)]
@@ -137,12 +138,11 @@ pub struct CopyOptions {
 
 /// Bytes of blocks, names and lists of ranges, of all sessions.
 pub(super) const MAX_MEMORY_BYTES: u64 = 2 << 30;
-/// Bytes of blocks of one session.
-pub(super) const MAX_SESSION_BLOCK_BYTES: u64 = 256 << 20;
+const MAX_SESSION_BLOCK_BYTES: u64 = 256 << 20;
 /// Sessions at a time.
 pub(super) const MAX_SESSIONS: u64 = 32;
 /// Flows of all sessions.
-pub(super) const MAX_FLOWS: u64 = 1024;
+const MAX_FLOWS: u64 = 1024;
 
 /// The memory, sessions and flows in use.
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ pub(super) struct Account {
 }
 
 fn refused(what: &str, hint: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::QuotaExceeded, format!("{what}; hint: {hint}"))
+    io::Error::new(io::ErrorKind::QuotaExceeded, format!("{what}{}", Hint(format_args!("{hint}"))))
 }
 
 impl Account {

@@ -12,6 +12,7 @@ use super::digest::{Contents, Reads, contents, zeros};
 use super::manifest::{Manifest, Root};
 use super::options::{Account, Tuning, blocks};
 use super::range::{HOLE, RangeHead};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::disk::{Ended, Queue, Tree, next_data};
@@ -54,7 +55,9 @@ pub(super) enum SenderEvent {
 }
 
 /// Why a file is not copied.
-pub(super) const CHANGED: &str = "the file changed during the copy; hint: copy it when nothing writes to it";
+pub(super) fn changed() -> String {
+    format!("the file changed during the copy{}", Hint("copy it when nothing writes to it"))
+}
 
 /// What the threads of a sender share.
 pub(super) struct SenderShared {
@@ -396,7 +399,7 @@ impl SenderShared {
         let now: Option<Status> = tree.status(path)?;
         match now.is_some_and(|now| entry.is_still(&now)) {
             true => Ok(crc),
-            false => Err(io::Error::other(CHANGED)),
+            false => Err(io::Error::other(changed())),
         }
     }
 }

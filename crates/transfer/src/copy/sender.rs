@@ -7,7 +7,7 @@ use super::flows::MAX_RESENT_RANGES;
 use super::manifest::{Manifest, Root, shown};
 use super::message::{Done, Entry, Found, Message, Sent, Want};
 use super::options::{Account, Tuning};
-use super::reader::{CHANGED, Job, SenderEvent, SenderShared};
+use super::reader::{Job, SenderEvent, SenderShared, changed};
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::collections::{HashMap, HashSet};
@@ -276,7 +276,7 @@ impl Sender<'_> {
         let long =
             |now: &Status| self.manifest.is_cut && now.size > entry.size() && now.modified == entry.modified;
         if !now.is_some_and(|now| entry.is_still(&now) || long(&now)) {
-            return Sent { file, digest: None, error: Some(CHANGED.to_owned()) };
+            return Sent { file, digest: None, error: Some(changed()) };
         }
         let pieces = entry.size().div_ceil(self.tuning.range);
         let digest = self.files.get(&file).and_then(|sending| sending.digest.of(pieces));

@@ -11,6 +11,7 @@ use super::sender;
 use super::session::LocalEnd;
 use serde_json::Value;
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults, Tree};
 use skyhaul_io::tcp::tune::LARGEST_WINDOW;
 use std::io;
@@ -59,9 +60,10 @@ impl CopyService {
         let outside = || {
             let roots: Vec<_> = self.roots.iter().map(|root| root.path().display().to_string()).collect();
             format!(
-                "{} is outside the served directories ({}); hint: give a path below one of them",
+                "{} is outside the served directories ({}){}",
                 path.display(),
-                roots.join(", ")
+                roots.join(", "),
+                Hint("give a path below one of them")
             )
         };
         let within = |root: &&Arc<Tree>| path.starts_with(root.path());
@@ -90,14 +92,17 @@ impl CopyService {
         if version != Some(u64::from(VERSION)) {
             let theirs = version.map_or("unknown".to_owned(), |version| version.to_string());
             return Err(format!(
-                "the client's copy protocol is version {theirs}, the server's version {VERSION}; hint: install the same \
+                "the client's copy protocol is version {theirs}, the server's version {VERSION}{}",
+                Hint(
+                    "install the same \
                  skyhaul on both hosts"
+                )
             ));
         }
         let request: Request =
             serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))?;
         if self.read_only && request.way == Direction::Push && !request.verify {
-            return Err("this server is read-only; hint: start it without --read-only".into());
+            return Err(format!("this server is read-only{}", Hint("start it without --read-only")));
         }
         if request.paths.is_empty() || request.paths.len() > 1024 {
             return Err("a request has 1 to 1024 paths".into());

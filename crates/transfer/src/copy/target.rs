@@ -7,6 +7,7 @@ use super::manifest::{JOURNAL_SUFFIX, PART_SUFFIX, beside};
 use super::message::{Entry, What};
 use super::options::{Account, Tuning};
 use super::range::{NotARange, RangeHead, Runs};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Tree, set_size};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -103,7 +104,7 @@ impl Target {
         let (size, modified, origin) = (entry.size(), entry.modified, entry.origin);
         let identity = Identity { size, range, modified, origin };
         if identity.ranges() > MAX_RANGES {
-            let text = format!("it has more than {MAX_RANGES} ranges; hint: use a larger --range");
+            let text = format!("it has more than {MAX_RANGES} ranges{}", Hint("use a larger --range"));
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let ranges = Mutex::new(Ranges { left: identity.ranges(), ..Ranges::default() });
@@ -132,11 +133,10 @@ impl Target {
     }
 
     /// Takes the ranges of an earlier attempt, to write the others.
-    pub(super) fn take_resumed(&self) -> Option<Resumed> {
+    fn take_resumed(&self) -> Option<Resumed> {
         self.ranges().resumed.take()
     }
 
-    /// Bytes of it.
     pub(super) fn resumed_bytes(&self) -> u64 {
         let ranges = self.ranges();
         let resumed = ranges.resumed.as_ref();

@@ -4,6 +4,7 @@ use super::super::limits::OutputArgs;
 use super::super::limits::{DESTINATION, HOST, WHEN};
 use super::super::limits::{from_to, some, up_to};
 use clap::{Args, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul_measure::probe::monitor::TestKind;
 use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM};
@@ -115,7 +116,7 @@ impl FromStr for Target {
             _ => (TestKind::Udp, ""),
         };
         if host.is_empty() {
-            return Err(format!("unknown test `{text}`\nhint: write udp:HOST or tcp:HOST"));
+            return Err(format!("unknown test `{text}`{}", Hint("write udp:HOST or tcp:HOST")));
         }
         Ok(Self { kind, host: host.to_owned() })
     }

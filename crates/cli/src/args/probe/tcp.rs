@@ -3,6 +3,7 @@
 use super::super::applies::with;
 use super::super::limits::{from_to, some};
 use clap::Args;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use std::str::FromStr;
 
@@ -121,14 +122,15 @@ impl FromStr for Windows {
         let size = |text: &str| {
             let size = text.trim().parse::<Size>().map_err(|error| error.to_string())?;
             let fits = (1024..=MAX_BYTES).contains(&size.bytes());
-            fits.then_some(size).ok_or_else(|| format!("invalid window `{text}`\nhint: write 1KiB to 1GiB"))
+            fits.then_some(size)
+                .ok_or_else(|| format!("invalid window `{text}`{}", Hint("write 1KiB to 1GiB")))
         };
         let Some((from, to)) = text.split_once("..") else {
             return text.split(',').map(size).collect::<Result<_, _>>().map(Self);
         };
         let (from, to) = (size(from)?, size(to)?);
         if from >= to {
-            return Err(format!("`{text}` is a descending range\nhint: write the smaller window first"));
+            return Err(format!("`{text}` is a descending range{}", Hint("write the smaller window first")));
         }
         let doubled = std::iter::successors(Some(from.bytes()), |bytes| bytes.checked_mul(2));
         let below = doubled.take_while(|&bytes| bytes < to.bytes());
@@ -139,7 +141,12 @@ impl FromStr for Windows {
 fn cores(text: &str) -> Result<(usize, usize), String> {
     let number = |text: &str| text.trim().parse::<usize>().ok();
     let pair = text.split_once(':').and_then(|(here, there)| Some((number(here)?, number(there)?)));
-    pair.ok_or_else(|| format!("expected a pair of CPUs, got `{text}`\nhint: write one CPU of this host and one of the server, like 2:3"))
+    pair.ok_or_else(|| {
+        format!(
+            "expected a pair of CPUs, got `{text}`{}",
+            Hint("write one CPU of this host and one of the server, like 2:3")
+        )
+    })
 }
 
 #[cfg(test)]

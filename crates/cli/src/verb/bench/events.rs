@@ -12,10 +12,10 @@ use anyhow::Result;
 use serde::Serialize;
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::quantity::{Rate, Size};
-use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::events::{
+use skyhaul_experiments::events::{
     self, EventBenchOptions, EventBenchReport, EventLosses, EventPoint, EventSetting,
 };
+use skyhaul_measure::bench::Spread;
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use skyhaul::io::host::sockets::largest_buffer;
 use skyhaul::io::quantity::Size;
 use skyhaul::stop::StopFlag;
+use skyhaul_experiments::memo::limited::{LimitedOptions, LimitedRow, ReceiverCommand};
 use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::heaps::limited::{LimitedOptions, LimitedRow, ReceiverCommand};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 

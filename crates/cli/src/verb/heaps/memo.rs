@@ -13,10 +13,10 @@ use crate::report::words::short;
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::stop::StopFlag;
-use skyhaul_measure::bench::Spread;
-use skyhaul_measure::bench::heaps::{
-    self, Experiments, HeapTransport, MemoCell, MemoOptions, MemoReport, MemoSetting, RatePoint,
+use skyhaul_experiments::memo::{
+    self as heaps, Experiments, HeapTransport, MemoCell, MemoOptions, MemoReport, MemoSetting, RatePoint,
 };
+use skyhaul_measure::bench::Spread;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -284,7 +284,7 @@ fn rates(points: &[RatePoint]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul_measure::bench::heaps::PairFigures;
+    use skyhaul_experiments::memo::PairFigures;
 
     #[test]
     fn a_table_has_a_row_for_each_way_that_was_measured() {

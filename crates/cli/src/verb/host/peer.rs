@@ -6,6 +6,7 @@ use crate::args::HostArgs;
 use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::quantity::Span;
 use skyhaul::peer::{PORT, Token};
@@ -43,7 +44,8 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>> {
     let all: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
     if all.is_empty() {
         bail!(
-            "cannot resolve {host}\nhint: write a name or an address, with a port if needed, such as dtn2:{PORT}"
+            "cannot resolve {host}{}",
+            Hint(format_args!("write a name or an address, with a port if needed, such as dtn2:{PORT}"))
         );
     }
     Ok(all)

@@ -5,6 +5,7 @@ use crate::args::HostArgs;
 use crate::outcome::Interrupt;
 use crate::outcome::Outcome;
 use anyhow::{Result, anyhow};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::namespace::ask_to_end;
 use skyhaul::io::signals;
@@ -33,8 +34,9 @@ pub(super) fn watch_host(args: &HostArgs, facts: &Facts, target: &HostTarget) ->
     let begun = Instant::now();
     let failed = |error| {
         anyhow!(
-            "run {program}: {}\nhint: everything after --watch is the command",
-            skyhaul::io::address::system_text(&error)
+            "run {program}: {}{}",
+            skyhaul::io::address::system_text(&error),
+            Hint("everything after --watch is the command")
         )
     };
     let status = command.spawn().and_then(ended).map_err(failed)?;

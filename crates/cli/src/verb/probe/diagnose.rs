@@ -3,15 +3,16 @@
 use super::super::receiving::print_json;
 use super::page;
 use super::report::CommandReport;
-use super::spacing::spacing;
 use super::table::{Table, account};
 use crate::args::{PathArgs, ValueList};
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Result, bail};
+use skyhaul::core::hint::Hint;
 use skyhaul_measure::probe::udp::{
     CauseReport, DiagnosisHosts, DiagnosisOptions, MIN_DATAGRAM, TestDirection, UdpClient, UdpDiagnosis,
+    spacing,
 };
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -31,7 +32,8 @@ pub(super) fn udp(
 ) -> Result<Outcome> {
     if args.points() > 1 || args.flows != [1] {
         bail!(
-            "a diagnosis needs one flow and one load\nhint: give one of --sizes, one of --spacing or --rates"
+            "a diagnosis needs one flow and one load{}",
+            Hint("give one of --sizes, one of --spacing or --rates")
         );
     }
     let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));

@@ -7,6 +7,7 @@ use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Size;
 use skyhaul_measure::probe::iperf3::{
     Iperf3ClientOptions, Iperf3Error, Iperf3Params, Iperf3Progress as Progressed, TestDirection, json, lines,
@@ -81,7 +82,9 @@ fn one<T: Clone>(values: &[T], option: &str) -> Result<Option<T>> {
     match values {
         [] => Ok(None),
         [value] => Ok(Some(value.clone())),
-        _ => bail!("--iperf3 measures one point at a time\nhint: give one value to {option}"),
+        _ => {
+            bail!("--iperf3 measures one point at a time{}", Hint(format_args!("give one value to {option}")))
+        }
     }
 }
 
@@ -90,7 +93,7 @@ fn params(args: &PathArgs) -> Result<Iperf3Params> {
     let time = args.time.map_or(TIME, |time| time.duration());
     let omit = tcp.omit.duration();
     if time.subsec_nanos() != 0 || omit.subsec_nanos() != 0 || time.is_zero() {
-        bail!("iperf3 needs whole seconds\nhint: write --time and --omit like 10s");
+        bail!("iperf3 needs whole seconds{}", Hint("write --time and --omit like 10s"));
     }
     let windows = tcp.windows.as_ref().map_or(&[][..], |windows| windows.0.as_slice());
     let counted = tcp.bytes.is_some() || iperf3.blocks.is_some();

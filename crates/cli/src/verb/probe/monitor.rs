@@ -15,10 +15,10 @@ use super::super::receiving::print_json;
 #[cfg(not(feature = "services"))]
 use super::super::unbuilt::Metrics as Server;
 use super::path::resolve_port;
-use super::spacing::spacing;
 use crate::args::{HowArgs, MonitorArgs, OutputArgs, Target};
 use crate::outcome::{Interrupt, Outcome};
 use anyhow::{Result, anyhow, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::schedule::Period;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::Size;
@@ -30,7 +30,7 @@ use skyhaul_measure::probe::monitor::{
     TestSpec,
 };
 use skyhaul_measure::probe::tcp::{TcpPoint, TestDirection};
-use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM, UdpPoint};
+use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_FLOWS, MIN_DATAGRAM, UdpPoint, spacing};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;
@@ -52,8 +52,9 @@ pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     }
     ensure!(
         tests.len() <= MAX_TESTS,
-        "{} tests are too many\nhint: at most {MAX_TESTS} for one monitor",
-        tests.len()
+        "{} tests are too many{}",
+        tests.len(),
+        Hint(format_args!("at most {MAX_TESTS} for one monitor"))
     );
     distinct(&mut tests);
     let mut monitor = Monitor::new(MonitorOptions {
@@ -185,8 +186,9 @@ fn tests(text: &str, how: &HowArgs) -> Result<Vec<MonitorTest>> {
         let line =
             error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
         anyhow!(
-            "line {line}: {}\nhint: write lines as `key = \"value\"`, and [[test]] before each test",
-            error.message()
+            "line {line}: {}{}",
+            error.message(),
+            Hint("write lines as `key = \"value\"`, and [[test]] before each test")
         )
     })?;
     let mut all = how.clone();
@@ -199,11 +201,13 @@ fn tests(text: &str, how: &HowArgs) -> Result<Vec<MonitorTest>> {
     }
     ensure!(
         !list.is_empty(),
-        "no tests\nhint: write [[test]], and below it udp = \"HOST\" or tcp = \"HOST\""
+        "no tests{}",
+        Hint("write [[test]], and below it udp = \"HOST\" or tcp = \"HOST\"")
     );
     let one = |(n, value): (usize, &toml::Spanned<DeValue<'_>>)| {
         let table = value.get_ref().as_table();
-        let table = table.ok_or_else(|| anyhow!("test {}: expected a table\nhint: write [[test]]", n + 1))?;
+        let table =
+            table.ok_or_else(|| anyhow!("test {}: expected a table{}", n + 1, Hint("write [[test]]")))?;
         one(table, &all).map_err(|error| anyhow!("test {}: {error}", n + 1))
     };
     list.iter().enumerate().map(one).collect()
@@ -225,12 +229,13 @@ fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<MonitorTest> {
                 continue;
             }
         };
-        ensure!(target.is_none(), "two servers in one test\nhint: write a [[test]] for each");
+        ensure!(target.is_none(), "two servers in one test{}", Hint("write a [[test]] for each"));
         let host = text()?;
         ensure!(!host.is_empty(), "empty host name");
         target = Some(Target { kind, host });
     }
-    let target = target.ok_or_else(|| anyhow!("no server\nhint: write udp = \"HOST\" or tcp = \"HOST\""))?;
+    let target =
+        target.ok_or_else(|| anyhow!("no server{}", Hint("write udp = \"HOST\" or tcp = \"HOST\"")))?;
     test(&target, name, &how)
 }
 
@@ -238,7 +243,11 @@ fn one(table: &DeTable<'_>, all: &HowArgs) -> Result<MonitorTest> {
 fn test(target: &Target, name: Option<String>, how: &HowArgs) -> Result<MonitorTest> {
     let (time, every) = (how.time.duration(), how.every.nanos());
     let jitter = how.jitter.map_or(every / 10, |span| span.nanos());
-    ensure!(jitter <= every, "--jitter is longer than the time between tests\nhint: use a smaller --jitter");
+    ensure!(
+        jitter <= every,
+        "--jitter is longer than the time between tests{}",
+        Hint("use a smaller --jitter")
+    );
     let what = match target.kind {
         TestKind::Udp => {
             let direction = match (how.reverse, how.both) {
@@ -286,9 +295,9 @@ fn set(how: &mut HowArgs, key: &str, value: &DeValue<'_>) -> Result<()> {
         "rate" => how.rate = some(key, value)?,
         "window" => how.window = Some(some(key, value)?),
         "cc" => how.cc = Some(words(key, value)?),
-        other => bail!("unknown key `{other}`\nhint: the keys are {KEYS}"),
+        other => bail!("unknown key `{other}`{}", Hint(format_args!("the keys are {KEYS}"))),
     }
-    ensure!(!(how.reverse && how.both), "reverse and both exclude each other\nhint: choose one");
+    ensure!(!(how.reverse && how.both), "reverse and both exclude each other{}", Hint("choose one"));
     Ok(())
 }
 
@@ -296,14 +305,14 @@ fn words(key: &str, value: &DeValue<'_>) -> Result<String> {
     match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
-        _ => bail!("`{key}` needs a string\nhint: write it in quotes, as on the command line"),
+        _ => bail!("`{key}` needs a string{}", Hint("write it in quotes, as on the command line")),
     }
 }
 
 fn flag(key: &str, value: &DeValue<'_>) -> Result<bool> {
     match value {
         DeValue::Boolean(flag) => Ok(*flag),
-        _ => bail!("`{key}` must be true or false\nhint: write it without quotes"),
+        _ => bail!("`{key}` must be true or false{}", Hint("write it without quotes")),
     }
 }
 
@@ -313,7 +322,7 @@ fn parsed<T: FromStr<Err: Display>>(key: &str, value: &DeValue<'_>) -> Result<T>
 
 fn some<T: FromStr<Err: Display> + Default + PartialEq>(key: &str, value: &DeValue<'_>) -> Result<T> {
     let value = parsed::<T>(key, value)?;
-    ensure!(value != T::default(), "`{key}` must be greater than zero\nhint: or leave it out");
+    ensure!(value != T::default(), "`{key}` must be greater than zero{}", Hint("or leave it out"));
     Ok(value)
 }
 
@@ -321,7 +330,10 @@ fn within<T: TryFrom<u64>>(key: &str, value: &DeValue<'_>, least: u64, most: u64
     let number = words(key, value)?.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
     let number = number.and_then(|n| T::try_from(n).ok());
     number.ok_or_else(|| {
-        anyhow!("`{key}` must be a whole number from {least} to {most}\nhint: correct it, or leave it out")
+        anyhow!(
+            "`{key}` must be a whole number from {least} to {most}{}",
+            Hint("correct it, or leave it out")
+        )
     })
 }
 

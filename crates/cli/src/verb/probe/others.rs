@@ -11,6 +11,7 @@ use crate::print::{Progress, count, counted, rate};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
+use skyhaul::core::hint::Hint;
 use skyhaul_measure::probe::stamp::{Reflector, ReflectorOptions, StampOptions, StampReport, measure};
 use skyhaul_measure::probe::udp::{OneWayDelay, UdpPoint};
 use skyhaul_measure::probe::udpmon::{
@@ -45,7 +46,7 @@ fn sweep<R: Serialize>(
     line: impl Fn(&R) -> String,
 ) -> Result<CommandReport<R>> {
     if let Some(option) = args.tcp.stray() {
-        bail!("{option} applies only to TCP\nhint: omit it, or measure with --tcp or --iperf3");
+        bail!("{option} applies only to TCP{}", Hint("omit it, or measure with --tcp or --iperf3"));
     }
     let all = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
@@ -92,7 +93,10 @@ pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
     let received: u64 = told.points.iter().map(|report| report.received).sum();
     if received == 0 && !told.interrupted {
         bail!(
-            "{to} did not reply\nhint: check that a reflector is running (`skyhaul probe serve --stamp {port}`), and that no firewall blocks UDP"
+            "{to} did not reply{}",
+            Hint(format_args!(
+                "check that a reflector is running (`skyhaul probe serve --stamp {port}`), and that no firewall blocks UDP"
+            ))
         );
     }
     Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })

@@ -8,20 +8,20 @@ use super::further;
 use super::live::Live;
 use super::page;
 use super::report::CommandReport;
-use super::spacing::spacing;
 use super::table::Table;
 use crate::args::{PathArgs, SendingArg, ValueList};
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
 use skyhaul::io::udp::largest_datagram;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
 use skyhaul_measure::probe::udp::{
     DIAGNOSIS_PORTS, MAX_DATAGRAM as LONGEST_DATAGRAM, MAX_FLOWS, SpacingMode, TestDirection, UdpClient,
-    UdpClientOptions, UdpPoint, UdpPointReport,
+    UdpClientOptions, UdpPoint, UdpPointReport, spacing,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -51,14 +51,17 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         );
     }
     if let Some(option) = args.tcp.stray() {
-        bail!("{option} applies only to TCP\nhint: add --tcp, or --iperf3");
+        bail!("{option} applies only to TCP{}", Hint("add --tcp, or --iperf3"));
     }
     let flows = match args.flows.as_slice() {
         [flows] if *flows <= MAX_FLOWS => *flows,
         [_] => {
-            bail!("more than {MAX_FLOWS} flows of datagrams\nhint: one for every one or two CPUs is enough")
+            bail!(
+                "more than {MAX_FLOWS} flows of datagrams{}",
+                Hint("one for every one or two CPUs is enough")
+            )
         }
-        _ => bail!("a list of --flows needs TCP\nhint: give one number, or add --tcp"),
+        _ => bail!("a list of --flows needs TCP{}", Hint("give one number, or add --tcp")),
     };
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
@@ -197,7 +200,10 @@ pub(super) fn resolve_port(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         Err(_) => format!("{host}:{port}"),
     };
     let found = with_port.to_socket_addrs().map_err(|error| {
-        anyhow!("find {host}: {error}\nhint: write its name or address, like dtn2, 192.0.2.9 or [2001:db8::9]:{port}")
+        anyhow!(
+            "find {host}: {error}{}",
+            Hint(format_args!("write its name or address, like dtn2, 192.0.2.9 or [2001:db8::9]:{port}"))
+        )
     })?;
     let found: Vec<SocketAddr> = found.collect();
     ensure!(!found.is_empty(), "find {host}: it has no address");
@@ -245,7 +251,8 @@ pub(super) fn points(args: &PathArgs) -> Result<Vec<UdpPoint>> {
                 if args.packets.is_some() { UdpPoint { longest_ns: MAX_DATAGRAM, ..point } } else { point };
             if mode == SpacingMode::Kernel && spacing_ps == 0 {
                 bail!(
-                    "--mode kernel needs a spacing greater than 0\nhint: the kernel paces packets by a rate"
+                    "--mode kernel needs a spacing greater than 0{}",
+                    Hint("the kernel paces packets by a rate")
                 );
             }
             point.check().map_err(|why| anyhow!(why))?;

@@ -1,8 +1,8 @@
 //! A1 to A9: clocks of processors, idle states, interrupts and memory near the card.
 
 use crate::host::check::{ALL, table};
+use crate::host::check::{CPUS, HostView, cpu_list, tally};
 use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
-use crate::host::view::{CPUS, HostView, cpu_list, tally};
 use std::collections::BTreeSet;
 
 /// Exit latency in microseconds that a burst survives, at most.

@@ -1,9 +1,9 @@
 //! B1 to B8: the link, its MTU, rings and interrupts of the card.
 
+use crate::host::check::HostView;
 use crate::host::check::{ALL, table};
 use crate::host::found::{CheckOutcome, CheckResult, not_applicable, unknown};
 use crate::host::target::HostRole;
-use crate::host::view::HostView;
 
 /// The kernel from which on ESnet no longer recommends the largest ring.
 const RINGS_STAY: (u32, u32) = (6, 11);

@@ -1,9 +1,9 @@
 //! B9 to B16: what the card does for the CPU, and how it spreads packets over queues.
 
 use crate::host::check::{ALL, from, table};
+use crate::host::check::{HostView, cpu_list};
 use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable};
 use crate::host::target::HostRole;
-use crate::host::view::{HostView, cpu_list};
 
 /// Queues beyond which there is nothing to gain.
 const QUEUES: u64 = 32;

@@ -1,9 +1,9 @@
 //! A10 to A19: IOMMU, PCIe, memory, clocks, limits of this process.
 
 use crate::host::check::{ALL, table};
+use crate::host::check::{CPUS, HostView, chosen, cpu_list};
 use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
 use crate::host::target::{HostRole, size};
-use crate::host::view::{CPUS, HostView, chosen, cpu_list};
 use std::collections::BTreeSet;
 
 /// Bytes of memory that may be locked, at least: rings of one receiver and one recorder.

@@ -1,8 +1,8 @@
 //! B17 to B26: pause, stamps, driver, queueing disciplines.
 
 use crate::host::check::{ALL, from, table};
+use crate::host::check::{HostView, sysctl};
 use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
-use crate::host::view::{HostView, sysctl};
 
 /// What ESnet's tests set for large packets inside the host: IPv6, IPv4.
 const BIG: [u64; 2] = [185_000, 150_000];

@@ -1,9 +1,9 @@
 //! D1 to D10: file systems, disks, memory that data cross.
 
 use crate::host::check::{ALL, table};
+use crate::host::check::{HostView, chosen};
 use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable, unknown};
 use crate::host::target::{HostRole, size};
-use crate::host::view::{HostView, chosen};
 use std::collections::BTreeSet;
 
 /// Read ahead, for files that are read through the cache.

@@ -1,9 +1,8 @@
-//! C11 to C25: congestion control, and settings that are best left.
+//! C1 to C25: memory of sockets, what every TCP connection needs, congestion control, and settings that are best left.
 
-use crate::host::check::{ALL, from, table};
-use crate::host::found::{CheckOutcome, CheckResult, not_applicable};
-use crate::host::target::size;
-use crate::host::view::{HostView, sysctl};
+use crate::host::check::{ALL, HostView, from, sysctl, table};
+use crate::host::found::{CheckOutcome, CheckResult, NotJudged, not_applicable};
+use crate::host::target::{MAX_BUFFER_BYTES, size};
 
 /// What copies of a page that is sent need to be noted.
 const NOTES: u64 = 1 << 20;
@@ -13,6 +12,26 @@ const UNSENT: u64 = 1 << 20;
 table! {
     /// TCP.
     TABLE:
+    C1 "maximum socket buffer" High Loss "FOPL" ALL, largest:
+        "The kernel silently caps larger requests, so a UDP receiver that pauses loses packets.";
+    C2 "default socket buffers" Low Cpu "OK" ALL, defaults:
+        "Every socket starts with them, and UDP sockets have no other limit.";
+    C3 "TCP receive buffer" High Rate "FOPTL" ALL, tcp_receive:
+        "The receive window grows to this maximum. Below twice the bandwidth-delay product it limits the rate.";
+    C4 "TCP send buffer" High Rate "FOPTL" ALL, tcp_send:
+        "It holds all unacknowledged data. Below twice the bandwidth-delay product it limits the rate.";
+    C5 "total memory of TCP and of UDP" Medium Loss "U" ALL, together:
+        "At this limit TCP windows shrink and UDP packets are dropped.";
+    C6 "receive buffer autotuning" High Rate "K" ALL, automatic:
+        "Without it the receive window stays at its default.";
+    C7 "window scaling, SACK, timestamps" High Rate "FU" ALL, options:
+        "They allow windows above 64 KiB, recovery from several losses, and sequence numbers that wrap in 0.34 s at 100 Gb/s.";
+    C8 "saved metrics of earlier connections" Low Jitter "FPUL" ALL, metrics:
+        "A new connection starts with the metrics of an earlier one, and stays slow if that one met losses.";
+    C9 "slow start after idle" Medium Rate "TL" ALL, idle:
+        "The congestion window shrinks in pauses between files.";
+    C10 "path MTU probing" Medium Loss "FOPUL" ALL, probing:
+        "If a path silently drops large packets, a connection hangs unless TCP tries smaller ones.";
     C11 "congestion control" High Rate "FOP" ALL, control:
         "It decides how much a loss costs: on long paths Reno takes minutes to recover, cubic seconds, and bbr does not slow down.";
     C12 "pacing for bbr" Low Cpu "F" from(4, 9), bbr:
@@ -254,4 +273,168 @@ fn udp(h: &HostView<'_>) -> CheckOutcome {
     let value = format!("least {least}, early demultiplexing {early}");
     let found = CheckResult::rule(least >= 4096, value, "least 4096, early demultiplexing 1");
     Ok(found.set(sysctl("net.ipv4.udp_rmem_min"), 4096))
+}
+
+const PAGE: u64 = 4096;
+/// A default of every socket above this wastes memory.
+const DEFAULT_MOST: u64 = 16 << 20;
+/// What one profile of tuned sets, which is less than the kernel's own.
+const TUNED: u64 = 16 << 20;
+
+/// A limit in bytes that is a round number.
+fn round(bytes: u64) -> u64 {
+    bytes.checked_next_power_of_two().unwrap_or(u64::MAX).min(MAX_BUFFER_BYTES)
+}
+
+/// The largest receive buffer that a program of this host should be able to ask for. Every check that speaks of it wants the same.
+pub(super) fn receive_wanted(h: &HostView<'_>) -> u64 {
+    if h.target.receives() { h.target.window().max(h.target.udp_buffer()) } else { 0 }
+}
+
+/// As a setting: never less than what there is.
+pub(super) fn receive_limit(h: &HostView<'_>) -> u64 {
+    round(receive_wanted(h)).max(h.sysctl("net.core.rmem_max").unwrap_or(0))
+}
+
+fn largest(h: &HostView<'_>) -> CheckOutcome {
+    let (receive, send) = (h.sysctl("net.core.rmem_max")?, h.sysctl("net.core.wmem_max")?);
+    let receive_wanted = receive_wanted(h);
+    let send_wanted = if h.target.sends() { h.target.window() } else { 0 };
+    let mut found = CheckResult::rule(
+        receive >= receive_wanted && send >= send_wanted,
+        format!("receive {}, send {}", size(receive), size(send)),
+        format!("receive {}, send {}", size(receive_wanted), size(send_wanted)),
+    );
+    for (name, now, wanted) in
+        [("net.core.rmem_max", receive, receive_wanted), ("net.core.wmem_max", send, send_wanted)]
+    {
+        if now < wanted {
+            found = found.set(sysctl(name), round(wanted));
+        }
+    }
+    Ok(found)
+}
+
+fn defaults(h: &HostView<'_>) -> CheckOutcome {
+    let (receive, send) = (h.sysctl("net.core.rmem_default")?, h.sysctl("net.core.wmem_default")?);
+    let mut found = CheckResult::rule(
+        receive <= DEFAULT_MOST && send <= DEFAULT_MOST,
+        format!("receive {}, send {}", size(receive), size(send)),
+        format!("up to {}", size(DEFAULT_MOST)),
+    );
+    found = found.shows_if(
+        receive > DEFAULT_MOST,
+        "OSG sets a quarter of the maximum, which each UDP socket then gets",
+    );
+    for (name, now) in [("net.core.rmem_default", receive), ("net.core.wmem_default", send)] {
+        if now > DEFAULT_MOST {
+            found = found.set(sysctl(name), 212_992);
+        }
+    }
+    Ok(found)
+}
+
+/// The third of three numbers: a ceiling.
+fn ceiling(h: &HostView<'_>, name: &str, wanted: u64) -> CheckOutcome {
+    let all = h.numbers(&sysctl(name))?;
+    let [least, usual, most] = all[..] else {
+        return Err(NotJudged::Unknown(format!("{name} has {} numbers", all.len())));
+    };
+    let found = CheckResult::rule(most >= wanted, size(most), format!("at least {}", size(wanted)));
+    let tuned = most == TUNED && most < wanted;
+    Ok(found
+        .shows_if(
+            tuned,
+            "tuned's network-throughput profile sets this, which is below the default of Linux 6.18",
+        )
+        .set(sysctl(name), format!("{least} {usual} {}", round(wanted).max(most))))
+}
+
+fn tcp_receive(h: &HostView<'_>) -> CheckOutcome {
+    ceiling(h, "net.ipv4.tcp_rmem", if h.target.receives() { h.target.window() } else { 0 })
+}
+
+fn tcp_send(h: &HostView<'_>) -> CheckOutcome {
+    ceiling(h, "net.ipv4.tcp_wmem", if h.target.sends() { h.target.window() } else { 0 })
+}
+
+fn together(h: &HostView<'_>) -> CheckOutcome {
+    let pages = |name: &str| -> Result<[u64; 3], NotJudged> {
+        let all = h.numbers(&sysctl(name))?;
+        all[..].try_into().map_err(|_| NotJudged::Unknown(format!("{name} has {} numbers", all.len())))
+    };
+    let (tcp, udp) = (pages("net.ipv4.tcp_mem")?, pages("net.ipv4.udp_mem")?);
+    let bytes = |all: [u64; 3]| all[2].saturating_mul(PAGE);
+    let needs = h.target.flows.saturating_mul(h.target.window()).saturating_mul(3) / 2;
+    // More than half of the memory is for nobody's buffers.
+    let memory = h.facts.number("host/memory").unwrap_or(u64::MAX);
+    let tcp_wanted = needs.min(memory / 2);
+    let udp_wanted = if h.target.receives() { h.target.udp_buffer().min(memory / 2) } else { 0 };
+    let mut found = CheckResult::rule(
+        bytes(tcp) >= tcp_wanted && bytes(udp) >= udp_wanted,
+        format!("TCP {}, UDP {}", size(bytes(tcp)), size(bytes(udp))),
+        format!("TCP {}, UDP {}", size(tcp_wanted), size(udp_wanted)),
+    );
+    for (name, now, wanted) in [("net.ipv4.tcp_mem", tcp, tcp_wanted), ("net.ipv4.udp_mem", udp, udp_wanted)]
+    {
+        if bytes(now) < wanted {
+            let pages = wanted.div_ceil(PAGE);
+            let (least, usual) = ((pages / 2).max(now[0]), (pages / 4 * 3).max(now[1]));
+            found = found.set(sysctl(name), format!("{least} {usual} {pages}"));
+        }
+    }
+    Ok(found
+        .shows_if(needs > memory / 2, format!("this host has {} of memory: fewer flows fit", size(memory))))
+}
+
+fn automatic(h: &HostView<'_>) -> CheckOutcome {
+    h.sysctl_is("net.ipv4.tcp_moderate_rcvbuf", 1)
+}
+
+fn options(h: &HostView<'_>) -> CheckOutcome {
+    let names = ["net.ipv4.tcp_window_scaling", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
+    let mut off = Vec::new();
+    for name in names {
+        if h.sysctl(name)? == 0 {
+            off.push(name);
+        }
+    }
+    let value = if off.is_empty() { "on".to_owned() } else { format!("off: {}", off.join(", ")) };
+    let mut found = CheckResult::rule(off.is_empty(), value, "on");
+    found = found
+        .shows_if(off.contains(&names[2]), "the advice to turn timestamps off dates from the days of 1 Gb/s");
+    for name in off {
+        found = found.set(sysctl(name), 1);
+    }
+    Ok(found)
+}
+
+fn metrics(h: &HostView<'_>) -> CheckOutcome {
+    let off = h.sysctl("net.ipv4.tcp_no_metrics_save")? == 1;
+    let value = if off { "not kept" } else { "kept" };
+    let found = CheckResult::rule_if(h.target.measures(), off, value, "not kept on hosts that measure");
+    Ok(found.set(sysctl("net.ipv4.tcp_no_metrics_save"), 1))
+}
+
+fn idle(h: &HostView<'_>) -> CheckOutcome {
+    let off = h.sysctl("net.ipv4.tcp_slow_start_after_idle")? == 0;
+    let found = CheckResult::rule_if(h.target.sends(), off, if off { "off" } else { "on" }, "off");
+    Ok(found.set(sysctl("net.ipv4.tcp_slow_start_after_idle"), 0))
+}
+
+fn probing(h: &HostView<'_>) -> CheckOutcome {
+    let now = h.sysctl("net.ipv4.tcp_mtu_probing")?;
+    let found = CheckResult::rule_if(h.mtu() >= 9000, now >= 1, now.to_string(), "1 with an MTU of 9000");
+    Ok(found.set(sysctl("net.ipv4.tcp_mtu_probing"), 1))
+}
+
+#[cfg(test)]
+mod tests {
+
+    #[test]
+    fn limits_are_round_and_never_more_than_the_kernel_takes() {
+        assert_eq!(super::round(125_000_000), 134_217_728);
+        assert_eq!(super::round(super::MAX_BUFFER_BYTES), super::MAX_BUFFER_BYTES);
+        assert_eq!(super::round(0), 1);
+    }
 }

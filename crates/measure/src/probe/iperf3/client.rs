@@ -1,14 +1,15 @@
 //! One test, as a client runs it.
 
 use super::IPERF3_VERSION;
+use super::control::Iperf3Error;
+use super::control::Iperf3State;
 use super::control::{COOKIE, Control, Cookie, MESSAGE_TIMEOUT, REPORT, RESULTS};
 use super::datagram::{HELLO, is_answer};
 use super::params::Iperf3Params;
+use super::params::Iperf3Results;
 use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
-use super::results::Iperf3Results;
-use super::state::Iperf3Error;
-use super::state::Iperf3State;
 use super::work::{RunningStreams, Sockets, setup};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::tune;
 use skyhaul_io::udp::peer;
@@ -191,7 +192,7 @@ impl<'a> Client<'a> {
         }
         let to = self.options.to;
         let text =
-            format!("udp://{to}: no answer to the first datagram; hint: check that firewalls allow UDP");
+            format!("udp://{to}: no answer to the first datagram{}", Hint("check that firewalls allow UDP"));
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 

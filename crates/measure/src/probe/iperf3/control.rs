@@ -1,16 +1,16 @@
-//! The control connection: a cookie, states, and JSON behind its length; everything with a deadline and a bound.
+//! The control connection: a cookie, states of one byte, numbers of errors, and JSON behind its length. Everything has a deadline
+//! and a bound.
 
-use super::params::Iperf3Params;
-use super::results::Iperf3Results;
-use super::state::Iperf3Error;
-use super::state::Iperf3State;
 use serde_json::Value;
-use skyhaul_core::framing::{self, frame};
-use std::io::{self, Read, Write};
+use skyhaul_core::framing;
+use skyhaul_core::framing::frame;
+use skyhaul_core::hint::Hint;
+use std::io;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// 36 characters and a zero octet: every connection of a test begins with the same one.
+/// 36 characters and a zero byte: every connection of a test begins with the same one.
 pub const COOKIE: usize = 37;
 /// Longest JSON of parameters: iperf3 itself takes 8 KiB.
 pub const PARAMETERS: usize = 8 << 10;
@@ -135,7 +135,7 @@ impl Control {
         Ok(())
     }
 
-    /// Read exactly so many octets within `wait`.
+    /// Reads exactly as many bytes as fit, within `wait`.
     fn fill(&mut self, into: &mut [u8], wait: Duration) -> Result<(), Iperf3Error> {
         let until = Instant::now() + wait;
         let mut at = 0;
@@ -161,7 +161,7 @@ fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
+pub(super) fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
     match framing::length(length, most) {
         Ok(0) => Err(Iperf3Error::TooLong(0, most)),
         Ok(length) => Ok(length),
@@ -169,25 +169,189 @@ fn judged(length: [u8; 4], most: usize) -> Result<usize, Iperf3Error> {
     }
 }
 
-/// Take bytes as what a client sends on its control connection; for the fuzzer.
-pub fn fuzz(input: &[u8]) {
-    let Some((length, rest)) = input.split_first_chunk::<4>() else { return };
-    let _ = length.map(Iperf3State::read);
-    for most in [PARAMETERS, RESULTS] {
-        let Ok(length) = judged(*length, most) else { continue };
-        assert!(length <= most);
-        let text = &rest[..length.min(rest.len())];
-        let Ok(json) = serde_json::from_slice::<Value>(text) else { continue };
-        if let Ok(params) = Iperf3Params::read(&json) {
-            assert!(params.connections() <= 256 && params.block.bytes() <= 1 << 20);
-            assert_eq!(Iperf3Params::read(&params.write()).as_ref(), Ok(&params));
-        }
-        if let Ok(results) = Iperf3Results::read(&json) {
-            assert!(results.streams.iter().all(|stream| stream.seconds >= 0.0));
-            let _ = results.write().to_string();
+/// A state, as it goes over the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i8)]
+pub enum Iperf3State {
+    /// All streams are there.
+    TestStart = 1,
+    /// Data flow.
+    TestRunning = 2,
+    /// The client has had enough.
+    TestEnd = 4,
+    /// The client sends its parameters.
+    ParamExchange = 9,
+    /// The client opens its streams.
+    CreateStreams = 10,
+    /// The server ends the test.
+    ServerTerminate = 11,
+    /// The client ends the test.
+    ClientTerminate = 12,
+    /// Both send their results, the client first.
+    ExchangeResults = 13,
+    /// Both have them.
+    DisplayResults = 14,
+    /// Idle.
+    IperfStart = 15,
+    /// The end.
+    IperfDone = 16,
+    /// The server is busy.
+    AccessDenied = -1,
+    /// The server failed: its error number and that of the system follow, 4 bytes each.
+    ServerError = -2,
+}
+
+impl Iperf3State {
+    const ALL: [Self; 13] = [
+        Self::TestStart,
+        Self::TestRunning,
+        Self::TestEnd,
+        Self::ParamExchange,
+        Self::CreateStreams,
+        Self::ServerTerminate,
+        Self::ClientTerminate,
+        Self::ExchangeResults,
+        Self::DisplayResults,
+        Self::IperfStart,
+        Self::IperfDone,
+        Self::AccessDenied,
+        Self::ServerError,
+    ];
+
+    /// Read an octet.
+    #[must_use]
+    pub fn read(octet: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.octet() == octet)
+    }
+
+    /// Write it.
+    #[must_use]
+    pub const fn octet(self) -> u8 {
+        (self as i8).cast_unsigned()
+    }
+}
+
+/// Numbers of errors that a server sends, as iperf3 counts them.
+pub mod code {
+    /// The test is too long.
+    pub const DURATION: u32 = 5;
+    /// Too many streams.
+    pub const STREAMS: u32 = 6;
+    /// The blocks are too long.
+    pub const BLOCK: u32 = 7;
+    /// The window is too large.
+    pub const WINDOW: u32 = 8;
+    /// The segment is too long.
+    pub const SEGMENT: u32 = 10;
+    /// The omitted time is too long.
+    pub const OMIT: u32 = 12;
+    /// Not implemented.
+    pub const UNKNOWN: u32 = 13;
+    /// The datagrams are too long or too short.
+    pub const DATAGRAM: u32 = 20;
+    /// The rate exceeds what the server allows.
+    pub const RATE: u32 = 27;
+    /// The test is longer than the server allows.
+    pub const TOO_LONG_HERE: u32 = 37;
+    /// A stream did not come.
+    pub const ACCEPT: u32 = 104;
+    /// Parameters that cannot be read.
+    pub const PARAMETERS: u32 = 114;
+    /// Results that cannot be read.
+    pub const RESULTS: u32 = 117;
+    /// The congestion control is not there.
+    pub const CONGESTION: u32 = 134;
+    /// Nothing came for too long.
+    pub const SILENT: u32 = 144;
+
+    /// What iperf3 says of it.
+    #[must_use]
+    pub fn text(code: u32) -> &'static str {
+        match code {
+            DURATION => "the test is too long",
+            STREAMS => "too many streams",
+            BLOCK => "the blocks are too long",
+            WINDOW => "the window is too large",
+            SEGMENT => "the largest segment is too large",
+            OMIT => "the omitted time is too long",
+            UNKNOWN => "not implemented there",
+            DATAGRAM => "the datagrams are too long or too short",
+            RATE => "the rate exceeds the server's limit",
+            TOO_LONG_HERE => "the test is longer than the server allows",
+            ACCEPT => "a stream did not come",
+            PARAMETERS => "the parameters could not be read",
+            RESULTS => "the results could not be read",
+            CONGESTION => "the congestion control is not there",
+            SILENT => "nothing came for too long",
+            142 => "the test needs a user name and password",
+            160 => "the time of the test was over",
+            _ => "an error of iperf3",
         }
     }
-    super::datagram::fuzz(input);
+}
+
+/// Why a test failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Iperf3Error {
+    /// A system call on the control connection.
+    #[error("control connection: {0}")]
+    Control(#[source] io::Error),
+    /// A system call on a stream; its text names the operation and the address.
+    #[error("{0}")]
+    Stream(#[source] io::Error),
+    /// The other end closed the control connection.
+    #[error("the other end closed the control connection")]
+    Gone,
+    /// The other end said nothing for too long.
+    #[error("the other end did not respond in time")]
+    Silent,
+    /// What came is not what the protocol says.
+    #[error("not the iperf3 protocol: {0}{hint}", hint = Hint("the other end must be iperf3 3.1 or later"))]
+    Protocol(String),
+    /// A message that is longer than allowed: its length, and the most.
+    #[error("a message of {0} bytes exceeds the limit of {1}")]
+    TooLong(usize, usize),
+    /// The server runs another test.
+    #[error(
+        "the server is busy with another test{}",
+        Hint("iperf3 serves one client at a time; try again later")
+    )]
+    Busy,
+    /// The server refused, or failed.
+    #[error("the server failed: {text} (error {0} of iperf3)", text = code::text(*.0))]
+    Server(u32),
+    /// The other end ended the test.
+    #[error("the other end ended the test")]
+    Terminated,
+    /// What is asked for is refused here.
+    #[error("{text}")]
+    Refused {
+        /// The number for the other end.
+        code: u32,
+        /// Why.
+        text: String,
+    },
+}
+
+impl Iperf3Error {
+    pub(super) fn control(error: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        match error.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset => Self::Gone,
+            _ => Self::Control(error),
+        }
+    }
+
+    /// The number to tell the other end, if it is worth telling.
+    pub(super) fn code(&self) -> Option<u32> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::Stream(_) => Some(code::ACCEPT),
+            Self::Silent => Some(code::SILENT),
+            Self::Protocol(_) | Self::TooLong(..) => Some(code::PARAMETERS),
+            Self::Control(_) | Self::Gone | Self::Busy | Self::Server(_) | Self::Terminated => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,12 +388,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fuzzer_takes_what_a_client_sends() {
-        for json in [Iperf3Params::default().write(), Iperf3Results::default().write()] {
-            let text = json.to_string();
-            let length = u32::try_from(text.len()).unwrap().to_be_bytes();
-            fuzz(&[&length, text.as_bytes()].concat());
+    fn states_are_the_octets_of_iperf3() {
+        for octet in 0..=255 {
+            if let Some(state) = Iperf3State::read(octet) {
+                assert_eq!(state.octet(), octet);
+            }
         }
-        fuzz(&[0xFF; 40]);
+        assert_eq!(Iperf3State::read(0xFF), Some(Iperf3State::AccessDenied));
+        assert_eq!(Iperf3State::read(0xFE), Some(Iperf3State::ServerError));
+        assert_eq!((Iperf3State::read(3), Iperf3State::read(0)), (None, None));
     }
 }

@@ -14,7 +14,7 @@
 
 use skyhaul_core::placement::Nanos;
 
-/// Datagrams that are told apart behind the highest.
+/// Datagrams behind the highest number that are distinguished.
 pub const WINDOW: u64 = 1 << 16;
 /// What a client says first, from the port from which it will send or on which it will receive.
 pub const HELLO: [u8; 4] = 0x3637_3839_u32.to_le_bytes();

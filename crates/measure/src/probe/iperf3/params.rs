@@ -1,6 +1,6 @@
-//! What a client asks of a server: the JSON of its parameters.
+//! The JSON of a test: the parameters that a client sends to a server, and the results that both exchange.
 
-use super::state::code;
+use super::control::{Iperf3State, PARAMETERS, RESULTS, code, judged};
 use crate::probe::TestDirection;
 use serde_json::{Map, Value, json};
 use skyhaul_io::quantity::{Rate, Size};
@@ -45,7 +45,7 @@ pub struct Iperf3Params {
     pub rate: Rate,
     /// Rate of each stream below which the kernel spaces segments (`--fq-rate`).
     pub pacing: Rate,
-    /// Datagrams that may leave at once (`-b RATE/BURST`); 0: as the sender likes.
+    /// Datagrams of a burst (`-b RATE/BURST`); 0: chosen by the sender.
     pub burst: u32,
     /// Largest segment (`-M`).
     pub segment: Option<u32>,
@@ -247,6 +247,162 @@ fn block(bytes: u64, udp: bool) -> Result<u64, RefusedParams> {
     }
 }
 
+/// Streams in one message of results, more than any test has.
+const MAX_STREAMS: usize = 512;
+
+/// One end's results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Iperf3Results {
+    /// CPU time in percent of one CPU: all, user, system.
+    pub cpu: [f64; 3],
+    /// Whether the sender counts what it sends again; `None`: this end does not send.
+    pub has_retransmits: Option<bool>,
+    /// Congestion control of this end.
+    pub congestion: Option<String>,
+    /// Each stream.
+    pub streams: Vec<StreamResult>,
+    /// A server's report, if it was asked for.
+    pub output: Option<Value>,
+}
+
+/// One stream, as one end saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StreamResult {
+    /// Number of the stream: 1, 3, 4, 5, … for the first, second, third, fourth, … at both ends.
+    pub id: u64,
+    /// Bytes sent or received, without the omitted time.
+    pub bytes: u64,
+    /// Segments sent again; `None`: not known.
+    pub retransmits: Option<u64>,
+    /// Jitter in seconds.
+    pub jitter: f64,
+    /// Datagrams lost, those of the omitted time included.
+    pub errors: u64,
+    /// Of these, in the omitted time.
+    pub omitted_errors: u64,
+    /// Datagrams sent, or the highest number received, those of the omitted time included.
+    pub packets: u64,
+    /// Of these, in the omitted time.
+    pub omitted_packets: u64,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// The number of stream `n`, counted from 0: iperf3 has no second one.
+#[must_use]
+pub fn stream_id(n: usize) -> u64 {
+    if n == 0 { 1 } else { n as u64 + 2 }
+}
+
+impl Iperf3Results {
+    /// Write them.
+    #[must_use]
+    pub fn write(&self) -> Value {
+        let streams: Vec<Value> = self
+            .streams
+            .iter()
+            .map(|stream| {
+                json!({
+                    "id": stream.id,
+                    "bytes": stream.bytes,
+                    "retransmits": stream.retransmits.map_or(json!(-1), |n| json!(n)),
+                    "jitter": stream.jitter,
+                    "errors": stream.errors,
+                    "omitted_errors": stream.omitted_errors,
+                    "packets": stream.packets,
+                    "omitted_packets": stream.omitted_packets,
+                    "start_time": 0,
+                    "end_time": stream.seconds,
+                })
+            })
+            .collect();
+        let mut json = json!({
+            "cpu_util_total": self.cpu[0],
+            "cpu_util_user": self.cpu[1],
+            "cpu_util_system": self.cpu[2],
+            "sender_has_retransmits": self.has_retransmits.map_or(-1, i32::from),
+            "streams": streams,
+        });
+        if let Some(name) = &self.congestion {
+            json["congestion_used"] = name.as_str().into();
+        }
+        match &self.output {
+            Some(Value::String(text)) => json["server_output_text"] = text.as_str().into(),
+            Some(output) => json["server_output_json"] = output.clone(),
+            None => {}
+        }
+        json
+    }
+
+    /// Read them. What is absent or of another type is 0.
+    ///
+    /// # Errors
+    /// There is no list of streams, or it is too long.
+    pub fn read(json: &Value) -> Result<Self, String> {
+        let streams = json.get("streams").and_then(Value::as_array).ok_or("there are no `streams`")?;
+        if streams.len() > MAX_STREAMS {
+            return Err(format!("{} streams: expected at most {MAX_STREAMS}", streams.len()));
+        }
+        let float = |json: &Value, name: &str| {
+            json.get(name).and_then(Value::as_f64).filter(|value| value.is_finite()).unwrap_or(0.0)
+        };
+        let whole = |json: &Value, name: &str| {
+            json.get(name).and_then(Value::as_u64).unwrap_or_else(|| float(json, name).max(0.0) as u64)
+        };
+        let retransmits = |json: &Value| {
+            let number = json.get("retransmits").and_then(Value::as_i64)?;
+            u64::try_from(number).ok()
+        };
+        let streams = streams.iter().map(|stream| StreamResult {
+            id: whole(stream, "id"),
+            bytes: whole(stream, "bytes"),
+            retransmits: retransmits(stream),
+            jitter: float(stream, "jitter"),
+            errors: whole(stream, "errors"),
+            omitted_errors: whole(stream, "omitted_errors"),
+            packets: whole(stream, "packets"),
+            omitted_packets: whole(stream, "omitted_packets"),
+            seconds: (float(stream, "end_time") - float(stream, "start_time")).max(0.0),
+        });
+        let has = json.get("sender_has_retransmits").and_then(Value::as_i64).unwrap_or(-1);
+        let congestion = json.get("congestion_used").and_then(Value::as_str);
+        Ok(Self {
+            cpu: ["cpu_util_total", "cpu_util_user", "cpu_util_system"].map(|name| float(json, name)),
+            has_retransmits: (has >= 0).then_some(has > 0),
+            congestion: congestion.map(|name| name.chars().take(16).collect()),
+            streams: streams.collect(),
+            output: json.get("server_output_json").or(json.get("server_output_text")).cloned(),
+        })
+    }
+
+    /// The result of a stream.
+    #[must_use]
+    pub fn stream(&self, id: u64) -> Option<&StreamResult> {
+        self.streams.iter().find(|stream| stream.id == id)
+    }
+}
+
+/// Take bytes as what a client sends on its control connection; for the fuzzer.
+pub fn fuzz(input: &[u8]) {
+    let Some((length, rest)) = input.split_first_chunk::<4>() else { return };
+    let _ = length.map(Iperf3State::read);
+    for most in [PARAMETERS, RESULTS] {
+        let Ok(length) = judged(*length, most) else { continue };
+        assert!(length <= most);
+        let text = &rest[..length.min(rest.len())];
+        let Ok(json) = serde_json::from_slice::<Value>(text) else { continue };
+        if let Ok(params) = Iperf3Params::read(&json) {
+            assert!(params.connections() <= 256 && params.block.bytes() <= 1 << 20);
+            assert_eq!(Iperf3Params::read(&params.write()).as_ref(), Ok(&params));
+        }
+        if let Ok(results) = Iperf3Results::read(&json) {
+            assert!(results.streams.iter().all(|stream| stream.seconds >= 0.0));
+            let _ = results.write().to_string();
+        }
+    }
+    super::datagram::fuzz(input);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,5 +468,53 @@ mod tests {
             };
             prop_assert_eq!(Iperf3Params::read(&params.write()), Ok(params));
         }
+    }
+
+    #[test]
+    fn results_are_read_as_they_were_written() {
+        let stream = StreamResult {
+            id: 3,
+            bytes: 1 << 40,
+            retransmits: Some(7),
+            jitter: 0.5e-3,
+            errors: 3,
+            omitted_errors: 1,
+            packets: 100,
+            omitted_packets: 9,
+            seconds: 10.5,
+        };
+        let results = Iperf3Results {
+            cpu: [30.0, 10.0, 20.0],
+            has_retransmits: Some(true),
+            congestion: Some("cubic".into()),
+            streams: vec![StreamResult { id: 1, ..StreamResult::default() }, stream],
+            output: Some(Value::String("text".into())),
+        };
+        let text = results.write().to_string();
+        assert!(text.contains(r#""retransmits":-1"#), "{text}");
+        let read = Iperf3Results::read(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(read, results);
+        assert_eq!(read.stream(3), Some(&stream));
+        assert_eq!([0, 1, 2, 3].map(stream_id), [1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn nonsense_is_an_error_or_zero() {
+        assert!(Iperf3Results::read(&json!({})).is_err());
+        assert!(Iperf3Results::read(&json!({"streams": vec![0; 600]})).is_err());
+        let read =
+            Iperf3Results::read(&json!({"streams": [{"bytes": -5, "jitter": "x", "end_time": -1}, 7]}))
+                .unwrap();
+        assert_eq!(read.streams, vec![StreamResult::default(); 2]);
+    }
+
+    #[test]
+    fn the_fuzzer_takes_what_a_client_sends() {
+        for json in [Iperf3Params::default().write(), Iperf3Results::default().write()] {
+            let text = json.to_string();
+            let length = u32::try_from(text.len()).unwrap().to_be_bytes();
+            fuzz(&[&length, text.as_bytes()].concat());
+        }
+        fuzz(&[0xFF; 40]);
     }
 }

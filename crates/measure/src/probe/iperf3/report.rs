@@ -1,7 +1,7 @@
 //! A test with iperf3, as data.
 
 use super::params::Iperf3Params;
-use super::results::{Iperf3Results, StreamResult};
+use super::params::{Iperf3Results, StreamResult};
 use crate::probe::TestDirection;
 use crate::probe::tcp::{FlowVerdict, SenderWaits, TcpCounts};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct Iperf3Report {
     pub peer: SocketAddr,
     /// UNIX second at which it began.
     pub began: i64,
-    /// The cookie, without its last octet.
+    /// The cookie, without its last byte.
     pub cookie: String,
     /// What was asked for.
     pub asked: Iperf3Parameters,

@@ -1,4 +1,4 @@
-//! A server: one port for control connections, streams and datagrams of many clients at once.
+//! A server: one port for control connections, streams and datagrams of many concurrent clients.
 //!
 //! ```text
 //!   door (one thread) ── cookie? ─┬─ unknown ─▶ a session, on a thread of its own
@@ -8,14 +8,14 @@
 //!
 //! First words over UDP have no cookie, so of the sessions of one host, one after the other creates its streams.
 
+use super::admission::{Greeting, PendingConnections};
+use super::admission::{ResourceAmount, Resources};
+use super::control::Iperf3State;
 use super::control::{Control, Cookie};
 use super::datagram::answer;
-use super::desk::{Arrival, Common, Counters, Iperf3ServerOptions, Iperf3ServerStats};
-use super::lobby::{Greeting, PendingConnections};
 use super::report::Iperf3Report;
-use super::room::{ResourceAmount, Resources};
 use super::session::Session;
-use super::state::Iperf3State;
+use super::session::{Arrival, Common, Counters, Iperf3ServerOptions, Iperf3ServerStats};
 use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::{info::readable, setup::Setup};
 use skyhaul_io::udp::peer;

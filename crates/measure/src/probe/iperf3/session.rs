@@ -1,27 +1,29 @@
-//! One test, as a server runs it.
+//! One test, as a server runs it; and what the threads of a server share: its options, counters, and the tests that await streams.
 
-use super::control::{Control, Cookie, MESSAGE_TIMEOUT, PARAMETERS, RESULTS};
-use super::desk::{Arrival, Common};
+use super::admission::{Reservation, Resources};
+use super::control::{Control, Cookie, Iperf3Error, Iperf3State, MESSAGE_TIMEOUT, PARAMETERS, RESULTS, code};
 use super::json::lines;
-use super::params::Iperf3Params;
+use super::params::{Iperf3Params, Iperf3Results};
 use super::report::{Iperf3Parameters, Iperf3Report, Iperf3Role};
-use super::results::Iperf3Results;
-use super::room::Reservation;
-use super::state::Iperf3Error;
-use super::state::{Iperf3State, code};
 use super::work::{FinishedStreams, RunningStreams, Sockets, setup};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use skyhaul_io::lock::{lock, wait_while};
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::setup::watch_peer;
 use skyhaul_io::tcp::tune;
-use std::net::{SocketAddr, TcpStream};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::sync_channel;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a test looks at its clock.
 const TICK: Duration = Duration::from_millis(20);
-/// How much longer than agreed a client may go on, as with iperf3: ten states that need up to 4 s each.
+/// How much longer than agreed a client may take, as with iperf3: ten states that need up to 4 s each.
 const GRACE: Duration = Duration::from_secs(40);
 
 /// One test.
@@ -216,5 +218,159 @@ impl<'a> Session<'a> {
             Ok(Some(state)) => Err(Iperf3Error::Protocol(format!("{state:?} at the end"))),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// A stream that came.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// With the number of the connection: cookies may arrive in another order than connections.
+    Tcp(u64, TcpStream),
+    Udp(UdpSocket),
+}
+
+/// What a server permits.
+#[derive(Clone, Debug)]
+pub struct Iperf3ServerOptions {
+    /// Concurrent tests; the server is busy for further clients.
+    pub tests: usize,
+    /// Concurrent tests of one address (of IPv6, one /64).
+    pub per_peer: usize,
+    /// Streams of all tests together, each with a thread; one address may have three quarters of them.
+    pub streams: usize,
+    /// Memory of all tests together, bytes: blocks, buffers that are asked for, and what is kept of intervals. One address may have
+    /// three quarters of it.
+    pub memory: u64,
+    /// Connections that have not said their cookie.
+    pub guests: usize,
+    /// Longest test, the omitted time included.
+    pub longest: Duration,
+    /// Highest rate of all streams of a test that a client may ask for; 0: any.
+    pub rate: Rate,
+    /// A test in which nothing moves for so long is ended.
+    pub idle: Duration,
+    /// Length of intervals in reports.
+    pub interval: Duration,
+}
+
+impl Default for Iperf3ServerOptions {
+    fn default() -> Self {
+        Self {
+            tests: 16,
+            per_peer: 12,
+            streams: 512,
+            memory: 1 << 30,
+            guests: 256,
+            longest: Duration::from_secs(24 * 3600),
+            rate: Rate::default(),
+            idle: Duration::from_secs(120),
+            interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What happened at a server so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iperf3ServerStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Tests begun.
+    pub tests: u64,
+    /// Tests that came to their end.
+    pub done: u64,
+    /// Tests that did not.
+    pub failed: u64,
+    /// Clients sent away because there were too many.
+    pub denied: u64,
+    /// Tests refused because their streams or buffers are more than is left.
+    #[serde(default)]
+    pub no_room: u64,
+    /// Connections that said something else than a cookie, or left before.
+    pub garbage: u64,
+    /// Connections that had to make room before they had said anything.
+    pub pushed_out: u64,
+    /// Connections that said nothing in time.
+    pub silent: u64,
+    /// Streams that no test was waiting for.
+    pub late_streams: u64,
+    /// Datagrams that were not the first words of anybody who is waited for.
+    pub stray_datagrams: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) accepted: AtomicU64,
+    pub(super) tests: AtomicU64,
+    pub(super) done: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) denied: AtomicU64,
+    pub(super) no_room: AtomicU64,
+    pub(super) garbage: AtomicU64,
+    pub(super) pushed_out: AtomicU64,
+    pub(super) silent: AtomicU64,
+    pub(super) late_streams: AtomicU64,
+    pub(super) stray_datagrams: AtomicU64,
+}
+
+/// Tests that run, by their cookies; with the way to hand them streams, as long as they wait for some.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    pub(super) sessions: HashMap<Cookie, Option<SyncSender<Arrival>>>,
+    /// Of each host, the test that waits for datagrams.
+    pub(super) udp: HashMap<IpAddr, Cookie>,
+}
+
+/// What all threads of a server share.
+pub(super) struct Common {
+    pub(super) options: Iperf3ServerOptions,
+    pub(super) counters: Counters,
+    pub(super) stop: AtomicBool,
+    pub(super) report: Box<dyn Fn(Iperf3Report) + Send + Sync>,
+    pub(super) desk: Mutex<Sessions>,
+    pub(super) freed: Condvar,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) room: Arc<Resources>,
+}
+
+impl Common {
+    pub(super) fn desk(&self) -> MutexGuard<'_, Sessions> {
+        lock(&self.desk)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// From here on, streams with this cookie go to `give`; if they are datagrams, those of `udp`, once no other test of
+    /// that host waits for some.
+    pub(super) fn open(
+        &self,
+        cookie: Cookie,
+        give: SyncSender<Arrival>,
+        udp: Option<IpAddr>,
+        patience: Duration,
+    ) -> bool {
+        let mut desk = self.desk();
+        if let Some(host) = udp {
+            let taken = |desk: &mut Sessions| desk.udp.contains_key(&host) && !self.is_stopped();
+            desk = wait_while(&self.freed, desk, patience, taken);
+            if desk.udp.contains_key(&host) {
+                return false;
+            }
+            desk.udp.insert(host, cookie);
+        }
+        desk.sessions.insert(cookie, Some(give));
+        true
+    }
+
+    /// It waits for no more streams.
+    pub(super) fn close(&self, cookie: &Cookie) {
+        let mut desk = self.desk();
+        desk.udp.retain(|_, waiting| waiting != cookie);
+        if let Some(give) = desk.sessions.get_mut(cookie) {
+            *give = None;
+        }
+        drop(desk);
+        self.freed.notify_all();
     }
 }

@@ -147,10 +147,10 @@ fn what_a_server_does_not_permit_is_refused_with_its_number() {
         Err(Iperf3Error::Server(code)) => code,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(Iperf3Params::default()), state::code::TOO_LONG_HERE);
+    assert_eq!(refused(Iperf3Params::default()), control::code::TOO_LONG_HERE);
     let short = Iperf3Params { time: Duration::from_secs(1), ..Iperf3Params::default() };
-    assert_eq!(refused(short.clone()), state::code::RATE, "as fast as possible is faster than any limit");
-    assert_eq!(refused(Iperf3Params { streams: 200, ..short }), state::code::STREAMS);
+    assert_eq!(refused(short.clone()), control::code::RATE, "as fast as possible is faster than any limit");
+    assert_eq!(refused(Iperf3Params { streams: 200, ..short }), control::code::STREAMS);
     until(|| server.stats().failed == 3);
     assert!(reports.lock().unwrap().iter().all(|report| report.error.is_some()));
 }
@@ -182,12 +182,12 @@ fn clients_that_are_none_are_counted_and_disturb_nobody() {
         control.write_all(&u32::try_from(text.len()).unwrap().to_be_bytes()).unwrap();
         control.write_all(text.as_bytes()).unwrap();
         let mut state = [0];
-        while state[0] != state::Iperf3State::CreateStreams.octet() {
+        while state[0] != control::Iperf3State::CreateStreams.octet() {
             control.read_exact(&mut state).unwrap();
         }
         let mut stream = connect();
         stream.write_all(&cookie(letter)).unwrap();
-        while state[0] != state::Iperf3State::TestRunning.octet() {
+        while state[0] != control::Iperf3State::TestRunning.octet() {
             control.read_exact(&mut state).unwrap();
         }
         (control, stream)

@@ -1,9 +1,9 @@
 //! The streams of a test while they run, whichever protocol they speak, and their results.
 
+use super::control::Iperf3Error;
 use super::params::Iperf3Params;
+use super::params::{Iperf3Results, StreamResult, stream_id};
 use super::report::{StreamInterval, StreamReport, StreamTotals};
-use super::results::{Iperf3Results, StreamResult, stream_id};
-use super::state::Iperf3Error;
 use super::udp::{Stream, UdpRun, UdpStream};
 use crate::probe::TestDirection;
 use crate::probe::tcp::{FlowDirection, FlowReport, TcpFlow, TcpRun, TcpRunOptions, TestAmount};
@@ -12,7 +12,7 @@ use skyhaul_io::tcp::setup::Setup;
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// Receivers that are told of the end go on until nothing came for so long.
+/// Receivers that know of the end continue until nothing arrived for this long.
 const QUIET: Duration = Duration::from_millis(40);
 
 /// Sockets in the order in which they were connected.
@@ -65,7 +65,7 @@ fn sends(params: &Iperf3Params, client: bool, n: usize) -> bool {
 }
 
 impl RunningStreams {
-    /// Start. Only a client ends by itself when its time is over; a server is told.
+    /// Starts. Only a client ends when its time is over; a server is stopped.
     pub(super) fn start(
         sockets: Sockets,
         params: &Iperf3Params,

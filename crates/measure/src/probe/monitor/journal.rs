@@ -6,6 +6,7 @@
 //! Limits: the current file at most [`Retention::bytes`] (a longer line has a file of its own), and [`Retention::files`] others;
 //! [`MAX_WAITING_LINES`] lines wait for room on the disk.
 
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::sync_name;
 use skyhaul_io::file::failed;
 use std::collections::VecDeque;
@@ -175,7 +176,11 @@ fn open(path: &Path) -> io::Result<File> {
         }
         Err(TryLockError::WouldBlock) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
-            format!("{} is in use by another monitor\nhint: give another file with --lines", path.display()),
+            format!(
+                "{} is in use by another monitor{}",
+                path.display(),
+                Hint("give another file with --lines")
+            ),
         )),
         Err(TryLockError::Error(error)) => Err(failed("lock", path, &error)),
     }

@@ -5,9 +5,9 @@
 //! ([`answering`](super::super::answering)), and only so much a second of each source: no packet circulates between reflectors.
 
 use super::super::answering::{DatagramHandler, DatagramService};
-use super::super::budget::{SourceBuckets, TokenBucket};
-use super::super::udp::clock::unix_now;
 use super::estimate;
+use crate::probe::answering::{SourceBuckets, TokenBucket};
+use crate::probe::udp::sender::unix_now;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::stamp::{Estimate, Stamp, is_reflection, reflect};
 use skyhaul_io::quantity::Rate;
@@ -21,9 +21,9 @@ use std::net::SocketAddr;
 const ESTIMATE_AGE: u64 = 16_000_000_000;
 /// A sender that was silent for so long begins anew, ns.
 const SILENCE: u64 = 60_000_000_000;
-/// For how much of a second's octets the rate may be exceeded at once.
+/// The burst, as a part of the bytes of one second.
 const BURST_DIVISOR: u64 = 20;
-/// Reflections of one source in a second, unless chosen; and as many at once.
+/// Default of reflections to one source per second, and of a burst.
 const PER_SOURCE: u64 = 10_000;
 /// Octets of IPv4 and UDP before each packet, for the rate.
 const HEADERS: usize = 28;
@@ -35,9 +35,9 @@ pub struct ReflectorOptions {
     pub stateful: bool,
     /// Senders that are counted at a time; one more takes the place of the one that was silent longest.
     pub sessions: usize,
-    /// Highest rate of all reflections together, with 28 octets of headers for each; packets beyond it are lost.
+    /// Highest rate of all reflections together, with 28 bytes of headers for each; packets beyond it are lost.
     pub rate: Option<Rate>,
-    /// Reflections of one source (an IPv4 address, a /64 of IPv6) in a second, and as many at once; 0: any number.
+    /// Reflections to one source (an IPv4 address, a /64 of IPv6) per second, and of a burst; 0: unlimited.
     pub per_source: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct ReflectorStats {
     pub reflected: u64,
     /// Their octets.
     pub bytes: u64,
-    /// Datagrams that are no test packets: shorter than 44 octets.
+    /// Datagrams that are not test packets: shorter than 44 bytes.
     pub rejected: u64,
     /// Packets beyond the rate that is allowed.
     pub beyond: u64,

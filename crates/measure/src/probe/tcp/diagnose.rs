@@ -2,16 +2,24 @@
 //!
 //! Limits: whether the receiving application is slow is seen in the window that its kernel announces, and a disk is not seen at
 //! all. Losses are judged by their pattern behind the first ones: slow start ends in losses on any path.
+//!
+//! Whether segments vanish because of their length is found by flows of short ones, in either direction.
+//!
+//! [`agree`] compares what a flow shows with what datagrams at its rate show. Each datagram has a number and a time, which tells a
+//! policer with a small bucket from chance, and bursts from a buffer.
 
-use super::client::TcpPointReport;
 use super::flow::FlowDirection;
-use super::losses::lossy;
-use super::report::FlowReport;
-use super::report::TcpBottleneck;
-use crate::probe::udp::CauseReport;
+use super::protocol::{TcpClient, TcpPoint, TcpPointReport};
+use super::report::{FlowReport, TcpBottleneck};
+use super::verdict::lossy;
+use crate::probe::TestDirection;
+use crate::probe::udp::{CauseReport, UdpDiagnosis};
 use serde::{Serialize, Serializer};
-use skyhaul_core::diagnose::{Cause, tcp};
+use skyhaul::peer::PeerError;
+use skyhaul_core::diagnose::{Cause, Finding, tcp};
 use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Why no cause is named.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -183,12 +191,174 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
     vec![line]
 }
 
+/// Largest segment of a flow that passes where longer ones vanish, as that of the control connection.
+const SHORT: u32 = 400;
+/// Length of a flow that only has to arrive, s.
+const LENGTH: f64 = 1.0;
+/// Confidence if long segments vanish and short ones arrive, and if neither does.
+const SURE: f64 = 0.98;
+const DOUBT: f64 = 0.4;
+
+impl TcpClient {
+    /// Complete what was found of points: where none of the segments of a flow arrived, whether shorter ones do; and the other
+    /// direction, which a measurement in one does not see.
+    ///
+    /// # Errors
+    /// The server is gone, or refuses to measure more.
+    pub fn look_for_holes(
+        &mut self,
+        points: &[TcpPointReport],
+        found: &mut [Vec<TcpDiagnosis>],
+        stop: &AtomicBool,
+    ) -> Result<(), PeerError> {
+        let Some(way) = points.first().map(|report| report.point.way) else { return Ok(()) };
+        let is_hole = |named: &CauseReport| named.cause == Cause::Mtu;
+        let suspect = found.iter().flatten().any(|flow| flow.causes.iter().any(is_hole));
+        if suspect {
+            let passes = self.passes(way, Some(SHORT), stop)?;
+            if stop.load(Relaxed) {
+                // What was ended early may have sent nothing.
+                return Ok(());
+            }
+            let holes =
+                found.iter_mut().flatten().flat_map(|flow| &mut flow.causes).filter(|named| is_hole(named));
+            for named in holes {
+                named.confidence = if passes { SURE } else { DOUBT };
+                named.evidence.push(match passes {
+                    true => format!("segments of {SHORT} bytes do arrive"),
+                    false => format!("segments of {SHORT} bytes do not arrive either"),
+                });
+            }
+        }
+        let back = match way {
+            TestDirection::Forward => TestDirection::Reverse,
+            TestDirection::Reverse => TestDirection::Forward,
+            TestDirection::Both => return Ok(()),
+        };
+        if !self.passes(back, None, stop)?
+            && self.passes(back, Some(SHORT), stop)?
+            && !self.passes(back, None, stop)?
+            && !stop.load(Relaxed)
+        {
+            let towards = if back == TestDirection::Reverse {
+                "from the server to here"
+            } else {
+                "from here to the server"
+            };
+            let text = format!(
+                "{towards}, no full segment of two flows arrived, and those of {SHORT} bytes of a flow between them did"
+            );
+            let Some(flow) = found.iter_mut().flatten().next() else { return Ok(()) };
+            match flow.causes.iter_mut().find(|named| is_hole(named)) {
+                Some(named) => named.evidence.push(text),
+                None => {
+                    let finding = Finding { cause: Cause::Mtu, confidence: SURE, evidence: vec![text] };
+                    flow.causes.insert(0, CauseReport::of(finding));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything of a flow arrives.
+    fn passes(
+        &mut self,
+        way: TestDirection,
+        segment: Option<u32>,
+        stop: &AtomicBool,
+    ) -> Result<bool, PeerError> {
+        let point = TcpPoint { way, segment, seconds: LENGTH, ..TcpPoint::default() };
+        let report = self.point(&point, stop)?;
+        let flows = report.here.flows.iter().chain(&report.there.flows);
+        Ok(flows.filter(|flow| flow.direction == FlowDirection::Receive).any(|flow| flow.bytes > 0))
+    }
+}
+
+/// Causes of a flow's losses.
+const OF_LOSS: [Cause; 4] = [Cause::Loss, Cause::BurstLoss, Cause::Policer, Cause::ShallowBuffer];
+/// Causes of lost datagrams, and what they are to a flow.
+const SAME: [(Cause, Cause); 4] = [
+    (Cause::Policer, Cause::Policer),
+    (Cause::PacketRate, Cause::Policer),
+    (Cause::BurstLoss, Cause::BurstLoss),
+    (Cause::BitErrors, Cause::Loss),
+];
+/// Confidence of what both show, of what only datagrams show, and of what they contradict.
+const BOTH: f64 = 0.96;
+const DATAGRAMS: f64 = 0.85;
+const CONTRADICTED: f64 = 0.4;
+/// Confidence above which datagrams name a cause.
+const NAMED: f64 = 0.5;
+/// Load of the datagrams by the best rate of the flow: losses may keep it far below what limits the path. A fast flow is exceeded by less.
+const LOAD: (f64, f64) = (4.0, 1.5);
+/// Loads between which the first applies, in bits per second.
+const LOADS: (f64, f64) = (50e6, 200e6);
+
+/// Whether datagrams may tell more of the losses of a flow.
+#[must_use]
+pub fn is_lossy(found: &TcpDiagnosis) -> bool {
+    let of_loss = |named: &CauseReport| OF_LOSS.contains(&named.cause);
+    found.causes.iter().any(of_loss) || found.unknown.is_some_and(UnknownCause::is_loss)
+}
+
+/// The rate of datagrams that exceeds what the flows of a point reached, in bits per second.
+#[must_use]
+pub fn load(report: &TcpPointReport) -> f64 {
+    let flows = report.here.flows.iter().zip(&report.there.flows);
+    let senders = flows.map(|(here, there)| if here.direction == FlowDirection::Send { here } else { there });
+    let best = senders.map(|flow| {
+        let mut rates: Vec<f64> = flow.trace.iter().map(|sample| sample.delivery_bits_per_second).collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        rates.get(rates.len() * 95 / 100).copied().unwrap_or(0.0)
+    });
+    let best = best.sum::<f64>();
+    (LOAD.0 * best).clamp(LOADS.0, LOADS.1).max(LOAD.1 * best)
+}
+
+/// Put what datagrams show beside what was found of a flow.
+pub fn agree(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
+    let named = datagrams.causes.iter().filter(|named| named.confidence > NAMED);
+    let same = |cause: Cause| SAME.iter().find(|(of, _)| *of == cause).map(|(_, to)| *to);
+    let shown: Vec<(Cause, &CauseReport)> =
+        named.filter_map(|named| Some((same(named.cause)?, named))).collect();
+    // A full queue is the line itself; where a flow shows no queue, it says that there is one, which is short.
+    let queue =
+        datagrams.causes.iter().find(|named| named.cause == Cause::FullQueue && named.confidence > NAMED);
+    let has = |cause: Cause| found.causes.iter().any(|named| named.cause == cause);
+    let queue = queue.filter(|_| has(Cause::ShallowBuffer) && has(Cause::Policer));
+    if shown.is_empty() && queue.is_none() {
+        return;
+    }
+    let text = |named: &CauseReport| format!("datagrams: {}", named.evidence.join("; "));
+    for cause in found.causes.iter_mut().filter(|named| OF_LOSS.contains(&named.cause)) {
+        let of_queue = queue.filter(|_| cause.cause == Cause::ShallowBuffer);
+        match shown.iter().find(|(to, _)| *to == cause.cause).map(|(_, named)| *named).or(of_queue) {
+            Some(named) => {
+                cause.confidence = cause.confidence.max(BOTH);
+                cause.evidence.push(text(named));
+            }
+            None => {
+                cause.confidence = cause.confidence.min(CONTRADICTED);
+                cause.evidence.push("datagrams at this rate are lost for another cause".to_owned());
+            }
+        }
+    }
+    for (to, named) in shown {
+        if found.causes.iter().all(|cause| cause.cause != to) {
+            let evidence = vec![text(named)];
+            found.causes.push(CauseReport { cause: to, confidence: DATAGRAMS, evidence, ..named.clone() });
+        }
+    }
+    found.causes.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    found.unknown = None;
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::losses::tests::trace;
-    use super::super::report::FlowVerdict;
-    use super::super::report::{SenderWaits, TcpCounts};
     use super::*;
+    use crate::probe::tcp::report::{FlowVerdict, SenderWaits, TcpCounts};
+    use crate::probe::tcp::verdict::tests::trace;
+    use skyhaul_core::diagnose::Finding;
     use std::net::SocketAddr;
 
     /// A flow with losses before these windows (segments), of so many segments each, on a path of 20 ms without a queue.
@@ -294,5 +464,58 @@ mod tests {
         let silent =
             FlowReport { waited: None, ..flow(SenderWaits::default(), TcpBottleneck::Unknown, &[], 0) };
         assert!(of_flow(&silent, None, "probe").unknown == Some(UnknownCause::NoAccount));
+    }
+
+    fn named(cause: Cause, confidence: f64) -> CauseReport {
+        CauseReport::of(Finding { cause, confidence, evidence: vec!["seen".to_owned()] })
+    }
+
+    fn after(causes: &[(Cause, f64)], unknown: bool, datagrams: &[(Cause, f64)]) -> Vec<(Cause, bool)> {
+        let all = |causes: &[(Cause, f64)]| causes.iter().map(|&(cause, sure)| named(cause, sure)).collect();
+        let unknown = unknown.then_some(UnknownCause::NoPattern);
+        let mut found = TcpDiagnosis { causes: all(causes), unknown, ..TcpDiagnosis::default() };
+        let datagrams = UdpDiagnosis { causes: all(datagrams), ..UdpDiagnosis::default() };
+        agree(&mut found, &datagrams);
+        assert!(found.causes.is_empty() || found.unknown.is_none());
+        found.causes.into_iter().map(|named| (named.cause, named.confidence > NAMED)).collect()
+    }
+
+    #[test]
+    fn datagrams_confirm_correct_and_complete_and_say_nothing_where_they_see_nothing() {
+        let of = |cause: Cause, sure: bool| (cause, sure);
+        assert_eq!(after(&[(Cause::Loss, 0.9)], false, &[(Cause::BitErrors, 0.88)]), [of(Cause::Loss, true)]);
+        // A bucket that is smaller than what TCP sends at once looks like chance.
+        assert_eq!(
+            after(&[(Cause::Loss, 0.9)], false, &[(Cause::Policer, 0.97)]),
+            [of(Cause::Policer, true), of(Cause::Loss, false)]
+        );
+        assert_eq!(after(&[], true, &[(Cause::BurstLoss, 0.9)]), [of(Cause::BurstLoss, true)]);
+        assert_eq!(
+            after(&[(Cause::Loss, 0.9)], false, &[(Cause::FullQueue, 0.97)]),
+            [of(Cause::Loss, true)],
+            "it is the line"
+        );
+        assert_eq!(
+            after(&[(Cause::Loss, 0.9)], false, &[(Cause::Policer, 0.45)]),
+            [of(Cause::Loss, true)],
+            "not sure"
+        );
+        let either = [(Cause::ShallowBuffer, 0.5), (Cause::Policer, 0.5)];
+        let found = [of(Cause::ShallowBuffer, true), of(Cause::Policer, false)];
+        assert_eq!(after(&either, false, &[(Cause::FullQueue, 0.97)]), found);
+        assert_eq!(
+            after(&either, false, &[(Cause::Policer, 0.97)]),
+            [of(Cause::Policer, true), of(Cause::ShallowBuffer, false)]
+        );
+        let window = after(&[(Cause::ReceiverWindow, 0.9)], false, &[(Cause::Policer, 0.97)]);
+        assert_eq!(window, [of(Cause::ReceiverWindow, true), of(Cause::Policer, true)]);
+    }
+
+    #[test]
+    fn only_losses_are_asked_about() {
+        let found =
+            |cause: Cause| TcpDiagnosis { causes: vec![named(cause, 0.9)], ..TcpDiagnosis::default() };
+        assert!(is_lossy(&found(Cause::Policer)) && !is_lossy(&found(Cause::ReceiverWindow)));
+        assert!(!is_lossy(&TcpDiagnosis::default()));
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How often a flow that waits looks whether it shall end.
 const TICK: Duration = Duration::from_millis(20);
-/// Longest time that a receiver goes on reading what is still under way.
+/// Longest time that a receiver keeps reading what is still on the way.
 const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// A read that left nothing behind, of more than this, and so soon after the one before (650 Mb/s), is followed by a pause in
@@ -114,7 +114,7 @@ impl Shared {
     }
 
     /// When it was stopped from outside, from the beginning on.
-    pub(super) fn stopped_after(&self) -> Option<Duration> {
+    fn stopped_after(&self) -> Option<Duration> {
         Some(self.stopped_at.load(Relaxed)).filter(|&at| at > 0).map(Duration::from_nanos)
     }
 
@@ -319,7 +319,7 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
-/// Flows at once, as many as iperf3 permits.
+/// Concurrent flows, as many as iperf3 permits.
 pub const MAX_FLOWS: usize = 128;
 
 /// When a measurement ends.

@@ -1,15 +1,21 @@
-//! The client's end of UDP tests: it says what is measured, and puts both ends' reports together.
+//! The client of a UDP test: it chooses the points, and joins the reports of both hosts.
+//!
+//! One-way delays compare the times of two clocks, by what was exchanged beside the data.
 
-use super::account::way;
 use super::end::{Pinger, TestSockets};
-use super::message::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, unpack};
-use super::plan::UdpPoint;
-use super::receiving::{Exchange, keep};
-use super::report::{EndReport, UdpDirectionReport, UdpPointReport};
+use super::losses::way;
+use super::point::{
+    ClockReport, EndReport, OneWayDelay, ReceivedReport, UdpDirectionReport, UdpPoint, UdpPointReport,
+};
+use super::protocol::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, unpack};
+use super::receiver::{Exchange, keep};
 use super::service::NAME;
 use crate::probe::TestDirection;
 use skyhaul::auth::unhex;
 use skyhaul::peer::{Connection, PeerError, Token, Waiting, connect_any};
+use skyhaul_core::measure::clock;
+use skyhaul_core::measure::clock::ClockFit;
+use skyhaul_core::placement::Nanos;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -64,7 +70,7 @@ pub struct UdpClient {
 }
 
 impl UdpClient {
-    /// Connect to a server, at the first of its addresses that answers, wait for a turn (`wait` is told the place in the line, and returns whether to go on), and meet it
+    /// Connect to a server, at the first of its addresses that answers, wait for a turn (`wait` receives the place in the queue, and returns whether to keep waiting), and meet it
     /// on UDP.
     ///
     /// # Errors
@@ -136,7 +142,7 @@ impl UdpClient {
         self.point_live(point, direction, stop, &mut |_, _| {})
     }
 
-    /// The same; `live` is told many times a second for how long the point has been measured, and how many packets this end sent so far,
+    /// The same; `live` receives, many times a second, how long the point has been measured, and how many packets this end sent so far,
     /// or received, where it only receives.
     ///
     /// # Errors
@@ -320,5 +326,107 @@ impl UdpClient {
             }
         }
         Err(PeerError::Stopped)
+    }
+}
+
+pub(super) fn fit(exchanges: &[Exchange]) -> Option<ClockFit> {
+    let of = |e: &Exchange| clock::Exchange {
+        sent: Nanos(e.sent),
+        received: Nanos(e.came),
+        replied: Nanos(e.back),
+        returned: Nanos(e.here),
+    };
+    ClockFit::new(&exchanges.iter().map(of).collect::<Vec<_>>())
+}
+
+/// Delays of the sampled packets, in order of size. `forward`: the other clock is the receiver's.
+fn delays(fit: &ClockFit, received: &ReceivedReport, forward: bool) -> Option<OneWayDelay> {
+    let mut error = 0;
+    let mut all: Vec<i64> = Vec::with_capacity(received.samples.len());
+    for &(_, sent, under_way) in &received.samples {
+        let sent = received.base_ns.wrapping_add_signed(sent);
+        // The client's clock is the one that the offset is counted by.
+        let here = if forward { sent } else { sent.wrapping_add_signed(under_way) };
+        let offset = fit.offset(Nanos(here));
+        error = error.max(offset.error);
+        all.push(if forward {
+            under_way.saturating_sub(offset.nanos)
+        } else {
+            under_way.saturating_add(offset.nanos)
+        });
+    }
+    all.sort_unstable();
+    let at = |q: f64| all.get(((all.len().checked_sub(1)?) as f64 * q).round() as usize).map(|&ns| ns as f64);
+    Some(OneWayDelay {
+        least: at(0.0)?,
+        median: at(0.5)?,
+        p99: at(0.99)?,
+        most: at(1.0)?,
+        error: error as f64,
+    })
+}
+
+impl UdpClient {
+    /// Complete points that were measured with their one-way delays, by all exchanges of times so far: call it behind the last.
+    pub fn compare_clocks(&self, points: &mut [UdpPointReport]) -> Option<ClockReport> {
+        let exchanges = self.exchanges();
+        let fit = fit(exchanges)?;
+        for report in points {
+            let first = |received: &[ReceivedReport], forward| {
+                received.first().and_then(|one| delays(&fit, one, forward))
+            };
+            if let Some(way) = &mut report.forward {
+                way.delay_ns = first(&report.server.received, true);
+            }
+            if let Some(way) = &mut report.reverse {
+                way.delay_ns = first(&report.client.received, false);
+            }
+        }
+        let last = exchanges.last().map_or(0, |e| e.here);
+        let offset = fit.offset(Nanos(last));
+        Some(ClockReport {
+            exchanges: exchanges.len() as u64,
+            offset_ns: offset.nanos,
+            error_ns: offset.error,
+            drift_ppm: fit.drift_ppm(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_of_both_ways_are_true_within_their_error() {
+        // The other clock is 7 s ahead and gains 30 ppm; 2 ms there, 3 ms back, sometimes more.
+        let other = |t: u64| t + 7_000_000_000 + t * 3 / 100_000;
+        let here = |t: u64| ((t - 7_000_000_000) as f64 / 1.00003).round() as u64;
+        let base = 1_000_000_000_000u64;
+        let exchanges: Vec<Exchange> = (0..400u64)
+            .map(|n| {
+                let (sent, queue) = (base + n * 10_000_000, n % 7 * 100_000);
+                let came = sent + 2_000_000 + queue;
+                Exchange { sent, came: other(came), back: other(came + 1000), here: came + 3_001_000 }
+            })
+            .collect();
+        let fit = fit(&exchanges).unwrap();
+        let mut received = ReceivedReport { base_ns: base, ..ReceivedReport::default() };
+        received.samples = (0..100).map(|n| (n, n as i64 * 1_000_000, 0)).collect();
+        for sample in &mut received.samples {
+            let sent = base + sample.1 as u64;
+            sample.2 = other(sent + 2_400_000) as i64 - sent as i64;
+        }
+        let delay = delays(&fit, &received, true).unwrap();
+        assert!((delay.median - 2.4e6).abs() <= delay.error, "{delay:?}");
+        assert!(delay.error < 2_600_000.0 && delay.most - delay.least < 1000.0, "{delay:?}");
+        received.base_ns = other(base);
+        for sample in &mut received.samples {
+            let sent = other(base) + sample.1 as u64;
+            sample.2 = here(sent) as i64 + 3_300_000 - sent as i64;
+        }
+        let delay = delays(&fit, &received, false).unwrap();
+        assert!((delay.median - 3.3e6).abs() <= delay.error, "{delay:?}");
+        assert_eq!(delays(&fit, &ReceivedReport::default(), true), None);
     }
 }

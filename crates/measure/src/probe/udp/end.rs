@@ -1,15 +1,16 @@
 //! One end of a test: the sockets of its flows, and what it does in a point.
 
-use super::clock::unix_now;
-use super::meeting::{ControlDatagram, Handshake, LEN};
-use super::message::HostSummary;
-use super::meter::Meter;
-use super::plan::UdpPoint;
-use super::receiving::{Exchange, Receiver};
-use super::report::{EndReport, ReceivedReport, SentReport};
-use super::sending;
+use super::point::UdpPoint;
+use super::point::{EndReport, ReceivedReport, SentReport};
+use super::protocol::HostSummary;
+use super::protocol::{ControlDatagram, Handshake, LEN};
+use super::receiver::Meter;
+use super::receiver::{Exchange, Receiver};
+use super::sender;
+use super::sender::unix_now;
 use skyhaul::auth::Cookies;
 use skyhaul::peer::PeerError;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::host::interface::interface_of;
 use skyhaul_io::host::machine::Machine;
@@ -192,7 +193,6 @@ impl TestSockets {
         Ok((Self::new(test, lanes.collect::<io::Result<_>>()?)?, host))
     }
 
-    /// Flows.
     pub(super) fn flows(&self) -> u16 {
         self.lanes.len() as u16
     }
@@ -231,7 +231,7 @@ impl TestSockets {
                 .map(|flow| (flow, &lanes[flow]))
                 .map(|(flow, lane)| {
                     let (flow, stop, count) = (flow as u16, &stop, &count);
-                    scope.spawn(move || sending::send(&lane.both, run, flow, point, stop, count))
+                    scope.spawn(move || sender::send(&lane.both, run, flow, point, stop, count))
                 })
                 .collect();
             while !senders.iter().all(|sender| sender.is_finished()) {
@@ -380,7 +380,8 @@ fn knock(
 
 fn unanswered(peer: SocketAddr) -> io::Error {
     let why = format!(
-        "no answer over UDP from {peer}, although TCP works; hint: allow UDP through firewalls in both directions"
+        "no answer over UDP from {peer}, although TCP works{}",
+        Hint("allow UDP through firewalls in both directions")
     );
     io::Error::new(io::ErrorKind::TimedOut, why)
 }

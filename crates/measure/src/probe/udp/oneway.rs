@@ -3,11 +3,9 @@
 //! The receiver knows nothing of the sender but its packets, so it cannot tell packets lost at the end from packets that were
 //! not sent, and compares no clocks. Nothing is sent back.
 
-use super::clock::unix_now;
-use super::meter::Meter;
-use super::plan::UdpPoint;
-use super::report::{ReceivedReport, SentReport};
-use super::sending;
+use super::point::{ReceivedReport, SentReport, UdpPoint};
+use super::receiver::Meter;
+use super::sender::{self, unix_now};
 use skyhaul_core::wire::probe::Probe;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
@@ -21,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long to wait for packets before looking whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Send a point to an address, whoever receives there. `each` is told about once a second how many packets were sent.
+/// Sends a point to an address, even if nothing receives there. `each` receives the number of packets sent about once a second.
 ///
 /// # Errors
 /// A system call failed; the error names the address.
@@ -50,14 +48,14 @@ pub fn send(
                 }
             }
         });
-        let sent = sending::send(&both, run, 0, point, stop, &count);
+        let sent = sender::send(&both, run, 0, point, stop, &count);
         done.store(true, Ordering::Relaxed);
         sent
     })
 }
 
 /// Receive the packets of the first sender that comes, until nothing came for `idle` behind the first packet, `longest` is over,
-/// or `stop` is set. `each` is told what came so far about once a second.
+/// or `stop` is set. `each` receives the number of packets so far about once a second.
 ///
 /// # Errors
 /// A system call failed; the error names the address.

@@ -1,14 +1,15 @@
 //! The server's end of UDP tests.
 
 use super::end::{PendingTest, TestSockets};
-use super::message::pack;
-use super::message::{UdpCommand, UdpReply, UdpRequest, UdpSession};
-use super::plan::{MAX_FLOWS, UdpPoint};
-use super::report::SentReport;
+use super::point::SentReport;
+use super::point::{MAX_FLOWS, UdpPoint};
+use super::protocol::pack;
+use super::protocol::{UdpCommand, UdpReply, UdpRequest, UdpSession};
 use crate::probe::TestDirection;
 use serde_json::Value;
 use skyhaul::auth::{Cookies, hex};
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::units::display_rate;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,12 +100,13 @@ fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
         (Some(rate), Some(most)) if rate <= most as f64 => Ok(()),
         (Some(rate), Some(most)) => {
             let (rate, most) = (display_rate(rate), display_rate(most as f64));
-            Err(format!("{rate} exceeds the server's limit of {most}; hint: choose a lower rate"))
+            Err(format!("{rate} exceeds the server's limit of {most}{}", Hint("choose a lower rate")))
         }
         (None, Some(most)) => {
             let most = display_rate(most as f64);
             Err(format!(
-                "the server allows at most {most}, so a rate is needed; hint: choose a spacing above 0"
+                "the server allows at most {most}, so a rate is needed{}",
+                Hint("choose a spacing above 0")
             ))
         }
     }
@@ -129,7 +131,8 @@ impl Run {
             return session.connection.send(&UdpReply::Failed { why });
         }
         if self.point.takes() > session.left() {
-            let why = "the reserved time has expired; hint: run fewer or shorter tests at a time".to_owned();
+            let why =
+                format!("the reserved time has expired{}", Hint("run fewer or shorter tests at a time"));
             return session.connection.send(&UdpReply::Failed { why });
         }
         let forward = self.direction.forward();

@@ -150,13 +150,13 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
     let (_control, opened) = ask(&server, 1);
     let victim = Both::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
-    let small = |meeting| meeting::ControlDatagram { test: opened.test, flow: 0, meeting }.octets();
+    let small = |meeting| ControlDatagram { test: opened.test, flow: 0, meeting }.octets();
     let mut answer = [0; 128];
     let hear = |answer: &mut [u8]| victim.receive_from(answer, Duration::from_millis(200)).unwrap();
     // Whoever is not on the control connection gets no answer at all.
     for wrong in [
-        small(meeting::Handshake::Knock([0; 16])).to_vec(),
-        small(meeting::Handshake::Echo([0; 16])).to_vec(),
+        small(Handshake::Knock([0; 16])).to_vec(),
+        small(Handshake::Echo([0; 16])).to_vec(),
         vec![7; 64],
         vec![],
     ] {
@@ -164,7 +164,7 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
         assert_eq!(hear(&mut answer), None);
     }
     let cookie = skyhaul::auth::unhex(&opened.cookie).unwrap();
-    let knock = small(meeting::Handshake::Knock(cookie));
+    let knock = small(Handshake::Knock(cookie));
     victim.send_to(&knock, at).unwrap();
     let (length, _) = hear(&mut answer).expect("a cookie");
     assert_eq!(length, knock.len(), "nothing is amplified");
@@ -173,7 +173,7 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
 
 #[test]
 fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
-    use meeting::Handshake::{Cookie, Echo, Knock, Ready};
+    use super::Handshake::{Cookie, Echo, Knock, Ready};
     let server = serve(ServerOptions::default(), "127.0.0.1:0");
     // A second flow, in which nobody knocks yet.
     let (_control, opened) = ask(&server, 2);
@@ -181,12 +181,10 @@ fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
     let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
     let mut answer = [0; 128];
     let mut say = |meeting| {
-        client
-            .send_to(&meeting::ControlDatagram { test: opened.test, flow: 0, meeting }.octets(), at)
-            .unwrap();
+        client.send_to(&ControlDatagram { test: opened.test, flow: 0, meeting }.octets(), at).unwrap();
         let (length, _) =
             client.receive_from(&mut answer, Duration::from_secs(5)).unwrap().expect("an answer");
-        meeting::ControlDatagram::read(&answer[..length]).unwrap().meeting
+        ControlDatagram::read(&answer[..length]).unwrap().meeting
     };
     let Cookie(cookie) = say(Knock(skyhaul::auth::unhex(&opened.cookie).unwrap())) else {
         panic!("no cookie")

@@ -5,7 +5,7 @@ use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::udpmon::structs::{Bins, records};
 use skyhaul_core::wire::udpmon::{Message, Tail};
 
-/// Packets in the window in which lost, late and doubled are told apart.
+/// Packets in the window that distinguishes lost, late and duplicate ones.
 const WINDOW: usize = 1 << 16;
 /// Words of a record.
 const WORDS: usize = 4;
@@ -13,10 +13,9 @@ const WORDS: usize = 4;
 const TIME_BINS: u32 = 150;
 const COUNT_BINS: u32 = 10;
 
-/// A test.
 #[derive(Debug)]
 pub(super) struct ResponderTest {
-    /// The time from which times are told: when the requester first began, ns.
+    /// The origin of times: when the requester first began, ns.
     pub(super) zero: u64,
     /// When it began, and was last heard, ns.
     pub(super) began: u64,
@@ -59,7 +58,7 @@ impl ResponderTest {
         }
     }
 
-    /// Counts begin anew, with what is asked for now; times are told from the same zero.
+    /// Restarts the counts, with the current options; the origin of times stays.
     pub(super) fn again(&self, message: &Message, now: u64) -> Self {
         Self { zero: self.zero, ..Self::new(message, now, self.most) }
     }
@@ -164,7 +163,7 @@ impl ResponderTest {
     }
 }
 
-/// The kernel's texts of interfaces and protocols, and of processors.
+/// The kernel's statistics of interfaces, protocols and CPUs, as text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelCounters {
     pub(super) dev: String,
@@ -179,7 +178,7 @@ impl KernelCounters {
         Self { dev: text("/proc/net/dev"), snmp: text("/proc/net/snmp"), stat: text("/proc/stat") }
     }
 
-    /// Time of all processors and of each, in ticks.
+    /// CPU time of all CPUs and of each, in ticks.
     fn times(&self) -> Vec<[u64; 7]> {
         let line = |line: &str| {
             let mut words = line.strip_prefix("cpu")?.split_whitespace();
@@ -197,7 +196,7 @@ impl KernelCounters {
     }
 }
 
-/// What processors did during a test, per cent.
+/// CPU usage during a test, in percent.
 pub(super) fn load(before: &KernelCounters, after: &KernelCounters) -> Vec<[u64; 7]> {
     let part = |(before, after): (&[u64; 7], &[u64; 7])| {
         let each: Vec<u64> = before.iter().zip(after).map(|(a, b)| b.saturating_sub(*a)).collect();

@@ -23,6 +23,7 @@ use super::super::range::RangeHead;
 use super::super::reader::{Job, SenderEvent, SenderShared};
 use super::super::session::LocalEnd;
 use super::super::target::Refusal;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::memory::Block;
@@ -342,7 +343,7 @@ impl<'a> Writer<'a> {
             targets.push(Target { file, size, at: 0, fresh: false, syncing: false, synced: Instant::now() });
         }
         if targets.is_empty() {
-            let text = "no space for a trial; hint: free some space at the destination";
+            let text = format!("no space for a trial{}", Hint("free some space at the destination"));
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;

@@ -108,7 +108,6 @@ impl World {
     }
 }
 
-/// One history.
 struct History<'a> {
     world: &'a World,
     random: Random,

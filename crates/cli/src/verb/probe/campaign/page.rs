@@ -1,6 +1,5 @@
 //! A campaign in a directory: one page, and JSON and plot of each experiment.
 
-use super::figure::{Claim, Figure, Look, Text};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel, WIDTH};
 use crate::report::map::LossMap;
@@ -10,14 +9,12 @@ use crate::report::table::Table;
 use crate::report::words::{escape, json, short};
 use crate::verb::output::write;
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
-use skyhaul_measure::lab::LabReport;
-use std::collections::BTreeMap;
+use skyhaul_experiments::campaign::{CampaignReport, Claim, ExperimentReport, Figure, Look, State};
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// Write what one experiment gave, as soon as it did.
-pub(super) fn keep(directory: &Path, made: &Made) -> Result<()> {
+pub(super) fn keep(directory: &Path, made: &ExperimentReport) -> Result<()> {
     write(directory, &format!("{}.json", made.name), &json(made))?;
     if let Some(figure) = &made.figure {
         write(directory, &format!("{}.svg", made.name), &chart(&made.title, figure).file())?;
@@ -26,14 +23,14 @@ pub(super) fn keep(directory: &Path, made: &Made) -> Result<()> {
 }
 
 /// Write the page, and all as JSON.
-pub(super) fn finish(directory: &Path, told: &CommandReport) -> Result<()> {
+pub(super) fn finish(directory: &Path, told: &CampaignReport) -> Result<()> {
     write(directory, "report.json", &json(told))?;
     write(directory, "index.html", &page(told))?;
     say!("wrote index.html, report.json, and JSON and plot of each experiment to {}", directory.display());
     Ok(())
 }
 
-fn page(told: &CommandReport) -> String {
+fn page(told: &CampaignReport) -> String {
     let mut page = Page::new("Skyhaul: the experiments of a talk", "SKYHAUL PROBE CAMPAIGN");
     let verdict = match (told.interrupted, told.failed, told.broken) {
         (true, ..) => (false, "interrupted".to_owned()),
@@ -70,7 +67,7 @@ fn page(told: &CommandReport) -> String {
     page.finish()
 }
 
-fn section(made: &Made) -> String {
+fn section(made: &ExperimentReport) -> String {
     let mut about = Table::new(&["", ""]);
     for (what, text) in [
         ("name", made.name.as_ref()),
@@ -122,7 +119,7 @@ fn chart(title: &str, figure: &Figure) -> Chart {
 }
 
 /// A line that says how it ended, its table, and its predictions.
-pub(super) fn text(made: &Made) -> String {
+pub(super) fn text(made: &ExperimentReport) -> String {
     let mut out = format!("{}\n", line(made));
     if let Some(figure) = &made.figure {
         out += &table(figure);
@@ -137,7 +134,7 @@ pub(super) fn text(made: &Made) -> String {
     out
 }
 
-fn line(made: &Made) -> String {
+fn line(made: &ExperimentReport) -> String {
     let name = format!("{:<13}", made.name);
     let why = made.why.as_deref().unwrap_or_default();
     match made.state {
@@ -156,7 +153,7 @@ fn line(made: &Made) -> String {
 }
 
 /// A prediction in words.
-pub(super) fn evidence(claim: &Claim) -> String {
+fn evidence(claim: &Claim) -> String {
     let value = |value: f64| format!("{} {}", short(value), claim.unit).trim_end().to_owned();
     let within = if claim.predicted == 0.0 {
         value(claim.tolerance)
@@ -185,131 +182,26 @@ fn table(figure: &Figure) -> String {
     out
 }
 
-/// All experiments.
-#[derive(Debug, Serialize)]
-pub(super) struct CommandReport {
-    /// [`skyhaul::report::VERSION`].
-    pub(super) version: u32,
-    pub(super) command: String,
-    pub(super) machine: String,
-    pub(super) quick: bool,
-    pub(super) interrupted: bool,
-    pub(super) made: usize,
-    pub(super) skipped: usize,
-    pub(super) failed: usize,
-    /// Predictions that were compared, and those of them that did not hold.
-    pub(super) claims: usize,
-    pub(super) broken: usize,
-    pub(super) experiments: Vec<Made>,
-}
-
-impl CommandReport {
-    /// What was made so far.
-    pub(super) fn new(command: String, machine: String, quick: bool, experiments: Vec<Made>) -> Self {
-        let count = |state| experiments.iter().filter(|made| made.state == state).count();
-        Self {
-            version: skyhaul::report::VERSION,
-            command,
-            machine,
-            quick,
-            interrupted: false,
-            made: count(State::Done),
-            skipped: count(State::Skipped),
-            failed: count(State::Failed),
-            claims: experiments.iter().map(|made| made.claims().0).sum(),
-            broken: experiments.iter().map(|made| made.claims().1).sum(),
-            experiments,
-        }
-    }
-}
-
-/// How an experiment ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum State {
-    Done,
-    Skipped,
-    Failed,
-}
-
-impl State {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// An experiment and its result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Made {
-    pub(super) name: Text,
-    pub(super) title: Text,
-    pub(super) path: Text,
-    pub(super) call: Text,
-    pub(super) shows: Text,
-    pub(super) theory: Text,
-    pub(super) quick: bool,
-    pub(super) state: State,
-    /// Why it was skipped, or failed.
-    pub(super) why: Option<String>,
-    pub(super) seconds: f64,
-    pub(super) figure: Option<Figure>,
-    /// Each path of the lab that it used.
-    pub(super) labs: Vec<Passed>,
-    /// What the lab could not keep up with: the figures are then those of this machine, too.
-    pub(super) notes: Vec<String>,
-}
-
-impl Made {
-    /// Predictions that were compared, and those of them that did not hold.
-    pub(super) fn claims(&self) -> (usize, usize) {
-        let all = || self.figure.iter().flat_map(|figure| &figure.claims);
-        (all().count(), all().filter(|claim| !claim.held()).count())
-    }
-
-    /// Where it was made.
-    pub(super) fn place(&self) -> &str {
-        if self.path.is_empty() { "this machine" } else { &self.path }
-    }
-}
-
-/// What a lab's router did on the way there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Passed {
-    pub(super) path: String,
-    pub(super) packets: u64,
-    /// By cause.
-    pub(super) lost: BTreeMap<String, u64>,
-    /// 99 of 100 packets left no later than this after they were due.
-    pub(super) late_us: f64,
-}
-
-impl From<&LabReport> for Passed {
-    fn from(of: &LabReport) -> Self {
-        Self {
-            path: of.path.clone(),
-            packets: of.forward.packets,
-            lost: of.forward.lost.iter().map(|(cause, count)| ((*cause).to_owned(), *count)).collect(),
-            late_us: of.forward.lateness.p99_ns as f64 / 1e3,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use skyhaul_experiments::campaign::Verdict;
 
     #[test]
     fn columns_stand_below_each_other_and_claims_say_how_near_they_are() {
-        let mut figure = Figure::new("rate", &[("received_mbps", "received, Mb/s", 1)], "");
-        figure.row("50 Mb/s", &[49.0]);
-        figure.row("100 Mb/s", &[f64::NAN]);
+        let figure: Figure = serde_json::from_value(json!({
+            "of": "rate", "columns": [{"key": "received_mbps", "title": "received, Mb/s", "digits": 1}],
+            "rows": [{"of": "50 Mb/s", "received_mbps": 49.0}, {"of": "100 Mb/s"}],
+            "x": "", "x_log": false, "panels": [], "maps": [], "claims": []
+        }))
+        .unwrap();
         assert_eq!(table(&figure), "  rate      received, Mb/s\n  50 Mb/s             49.0\n  100 Mb/s\n");
-        let said = |predicted, measured| evidence(&Claim::new("", (predicted, measured), "Mb/s", 0.05));
-        assert_eq!(said(50.0, 49.0), "predicted 50 Mb/s, measured 49 Mb/s; within 5 %");
-        assert_eq!(said(0.0, f64::NAN), "predicted 0 Mb/s, measured nothing; within 0.05 Mb/s");
+        let said = |predicted: f64, measured: Option<f64>| {
+            let (unit, tolerance, verdict) = ("Mb/s".into(), 0.05, Verdict::Held);
+            evidence(&Claim { what: String::new(), predicted, measured, unit, tolerance, verdict })
+        };
+        assert_eq!(said(50.0, Some(49.0)), "predicted 50 Mb/s, measured 49 Mb/s; within 5 %");
+        assert_eq!(said(0.0, None), "predicted 0 Mb/s, measured nothing; within 0.05 Mb/s");
     }
 }

@@ -1,4 +1,6 @@
 use super::*;
+use skyhaul_core::wire::udpmon::Command;
+use std::time::Duration;
 
 fn quick(to: SocketAddr) -> RequestOptions {
     let short = Duration::from_millis(30);
@@ -82,4 +84,36 @@ fn an_interrupted_test_that_did_not_begin_says_so() {
     let to = Both::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     let stopped = request(&quick(to.local()), &AtomicBool::new(true));
     assert!(matches!(stopped, Err(UdpmonError::Interrupted)), "{stopped:?}");
+}
+
+#[test]
+fn figures_are_of_what_the_responder_counted() {
+    let mut stats = Message::new(Order::Little, Command::GetStats, 0);
+    (stats.head.received, stats.tail.lost, stats.tail.first_to_last) = (91, 10, 90_000);
+    let mut bins = Bins::new(0, 0, 10, 150);
+    (0..90).for_each(|_| bins.record(1000));
+    bins.record(-1);
+    let told = ResponderResults { stats, bins: Some(bins), errors: Some((3, 7)) };
+    let point = UdpPoint::even(1472, 100_000_000, Duration::from_millis(10));
+    let sent = SentReport { packets: 101, refused: 1, seconds: 0.01, ..SentReport::default() };
+    let report = RequestReport::new(([192, 0, 2, 9], 1).into(), point, sent, &told, false);
+    assert_eq!((report.received, report.lost, report.lost_in_network), (91, 9, 5));
+    assert!((report.user_bits_per_second - 1472.0 * 8.0 * 10_000.0).abs() < 1.0, "{report:?}");
+    assert!((report.wire_bits_per_second - 1538.0 * 8.0 * 10_000.0).abs() < 1.0, "{report:?}");
+    assert!((report.sent_bits_per_second - 1472.0 * 8.0 * 10_000.0).abs() < 1.0, "{report:?}");
+    let gaps = report.gaps_ns.unwrap();
+    assert_eq!((gaps.count, report.outside), (90, (1, 0)));
+    assert!(gaps.p50.abs_diff(100_000) < 1000, "{gaps:?}");
+}
+
+#[test]
+fn a_responder_that_lies_spoils_figures_and_nothing_else() {
+    let mut stats = Message::new(Order::Big, Command::GetStats, 0);
+    (stats.head.received, stats.tail.lost, stats.tail.first_to_last) = (u32::MAX, u32::MAX, u64::MAX);
+    let mut bins = Bins::new(0, i32::MAX, i32::MAX, 998);
+    bins.counts.fill(u64::MAX);
+    let told = ResponderResults { stats, bins: Some(bins), errors: Some((u64::MAX, 0)) };
+    let point = UdpPoint::even(64, 0, Duration::from_millis(1));
+    let report = RequestReport::new(([192, 0, 2, 9], 1).into(), point, SentReport::default(), &told, true);
+    assert_eq!((report.lost, report.lost_in_network, report.big_endian), (0, 0, true));
 }

@@ -1,0 +1,507 @@
+//! A TCP test between two hosts: the messages on the control connection, the client that chooses points and joins the reports of
+//! both hosts, and the server.
+
+use super::flow::{FlowDirection, MAX_FLOWS, TcpRunOptions, TestAmount};
+use super::report::{TcpPrediction, TcpReport};
+use super::{TcpFlow, TcpRun};
+use crate::probe::TestDirection;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use skyhaul::peer::{
+    Admission, Connection, Limits, PeerError, Service, Session, Token, Waiting, connect_any,
+};
+use skyhaul_core::hint::Hint;
+use skyhaul_core::units::display_rate;
+use skyhaul_io::quantity::{Rate, Size};
+use skyhaul_io::tcp::bulk::{Put, Take};
+use skyhaul_io::tcp::setup::Setup;
+use skyhaul_io::tcp::info::readable;
+use std::io;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+const LONGEST_BLOCK: u64 = 64 << 20;
+/// Longest measurement.
+const LONGEST: f64 = 7.0 * 86_400.0;
+/// CPUs in a list.
+const CPUS: usize = 1024;
+/// After the end, receivers read on until nothing came for so long.
+const QUIET: Duration = Duration::from_millis(60);
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpPoint {
+    /// Which way.
+    pub way: TestDirection,
+    /// Flows in each direction.
+    pub flows: usize,
+    /// Bytes of a write and of a read.
+    pub block: u64,
+    /// Send and receive buffer in bytes; none: the kernel tunes both.
+    pub window: Option<u64>,
+    /// Congestion control; none: the sender's own.
+    pub congestion: Option<String>,
+    /// Bits per second of each flow, below which the kernel spaces segments; 0: no limit.
+    pub pacing: u64,
+    /// Largest segment in bytes.
+    pub segment: Option<u32>,
+    /// Seconds that are counted.
+    pub seconds: f64,
+    /// Seconds before, which are not.
+    pub omit: f64,
+    /// Bytes of all flows after which it ends earlier.
+    pub bytes: Option<u64>,
+    /// Seconds between the beginnings of two flows.
+    pub stagger: f64,
+    /// Send without copying.
+    pub zero_copy: bool,
+    /// Receive without copying.
+    pub discard: bool,
+    /// CPUs of the client's flows, in turn.
+    pub cpus_here: Vec<usize>,
+    /// CPUs of the server's flows, in turn.
+    pub cpus_there: Vec<usize>,
+}
+
+impl Default for TcpPoint {
+    /// One flow to the server for ten seconds.
+    fn default() -> Self {
+        Self {
+            way: TestDirection::Forward,
+            flows: 1,
+            block: 1 << 20,
+            window: None,
+            congestion: None,
+            pacing: 0,
+            segment: None,
+            seconds: 10.0,
+            omit: 0.0,
+            bytes: None,
+            stagger: 0.0,
+            zero_copy: false,
+            discard: false,
+            cpus_here: Vec::new(),
+            cpus_there: Vec::new(),
+        }
+    }
+}
+
+/// What a client asks for, before its turn.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct TcpRequest {
+    /// Seconds that all points take, about.
+    pub seconds: f64,
+    /// Highest rate of all flows together, in bits per second; none: unlimited.
+    pub rate: Option<f64>,
+}
+
+/// What a client says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TcpCommand {
+    /// Measure this.
+    Point(Box<TcpPoint>),
+    /// The client has ended; send the report.
+    Stop,
+    /// Nothing more is to be measured.
+    End,
+}
+
+/// What a server says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TcpReply {
+    /// Connect the flows here; each begins with the cookie.
+    Open {
+        /// TCP port.
+        port: u16,
+        /// 32 characters.
+        cookie: String,
+    },
+    /// All flows are there.
+    Ready,
+    /// What the server saw.
+    Report(Box<TcpReport>),
+    /// It cannot be measured.
+    Failed {
+        /// The reason.
+        why: String,
+    },
+}
+
+impl TcpPoint {
+    /// Whether it can be measured.
+    ///
+    /// # Errors
+    /// A value is outside its limits, in a sentence for the user.
+    pub fn check(&self) -> Result<(), String> {
+        let time = |seconds: f64| (0.0..=LONGEST).contains(&seconds);
+        if !(1..=MAX_FLOWS).contains(&self.flows) {
+            return Err(format!("{} flows: expected 1 to {MAX_FLOWS}", self.flows));
+        }
+        if !(1..=LONGEST_BLOCK).contains(&self.block) {
+            return Err(format!("writes of {} bytes: expected 1 byte to 64 MiB", self.block));
+        }
+        if !(time(self.seconds) && time(self.omit) && time(self.stagger)) || self.seconds <= 0.0 {
+            return Err("the time must be above 0 s and at most a week".to_owned());
+        }
+        if self.cpus_here.len().max(self.cpus_there.len()) > CPUS {
+            return Err(format!("at most {CPUS} CPUs can be listed"));
+        }
+        Ok(())
+    }
+
+    /// Seconds that it takes.
+    #[must_use]
+    pub fn takes(&self) -> f64 {
+        self.omit + self.seconds + self.stagger * self.flows as f64
+    }
+
+    /// Bits per second of all flows, if they are limited.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        (self.pacing > 0).then(|| self.pacing as f64 * self.connections() as f64)
+    }
+
+    /// Connections, in both directions together.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.flows * if self.way == TestDirection::Both { 2 } else { 1 }
+    }
+
+    /// What is set on its sockets.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        Setup {
+            window: self.window.map(Size::from_bytes),
+            congestion: self.congestion.clone(),
+            largest_segment: self.segment,
+            no_delay: false,
+            tos: 0,
+            pacing: Rate::from_bits_per_second(self.pacing),
+            source: None,
+        }
+    }
+
+    /// Start one end of it.
+    pub(super) fn start(&self, streams: Vec<TcpStream>, client: bool) -> io::Result<TcpRun> {
+        let sends = |n: usize| match self.way {
+            TestDirection::Forward => client,
+            TestDirection::Reverse => !client,
+            // The client's own come first.
+            TestDirection::Both => (n < self.flows) == client,
+        };
+        let direction = |n| if sends(n) { FlowDirection::Send } else { FlowDirection::Receive };
+        let flows = streams.into_iter().enumerate().map(|(n, stream)| TcpFlow::new(stream, direction(n)));
+        let time = Duration::from_secs_f64(self.seconds);
+        let any_sends = (0..self.connections()).any(sends);
+        let options = TcpRunOptions {
+            block: Size::from_bytes(self.block),
+            put: if self.zero_copy { Put::File } else { Put::Copy },
+            take: if self.discard { Take::Drop } else { Take::Copy },
+            amount: match self.bytes {
+                Some(bytes) => TestAmount::Bytes(bytes),
+                // A server that only receives is told when to end.
+                None if any_sends || client => TestAmount::Time(time),
+                None => TestAmount::Open,
+            },
+            omit: Duration::from_secs_f64(self.omit),
+            stagger: Duration::from_secs_f64(self.stagger),
+            cpus: if client { self.cpus_here.clone() } else { self.cpus_there.clone() },
+            drain: QUIET,
+            ..TcpRunOptions::default()
+        };
+        TcpRun::start(flows.collect(), options)
+    }
+}
+
+/// Flows that [`TcpClient::look_for_holes`] measures, at most.
+const HOLE_FLOWS: usize = 4;
+
+/// Time to connect, and for short answers.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For the server's report, which waits until nothing is under way.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a measurement looks whether to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A point as both ends measured it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TcpPointReport {
+    /// What was measured.
+    pub point: TcpPoint,
+    /// This end.
+    pub here: TcpReport,
+    /// The other.
+    pub there: TcpReport,
+    /// What theory allows each flow, in the order of the flows, as the sending end saw it.
+    pub expected: Vec<Option<TcpPrediction>>,
+}
+
+/// A client at work.
+#[derive(Debug)]
+pub struct TcpClient {
+    connection: Connection,
+}
+
+impl TcpClient {
+    /// Connect to a server, at the first of its addresses that answers, and waits for a turn (`wait` receives the place in the queue, and returns whether to keep waiting).
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses, or `wait` did not want to wait.
+    pub fn open(
+        to: &[SocketAddr],
+        token: &Token,
+        points: &[TcpPoint],
+        wait: &mut dyn FnMut(Waiting) -> bool,
+    ) -> Result<Self, PeerError> {
+        let mut connection = connect_any(to, token, RESPONSE_TIMEOUT)?;
+        // What a diagnosis measures besides is short.
+        let more = HOLE_FLOWS as f64 * 2.0;
+        let seconds = points.iter().map(|point| point.takes() + 1.0).sum::<f64>() + more;
+        let rates: Option<Vec<f64>> = points.iter().map(TcpPoint::rate).collect();
+        let rate = rates.map(|rates| rates.into_iter().fold(0.0, f64::max));
+        connection.ask(NAME, &TcpRequest { seconds, rate }, wait)?;
+        Ok(Self { connection })
+    }
+
+    /// The server, at the address that answered.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.connection.peer()
+    }
+
+    /// Measure a point; once `stop` is set, it ends early with what was measured until then.
+    ///
+    /// # Errors
+    /// The server is gone, refuses it, or a socket failed.
+    pub fn point(&mut self, point: &TcpPoint, stop: &AtomicBool) -> Result<TcpPointReport, PeerError> {
+        self.point_live(point, stop, &mut |_, _| {})
+    }
+
+    /// The same; `live` receives, many times a second, how long the point has been measured, and how many bytes this end has sent and received.
+    ///
+    /// # Errors
+    /// As [`point`](Self::point).
+    pub fn point_live(
+        &mut self,
+        point: &TcpPoint,
+        stop: &AtomicBool,
+        live: &mut dyn FnMut(Duration, (u64, u64)),
+    ) -> Result<TcpPointReport, PeerError> {
+        self.connection.send(&TcpCommand::Point(Box::new(point.clone())))?;
+        let (port, cookie) = match self.connection.receive(RESPONSE_TIMEOUT)? {
+            TcpReply::Open { port, cookie } if cookie.len() == COOKIE_BYTES => (port, cookie),
+            other => return Err(self.refused(other)),
+        };
+        let to = SocketAddr::new(self.connection.peer().ip(), port);
+        let streams = (0..point.connections()).map(|_| flow(point, to, &cookie));
+        let streams = streams.collect::<Result<Vec<_>, _>>()?;
+        match self.connection.receive(RESPONSE_TIMEOUT)? {
+            TcpReply::Ready => {}
+            other => return Err(self.refused(other)),
+        }
+        let run = point.start(streams, true)?;
+        while !run.is_done() && !stop.load(Relaxed) {
+            std::thread::sleep(POLL_INTERVAL);
+            live(run.elapsed(), run.moved());
+            if self.connection.is_gone() {
+                return Err(PeerError::Stopped);
+            }
+        }
+        if stop.load(Relaxed) {
+            run.stop();
+        }
+        // Flows that only receive end with those of the server, which it tells to stop.
+        self.connection.send(&TcpCommand::Stop)?;
+        let there = match self.connection.receive_slowly(RESPONSE_TIMEOUT, REPORT_TIMEOUT)? {
+            TcpReply::Report(report) => *report,
+            other => return Err(self.refused(other)),
+        };
+        run.stop();
+        let here = run.finish();
+        let senders = here.flows.iter().zip(&there.flows).map(|(here, there)| {
+            let sender = if here.direction == FlowDirection::Send { here } else { there };
+            TcpPrediction::of(sender, None)
+        });
+        let expected = senders.collect();
+        Ok(TcpPointReport { point: point.clone(), here, there, expected })
+    }
+
+    /// Tell the server that nothing more is to be measured.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn end(mut self) -> Result<(), PeerError> {
+        self.connection.send(&TcpCommand::End)
+    }
+
+    fn refused(&self, reply: TcpReply) -> PeerError {
+        match reply {
+            TcpReply::Failed { why } => PeerError::Refused { peer: self.connection.peer(), why },
+            _ => self.connection.unexpected("another reply"),
+        }
+    }
+}
+
+fn flow(point: &TcpPoint, to: SocketAddr, cookie: &str) -> Result<TcpStream, PeerError> {
+    let mut stream = point.setup().connect(to, RESPONSE_TIMEOUT)?;
+    stream.write_all(cookie.as_bytes())?;
+    Ok(stream)
+}
+
+/// Name of the service.
+pub const NAME: &str = "tcp";
+/// Length of a cookie of flows.
+const COOKIE_BYTES: usize = 32;
+/// A client that says nothing for so long is gone, however its connection looks.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a loop looks whether to end.
+const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time for all flows of a point to be connected, and for one to say its cookie.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Samples and intervals of all flows that fit a message.
+const MAX_SAMPLES: usize = 4000;
+
+/// Measurements of a path with TCP.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpService;
+
+fn request(body: &Value) -> Result<TcpRequest, String> {
+    serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))
+}
+
+impl Service for TcpService {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
+        let request = request(body)?;
+        allowed(request.rate, limits)?;
+        let seconds = if request.seconds.is_finite() { request.seconds.clamp(1.0, 1e6) } else { 1.0 };
+        Ok(Admission::slot(Duration::from_secs_f64(seconds)))
+    }
+
+    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
+        request(&body).map_err(|why| session.connection.unexpected(&why))?;
+        let mut heard = Instant::now();
+        while !session.is_over() && heard.elapsed() < IDLE_TIMEOUT {
+            match session.connection.receive(SERVER_POLL_INTERVAL) {
+                Ok(TcpCommand::Point(point)) => {
+                    measure(session, &point)?;
+                    heard = Instant::now();
+                }
+                Ok(TcpCommand::End) => return Ok(()),
+                // Of a point that failed.
+                Ok(TcpCommand::Stop) => {}
+                Err(error) if error.is_late() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(PeerError::Stopped)
+    }
+}
+
+/// Whether the operator allows this rate.
+fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
+    let Some(most) = limits.rate else { return Ok(()) };
+    match rate {
+        Some(rate) if rate <= most as f64 => Ok(()),
+        _ => Err(format!(
+            "the server allows at most {}{}",
+            display_rate(most as f64),
+            Hint("set a lower --pacing for each flow")
+        )),
+    }
+}
+
+fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError> {
+    let failed = |connection: &mut Connection, why: String| connection.send(&TcpReply::Failed { why });
+    let permitted = point.check().and_then(|()| allowed(point.rate(), &session.limits));
+    if let Err(why) = permitted {
+        return failed(session.connection, why);
+    }
+    if point.takes() > session.left().as_secs_f64() {
+        let why = format!("the reserved time has expired{}", Hint("run fewer or shorter tests at a time"));
+        return failed(session.connection, why);
+    }
+    let streams = match accept(session, point)? {
+        Ok(streams) => streams,
+        Err(error) => return failed(session.connection, error.to_string()),
+    };
+    let run = match point.start(streams, false) {
+        Ok(run) => run,
+        Err(error) => return failed(session.connection, error.to_string()),
+    };
+    session.connection.send(&TcpReply::Ready)?;
+    // The client says when it has ended.
+    while !session.is_over() {
+        match session.connection.receive(SERVER_POLL_INTERVAL) {
+            Ok(TcpCommand::Stop) => {
+                run.stop();
+                let mut report = run.finish();
+                report.thin(MAX_SAMPLES);
+                return session.connection.send(&TcpReply::Report(Box::new(report)));
+            }
+            Ok(_) => return Err(session.connection.unexpected("another order while it measures")),
+            Err(error) if error.is_late() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(PeerError::Stopped)
+}
+
+/// Accepts the flows; the inner error is reported to the client.
+fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<TcpStream>>, PeerError> {
+    // A room gives a cookie that nobody can guess; nobody enters it.
+    let cookie = session.data_connections(1)?.cookie();
+    let (setup, peer) = (point.setup(), session.connection.peer().ip());
+    let listener = match setup.listen(SocketAddr::new(session.connection.local().ip(), 0)) {
+        Ok(listener) => listener,
+        Err(error) => return Ok(Err(error)),
+    };
+    let port = listener.local_addr()?.port();
+    listener.set_nonblocking(true)?;
+    session.connection.send(&TcpReply::Open { port, cookie: cookie.clone() })?;
+    let until = Instant::now() + CONNECT_TIMEOUT;
+    let mut streams = Vec::new();
+    while streams.len() < point.connections() {
+        if session.is_over() || session.connection.is_gone() {
+            return Err(PeerError::Stopped);
+        }
+        if Instant::now() > until {
+            let text = format!("{} of {} flows were connected in time", streams.len(), point.connections());
+            return Ok(Err(io::Error::new(io::ErrorKind::TimedOut, text)));
+        }
+        let Some((mut stream, from)) = next(&listener)? else { continue };
+        if from.ip().to_canonical() == peer && greets(&mut stream, cookie.as_bytes()) {
+            if let Err(error) = setup.apply(&stream) {
+                return Ok(Err(error));
+            }
+            streams.push(stream);
+        }
+    }
+    Ok(Ok(streams))
+}
+
+fn next(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    readable(&[listener.as_fd()], SERVER_POLL_INTERVAL)?;
+    match listener.accept() {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a flow begins with the cookie.
+fn greets(stream: &mut TcpStream, cookie: &[u8]) -> bool {
+    let mut said = [0; COOKIE_BYTES];
+    let read = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(COOKIE_TIMEOUT)));
+    read.and_then(|()| stream.read_exact(&mut said)).is_ok() && said == cookie
+}
