@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Err(error) if print::is_closed() && is_broken_pipe(&error) => ExitCode::SUCCESS,
         // This includes help and version, which are not errors; clap knows the exit status.
         Err(error) => match error.downcast::<clap::Error>() {
-            Ok(usage) => usage.exit(),
+            Ok(error) => print::usage(&error),
             Err(error) => {
                 print::error(&error);
                 ExitCode::from(2)

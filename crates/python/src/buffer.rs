@@ -29,6 +29,7 @@ mod function;
 
 pub(crate) use chunk::{ChunkMemory, Lent as LentChunks};
 pub(crate) use function::{Answer, Compiled};
+use skyhaul::core::hint::Hint;
 
 use crate::errors::not_adopted;
 use crate::hold::Hold;
@@ -188,10 +189,12 @@ unsafe impl Sync for Run {}
 
 impl Run {
     /// `hint`: the remedy if it is not one run.
-    fn of(object: &Bound<'_, PyAny>, writable: bool, hint: &'static str) -> PyResult<Self> {
+    fn of(object: &Bound<'_, PyAny>, writable: bool, hint: &str) -> PyResult<Self> {
         let held = PyUntypedBuffer::get(object)?;
         if !held.is_c_contiguous() || (writable && held.readonly()) {
-            return Err(PyBufferError::new_err(hint));
+            let what = if writable { "memory is read-only or" } else { "bytes are" };
+            let text = format!("the {what} not one run in C order{}", Hint(hint));
+            return Err(PyBufferError::new_err(text));
         }
         no_objects(&held)?;
         let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
@@ -200,7 +203,7 @@ impl Run {
     }
 
     fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Self::of(object, false, "the bytes are not one run in C order; hint: numpy.ascontiguousarray")
+        Self::of(object, false, "numpy.ascontiguousarray")
     }
 }
 
@@ -221,8 +224,11 @@ impl Packets {
         }
         let mut copied = Vec::new();
         if copied.try_reserve_exact(run.len).is_err() {
-            let text =
-                format!("no memory for a copy of {} bytes; hint: pass them as bytes, or in pieces", run.len);
+            let text = format!(
+                "no memory for a copy of {} bytes{}",
+                run.len,
+                Hint("pass them as bytes, or in pieces")
+            );
             return Err(PyMemoryError::new_err(text));
         }
         // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118), and so many are reserved in new
@@ -266,9 +272,10 @@ impl AsRef<[u8]> for Sent {
 /// Duplicates a file descriptor of Python's; the two are closed independently.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
-        return Err(PyValueError::new_err(
-            "the descriptor is negative; hint: pass socket.fileno() of an open socket",
-        ));
+        return Err(PyValueError::new_err(format!(
+            "the descriptor is negative{}",
+            Hint("pass socket.fileno() of an open socket")
+        )));
     }
     // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -286,7 +293,7 @@ pub(crate) struct SharedMut {
 impl SharedMut {
     /// The bytes of a writable object that are one run in C order.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        const HINT: &str = "the memory is read-only or not one run in C order; hint: pass a new array, for example of numpy.empty";
+        const HINT: &str = "pass a new array, for example of numpy.empty";
         Ok(Self { run: Run::of(object, true, HINT)?, lent: None, owner: None })
     }
 

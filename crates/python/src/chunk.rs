@@ -17,6 +17,7 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
@@ -60,11 +61,16 @@ impl ChunkStream {
         #[pyo3(from_py_with = whole)] packet_presence: u64,
     ) -> PyResult<Self> {
         if max_chunks == 0 || streams == 0 {
-            return Err(PyValueError::new_err("max_chunks or streams is 0; hint: both must be at least 1"));
+            return Err(PyValueError::new_err(format!(
+                "max_chunks or streams is 0{}",
+                Hint("both must be at least 1")
+            )));
         }
         if streams > MOST_STREAMS {
-            let text =
-                format!("{streams} streams in a group; hint: at most {MOST_STREAMS}, each has a thread");
+            let text = format!(
+                "{streams} streams in a group{}",
+                Hint(format_args!("at most {MOST_STREAMS}, each has a thread"))
+            );
             return Err(PyValueError::new_err(text));
         }
         let rule = rule::of(rule, wanted, extra_at, &extra, &counters)?;
@@ -245,7 +251,11 @@ impl ChunkStream {
 impl ChunkStream {
     fn one(&self, number: usize) -> PyResult<&chunk::ChunkStream> {
         self.group.get()?.streams().get(number).ok_or_else(|| {
-            PyIndexError::new_err(format!("no stream {number} of {}; hint: number them from 0", self.streams))
+            PyIndexError::new_err(format!(
+                "no stream {number} of {}{}",
+                self.streams,
+                Hint("number them from 0")
+            ))
         })
     }
 }

@@ -21,6 +21,7 @@ use crate::process::{Here, Process};
 use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::send::objects::{self, Object, ObjectConfig as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
@@ -58,8 +59,10 @@ fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
     if open.over.is_some() {
         drop(open);
         linger();
-        let text =
-            "open a stream: the interpreter is ending; hint: open it earlier, not in an atexit handler";
+        let text = format!(
+            "open a stream: the interpreter is ending{}",
+            Hint("open it earlier, not in an atexit handler")
+        );
         return Err(PyRuntimeError::new_err(text));
     }
     if open.streams.len() >= open.look_at {

@@ -19,6 +19,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skyhaul::core::assembly::keyed::KeyedConfig;
+use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::memory::heap::HeapMemory;
@@ -278,9 +279,12 @@ fn config(
         timeout: wait::duration(Some(timeout))?.map(nanos),
         ..KeyedConfig::default()
     };
-    heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
+    heaps.check().map_err(|why| PyValueError::new_err(format!("{why}{}", Hint("change that argument"))))?;
     if ring == 0 || memory == Some(0) || largest == 0 {
-        return Err(PyValueError::new_err("ring, memory and largest are at least 1; hint: leave them out"));
+        return Err(PyValueError::new_err(format!(
+            "ring, memory and largest are at least 1{}",
+            Hint("leave them out")
+        )));
     }
     Ok(StreamConfig {
         heaps,
@@ -304,7 +308,8 @@ fn add(
     let exist = port != 0 && port.checked_add(ports.saturating_sub(1)).is_some();
     if !ports.is_power_of_two() || ports > 256 || !(ports == 1 || exist) {
         let text = format!(
-            "{ports} ports from {port} on; hint: 1, 2, 4 … 256, and with more than one a port in listen"
+            "{ports} ports from {port} on{}",
+            Hint("1, 2, 4 … 256, and with more than one a port in listen")
         );
         return Err(PyValueError::new_err(text));
     }
@@ -316,7 +321,7 @@ fn add(
         let local = stream.add_udp(&at, &UdpOptions::default())?;
         bound.get_or_insert(local);
     }
-    bound.ok_or_else(|| PyValueError::new_err("no port; hint: ports=1"))
+    bound.ok_or_else(|| PyValueError::new_err(format!("no port{}", Hint("ports=1"))))
 }
 
 fn given(py: Python<'_>, event: Object<EjfatWire>) -> PyResult<(u64, u16, Bytes)> {

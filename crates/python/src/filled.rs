@@ -11,6 +11,7 @@ use crate::buffer::SharedMut;
 use crate::hold::Hold;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::spead::receive::chunk;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -54,13 +55,17 @@ impl Chunk {
         let (heaps, notes) = (present.len(), extra.len());
         if heaps > MOST_HEAPS || notes > MOST_NOTES {
             let text = format!(
-                "a chunk for {heaps} heaps and {notes} bytes of notes; hint: at most {MOST_HEAPS} and {MOST_NOTES}"
+                "a chunk for {heaps} heaps and {notes} bytes of notes{}",
+                Hint(format_args!("at most {MOST_HEAPS} and {MOST_NOTES}"))
             );
             return Err(PyValueError::new_err(text));
         }
         let mut state = self.lock();
         if state.chunk.is_none() && state.notes.is_some() {
-            return Err(PyValueError::new_err("a stream is filling this chunk; hint: make another one"));
+            return Err(PyValueError::new_err(format!(
+                "a stream is filling this chunk{}",
+                Hint("make another one")
+            )));
         }
         let chunk = state.chunk.replace(chunk::Chunk::new(data, heaps, notes));
         let notes = state.notes.replace([present, extra]);
@@ -132,9 +137,10 @@ impl Chunk {
         let mut guard = this.get().lock();
         let state = &mut *guard;
         let (Some(mut chunk), Some(notes)) = (state.chunk.take(), &mut state.notes) else {
-            return Err(PyValueError::new_err(
-                "this chunk has no memory, or was already given to a stream; hint: pass the one that get() returned",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "this chunk has no memory, or was already given to a stream{}",
+                Hint("pass the one that get() returned")
+            )));
         };
         let mut memory = memory_of(&mut chunk)?;
         let lent = memory.lend().and_then(|()| notes.iter_mut().try_for_each(SharedMut::lend));

@@ -8,6 +8,7 @@ use crate::recording::json;
 use crate::wait;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::send::{Frames, Pacing, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop};
 use skyhaul::wire::Order;
@@ -48,7 +49,7 @@ impl FrameSender {
             Some("little") => Some(Order::Little),
             Some("big") => Some(Order::Big),
             Some(other) => {
-                let text = format!("sequence={other:?}; hint: \"little\", \"big\" or None");
+                let text = format!("sequence={other:?}{}", Hint("\"little\", \"big\" or None"));
                 return Err(PyValueError::new_err(text));
             }
         };

@@ -3,6 +3,7 @@
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,10 +25,10 @@ impl Lent {
         // Runs are disjoint, so only the last one that begins before our end can overlap ours.
         let before = filled.range(..run.end).next_back();
         if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
-            return Err(PyBufferError::new_err(
-                "lend memory to a stream: it overlaps an array that a stream is filling already; hint: give each chunk \
-                 an array of its own",
-            ));
+            return Err(PyBufferError::new_err(format!(
+                "lend memory to a stream: it overlaps an array that a stream is filling already{}",
+                Hint("give each chunk an array of its own")
+            )));
         }
         if !run.is_empty() {
             filled.insert(run.start, run.end);
@@ -50,9 +51,10 @@ pub(crate) fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
     // PEP 3118: `O` is an object; field names are between colons, after the type.
     let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
     if { types }.any(|types| types.contains(&b'O')) {
-        return Err(PyBufferError::new_err(
-            "the array holds Python objects; hint: pass an array of numbers, for example values.astype('f8')",
-        ));
+        return Err(PyBufferError::new_err(format!(
+            "the array holds Python objects{}",
+            Hint("pass an array of numbers, for example values.astype('f8')")
+        )));
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::buffer::{Answer, Compiled, SharedMut};
 use crate::process::Here;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::spead::receive::chunk::{EXTRA, HeapHead, HeapPlace, PlaceFn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,7 +37,11 @@ impl PlaceFunction {
     #[pyo3(signature = (address, context, kept, items))]
     fn new(address: usize, context: Option<usize>, kept: Py<PyAny>, items: Vec<u64>) -> PyResult<Self> {
         if items.len() > MOST_ITEMS {
-            let text = format!("{} items for a place function; hint: {MOST_ITEMS} at most", items.len());
+            let text = format!(
+                "{} items for a place function{}",
+                items.len(),
+                Hint(format_args!("{MOST_ITEMS} at most"))
+            );
             return Err(PyValueError::new_err(text));
         }
         Ok(Self { compiled: Arc::new(Compiled::new(address, context, kept)?), items: items.into() })

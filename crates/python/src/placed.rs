@@ -22,6 +22,7 @@ use crate::wait::whole;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::chunk::Presence;
@@ -55,9 +56,10 @@ impl PlacedStream {
         payload: u64,
     ) -> PyResult<Self> {
         if largest.len() < 2 {
-            return Err(PyValueError::new_err(
-                "largest lacks the statistics of rejected heaps; hint: they are the last two",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "largest lacks the statistics of rejected heaps{}",
+                Hint("they are the last two")
+            )));
         }
         let counted: Arc<[AtomicU64]> = largest.iter().map(|_| AtomicU64::new(0)).collect();
         let desk = Arc::<Desk>::default();

@@ -22,6 +22,7 @@
 use crate::{arrays, hold, lent};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::fork::{AtFork, at_fork};
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
@@ -83,9 +84,10 @@ impl Process {
             return Ok(());
         }
         Err(PyRuntimeError::new_err(format!(
-            "this {what} belongs to process {}, of which this process ({}) is a fork; hint: make a {what} after the fork",
+            "this {what} belongs to process {}, of which this process ({}) is a fork{}",
             self.0,
-            Self::current().0
+            Self::current().0,
+            Hint(format_args!("make a {what} after the fork"))
         )))
     }
 }

@@ -10,6 +10,7 @@ use crate::process::Here;
 use crate::wait;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::frames::FramesOf;
 use skyhaul::recording::{
     self, Account, CheckOptions, Gap, Missing, Next, OpenError, Piece, PieceBytes, ReadOptions, Reader,
@@ -42,7 +43,10 @@ impl Recording {
     #[new]
     fn new(py: Python<'_>, disks: Vec<PathBuf>, name: &str) -> PyResult<Self> {
         let Some(first) = disks.first().cloned() else {
-            return Err(PyValueError::new_err("no disks; hint: give the directories that hold the scan"));
+            return Err(PyValueError::new_err(format!(
+                "no disks{}",
+                Hint("give the directories that hold the scan")
+            )));
         };
         match py.detach(|| recording::Recording::open(disks, name)) {
             Ok(recording) => Ok(Self(recording)),
@@ -184,7 +188,7 @@ fn options(missing: &str, verify: bool, follow: bool) -> PyResult<ReadOptions> {
         "skip" => Missing::Skip,
         "fill" => Missing::Fill,
         other => {
-            let text = format!("missing={other:?}; hint: \"raise\", \"skip\" or \"fill\"");
+            let text = format!("missing={other:?}{}", Hint("\"raise\", \"skip\" or \"fill\""));
             return Err(PyValueError::new_err(text));
         }
     };

@@ -4,6 +4,7 @@ use crate::config::unknown;
 use crate::place::PlaceFunction;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::spead::receive::chunk::{BATCH, ChunkRule, EXTRA, ExprError, Tally};
 
 /// Where heaps go.
@@ -26,13 +27,17 @@ pub(crate) fn of(
     counters: &[Counter],
 ) -> PyResult<ChunkRule> {
     if extra_at.is_none() && !extra.is_empty() {
-        return Err(PyValueError::new_err(
-            "extra without extra_at; hint: extra_at gives the place of the notes",
-        ));
+        return Err(PyValueError::new_err(format!(
+            "extra without extra_at{}",
+            Hint("extra_at gives the place of the notes")
+        )));
     }
     let noted: usize = extra.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
     if noted > EXTRA || extra.iter().any(|(_, bytes)| !(1..=8).contains(bytes)) {
-        let text = format!("notes of {noted} bytes; hint: 1 to 8 for each, {EXTRA} for all of a heap");
+        let text = format!(
+            "notes of {noted} bytes{}",
+            Hint(format_args!("1 to 8 for each, {EXTRA} for all of a heap"))
+        );
         return Err(PyValueError::new_err(text));
     }
     let mut placed = match rule {
@@ -55,12 +60,12 @@ pub(crate) fn of(
 fn counted(mut rule: ChunkRule, counters: &[Counter]) -> PyResult<ChunkRule> {
     let own = counters.iter().filter(|(.., value)| value.is_none()).count();
     if own > BATCH {
-        let text = format!("{own} counters of a place function; hint: {BATCH} at most");
+        let text = format!("{own} counters of a place function{}", Hint(format_args!("{BATCH} at most")));
         return Err(PyValueError::new_err(text));
     }
     for (n, (name, tally, value)) in counters.iter().enumerate() {
         if counters[..n].iter().any(|(other, ..)| other == name) {
-            let text = format!("two counters are named {name:?}; hint: give each a name of its own");
+            let text = format!("two counters are named {name:?}{}", Hint("give each a name of its own"));
             return Err(PyValueError::new_err(text));
         }
         let tally = match &**tally {

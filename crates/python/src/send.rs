@@ -8,6 +8,7 @@ mod ticket;
 pub(crate) use heap::{Batch, SendHeap, bits_per_second};
 pub(crate) use interruptible::interruptibly;
 pub(crate) use settings::Settings;
+use skyhaul::core::hint::Hint;
 pub(crate) use ticket::{Ticket, Wake};
 
 use crate::address::{endpoint, one_receiver, route};
@@ -223,9 +224,10 @@ impl SendStream {
         let (held, rate) = (self.stream()?, bits_per_second(rate)?);
         let stream = held.get()?;
         if stream.config().auto.is_some() {
-            return Err(PyValueError::new_err(
-                "set the rate of a stream with the rate 'auto'; hint: make the stream with a number as its rate",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "set the rate of a stream with the rate 'auto'{}",
+                Hint("make the stream with a number as its rate")
+            )));
         }
         stream.set_rate(rate);
         Ok(())

@@ -11,6 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skyhaul::core::assembly::building::{BuildConfig, Builder, Built, Sources};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +38,9 @@ impl TickBuilder {
         let timeout = nanos(wait::duration(Some(timeout))?.unwrap_or_default());
         // Bytes are those of the stream's memory, which has a limit of its own.
         let config = BuildConfig { sources: Sources::Named(sources), timeout, window, bytes: u64::MAX };
-        config.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
+        config
+            .check()
+            .map_err(|why| PyValueError::new_err(format!("{why}{}", Hint("change that argument"))))?;
         Ok(Self { builder: Mutex::new(Builder::new(config)), begun: Instant::now() })
     }
 

@@ -7,6 +7,7 @@ use super::limits::{some, up_to};
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::balance::FastPath;
 use skyhaul::core::balance::Prefix;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Size, Span};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -100,7 +101,7 @@ impl FromStr for Addresses {
     fn from_str(text: &str) -> Result<Self, String> {
         let all: Option<Vec<IpAddr>> = text.split(',').map(|ip| ip.parse().ok()).collect();
         all.map(Self)
-            .ok_or_else(|| "expected IP addresses\nhint: like 10.0.0.2, or 10.0.0.2,fd00::2".to_owned())
+            .ok_or_else(|| format!("expected IP addresses{}", Hint("like 10.0.0.2, or 10.0.0.2,fd00::2")))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::limits::{CONTROL, some};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::core::balance::Prefix;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Span;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -266,7 +267,7 @@ impl FromStr for Allowed {
             text.split_once(':').map_or((text, None), |(level, resource)| (level, Some(resource)));
         let number = |names: [&str; 4], name: &str| names.iter().position(|one| *one == name);
         let level = number(LEVELS, level)
-            .ok_or_else(|| format!("unknown level `{level}`\nhint: {}", LEVELS.join(", ")))?;
+            .ok_or_else(|| format!("unknown level `{level}`{}", Hint(LEVELS.join(", "))))?;
         let resource = resource.map(|resource| {
             let (kind, id) = resource.split_once('/').unwrap_or((resource, ""));
             let found = number(RESOURCES, kind).filter(|kind| match kind {
@@ -274,7 +275,7 @@ impl FromStr for Allowed {
                 _ => id.parse::<u64>().is_ok_and(|id| id > 0),
             });
             let wrong =
-                || format!("unknown resource `{resource}`\nhint: all, lb/1, reservation/1 or session/1");
+                || format!("unknown resource `{resource}`{}", Hint("all, lb/1, reservation/1 or session/1"));
             found.map(|kind| Resource { kind: kind as i32, id: id.to_owned() }).ok_or_else(wrong)
         });
         Ok(Allowed { level: level as i32, resource: resource.transpose()? })

@@ -9,6 +9,7 @@ use super::limits::{
 use super::limits::{FormatParser, TAKEN};
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::core::assembly::building::{BuildConfig, Sources};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
@@ -207,7 +208,7 @@ impl BuildArgs {
 /// `1,2,5-8`, or `any:3`.
 fn sources(text: &str) -> Result<Sources, String> {
     const HINT: &str = "data ids are 0 to 65535, such as 1,2,5-8; any:3 stands for any three sources";
-    let wrong = || format!("expected data ids, or any:N\nhint: {HINT}");
+    let wrong = || format!("expected data ids, or any:N{}", Hint(HINT));
     let sources = match text.strip_prefix("any:") {
         Some(count) => Sources::Count(count.parse().map_err(|_| wrong())?),
         None => {
@@ -216,7 +217,7 @@ fn sources(text: &str) -> Result<Sources, String> {
         }
     };
     let check = BuildConfig { sources, timeout: Nanos(1), window: 1, bytes: 1 };
-    check.check().map_err(|why| format!("{why}\nhint: {HINT}"))?;
+    check.check().map_err(|why| format!("{why}{}", Hint(HINT)))?;
     Ok(check.sources)
 }
 
@@ -281,7 +282,8 @@ fn thread_list(text: &str) -> Result<ThreadList, String> {
             (Some(from), Some(to)) if from <= to => out.extend(from..=to),
             _ => {
                 return Err(format!(
-                    "invalid thread or range of threads `{part}`\nhint: write 0-7 or 0,2,4; threads are numbered 0 to 1023"
+                    "invalid thread or range of threads `{part}`{}",
+                    Hint("write 0-7 or 0,2,4; threads are numbered 0 to 1023")
                 ));
             }
         }

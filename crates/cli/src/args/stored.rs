@@ -3,6 +3,7 @@
 use super::applies::ALWAYS;
 use super::limits::{DESTINATION, INPUT, OutputArgs, at_least_one, some};
 use clap::{Args, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Size, Span};
 use skyhaul::samples::export::FileFormat;
 use skyhaul::samples::{Start, Tracks};
@@ -189,7 +190,7 @@ fn frequency(text: &str) -> Result<u64, String> {
     let number = format!("{whole}{decimals}{:0<zeros$}", "").parse().ok();
     let legal = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') && exact;
     number.filter(|&hz: &u64| legal && hz > 0).ok_or_else(|| {
-        format!("expected a whole number of Hz, got '{text}'\nhint: write it like 32MHz or 32000000")
+        format!("expected a whole number of Hz, got '{text}'{}", Hint("write it like 32MHz or 32000000"))
     })
 }
 
@@ -199,14 +200,14 @@ fn mask(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    read.map_err(|_| format!("expected a 32-bit mask, got '{text}'\nhint: write it like 0x0000ffff"))
+    read.map_err(|_| format!("expected a 32-bit mask, got '{text}'{}", Hint("write it like 0x0000ffff")))
 }
 
 /// A number that may be written like a size.
 fn number(text: &str) -> Result<u64, String> {
     let size = text.parse::<u64>().ok().or_else(|| Some(format!("{text}B").parse::<Size>().ok()?.bytes()));
     size.filter(|&n| n > 0)
-        .ok_or_else(|| format!("expected a number, got '{text}'\nhint: write it like 1000000 or 64Mi"))
+        .ok_or_else(|| format!("expected a number, got '{text}'{}", Hint("write it like 1000000 or 64Mi")))
 }
 
 #[cfg(test)]

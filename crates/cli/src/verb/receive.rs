@@ -19,6 +19,7 @@ use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use file::Output;
+use skyhaul::core::hint::Hint;
 use skyhaul::core::wire::keyed::Data;
 use skyhaul::io::file::failed;
 use skyhaul::io::memory::Pool;
@@ -146,7 +147,8 @@ fn check_build(args: &ReceiveArgs) -> Result<()> {
     let objects = args.common.stream.format.objects();
     ensure!(
         args.build.config().is_none() || objects == Some(Objects::Events),
-        "--build is for events of several sources\nhint: add --format ejfat, or leave it out"
+        "--build is for events of several sources{}",
+        Hint("add --format ejfat, or leave it out")
     );
     Ok(())
 }

@@ -4,6 +4,7 @@ use crate::args::SamplesArgs;
 use crate::print;
 use crate::verb::send;
 use anyhow::{Result, bail};
+use skyhaul::core::hint::{Hint, lines};
 use skyhaul::recording::{Gap, mark6};
 use skyhaul::samples::Samples;
 use std::ops::Range;
@@ -17,14 +18,15 @@ pub(super) fn open(args: &SamplesArgs) -> Result<(Samples, String)> {
     if args.disk.is_empty() {
         if let Some(directory) = args.what.iter().find(|path| path.is_dir()) {
             bail!(
-                "{} is a directory\nhint: for a recording, give its disks with --disk, and its name",
-                directory.display()
+                "{} is a directory{}",
+                directory.display(),
+                Hint("for a recording, give its disks with --disk, and its name")
             );
         }
         let name = args.what[0].file_name().unwrap_or_default().to_string_lossy().into_owned();
         return Ok((Samples::of_files(&args.what, &options)?, name));
     }
-    let [scan] = &args.what[..] else { bail!("expected one recording\nhint: give one name with --disk") };
+    let [scan] = &args.what[..] else { bail!("expected one recording{}", Hint("give one name with --disk")) };
     let scan = scan.to_string_lossy();
     let scattered = mark6::files(&args.disk, &scan);
     if !scattered.is_empty() {
@@ -43,10 +45,11 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
 /// Report frames that one axis of time cannot show; returns whether there are none.
 pub(super) fn tell_not_shown(frames: u64) -> bool {
     if frames > 0 {
-        say!(
-            "{} recorded frames are not shown: their times go backwards, repeat or lie outside the data\nhint: `skyhaul check` reports where; `skyhaul cat` writes every frame",
-            print::count(frames)
-        );
+        let frames = print::counted(frames, "recorded frame");
+        let hint = Hint("`skyhaul check` reports where; `skyhaul cat` writes every frame");
+        let text =
+            format!("{frames} not shown: times that go backwards, repeat or lie outside the data{hint}");
+        say!("{}", lines("", &text));
     }
     frames == 0
 }

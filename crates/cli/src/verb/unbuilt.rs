@@ -4,15 +4,17 @@
 use crate::args::{JoinArgs, ReceiveCommon};
 use crate::outcome::Outcome;
 use anyhow::{Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics\nhint: build everything with `make build`";
+const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics";
+const REMEDY: Hint<&str> = Hint("build everything with `make build`");
 
 /// A verb that this build does not have.
 pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
-    bail!(MISSING)
+    bail!("{MISSING}{REMEDY}")
 }
 
 /// A balancer to join: there is none.
@@ -24,7 +26,7 @@ impl Joining {
     /// # Errors
     /// One was asked for.
     pub(crate) fn prepare(args: &JoinArgs, _: &ReceiveCommon, _: bool) -> Result<Option<Self>> {
-        ensure!(!args.join, MISSING);
+        ensure!(!args.join, "{MISSING}{REMEDY}");
         Ok(None)
     }
 
@@ -57,7 +59,7 @@ pub(crate) fn leave(worker: Worker, _: &Running, _: bool) -> SessionReport {
 
 /// `send --join`: there is no balancer to join.
 pub(crate) mod senders {
-    use super::MISSING;
+    use super::{MISSING, REMEDY};
     use crate::args::SendArgs;
     use anyhow::{Result, ensure};
     use skyhaul::send::SendReport;
@@ -68,7 +70,7 @@ pub(crate) mod senders {
     /// # Errors
     /// One was asked for.
     pub(crate) fn join(args: &SendArgs) -> Result<Vec<Infallible>> {
-        ensure!(!args.of_events.join, MISSING);
+        ensure!(!args.of_events.join, "{MISSING}{REMEDY}");
         Ok(Vec::new())
     }
 
@@ -87,7 +89,7 @@ impl Metrics {
     /// # Errors
     /// Always.
     pub(crate) fn start<M>(_: std::net::SocketAddr, _: M) -> Result<Self> {
-        bail!(MISSING)
+        bail!("{MISSING}{REMEDY}")
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {

@@ -46,6 +46,7 @@ use super::registry::token::{KnownToken, Level, Resource, Token, TokenIndex};
 use super::registry::{Change, ChangeError, Database, Millis, Registry, Reservation};
 use skyhaul::auth::new_token;
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
+use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::{DemandError, RegisterError, StateError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -246,14 +247,14 @@ impl Running {
 }
 
 fn gone(id: i64) -> Refusal {
-    Refusal::new(RefusalKind::Missing, format!("there is no reservation {id}; hint: it may have ended"))
+    Refusal::new(RefusalKind::Missing, format!("there is no reservation {id}{}", Hint("it may have ended")))
 }
 
 /// The number of a reservation, as text.
 fn number(text: &str) -> Result<i64, Refusal> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.ok_or_else(|| {
-        Refusal::invalid(format!("invalid reservation number `{}`; hint: a number such as 1", cut(text)))
+        Refusal::invalid(format!("invalid reservation number `{}`{}", cut(text), Hint("a number such as 1")))
     })
 }
 
@@ -302,17 +303,23 @@ impl State {
 
 fn shown(token: Option<&str>) -> Result<&str, Refusal> {
     token.ok_or_else(|| {
-        let text = "no token; hint: send `authorization: Bearer TOKEN`, the part of EJFAT_URI before the @";
+        let text = format!(
+            "no token{}",
+            Hint("send `authorization: Bearer TOKEN`, the part of EJFAT_URI before the @")
+        );
         Refusal::new(RefusalKind::Unauthenticated, text)
     })
 }
 
 fn not_valid(keys: &TokenIndex, token: &str) -> Refusal {
     if keys.is_ended(token) {
-        let text = format!("{SESSION_ENDED}; hint: start the worker again if it is to come back");
+        let text = format!("{SESSION_ENDED}{}", Hint("start the worker again if it is to come back"));
         return Refusal::new(RefusalKind::Ended, text);
     }
-    let text = "the token is not valid: wrong, revoked, or its reservation or session has ended; hint: reserve or register again";
+    let text = format!(
+        "the token is not valid: wrong, revoked, or its reservation or session has ended{}",
+        Hint("reserve or register again")
+    );
     Refusal::new(RefusalKind::Unauthenticated, text)
 }
 
@@ -329,8 +336,10 @@ pub(super) fn denied(resource: Resource, level: Level) -> Refusal {
         Resource::Reservation(id) => format!("reservation {id}"),
         Resource::Session(id) => format!("session {id}"),
     };
-    let text =
-        format!("the token does not permit {level} {resource}; hint: use one that does, or ask its operator");
+    let text = format!(
+        "the token does not permit {level} {resource}{}",
+        Hint("use one that does, or ask its operator")
+    );
     Refusal::new(RefusalKind::Denied, text)
 }
 

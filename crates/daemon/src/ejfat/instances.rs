@@ -24,6 +24,7 @@ pub use self::process::PlaneProcesses;
 use super::client::Trust;
 use super::registry::{Reservation, Session};
 use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus, WorkerStatus};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::source::{Source, Train};
 use skyhaul::io::udp::{UdpOptions, UdpSource};
@@ -111,7 +112,8 @@ impl Instances {
         for ip in self.addresses() {
             UdpSocket::bind((ip, 0)).map_err(|error| {
                 let text = format!(
-                    "listen on {ip}: {error}; hint: use an address of this host, as `ip -brief address` shows them"
+                    "listen on {ip}: {error}{}",
+                    Hint("use an address of this host, as `ip -brief address` shows them")
                 );
                 io::Error::new(error.kind(), text)
             })?;
@@ -277,9 +279,10 @@ impl StrayCounter {
             })
             .collect();
         if self.packets() > 0 {
+            let hint = "the sender ignores the port in EJFAT_URI; --instance-address gives each load balancer an address of its own";
             said.push(format!(
-                "packets arrive at port {DATA_PORT}, which no load balancer here uses, and are dropped (wrong_instance); \
-                 hint: the sender ignores the port in EJFAT_URI; --instance-address gives each load balancer an address of its own"
+                "packets arrive at port {DATA_PORT}, which no load balancer here uses, and are dropped (wrong_instance){}",
+                Hint(hint)
             ));
         }
         said

@@ -33,6 +33,7 @@ use self::store::Kept;
 pub use self::store::{Database, DatabaseError};
 use self::token::{Level, Permission, Resource, Token, Tokens};
 use skyhaul::auth::TokenHash;
+use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::MEMBERS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -326,15 +327,16 @@ impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ChangeError::Full(what, most) => {
-                write!(f, "all {most} {what} are in use; hint: end those that are not needed")
+                write!(f, "all {most} {what} are in use{}", Hint("end those that are not needed"))
             }
             ChangeError::Deep(most) => {
                 write!(
                     f,
-                    "tokens have at most {most} generations; hint: make it with one nearer to the operator's"
+                    "tokens have at most {most} generations{}",
+                    Hint("make it with one nearer to the operator's")
                 )
             }
-            ChangeError::Gone(what, id) => write!(f, "there is no {what} {id}; hint: it may have ended"),
+            ChangeError::Gone(what, id) => write!(f, "there is no {what} {id}{}", Hint("it may have ended")),
             ChangeError::Database(error) => error.fmt(f),
         }
     }

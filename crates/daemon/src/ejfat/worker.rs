@@ -25,6 +25,7 @@ use self::session::{Order, Session, Shared};
 use super::client::{ControlError, ControlPlane, Why};
 use super::proto::RegisterReply;
 use core::net::{IpAddr, SocketAddr};
+use skyhaul::core::hint::Hint;
 use skyhaul::receive::Loaded;
 use skyhaul::report::SessionReport;
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -191,8 +192,9 @@ pub fn address_towards(plane: &ControlPlane, listen: IpAddr) -> io::Result<IpAdd
         }
     }
     let text = format!(
-        "find this host's address towards {}: {why}; hint: give the address at which the balancer reaches it",
-        plane.at()
+        "find this host's address towards {}: {why}{}",
+        plane.at(),
+        Hint("give the address at which the balancer reaches it")
     );
     Err(io::Error::new(why.kind(), text))
 }

@@ -6,6 +6,7 @@
 use crate::args::SendArgs;
 use anyhow::{Context, Result};
 use skyhaul::core::balance::{AllowList, Prefix};
+use skyhaul::core::hint::Hint;
 use skyhaul::send::SendReport;
 use skyhaul::wire::BalancerUri;
 use skyhaul_daemon::balancer::proto::timeseries::Timeseries as Samples;
@@ -90,13 +91,17 @@ pub(crate) fn leave(joined: Vec<Joined>, reports: &mut [SendReport]) -> bool {
     report.refused_by_balancer = all.iter().any(|seen| seen.refused.is_some()).then_some(refused);
     if refused > 0 {
         report.notes.push(format!(
-            "the balancer refused {} meanwhile, of all senders of the reservation together; hint: `skyhaul balancer status`, or its /metrics, have the reasons",
-            crate::print::counted(refused, "packet")
+            "the balancer refused {} meanwhile, of all senders of the reservation together{}",
+            crate::print::counted(refused, "packet"),
+            Hint("`skyhaul balancer status`, or its /metrics, have the reasons")
         ));
     }
     let out = all.iter().any(|seen| seen.is_out);
     if out {
-        let text = "this host is not among the senders of the reservation any more: its packets are refused; hint: skyhaul balancer senders add";
+        let text = format!(
+            "this host is not among the senders of the reservation any more: its packets are refused{}",
+            Hint("skyhaul balancer senders add")
+        );
         report.notes.push(text.to_owned());
     }
     let was_out = all.iter().any(|seen| seen.was_out && !seen.is_out);

@@ -5,6 +5,7 @@ use crate::outcome::Interrupt;
 use crate::print::{self, Progress as Line};
 use anyhow::{Context, Result, bail};
 use skyhaul::core::control::{ControlConfig, Search, SearchConfig, Step};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::send::FoundRate;
@@ -63,8 +64,9 @@ pub(super) fn search(
             }
             Step::Done(rate) => break rate,
             Step::Nothing => bail!(
-                "packets are lost even at {}\nhint: give a smaller lower bound, like search:100kbps-1Gbps, or a --rate",
-                print::rate(least as f64)
+                "packets are lost even at {}{}",
+                print::rate(least as f64),
+                Hint("give a smaller lower bound, like search:100kbps-1Gbps, or a --rate")
             ),
         }
     };
@@ -100,7 +102,7 @@ fn try_rate(
     let achieved = stream.stats().wire_bytes as f64 * 8.0 / seconds;
     let progress = stream.progress().into_iter().next().context("the stream has no destination")?;
     if progress.stats.reports == 0 && !interrupt.is_set() {
-        bail!("{to} sends no feedback\nhint: run the receiver with --feedback, or give a --rate");
+        bail!("{to} sends no feedback{}", Hint("run the receiver with --feedback, or give a --rate"));
     }
     Ok(Trial {
         // What this side cannot send is no rate to keep either.

@@ -23,6 +23,7 @@ use super::super::registry::token::{Level, Resource};
 use super::super::worker::{Worker, WorkerOptions};
 use super::active::{ActiveChain, Notes};
 use super::{Api, Caller, Refusal, RefusalKind, cut, number};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::wire::ejfat::Uri;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,8 +121,8 @@ impl Api {
             let chain = request.chain_id.parse::<i64>().ok();
             let chain = chain.filter(|chain| state.registry.chains(id).any(|one| one.id == *chain));
             let chain = chain.ok_or_else(|| {
-                let text = format!("reservation {id} has no chain `{}`", cut(&request.chain_id));
-                Refusal::new(RefusalKind::Missing, text + "; hint: GetChainGraph lists them")
+                let (chain, hint) = (cut(&request.chain_id), Hint("GetChainGraph lists them"));
+                Refusal::new(RefusalKind::Missing, format!("reservation {id} has no chain `{chain}`{hint}"))
             })?;
             Ok(state.registry.unchain(chain).map(move |()| chain))
         })?;
@@ -236,7 +237,8 @@ impl Api {
             return Ok(asking);
         }
         let text = format!(
-            "{MAX_PEER_CALLS} calls are already waiting for other control planes; hint: try again later"
+            "{MAX_PEER_CALLS} calls are already waiting for other control planes{}",
+            Hint("try again later")
         );
         Err(Refusal::new(RefusalKind::Exhausted, text))
     }
@@ -252,9 +254,10 @@ impl Api {
             Ok(graph) if graph.cycle_detected => Err(Refusal::new(
                 RefusalKind::Unfit,
                 format!(
-                    "load balancer {} of {} is fed by this one: events would circulate; hint: check the chains of both",
+                    "load balancer {} of {} is fed by this one: events would circulate{}",
                     plane.uri().balancer.as_deref().unwrap_or("?"),
-                    plane.at()
+                    plane.at(),
+                    Hint("check the chains of both")
                 ),
             )),
             Ok(_) => Ok(()),
@@ -296,7 +299,8 @@ fn upstream(text: &str) -> Result<Uri, Refusal> {
     let uri: Uri = text.parse().map_err(|error| Refusal::invalid(format!("ejfatUri: {error}")))?;
     let lacks = |what: &str| {
         Refusal::invalid(format!(
-            "ejfatUri has no {what}; hint: give the URI of the other load balancer's reservation"
+            "ejfatUri has no {what}{}",
+            Hint("give the URI of the other load balancer's reservation")
         ))
     };
     uri.token.as_ref().ok_or_else(|| lacks("token"))?;

@@ -12,6 +12,7 @@
 //! They are parsed once, before the search. Limits: [`MAX_SELECTORS`] selectors of [`MAX_SELECTOR_BYTES`] bytes and [`MAX_SELECTOR_PARTS`] parts each.
 
 use super::super::registry::Millis;
+use skyhaul::core::hint::Hint;
 use std::collections::VecDeque;
 
 /// Number of samples kept for a reservation.
@@ -129,18 +130,22 @@ impl<'a> Selectors<'a> {
     /// Parses them, or returns what is wrong.
     pub(super) fn of(texts: &'a [String]) -> Result<Self, String> {
         if texts.len() > MAX_SELECTORS {
-            return Err(format!("more than {MAX_SELECTORS} selectors; hint: * stands for all"));
+            return Err(format!("more than {MAX_SELECTORS} selectors{}", Hint("* stands for all")));
         }
         if texts.iter().any(|text| text.len() > MAX_SELECTOR_BYTES) {
-            return Err(format!("a selector is longer than {MAX_SELECTOR_BYTES} bytes; hint: like /lb/1/*"));
+            return Err(format!(
+                "a selector is longer than {MAX_SELECTOR_BYTES} bytes{}",
+                Hint("like /lb/1/*")
+            ));
         }
         let parts = |text: &'a String| {
             let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
             match parts.len() <= MAX_SELECTOR_PARTS {
                 true => Ok(parts),
-                false => {
-                    Err(format!("a selector has more than {MAX_SELECTOR_PARTS} parts; hint: like /lb/1/*"))
-                }
+                false => Err(format!(
+                    "a selector has more than {MAX_SELECTOR_PARTS} parts{}",
+                    Hint("like /lb/1/*")
+                )),
             }
         };
         texts.iter().map(parts).collect::<Result<_, _>>().map(Selectors)

@@ -5,6 +5,7 @@ use super::super::proto::{ChainGraphEdge, IpFamily, RegisterReply};
 use super::super::registry::Chain;
 use super::active::{ActiveChain, EndedChain};
 use super::{Api, Refusal, RefusalKind, Running, State};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::wire::ejfat::Uri;
 use skyhaul_core::balance::{AllowList, Prefix};
 use std::collections::BTreeMap;
@@ -41,14 +42,15 @@ impl State {
             Ok(IpFamily::Ipv4) => false,
             Ok(IpFamily::Ipv6) => true,
             Ok(IpFamily::DualStack) | Err(_) => {
-                let text = "a chain uses one IP version; hint: set ipFamily to IPV4 or IPV6";
+                let text = format!("a chain uses one IP version{}", Hint("set ipFamily to IPV4 or IPV6"));
                 return Err(Refusal::invalid(text));
             }
         };
         let balance = self.balance(id)?;
         let at = balance.data().iter().find(|at| at.is_ipv6() == v6).copied();
         at.ok_or_else(|| {
-            let text = "this balancer has no address of that IP version; hint: use the other version";
+            let text =
+                format!("this balancer has no address of that IP version{}", Hint("use the other version"));
             Refusal::new(RefusalKind::Unfit, text)
         })
     }

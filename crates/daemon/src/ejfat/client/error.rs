@@ -2,6 +2,7 @@
 
 use super::verifier;
 use skyhaul::auth::redacted;
+use skyhaul::core::hint::{Hint, split};
 use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
@@ -113,7 +114,8 @@ impl fmt::Display for ControlError {
             Why::Unsent { problem, .. } => problem.clone(),
         };
         // Prefer a hint from the server.
-        if said.contains("hint: ") { f.write_str(&said) } else { write!(f, "{said}; hint: {}", self.hint()) }
+        f.write_str(&said)?;
+        if split(&said).1.next().is_none() { Hint(self.hint()).fmt(f) } else { Ok(()) }
     }
 }
 

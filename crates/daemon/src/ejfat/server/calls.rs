@@ -20,6 +20,7 @@ use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::middleware::Next;
 use axum::response::Response;
+use skyhaul::core::hint::Hint;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -230,7 +231,10 @@ impl Drop for Counted<'_> {
 }
 
 fn full(what: &str) -> Refusal {
-    Refusal::new(RefusalKind::Exhausted, format!("{what}; hint: try again later, with fewer calls at a time"))
+    Refusal::new(
+        RefusalKind::Exhausted,
+        format!("{what}{}", Hint("try again later, with fewer calls at a time")),
+    )
 }
 
 #[cfg(test)]
