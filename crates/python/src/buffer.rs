@@ -15,7 +15,7 @@
 //! it is given. Its results are checked; its writes cannot be.
 //!
 //! Python may write to lent memory at any moment. So no reference is made to memory that a stream fills: it is written
-//! through pointers, never read, and lent to one stream at a time ([`Lent`]). Data that are parsed (packets, descriptors,
+//! through pointers, never read, and each byte is lent to one stream at a time ([`Lent`]). Data that are parsed (packets, descriptors,
 //! packed values) are copied first, unless they are an immutable `bytes` object. Values to be sent are the only
 //! exception: see [`Sent`].
 //!
@@ -24,30 +24,30 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
-mod chunk;
-mod function;
-
+use crate::errors::not_adopted;
+use crate::process::Hold;
 pub(crate) use chunk::{ChunkMemory, Lent as LentChunks};
 pub(crate) use function::{Answer, Compiled};
-use skyhaul::core::hint::Hint;
-
-use crate::errors::not_adopted;
-use crate::hold::Hold;
-use crate::lent::{Lent, no_objects};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod chunk;
+mod function;
 
 /// The payload of a heap; Python objects are views of it.
 pub(crate) struct Payload {
@@ -383,4 +383,55 @@ impl ChunkBytes for SharedMut {
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }
+}
+
+/// Memory of Python's that streams are filling: start and end of each run. Runs are disjoint.
+static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The exclusive right to fill a run of bytes.
+pub(crate) struct Lent(Range<usize>);
+
+impl Lent {
+    pub(crate) fn new(run: Range<usize>) -> PyResult<Self> {
+        let mut filled = filled();
+        // Runs are disjoint, so only the last one that begins before our end can overlap ours.
+        let before = filled.range(..run.end).next_back();
+        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
+            return Err(PyBufferError::new_err(format!(
+                "lend memory to a stream: it overlaps an array that a stream is filling already{}",
+                Hint("give each chunk an array of its own")
+            )));
+        }
+        if !run.is_empty() {
+            filled.insert(run.start, run.end);
+        }
+        Ok(Self(run))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            filled().remove(&self.0.start);
+        }
+    }
+}
+
+/// Reject arrays of Python objects: to write bytes over pointers would crash the interpreter, and to send them would send
+/// addresses.
+pub(crate) fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
+    // PEP 3118: `O` is an object; field names are between colons, after the type.
+    let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
+    if { types }.any(|types| types.contains(&b'O')) {
+        return Err(PyBufferError::new_err(format!(
+            "the array holds Python objects{}",
+            Hint("pass an array of numbers, for example values.astype('f8')")
+        )));
+    }
+    Ok(())
 }

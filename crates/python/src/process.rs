@@ -13,13 +13,16 @@
 //! The system library reports forks ([`at_fork`]), so that each use costs a comparison and no system call.
 //!
 //! The few global locks that threads take without the GIL are held by the forking thread meanwhile ([`leaving`]),
-//! including that of [`hold`], so that no thread releases Python objects during a fork. They are taken inside the fork,
+//! including that of [`Hold`], so that no thread releases Python objects during a fork. They are taken inside the fork,
 //! after the hooks of all Python modules (`os.register_at_fork`) and before those that follow it: a hook may wait for a
 //! thread that needs these locks, or need them itself.
 //!
+//! A reference that a thread without the interpreter drops goes into a list of pyo3's, which has a lock of its own. So every
+//! reference that such a thread may drop is a [`Hold`].
+//!
 //! Limits: a process with the id of a dead ancestor, and a copy of its objects, is taken for that ancestor.
 
-use crate::{arrays, hold, lent};
+use crate::{buffer, samples};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
@@ -27,8 +30,10 @@ use skyhaul::io::fork::{AtFork, at_fork};
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::OnceLock;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 /// The id of this process.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +45,7 @@ thread_local! {
 
 /// Before a fork: take the global locks, which would otherwise stay locked in the new process.
 fn leaving() {
-    HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), arrays::kept(), hold_self_test()))));
+    HELD.set(Some(Box::new((block_releases(), buffer::filled(), samples::kept(), hold_self_test()))));
 }
 
 /// After a fork, in the old process.
@@ -156,5 +161,51 @@ impl Owner {
     /// RuntimeError in any other process.
     fn check(&self) -> PyResult<()> {
         self.process.check(&self.what)
+    }
+}
+
+/// Read-locked by threads while they release Python objects.
+static LETTING_GO: RwLock<()> = RwLock::new(());
+
+/// A reference to a Python object, which any thread may drop.
+pub(crate) struct Hold<T>(Option<Py<T>>);
+
+impl<T> Hold<T> {
+    pub(crate) fn new(object: Py<T>) -> Self {
+        Self(Some(object))
+    }
+}
+
+impl<T> Deref for Hold<T> {
+    type Target = Py<T>;
+
+    fn deref(&self) -> &Py<T> {
+        self.0.as_ref().expect("it is released only when dropped")
+    }
+}
+
+impl<T> Drop for Hold<T> {
+    fn drop(&mut self) {
+        let _none_forks = LETTING_GO.read().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.take());
+    }
+}
+
+/// Maximum time that a fork waits for threads that release objects. They take microseconds, unless a destructor waits for
+/// the forking thread.
+const MAX_FORK_DELAY: Duration = Duration::from_millis(100);
+
+/// Block releases until the guard is dropped; `None` if a release takes too long.
+pub(crate) fn block_releases() -> Option<RwLockWriteGuard<'static, ()>> {
+    let begun = Instant::now();
+    loop {
+        match LETTING_GO.try_write() {
+            Ok(guard) => break Some(guard),
+            Err(TryLockError::Poisoned(guard)) => break Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < MAX_FORK_DELAY => {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            Err(TryLockError::WouldBlock) => break None,
+        }
     }
 }

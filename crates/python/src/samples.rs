@@ -4,8 +4,9 @@
 //!   read(row, rows) ─▶ memory of earlier arrays that are gone, or new ─▶ decoded, without the GIL ─▶ Bytes ◀─ NumPy views it
 //!   read(…, out)    ─▶ the caller's array, lent meanwhile
 //! ```
+//!
+//! Memory is used again when its array is gone: new memory would cost more than decoding into it.
 
-use crate::arrays::memory;
 use crate::buffer::{Bytes, Packets, Payload, Plain, SharedMut};
 use crate::errors::{Damaged, about_file};
 use crate::process::Here;
@@ -13,14 +14,16 @@ use crate::recording::{RawGap, Recording, json, raw_gap};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skyhaul::io::memory::default_bytes;
+use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::recording::mark6;
 use skyhaul::samples::export::{ExportError, ExportOptions, FileFormat};
 use skyhaul::samples::survey::SurveyOptions;
 use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
 use skyhaul::wire::{Format, UnknownFormat};
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{io, mem, process};
 
 /// Elementary samples between two looks at signals.
 const SLICE: usize = 64 << 20;
@@ -380,5 +383,31 @@ impl FrameMaker {
             maker.lock().unwrap_or_else(PoisonError::into_inner).frames(&rows, &mut to).map(|()| to)
         });
         Ok(PyBytes::new(py, &made.map_err(PyValueError::new_err)?))
+    }
+}
+
+/// Memory kept for arrays.
+const MAX_KEPT_BYTES: u64 = 1 << 30;
+
+/// The memory, and the process that made it. A forked process makes its own, because threads that it does not have may hold
+/// the locks of this one.
+static MEMORY: Mutex<Option<(u32, HeapMemory)>> = Mutex::new(None);
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn kept() -> MutexGuard<'static, Option<(u32, HeapMemory)>> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The memory of this process.
+pub(crate) fn memory() -> HeapMemory {
+    let (mut kept, here) = (kept(), process::id());
+    match &*kept {
+        Some((process, memory)) if *process == here => memory.clone(),
+        _ => {
+            let memory = HeapMemory::new(MAX_KEPT_BYTES.min(default_bytes()));
+            // That of another process is not touched again.
+            mem::forget(kept.replace((here, memory.clone())));
+            memory
+        }
     }
 }

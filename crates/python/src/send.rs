@@ -1,12 +1,11 @@
 //! Sending streams.
 
 mod heap;
-mod interruptible;
 mod settings;
 mod ticket;
 
+pub(crate) use crate::send::ticket::interruptibly;
 pub(crate) use heap::{Batch, SendHeap, bits_per_second};
-pub(crate) use interruptible::interruptibly;
 pub(crate) use settings::Settings;
 use skyhaul::core::hint::Hint;
 pub(crate) use ticket::{Ticket, Wake};

@@ -1,6 +1,6 @@
 //! Functions compiled by users, called without the GIL.
 
-use crate::hold::Hold;
+use crate::process::Hold;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
