@@ -1,7 +1,7 @@
 //! A path from a sender to a reader, with places for faults.
 
-use super::parts::{Bucket, Change, Cut, Failing, Pauses, Queue};
 use crate::random::Random;
+use crate::traces::{Bucket, Change, Cut, Failing, Pauses, Queue};
 use skyhaul_core::{
     diagnose::{Arrived, Counters, Setting},
     measure::clock::Exchange,
