@@ -25,7 +25,7 @@ pub(crate) struct BalancerClient(Here<ControlPlane>);
 pub(crate) fn failed(error: &ControlError) -> PyErr {
     let text = error.to_string();
     match &error.why {
-        Why::Unreachable(_) => PyConnectionError::new_err(text),
+        Why::Unreachable(_) | Why::Untrusted { .. } => PyConnectionError::new_err(text),
         Why::Silent(_) => PyTimeoutError::new_err(text),
         Why::Unsent { .. } => PyValueError::new_err(text),
         Why::Refused { code, .. } => match format!("{code:?}").as_str() {

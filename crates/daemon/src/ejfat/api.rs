@@ -26,20 +26,16 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "calls have one shape, which the doors rely on")]
 
-mod active;
 mod chains;
-mod load;
 mod periodic;
 mod reservations;
 mod status;
 pub mod timeseries;
 mod tokens;
-mod upstream;
 mod workers;
 
-use self::active::{ActiveChain, EndedChain, Notes};
-use self::load::LoadSum;
-use self::timeseries::{ReservationSeries, SessionSeries, Totals};
+use self::chains::{ActiveChain, EndedChain, Notes};
+use self::timeseries::{LoadSum, ReservationSeries, SessionSeries, Totals};
 use super::client::{SESSION_ENDED, Trust};
 use super::instances::{Instances, StrayCounter};
 use super::registry::token::{KnownToken, Level, Resource, Token, TokenIndex};

@@ -28,6 +28,7 @@ mod verifier;
 pub(super) use self::error::SESSION_ENDED;
 pub use self::error::{ControlError, Why};
 use self::error::{of_status, unreachable};
+pub use self::verifier::CertificateProblem;
 use super::proto::load_balancer_client::LoadBalancerClient;
 use super::proto::{ChainLoadBalancerRequest, CreateTokenReply, ReserveLoadBalancerReply};
 use core::net::{IpAddr, SocketAddr};
@@ -219,7 +220,7 @@ where
         Ok(Err(status)) => of_status(&status, &secrets.iter().map(String::as_str).collect::<Vec<_>>()),
         Err(_) => Why::Silent(deadline),
     };
-    if matches!(why, Why::Unreachable(_) | Why::Silent(_)) {
+    if matches!(why, Why::Unreachable(_) | Why::Untrusted { .. } | Why::Silent(_)) {
         connection.forget();
     }
     Err(why)

@@ -5,8 +5,8 @@
 //!
 //! Limits: one process at a time; another is refused.
 
-use super::reservation::{Reservation, Session};
 use super::token::{Level, Permission, Resource, Token};
+use crate::ejfat::registry::{Reservation, Session};
 use rusqlite::{Connection, ErrorCode, Result, Transaction};
 use skyhaul::auth::TokenHash;
 use skyhaul::core::hint::Hint;

@@ -20,7 +20,7 @@
 
 use super::super::client::{ControlError, ControlPlane};
 use super::super::proto::{RegisterReply, SendStateRequest};
-use super::options::WorkerOptions;
+use crate::ejfat::worker::WorkerOptions;
 use skyhaul::core::balance::{Governor, Load};
 use skyhaul::core::placement::Nanos;
 use skyhaul::receive::{Loaded, ObjectLoad};
