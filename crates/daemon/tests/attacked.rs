@@ -449,7 +449,7 @@ fn register_all(plane: &ControlPlane) -> usize {
 #[test]
 fn ten_thousand_registrations_over_the_network() {
     let _alone = alone();
-    let (_, server) = serve("127.0.0.1", None);
+    let (api, server) = serve("127.0.0.1", None);
     let options = ClientOptions { deadline: std::time::Duration::from_secs(120), ..ClientOptions::default() };
     let uri = format!("ejfat://{OPERATOR}@{}/", server.address()).parse().unwrap();
     let operator = ControlPlane::new(&uri, &options).unwrap();

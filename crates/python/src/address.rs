@@ -4,8 +4,7 @@
 //! admits are known by all of theirs.
 
 use crate::config::unknown;
-use crate::errors;
-use crate::wait;
+use crate::{errors, wait};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;

@@ -24,8 +24,11 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
+mod chunk;
+mod function;
+
 use crate::errors::not_adopted;
-use crate::process::Hold;
+use crate::process::{Hold, Lent};
 pub(crate) use chunk::{ChunkMemory, Lent as LentChunks};
 pub(crate) use function::{Answer, Compiled};
 use pyo3::buffer::PyUntypedBuffer;
@@ -38,16 +41,11 @@ use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
-use std::slice;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-mod chunk;
-mod function;
+use std::ptr::NonNull;
+use std::{ptr, slice};
 
 /// The payload of a heap; Python objects are views of it.
 pub(crate) struct Payload {
@@ -382,43 +380,6 @@ impl ChunkBytes for SharedMut {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
-    }
-}
-
-/// Memory of Python's that streams are filling: start and end of each run. Runs are disjoint.
-static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
-
-/// Threads without the GIL take this lock too, so it must be held during a fork.
-pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
-    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The exclusive right to fill a run of bytes.
-pub(crate) struct Lent(Range<usize>);
-
-impl Lent {
-    pub(crate) fn new(run: Range<usize>) -> PyResult<Self> {
-        let mut filled = filled();
-        // Runs are disjoint, so only the last one that begins before our end can overlap ours.
-        let before = filled.range(..run.end).next_back();
-        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
-            return Err(PyBufferError::new_err(format!(
-                "lend memory to a stream: it overlaps an array that a stream is filling already{}",
-                Hint("give each chunk an array of its own")
-            )));
-        }
-        if !run.is_empty() {
-            filled.insert(run.start, run.end);
-        }
-        Ok(Self(run))
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if !self.0.is_empty() {
-            filled().remove(&self.0.start);
-        }
     }
 }
 

@@ -25,7 +25,7 @@
 //! | `errors` | exceptions of the package |
 //! | `event_sender` | events to a balancer or a receiver |
 //! | `send` | heaps to be sent, streams, tickets |
-//! | `process` | objects that a forked process cannot use, references that any thread may drop |
+//! | `process` | objects that a forked process cannot use, and what all of a process shares: references that any thread may drop, memory that streams fill, memory for arrays |
 //! | `own_socket` | datagrams from a socket of the program |
 //! | `inproc` | queues of packets inside the process |
 //! | `recording` | recordings on disks, chunk by chunk, and their heaps by number |

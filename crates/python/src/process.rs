@@ -22,17 +22,18 @@
 //!
 //! Limits: a process with the id of a dead ancestor, and a copy of its objects, is taken for that ancestor.
 
-use crate::{buffer, samples};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::fork::{AtFork, at_fork};
+use skyhaul::io::memory::{default_bytes, heap::HeapMemory};
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
 use std::cell::RefCell;
-use std::ops::Deref;
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The id of this process.
@@ -45,7 +46,7 @@ thread_local! {
 
 /// Before a fork: take the global locks, which would otherwise stay locked in the new process.
 fn leaving() {
-    HELD.set(Some(Box::new((block_releases(), buffer::filled(), samples::kept(), hold_self_test()))));
+    HELD.set(Some(Box::new((block_releases(), filled(), lock_arrays(), hold_self_test()))));
 }
 
 /// After a fork, in the old process.
@@ -206,6 +207,70 @@ pub(crate) fn block_releases() -> Option<RwLockWriteGuard<'static, ()>> {
                 std::thread::sleep(Duration::from_micros(50));
             }
             Err(TryLockError::WouldBlock) => break None,
+        }
+    }
+}
+
+/// Memory of Python's that streams are filling: start and end of each run. Runs are disjoint.
+static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The exclusive right to fill a run of bytes.
+pub(crate) struct Lent(Range<usize>);
+
+impl Lent {
+    pub(crate) fn new(run: Range<usize>) -> PyResult<Self> {
+        let mut filled = filled();
+        // Runs are disjoint, so only the last one that begins before our end can overlap ours.
+        let before = filled.range(..run.end).next_back();
+        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
+            return Err(PyBufferError::new_err(format!(
+                "lend memory to a stream: it overlaps an array that a stream is filling already{}",
+                Hint("give each chunk an array of its own")
+            )));
+        }
+        if !run.is_empty() {
+            filled.insert(run.start, run.end);
+        }
+        Ok(Self(run))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            filled().remove(&self.0.start);
+        }
+    }
+}
+
+/// Memory kept for arrays.
+const MAX_KEPT_BYTES: u64 = 1 << 30;
+
+/// Memory for arrays of samples, used again when an array is gone, because new memory would cost more than decoding into it; and
+/// the process that made it. A forked process makes its own, because threads that it does not have may hold
+/// the locks of this one.
+static MEMORY: Mutex<Option<(u32, HeapMemory)>> = Mutex::new(None);
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn lock_arrays() -> MutexGuard<'static, Option<(u32, HeapMemory)>> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The memory of this process.
+pub(crate) fn array_memory() -> HeapMemory {
+    let (mut kept, here) = (lock_arrays(), std::process::id());
+    match &*kept {
+        Some((process, memory)) if *process == here => memory.clone(),
+        _ => {
+            let memory = HeapMemory::new(MAX_KEPT_BYTES.min(default_bytes()));
+            // That of another process is not touched again.
+            std::mem::forget(kept.replace((here, memory.clone())));
+            memory
         }
     }
 }

@@ -9,21 +9,19 @@
 
 use crate::buffer::{Bytes, Packets, Payload, Plain, SharedMut};
 use crate::errors::{Damaged, about_file};
-use crate::process::Here;
+use crate::process::{Here, array_memory};
 use crate::recording::{RawGap, Recording, json, raw_gap};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use skyhaul::io::memory::default_bytes;
-use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::recording::mark6;
 use skyhaul::samples::export::{ExportError, ExportOptions, FileFormat};
 use skyhaul::samples::survey::SurveyOptions;
 use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
 use skyhaul::wire::{Format, UnknownFormat};
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{io, mem, process};
+use std::sync::{Mutex, PoisonError};
 
 /// Elementary samples between two looks at signals.
 const SLICE: usize = 64 << 20;
@@ -275,7 +273,7 @@ impl Samples {
             let valid = self.fill::<T>(py, row, shared.numbers(bytes)?)?;
             return Ok((None, valid));
         }
-        let Some(mut memory) = memory().take(bytes) else {
+        let Some(mut memory) = array_memory().take(bytes) else {
             return Err(PyMemoryError::new_err(format!("no memory kept for {bytes} bytes")));
         };
         let valid = self.fill::<T>(py, row, crate::buffer::numbers(&mut memory))?;
@@ -324,7 +322,7 @@ fn payload_of<'a>(array: &'a Bound<'_, PyAny>) -> PyResult<&'a Payload> {
 #[pyfunction]
 pub(crate) fn most_array_bytes() -> u64 {
     // A quarter: others may be in use.
-    memory().limit() / 4
+    array_memory().limit() / 4
 }
 
 /// Makes frames from samples.
@@ -383,31 +381,5 @@ impl FrameMaker {
             maker.lock().unwrap_or_else(PoisonError::into_inner).frames(&rows, &mut to).map(|()| to)
         });
         Ok(PyBytes::new(py, &made.map_err(PyValueError::new_err)?))
-    }
-}
-
-/// Memory kept for arrays.
-const MAX_KEPT_BYTES: u64 = 1 << 30;
-
-/// The memory, and the process that made it. A forked process makes its own, because threads that it does not have may hold
-/// the locks of this one.
-static MEMORY: Mutex<Option<(u32, HeapMemory)>> = Mutex::new(None);
-
-/// Threads without the GIL take this lock too, so it must be held during a fork.
-pub(crate) fn kept() -> MutexGuard<'static, Option<(u32, HeapMemory)>> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The memory of this process.
-pub(crate) fn memory() -> HeapMemory {
-    let (mut kept, here) = (kept(), process::id());
-    match &*kept {
-        Some((process, memory)) if *process == here => memory.clone(),
-        _ => {
-            let memory = HeapMemory::new(MAX_KEPT_BYTES.min(default_bytes()));
-            // That of another process is not touched again.
-            mem::forget(kept.replace((here, memory.clone())));
-            memory
-        }
     }
 }

@@ -11,6 +11,8 @@
 //! thread they arrive and whenever; what is refused was damaged on purpose, or is explained by what happened in the world;
 //! and the counters are the number of packets, one by one.
 
+mod traffic;
+
 use crate::balance::traffic::Workers;
 use crate::network::Arrival;
 use crate::random::Random;
@@ -26,8 +28,6 @@ use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use traffic::{Make, Packet, Traffic};
-
-mod traffic;
 
 /// Events of a world, in which all happens that can.
 pub const EVENTS: u64 = 10_000;

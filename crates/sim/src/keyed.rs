@@ -6,6 +6,9 @@
 //!   kind of stream × limits × fault at packet i × fault at packet j        small world n, always the same
 //! ```
 
+mod judge;
+pub mod stream;
+
 use crate::network::{Arrival, Network, Origin};
 use crate::random::Random;
 use crate::world::{Said, Side, World};
@@ -15,9 +18,6 @@ use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::{self as wire, Control, Keyed, Part};
 pub use stream::Objects;
 use stream::{Id, Shape, Told, number_bits};
-
-mod judge;
-pub mod stream;
 
 impl<W: wire::Keyed> World<Objects<W>> {
     /// The world of this seed.

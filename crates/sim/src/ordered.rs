@@ -6,8 +6,7 @@
 //! What must hold of an ordered window: parts come out in order, and, laid end to end with the gaps between them, are the
 //! stream from its first packet to its last. Where the network was orderly, the gaps are just what it lost.
 
-use crate::ledger::Tally;
-use crate::ledger::{Held, Ledger, hold};
+use crate::ledger::{Held, Ledger, Tally, hold};
 use crate::network::Network;
 use crate::random::Random;
 use crate::world::{Judge, Said, Side, World};

@@ -1,8 +1,7 @@
 //! Any world by its number: of streams of frames, or of the objects of one of the families that have keys.
 
 use crate::keyed::{Objects, worlds};
-use crate::ledger::Held;
-use crate::ledger::Tally;
+use crate::ledger::{Held, Tally};
 use crate::ordered::Frames;
 use crate::world::{Log, World};
 use skyhaul_core::wire::keyed::{Keyed, VisitKeyed};

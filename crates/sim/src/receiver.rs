@@ -1,7 +1,6 @@
 //! A world as it is played: packets and time go through the window, and what comes out goes through ledger and judge.
 
-use crate::ledger::Tally;
-use crate::ledger::{Held, Ledger, hold};
+use crate::ledger::{Held, Ledger, Tally, hold};
 use crate::memory::Memory;
 use crate::network::{Arrival, Network, Origin};
 use crate::random::Random;

@@ -10,15 +10,15 @@
 //!
 //! TCP flows are played round trip by round trip, with a known limit ([`play_flow`]).
 
+mod fault;
+pub mod matrix;
+mod path;
+
 use crate::random::Random;
 use path::Path;
 use skyhaul_core::diagnose::tcp::{Flow, Round};
 use skyhaul_core::diagnose::{Account, Case, Cause, Point, Setting};
 use skyhaul_core::measure::clock::ClockFit;
-
-mod fault;
-pub mod matrix;
-mod path;
 
 /// The points of a campaign at this rate, bit/s, and the time at which each begins, ns.
 fn points(rate: f64) -> Vec<Setting> {
@@ -71,96 +71,6 @@ pub fn play(causes: &[Cause], seed: u64) -> Case {
     case.clock_steps =
         ClockFit::new(&exchanges).map_or(Vec::new(), |fit| fit.steps().map(|step| step.nanos).collect());
     case
-}
-
-/// A queue that drains at a rate; what does not fit is lost.
-#[derive(Clone, Debug)]
-struct Queue {
-    /// ns for a packet, and for each of its bits.
-    per_packet: f64,
-    per_bit: f64,
-    /// What fits: bits, or packets if it drains by packets.
-    room: f64,
-    free: f64,
-}
-
-impl Queue {
-    fn bits(rate: f64, octets: f64) -> Queue {
-        Queue { per_packet: 0.0, per_bit: 1e9 / rate, room: octets * 8.0, free: 0.0 }
-    }
-
-    fn packets(rate: f64, packets: f64) -> Queue {
-        Queue { per_packet: 1e9 / rate, per_bit: 0.0, room: packets, free: 0.0 }
-    }
-
-    /// When a packet leaves; `None` if it is lost.
-    fn pass(&mut self, t: f64, bits: f64) -> Option<f64> {
-        let waiting = (self.free - t).max(0.0);
-        let takes = self.per_packet + self.per_bit * bits;
-        let full = waiting / (self.per_packet + self.per_bit) > self.room;
-        if full {
-            return None;
-        }
-        self.free = t + waiting + takes;
-        Some(self.free)
-    }
-}
-
-/// A bucket of tokens: bits, or packets.
-#[derive(Clone, Debug)]
-struct Bucket {
-    per_second: f64,
-    most: f64,
-    packets: bool,
-    tokens: f64,
-    at: f64,
-}
-
-impl Bucket {
-    fn pass(&mut self, t: f64, bits: f64) -> bool {
-        let cost = if self.packets { 1.0 } else { bits };
-        self.tokens = (self.tokens + (t - self.at).max(0.0) * self.per_second / 1e9).min(self.most);
-        self.at = self.at.max(t);
-        let passes = self.tokens >= cost;
-        self.tokens -= if passes { cost } else { 0.0 };
-        passes
-    }
-}
-
-/// A link of two states: packet by packet it begins and ends to fail.
-#[derive(Clone, Copy, Debug)]
-struct Failing {
-    begins: f64,
-    ends: f64,
-    /// Part that arrives all the same.
-    arrives: f64,
-    bad: bool,
-}
-
-/// When a firewall forgets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cut {
-    /// Silence, s.
-    Silence(f64),
-    /// A part of each run has passed.
-    After(f64),
-}
-
-/// Times at which something pauses, and for how long.
-#[derive(Clone, Copy, Debug)]
-struct Pauses {
-    chance: f64,
-    length: f64,
-}
-
-/// A change in the middle of a point.
-#[derive(Clone, Copy, Debug)]
-struct Change {
-    point: usize,
-    part: f64,
-    gap: u64,
-    nanos: f64,
-    hops: u8,
 }
 
 /// The six limits.

@@ -7,8 +7,7 @@
 //! assert!(tally.packets > 0);
 //! ```
 
-use crate::ledger::Tally;
-use crate::ledger::{Held, Ledger};
+use crate::ledger::{Held, Ledger, Tally};
 use crate::network::{Arrival, Network};
 use crate::random::Random;
 use skyhaul_core::assembly::{Retired, Window};

@@ -3,12 +3,11 @@
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::{Control, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, Objects};
-use skyhaul_sim::keyed;
 use skyhaul_sim::ledger::Tally;
 use skyhaul_sim::network::Network;
 use skyhaul_sim::ordered::{Frames, Journey, kinds};
-use skyhaul_sim::play;
 use skyhaul_sim::world::World;
+use skyhaul_sim::{keyed, play};
 
 /// Worlds of frames, and as many of each family of keyed objects. More with `SKYHAUL_SIM_WORLDS=100000`.
 fn worlds() -> u64 {

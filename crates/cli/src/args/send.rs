@@ -3,10 +3,10 @@
 use super::applies::{ALWAYS, EVENTS, FRAMES, GENERATED, HEAPS, OBJECTS, RECORDING, UDP, to, with};
 use super::events::{EventSendArgs, ToArg};
 use super::heaps::{HeapSendArgs, RateArg};
-use super::limits::OutputArgs;
-use super::limits::{DESTINATION, HOST, PACE, SOURCE, TESTING};
-use super::limits::{FormatParser, SENT};
-use super::limits::{SENDERS, at_least_one, from_to, up_to};
+use super::limits::{
+    DESTINATION, FormatParser, HOST, OutputArgs, PACE, SENDERS, SENT, SOURCE, TESTING, at_least_one, from_to,
+    up_to,
+};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::core::hint::Hint;

@@ -11,6 +11,7 @@ use super::words::escape;
 use anyhow::anyhow;
 use anyhow::{Context, Result, bail};
 #[cfg(feature = "png")]
+#[cfg(feature = "png")]
 use resvg::tiny_skia::{Pixmap, Transform};
 #[cfg(feature = "png")]
 use resvg::usvg::{self, fontdb};

@@ -1,10 +1,8 @@
 //! `skyhaul record`.
 
-use super::receiving::Extra;
-use super::receiving::{self, Snapshot};
+use super::receiving::{self, Extra, Snapshot};
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
-use crate::outcome::Interrupt;
-use crate::outcome::Outcome;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::core::hint::{Hint, lines};

@@ -3,8 +3,7 @@
 use super::sending::{Sender, check_feedback, cpu, destination, mode, rate, run_all};
 use super::{events, heaps, receiving};
 use crate::args::{NumberArg, RateArg, SendArgs};
-use crate::outcome::Interrupt;
-use crate::outcome::Outcome;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::core::hint::Hint;

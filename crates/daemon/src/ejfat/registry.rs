@@ -23,6 +23,10 @@
 //! The tokens of a [`Chain`] are stored in plain text, because they have to be presented again; only the owner of the
 //! database can read them.
 
+mod change;
+mod store;
+pub mod token;
+
 pub use super::registry::change::{Change, Written};
 pub use super::registry::store::{Database, DatabaseError};
 use skyhaul::auth::TokenHash;
@@ -34,10 +38,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use store::Kept;
 use token::{Level, Permission, Resource, Token, Tokens};
-
-mod change;
-mod store;
-pub mod token;
 
 /// The state of a control plane; see the [module](self).
 #[derive(Debug)]

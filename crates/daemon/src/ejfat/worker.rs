@@ -17,6 +17,8 @@
 //!
 //! Limits: one thread and one call at a time, each of at most a second.
 
+mod session;
+
 use super::client::{ControlError, ControlPlane, Why};
 use super::proto::{PortRange, RegisterReply, RegisterRequest, SlotRange};
 use core::net::{IpAddr, SocketAddr};
@@ -29,8 +31,6 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io};
-
-mod session;
 
 /// A registered worker.
 pub struct Worker {

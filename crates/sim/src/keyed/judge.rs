@@ -5,8 +5,7 @@
 //! not yet whole than a window holds.
 
 use super::stream::{Id, Objects, Plan};
-use crate::ledger::Tally;
-use crate::ledger::{Held, Ledger, hold};
+use crate::ledger::{Held, Ledger, Tally, hold};
 use crate::network::Origin;
 use crate::world::{Judge, World};
 use skyhaul_core::assembly::{Cause, Retired};

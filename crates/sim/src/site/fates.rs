@@ -1,7 +1,7 @@
 //! What became of each packet and of each event, and whether that may be.
 
-use crate::site::Played;
-use crate::site::{Packet, Plan};
+use super::plan::{Packet, Plan};
+use crate::site::plan::Played;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,7 +97,7 @@ impl Fates {
             if addresses.len() > 1 {
                 return why("split".to_owned());
             }
-            let size = event.parts * crate::site::PAYLOAD;
+            let size = event.parts * super::plan::PAYLOAD;
             if let Some(wrong) = given.iter().find(|one| !one.is_right || one.is_whole && one.size != size) {
                 return why(format!("wrong bytes at worker {}", wrong.worker));
             }
@@ -124,7 +124,7 @@ impl Fates {
                 }
                 let bytes: u64 =
                     given.iter().filter(|one| one.worker == *worker).map(|one| one.bytes).max().unwrap_or(0);
-                if bytes > parts.len() as u64 * crate::site::PAYLOAD {
+                if bytes > parts.len() as u64 * super::plan::PAYLOAD {
                     return why(format!("worker {worker} has more than came"));
                 }
             }

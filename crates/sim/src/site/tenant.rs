@@ -1,9 +1,9 @@
 //! A tenant's load balancer and workers.
 
 use super::fates::{Fate, Fates, Given};
+use super::plan::{FORGED, PAYLOAD, Packet, Plan};
 use crate::random::Random;
-use crate::site::{FORGED, PAYLOAD, Packet, Plan};
-use crate::site::{MS, Wire};
+use crate::site::plan::{MS, Wire};
 use core::net::{IpAddr, SocketAddr};
 use skyhaul_core::{
     assembly::{KeyedConfig, KeyedWindow, Retired, Slot, Window},

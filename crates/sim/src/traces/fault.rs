@@ -2,7 +2,7 @@
 
 use super::path::Path;
 use crate::random::Random;
-use crate::traces::{Bucket, Change, Cut, Failing, Pauses, Queue};
+use crate::traces::path::{Bucket, Change, Cut, Failing, Pauses, Queue};
 use skyhaul_core::diagnose::Cause;
 
 /// Give the path this fault. Causes of TCP are not of paths of datagrams and change nothing.

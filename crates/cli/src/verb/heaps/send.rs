@@ -82,7 +82,7 @@ fn job(
         Some(RateArg::Auto(bounds)) => config.auto = Some(bounds.control()),
         Some(RateArg::Search(bounds)) => {
             let report =
-                super::rate::search(&to[0], &udp_options(args), &config, bounds, interrupt, progress)?;
+                crate::verb::heaps::search(&to[0], &udp_options(args), &config, bounds, interrupt, progress)?;
             let Some(report) = report else { return Ok(None) };
             config.rate = report.bits_per_second;
             found = Some(report);

@@ -1,9 +1,14 @@
-//! A rate that is searched once (`--rate search`).
+//! What `send` and `bench` do with `--format spead`, and the search for a rate (`--rate search`).
+
+mod memo;
+pub(crate) mod send;
 
 use crate::args::Bounds;
 use crate::outcome::Interrupt;
-use crate::print::{self, Progress as Line};
+use crate::print;
+use crate::print::Progress as Line;
 use anyhow::{Context, Result, bail};
+pub(crate) use memo::run as bench;
 use skyhaul::core::control::{ControlConfig, Search, SearchConfig, Step};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::address::Endpoint;
