@@ -22,8 +22,9 @@ use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::send::objects::{self, Object, ObjectConfig as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ const LINGER: Duration = Duration::from_secs(3);
 static OPEN: Mutex<Open> = Mutex::new(Open { streams: Vec::new(), look_at: 64, over: None });
 
 fn open() -> MutexGuard<'static, Open> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&OPEN)
 }
 
 /// Register this stream to be ended with the interpreter.

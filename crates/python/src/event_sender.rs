@@ -11,13 +11,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::quantity::Size;
 use skyhaul::send::events::{
     Event, EventConfig, EventDivision, EventSender as Sender, EventSenderOptions, SyncOptions, Target, Ticks,
 };
 use skyhaul::send::{Pacing, SendError, Sending};
 use skyhaul::wire::{Addressing, BalancerUri, BalancerVersion, PortRule, SlotRule};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Sends events.
@@ -217,7 +218,7 @@ const LONG_SECONDS: f64 = 0.1;
 
 impl EventSender {
     fn lock(&self) -> PyResult<MutexGuard<'_, Option<Arc<Threaded<Sender>>>>> {
-        Ok(self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(self.open.get()?))
     }
 
     fn held(&self) -> PyResult<Arc<Threaded<Sender>>> {

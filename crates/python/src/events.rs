@@ -31,6 +31,7 @@ use skyhaul::core::assembly::keyed::KeyedConfig;
 use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
@@ -40,7 +41,7 @@ use skyhaul::wire::ejfat::EjfatWire;
 use skyhaul_daemon::worker::{Worker, WorkerOptions, address_towards};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -58,10 +59,6 @@ enum State {
     At(Worker),
     Leaving(Option<JoinHandle<()>>, SessionReport),
     Gone(SessionReport),
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Joined {
@@ -416,7 +413,7 @@ impl TickBuilder {
 
 impl TickBuilder {
     fn lock(&self) -> MutexGuard<'_, Builder<Py<PyAny>>> {
-        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.builder)
     }
 
     fn now(&self) -> Nanos {

@@ -9,11 +9,12 @@ use crate::wait;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::send::{Frames, Pacing, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop};
 use skyhaul::wire::Order;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -131,9 +132,4 @@ impl FrameSender {
             None => system(error),
         }
     }
-}
-
-fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
-    // Its state is valid at every step.
-    running.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,17 +15,14 @@ use crate::process::Here;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::spead::receive::chunk::{
     BATCH, ChunkRule, EXTRA, ExprError, HeapHead, HeapPlace, PlaceFn, Tally,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Maximum number of items passed to a function for each heap.
 pub(crate) const MOST_ITEMS: usize = 64;
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A compiled function, and the ids of the items that it gets.
 #[pyclass(frozen, module = "skyhaul._native")]

@@ -26,6 +26,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::fork::{AtFork, at_fork};
+use skyhaul::io::lock::lock;
 use skyhaul::io::memory::{default_bytes, heap::HeapMemory};
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
@@ -216,7 +217,7 @@ static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
 /// Threads without the GIL take this lock too, so it must be held during a fork.
 pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
-    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&FILLED)
 }
 
 /// The exclusive right to fill a run of bytes.
@@ -258,7 +259,7 @@ static MEMORY: Mutex<Option<(u32, HeapMemory)>> = Mutex::new(None);
 
 /// Threads without the GIL take this lock too, so it must be held during a fork.
 pub(crate) fn lock_arrays() -> MutexGuard<'static, Option<(u32, HeapMemory)>> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&MEMORY)
 }
 
 /// The memory of this process.

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhaul::core::hint::Hint;
 use skyhaul::frames::FramesOf;
+use skyhaul::io::lock::lock;
 use skyhaul::recording::{
     self, Account, CheckOptions, Gap, Missing, Next, OpenError, Piece, PieceBytes, ReadOptions, Reader,
 };
@@ -23,7 +24,7 @@ use skyhaul::wire::spead::descriptor::Descriptor;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Unix second and frame number.
@@ -307,7 +308,7 @@ impl Reading {
 impl Open {
     fn reading(&self) -> MutexGuard<'_, Reading> {
         // The guarded state is valid at every step.
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reading)
     }
 }
 

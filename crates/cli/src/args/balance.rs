@@ -458,7 +458,7 @@ mod tests {
         }
         for text in ["", "write", "read:", "read:lb", "read:lb/0", "read:lb/x", "read:all/1", "read:lb/1/2"] {
             let why = text.parse::<Allowed>().unwrap_err();
-            assert!(why.contains("\nhint: "), "{text}: {why}");
+            assert!(why.contains("; hint: "), "{text}: {why}");
         }
     }
 }

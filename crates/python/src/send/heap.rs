@@ -7,9 +7,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::spead::send::{Heap, HeapOptions, Split};
 use skyhaul::wire::spead::id;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A heap to be sent. The bytes of its items are not copied, but read when it is sent.
 #[pyclass(frozen, module = "skyhaul._native")]
@@ -17,7 +18,7 @@ pub(crate) struct SendHeap(Mutex<Arc<Heap>>);
 
 impl SendHeap {
     fn lock(&self) -> MutexGuard<'_, Arc<Heap>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A snapshot: later changes do not affect a send.
