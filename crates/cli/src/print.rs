@@ -8,6 +8,7 @@ mod words;
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
 
 use skyhaul::core::hint::{Hint, lines, split};
+pub(crate) use skyhaul::core::units::{display_bytes as bytes, display_rate as rate};
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
@@ -16,7 +17,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
-pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
+pub(crate) use words::{count, counted, live_rejects, rejects};
 
 /// An error as people read it: what is wrong, with its causes, and what to do about it.
 ///

@@ -1,6 +1,6 @@
 //! The lines about heaps and events in a summary.
 
-use super::words::{bytes, count, counted, rejects};
+use super::{bytes, count, counted, rejects};
 use skyhaul::core::hint::{Hint, lines as with_hints};
 use skyhaul::receive::ObjectCounts;
 use skyhaul::report::{ReceiveReport, SessionReport, SourceReport};

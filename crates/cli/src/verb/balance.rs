@@ -10,6 +10,7 @@ use skyhaul::balance::BalanceOptions;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
+use skyhaul::io::lock::lock;
 use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
 use skyhaul_daemon::balancer::{
@@ -20,7 +21,7 @@ use skyhaul_daemon::client::Trust;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the threads that matter are looked at.
@@ -222,7 +223,7 @@ struct Wrong(Arc<Mutex<Vec<String>>>);
 
 impl Wrong {
     fn note(&self, text: String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if !all.contains(&text) && all.len() < 100 {
             say!("note: {text}");
             all.push(text);
@@ -230,7 +231,7 @@ impl Wrong {
     }
 
     fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 

@@ -19,6 +19,7 @@ use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::core::wire::keyed::Data;
 use skyhaul::io::file::failed;
+use skyhaul::io::lock::lock;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, ObjectSink, Received, Receiver};
@@ -26,7 +27,7 @@ use skyhaul::report::{BuildReport, ReceiveReport};
 use skyhaul::wire::Objects;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[cfg(test)]
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if left {
         report.errors.push("a bug in this program ended the session with the balancer".to_owned());
     }
-    report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
+    report.building = built.map(|built| *lock(&built));
     let collected = collector.map(Collector::finish);
     if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
         report.pattern_errors = Some(report.pattern_errors.unwrap_or(0) + frames.wrong);
@@ -273,16 +274,16 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        lock(&self.0).write(bytes)
     }
 
     /// Frames and heaps stay whole.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+        lock(&self.0).write_all(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        lock(&self.0).flush()
     }
 }
 
@@ -359,7 +360,7 @@ impl Ticks {
             }
         }
         let report = BuildReport::new(self.builder.counts(), self.incomplete);
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = report;
+        *lock(&self.shared) = report;
         Ok(())
     }
 }

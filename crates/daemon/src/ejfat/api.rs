@@ -43,12 +43,13 @@ use super::registry::{Change, ChangeError, Database, Millis, Registry, Reservati
 use skyhaul::auth::new_token;
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul_core::balance::{DemandError, RegisterError, StateError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The origin and time of a call.
 #[derive(Clone, Debug, Default)]
@@ -205,21 +206,17 @@ impl Api {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
+        lock(&self.state)
     }
 
     /// Makes a change: `plan` checks whether it is allowed; then it is written, while only other changes wait, and
     /// takes effect.
     fn change<T>(&self, plan: impl FnOnce(&mut State) -> Result<Change<T>, Refusal>) -> Result<T, Refusal> {
-        let mut store = locked(&self.store);
+        let mut store = lock(&self.store);
         let change = plan(&mut self.locked())?;
         let written = change.write(&mut store).map_err(ChangeError::from)?;
         Ok(written.hold(&mut self.locked().registry))
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

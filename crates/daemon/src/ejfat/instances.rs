@@ -32,6 +32,7 @@ use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus, Res
 use skyhaul::core::hint::Hint;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::host::program::alone;
+use skyhaul::io::lock::lock;
 use skyhaul::io::source::{Source, Train};
 use skyhaul::io::udp::{UdpOptions, UdpSource};
 use skyhaul_core::balance::{
@@ -46,7 +47,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -234,7 +235,7 @@ struct Shared {
 
 impl Shared {
     fn faults(&self) -> MutexGuard<'_, BTreeMap<IpAddr, String>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.faults)
     }
 }
 

@@ -24,10 +24,11 @@ use super::proto::{PortRange, RegisterReply, RegisterRequest, SlotRange};
 use core::net::{IpAddr, SocketAddr};
 use session::{Order, Session, Shared};
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::receive::Loaded;
 use skyhaul::report::SessionReport;
 use std::net::{ToSocketAddrs, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io};
@@ -115,7 +116,7 @@ impl Worker {
     /// Its last session with that session's token, to continue with it later.
     #[must_use]
     pub fn registered(&self) -> RegisterReply {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.registered).clone()
     }
 
     /// Sets whether it wants events. If not, it stays registered, and gets no share of the next calendar.
@@ -127,7 +128,7 @@ impl Worker {
     /// The report so far.
     #[must_use]
     pub fn report(&self) -> SessionReport {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared).clone()
     }
 
     /// Leaves: reports that it is not ready, waits until no more packets arrive, and deregisters. The receiver must

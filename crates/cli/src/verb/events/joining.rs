@@ -7,13 +7,14 @@ use crate::args::SendArgs;
 use anyhow::{Context, Result};
 use skyhaul::core::balance::{AllowList, Prefix};
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::send::SendReport;
 use skyhaul::wire::BalancerUri;
 use skyhaul_daemon::balancer::proto::timeseries::Timeseries as Samples;
 use skyhaul_daemon::client::{ClientOptions, ControlPlane, Trust};
 use skyhaul_daemon::worker::address_towards;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -138,7 +139,7 @@ impl Joined {
         let watch = move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(POLL_INTERVAL) {
                 let now = look(&of, own);
-                to.lock().unwrap_or_else(PoisonError::into_inner).add(now);
+                lock(&to).add(now);
             }
         };
         let thread = Some(std::thread::Builder::new().name("joined".into()).spawn(watch)?);
@@ -154,7 +155,7 @@ impl Joined {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut seen = lock(&self.seen).clone();
         std::thread::sleep(SETTLED);
         let now = look(&self.plane, self.own);
         // A server that is gone by now has said before what it refused.

@@ -25,11 +25,12 @@ use super::{Api, Caller, Refusal, RefusalKind, Running, State, cut, number};
 use crate::ejfat::proto::{ChainGraphEdge, IpFamily};
 use skyhaul::core::hint::Hint;
 use skyhaul::core::wire::ejfat::Uri;
+use skyhaul::io::lock::lock;
 use skyhaul_core::balance::{AllowList, Prefix};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tonic::Code;
@@ -205,7 +206,7 @@ impl Api {
 
     /// Returns the notes of the chains, for a log.
     pub(super) fn said(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.notes))
     }
 
     fn say(&self, text: &str) {
@@ -288,7 +289,7 @@ impl Api {
 }
 
 fn say(notes: &Notes, text: &str) {
-    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut notes = lock(notes);
     if notes.len() < MAX_NOTES {
         notes.push(text.to_owned());
     }

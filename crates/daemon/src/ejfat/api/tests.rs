@@ -7,6 +7,7 @@ use super::super::registry::Limits;
 use super::*;
 use prost_types::Timestamp;
 use skyhaul::balance::BalanceOptions;
+use skyhaul::io::lock::lock;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -587,7 +588,7 @@ mod restart {
         let reserved = reserve(&api);
         let own = by(&reserved.token);
         let registered = api.register(&own, worker("1")).unwrap();
-        locked(&api.store).fill();
+        lock(&api.store).fill();
         let mut refused = 0;
         let networks = |n: u32| vec![format!("10.{}.{}.0/24", n / 256, n % 256)];
         for n in 0..1000 {
@@ -669,7 +670,7 @@ mod restart {
         api.turn(NOW);
         let (done, did) = mpsc::channel();
         std::thread::scope(|threads| {
-            let writing = locked(&api.store);
+            let writing = lock(&api.store);
             let changing = threads.spawn(|| api.register(&own, worker("1")));
             threads.spawn(|| {
                 status(&api, &own, "1").unwrap();

@@ -21,9 +21,10 @@
 
 use super::super::registry::Millis;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::receive::{Loaded, ObjectLoad};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Number of samples kept for a reservation.
 const MAX_RESERVATION_SAMPLES: usize = 600;
@@ -213,7 +214,7 @@ struct Last {
 
 impl LoadSum {
     fn sums(&self) -> MutexGuard<'_, Sums> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A worker reported.
