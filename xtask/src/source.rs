@@ -7,10 +7,14 @@
 //!   let a = "fn {"; // {          becomes          let a =       ;
 //! ```
 
+use std::ops::Range;
+
 /// One source file.
 pub(crate) struct Source {
     /// The text with every comment and literal blanked; newlines stay, so line numbers hold.
     pub(crate) code: String,
+    /// Where the literals are, without comments.
+    pub(crate) literals: Vec<Range<usize>>,
     /// How many lines stand before the in-file test module (all, if there is none).
     pub(crate) body_lines: usize,
     /// Names of test modules declared here that lie in files of their own.
@@ -28,7 +32,7 @@ pub(crate) struct Function {
 impl Source {
     /// Scan `text`.
     pub(crate) fn new(text: &str) -> Source {
-        let code = blank(text);
+        let (code, literals) = blank(text);
         let mut body_lines = code.lines().count();
         let mut test_modules = Vec::new();
         let lines: Vec<&str> = code.lines().collect();
@@ -48,7 +52,7 @@ impl Source {
                 None => {}
             }
         }
-        Source { code, body_lines, test_modules }
+        Source { code, literals, body_lines, test_modules }
     }
 
     /// The code before the test module.
@@ -156,8 +160,9 @@ fn matching_brace(bytes: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// `text` with comments and literals replaced by spaces of the same length.
-fn blank(text: &str) -> String {
+/// `text` with comments and literals replaced by spaces of the same length, and where the literals were.
+fn blank(text: &str) -> (String, Vec<Range<usize>>) {
+    let mut literals = Vec::new();
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
     let mut at = 0;
@@ -174,6 +179,9 @@ fn blank(text: &str) -> String {
             at += 1;
             continue;
         }
+        if bytes[at] != b'/' {
+            literals.push(at..end);
+        }
         for byte in &mut out[at..end] {
             if *byte != b'\n' {
                 *byte = b' ';
@@ -182,7 +190,7 @@ fn blank(text: &str) -> String {
         at = end;
     }
     // Whole literals and comments were replaced, so no character was cut; anything else is a bug here.
-    String::from_utf8_lossy(&out).into_owned()
+    (String::from_utf8_lossy(&out).into_owned(), literals)
 }
 
 fn preceded_by_word(bytes: &[u8], at: usize) -> bool {
@@ -255,7 +263,8 @@ mod tests {
     #[test]
     fn literals_and_comments_are_blank() {
         let text = r##"let a = "fn {"; /* { /* } */ */ let b = r#"" {"#; let c: &'a str = b"\"{"; '{' '\'' '\u{7b}' // {"##;
-        let code = blank(text);
+        let (code, literals) = blank(text);
+        assert_eq!(literals.len(), 6);
         assert_eq!(code.len(), text.len());
         assert!(!code.contains('{') && !code.contains('}'), "{code}");
         assert!(code.contains("&'a str"), "{code}");

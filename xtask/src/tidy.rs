@@ -7,6 +7,7 @@
 //! | `unsafe` | only in `crates/io` and in `crates/python/src/buffer`, where Python's buffer protocol asks for it; every other crate says `#![forbid(unsafe_code)]` |
 //! | each reason in `Reject` | is provoked by a test: `provoke` in `crates/skyhaul/src/receive/tests/rejects.rs` |
 //! | a family of formats | is named in its own folder and the registry only ([`families`]) |
+//! | an error's hint | is a `Hint`: no literal has the word, in the crates of [`WITH_HINTS`] outside tests |
 //! | a public type | has a name of its own, a term of the field, and a line in the glossary ([`names`]) |
 //! | any text file | names no directory of one person's machine |
 //!
@@ -28,6 +29,10 @@ const FUNCTION_LINES: usize = 70;
 const GENERATED: &str = "// @generated from ";
 /// The one file outside `crates/io` that may hold `unsafe`: memory that Python and Rust share.
 const SHARED_WITH_PYTHON: [&str; 2] = ["crates/python/src/buffer.rs", "crates/python/src/buffer"];
+/// Crates whose hints are of the type for them.
+const WITH_HINTS: [&str; 3] = ["crates/daemon/src", "crates/python/src", "crates/sim/src"];
+/// The type for hints: the one file that writes the word.
+const HINT: &str = "crates/core/src/hint.rs";
 const RATCHET: &str = "xtask/ratchet.txt";
 /// Where every reason for refusing a packet is provoked.
 const PROVOKED: &str = "crates/skyhaul/src/receive/tests/rejects.rs";
@@ -43,6 +48,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     found.extend(families::findings(&sources, &tests, &read(Path::new(families::KEPT))?.unwrap_or_default()));
     found.extend(names::findings(&rust, &sources, &tests)?);
     found.extend(unsafe_fence(&rust, &sources));
+    found.extend(glued_hints(&rust, &sources, &tests));
     for path in &files {
         if let Some(text) = read(path)? {
             found.extend(machine_paths(path, &text));
@@ -197,6 +203,30 @@ fn unsafe_fence(rust: &BTreeMap<PathBuf, String>, sources: &BTreeMap<PathBuf, So
     found
 }
 
+/// Hints that are part of a literal: who shows an error could not tell them from what is wrong.
+fn glued_hints(
+    rust: &BTreeMap<PathBuf, String>,
+    sources: &BTreeMap<PathBuf, Source>,
+    tests: &BTreeSet<PathBuf>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_held = |path: &Path| {
+        WITH_HINTS.iter().any(|root| path.starts_with(root))
+            && path != Path::new(HINT)
+            && !tests.contains(path)
+    };
+    for (path, source) in sources.iter().filter(|(path, _)| is_held(path)) {
+        let text = &rust[path];
+        for literal in source.literals.iter().filter(|literal| text[(*literal).clone()].contains("hint: ")) {
+            let line = text[..literal.start].matches('\n').count();
+            if line < source.body_lines {
+                found.push(format!("{}:{}: a hint in a literal: use `Hint`", path.display(), line + 1));
+            }
+        }
+    }
+    found
+}
+
 /// Directories that exist on one machine only: a home, or the place of this very checkout.
 fn machine_paths(path: &Path, text: &str) -> Vec<String> {
     // Written in parts, so that this line is not its own finding.
@@ -268,6 +298,27 @@ mod tests {
         let line = format!("see {}someone/x", concat!("/ho", "me/"));
         assert_eq!(machine_paths(Path::new("a.md"), &line).len(), 1);
         assert_eq!(machine_paths(Path::new("a.md"), "crates/home/x and ~/x").len(), 0);
+    }
+
+    #[test]
+    fn a_hint_is_found_in_literals_outside_tests_only() {
+        let scan = |path: &str, text: &str| {
+            let path = PathBuf::from(path);
+            let rust = BTreeMap::from([(path.clone(), text.to_owned())]);
+            let sources = BTreeMap::from([(path, Source::new(text))]);
+            glued_hints(&rust, &sources, &BTreeSet::from([PathBuf::from("crates/daemon/src/a/tests.rs")]))
+        };
+        let glued =
+            "/// Says hint: what.\nfn a() -> &str {\n    \"no token; hint: give one\" // hint: b\n}\n";
+        let of_tests = "fn a() {}\n#[cfg(test)]\nmod tests {\n    const A: &str = \"; hint: b\";\n}\n";
+        assert_eq!(
+            scan("crates/daemon/src/a.rs", glued),
+            ["crates/daemon/src/a.rs:3: a hint in a literal: use `Hint`"]
+        );
+        assert_eq!(scan("crates/daemon/src/a.rs", &glued.replace("; hint: give", "{}, Hint(")), [""; 0]);
+        assert_eq!(scan("crates/daemon/src/a.rs", of_tests), [""; 0]);
+        assert_eq!(scan("crates/daemon/src/a/tests.rs", glued), [""; 0]);
+        assert_eq!(scan(HINT, glued), [""; 0]);
     }
 
     #[test]

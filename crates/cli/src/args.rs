@@ -9,53 +9,47 @@
 mod advised;
 mod applies;
 mod balance;
-mod balancer;
 mod bench;
 mod cli;
 mod config;
 mod copy;
-mod demo;
 mod disk;
 mod events;
 mod heaps;
 mod host;
-mod inspect;
 mod lab;
 mod limits;
 mod probe;
 mod receive;
-mod record;
 mod report;
 mod send;
 mod situation;
 mod stored;
 
-pub(crate) use balance::{BalanceArgs, DataPlaneArgs};
-pub(crate) use balancer::{
-    Allowed, AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, LEVELS, RESERVATION, RESOURCES,
-    ReserveArgs, SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
+pub(crate) use balance::{
+    Allowed, AtArgs, BalanceArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, DataPlaneArgs, LEVELS,
+    RESERVATION, RESOURCES, ReserveArgs, SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
 pub(crate) use bench::{BenchArgs, BenchWhat};
-pub(crate) use cli::{Cli, GenerateArgs, GenerateWhat, Verb, described};
+pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, Verb, described};
 pub(crate) use config::ConfigPaths;
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
-pub(crate) use demo::{DemoArgs, DemoWhat};
 pub(crate) use disk::DiskMeasureArgs;
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
 pub(crate) use host::HostArgs;
-pub(crate) use inspect::InspectArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
 pub(crate) use limits::{OutputArgs, ValueList};
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,
 };
-pub(crate) use receive::{JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, TierArg};
-pub(crate) use record::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
+pub(crate) use receive::{
+    DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
+};
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
-pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, LsArgs, PlotArgs, SamplesArgs};
+pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
 
 use clap::FromArgMatches;
 

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Err(error) if print::is_closed() && is_broken_pipe(&error) => ExitCode::SUCCESS,
         // This includes help and version, which are not errors; clap knows the exit status.
         Err(error) => match error.downcast::<clap::Error>() {
-            Ok(usage) => usage.exit(),
+            Ok(error) => print::usage(&error),
             Err(error) => {
                 print::error(&error);
                 ExitCode::from(2)
@@ -71,11 +71,11 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Send(args) => verb::send::run(&args),
         Verb::Receive(args) => verb::receive::run(&args),
         Verb::Record(args) => verb::record::run(&args),
-        Verb::Ls(args) => verb::ls::run(&args),
+        Verb::Ls(args) => verb::stored::ls(&args),
         Verb::Check(args) => verb::check::run(&args),
-        Verb::Cat(args) => verb::cat::run(&args),
+        Verb::Cat(args) => verb::stored::cat(&args),
         Verb::Plot(args) => verb::plot::run(&args),
-        Verb::Export(args) => verb::export::run(&args),
+        Verb::Export(args) => verb::stored::export(&args),
         Verb::Inspect(args) => verb::inspect::run(&args),
         Verb::Balance(args) => verb::balance::run(&args),
         Verb::Balancer(args) => verb::balancer::run(&args),

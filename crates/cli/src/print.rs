@@ -7,7 +7,8 @@ mod words;
 
 pub(crate) use output::{finish, is_closed, json, output, page, tell};
 
-use skyhaul::core::hint::split;
+use skyhaul::core::hint::{Hint, lines, split};
+pub(crate) use skyhaul::core::units::{display_bytes as bytes, display_rate as rate};
 use skyhaul::io::say::{clear_status, escaped_name, status};
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
@@ -15,7 +16,8 @@ use skyhaul::send::{SendReport, SentTimes};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
-pub(crate) use words::{bytes, count, counted, live_rejects, rate, rejects};
+use std::process::ExitCode;
+pub(crate) use words::{count, counted, live_rejects, rejects};
 
 /// An error as people read it: what is wrong, with its causes, and what to do about it.
 ///
@@ -52,14 +54,30 @@ impl ErrorText {
 
 impl std::fmt::Display for ErrorText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "error: {}", self.what)?;
-        self.hints.iter().try_for_each(|hint| write!(f, "\nhint: {hint}"))
+        let hints: String = self.hints.iter().map(|hint| Hint(hint).to_string()).collect();
+        f.write_str(&lines("", &format!("error: {}{hints}", self.what)))
     }
 }
 
 /// An error and its causes on one line, hints on lines of their own.
 pub(crate) fn error(error: &anyhow::Error) {
     say!("{}", ErrorText::of(error));
+}
+
+/// A note with its hints on lines of their own.
+pub(crate) fn note(text: &str) {
+    say!("{}", lines("", &format!("note: {text}")));
+}
+
+/// What is wrong with a command line, or the help that was asked for; returns the exit status.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    // Values are refused with hints, which clap does not know.
+    if error.use_stderr() && split(&text).1.next().is_some() {
+        say!("{}", lines("", &text));
+        return ExitCode::from(2);
+    }
+    error.exit()
 }
 
 /// A finding in a recording, after the file that it concerns.
@@ -304,7 +322,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         );
         objects::capture(&mut out, s);
         for remedy in &s.remedies {
-            let _ = writeln!(out, "  hint: {remedy}");
+            let _ = writeln!(out, "{}", lines("  ", &Hint(remedy).to_string()));
         }
     }
     for event in &report.events {
@@ -345,21 +363,22 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
 }
 
 /// Sums that do not hold: never hidden, because no other number of such a report can be relied on.
-pub(crate) fn unbalanced(out: &mut String, lines: &[String]) {
-    for line in lines {
-        let _ = writeln!(out, "  ERROR: the counters of this report are inconsistent: {line}");
+pub(crate) fn unbalanced(out: &mut String, sums: &[String]) {
+    for sum in sums {
+        let _ = writeln!(out, "  ERROR: the counters of this report are inconsistent: {sum}");
     }
-    if !lines.is_empty() {
-        out.push_str("  hint: please report these lines\n");
+    if !sums.is_empty() {
+        let _ = writeln!(out, "{}", lines("  ", &Hint("please report these lines").to_string()));
     }
 }
 
 /// On standard error, whatever the format of the report: packets came and all were refused, or none came at all.
 pub(crate) fn advise(report: &ReceiveReport, json: bool) {
     if report.is_refused() {
-        say!("{}", refused(report));
+        say!("{}", lines("", &refused(report)));
     } else if report.ended == "nothing" && !json {
-        say!("  hint: check that the sender is running and sends to this address, or use a longer --wait");
+        let hint = Hint("check that the sender is running and sends to this address, or use a longer --wait");
+        say!("{}", lines("  ", &hint.to_string()));
     }
 }
 
@@ -382,9 +401,10 @@ fn refused(report: &ReceiveReport) -> String {
         }
     };
     format!(
-        "error: nothing was received: {} came, none was accepted ({})\nhint: {hint}",
+        "error: nothing was received: {} came, none was accepted ({}){}",
         counted(report.packets.max(unread), "packet"),
-        rejects(&reasons)
+        rejects(&reasons),
+        Hint(hint)
     )
 }
 

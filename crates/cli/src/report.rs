@@ -28,11 +28,9 @@
 //! Limits: nothing here fails. A value that is not a number is not drawn; one outside a scale is drawn at its end. A line
 //! of more than 2048 points keeps the lowest and highest of each part.
 
-pub(crate) mod axis;
 pub(crate) mod chart;
 pub(crate) mod drawing;
 pub(crate) mod map;
 pub(crate) mod page;
-pub(crate) mod series;
 pub(crate) mod table;
 pub(crate) mod words;

@@ -5,14 +5,12 @@ pub(crate) mod balance;
 #[cfg(feature = "services")]
 pub(crate) mod balancer;
 pub(crate) mod bench;
-pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod copy;
 pub(crate) mod data_plane;
 pub(crate) mod demo;
 pub(crate) mod disk;
 pub(crate) mod events;
-pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod host;
@@ -21,7 +19,6 @@ pub(crate) mod inspect;
 mod joining;
 pub(crate) mod lab;
 mod listener;
-pub(crate) mod ls;
 mod output;
 pub(crate) mod plot;
 pub(crate) mod probe;
@@ -29,9 +26,9 @@ pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod report;
-mod samples;
 pub(crate) mod send;
 mod sending;
+pub(crate) mod stored;
 #[cfg(not(all(feature = "experiments", feature = "services")))]
 pub(crate) mod unbuilt;
 

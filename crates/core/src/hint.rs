@@ -25,6 +25,20 @@ impl<T: Display> Display for Hint<T> {
     }
 }
 
+/// Returns `text` with each hint on a line of its own, all lines after `indent`: how people see it. A hint may stand alone.
+///
+/// ```
+/// use skyhaul_core::hint::{Hint, lines};
+/// assert_eq!(lines("  ", &format!("no buffer{}", Hint("use more memory"))), "  no buffer\n  hint: use more memory");
+/// assert_eq!(lines("", &Hint("use more memory").to_string()), "hint: use more memory");
+/// ```
+#[must_use]
+pub fn lines(indent: &str, text: &str) -> String {
+    let (what, hints) = split(text);
+    let what = (!what.is_empty()).then(|| format!("{indent}{what}"));
+    what.into_iter().chain(hints.map(|hint| format!("{indent}hint: {hint}"))).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns what is wrong, and the hints behind it, without spaces around them.
 pub fn split(text: &str) -> (&str, impl Iterator<Item = &str>) {
     let mut parts = text.split(SEPARATOR).map(str::trim);

@@ -13,11 +13,12 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use skyhaul::admission::{ConnectionTable, TableFull};
 use skyhaul::io::host::descriptors;
+use skyhaul::io::lock::lock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -195,7 +196,7 @@ impl Connections {
     }
 
     fn locked(&self) -> MutexGuard<'_, Open> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 
@@ -241,17 +242,17 @@ struct Asked {
 impl Connection {
     /// Sets whether the last request showed a valid token; connections without one make room for others first.
     pub(crate) fn prove(&self, proved: bool) {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).proved = proved;
+        lock(&self.asked).proved = proved;
         self.permit.prove(proved);
     }
 
     fn asks(&self) {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).last = Some(Instant::now());
+        lock(&self.asked).last = Some(Instant::now());
     }
 
     /// The time by which it must send its next request.
     fn deadline(&self) -> Instant {
-        let asked = *self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = *lock(&self.asked);
         match asked {
             Asked { last: None, .. } => self.begun + HEAD_TIMEOUT,
             Asked { last: Some(last), proved: false } => last + UNPROVEN_IDLE_TIMEOUT,

@@ -9,7 +9,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-pub mod ejfat;
+/// EJFAT's control plane: the protocol between workers, senders and a load balancer.
+pub mod ejfat {
+    pub mod api;
+    pub mod client;
+    pub mod instances;
+    pub mod json;
+    pub mod registry;
+    pub mod report;
+    pub mod server;
+
+    #[rustfmt::skip]
+    #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
+    pub mod proto;
+    pub mod worker;
+}
 mod http;
 pub mod metrics;
 

@@ -14,6 +14,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
+use skyhaul::core::hint::Hint;
 use std::io;
 use std::net::SocketAddr;
 
@@ -36,7 +37,7 @@ impl Server {
             let text = text();
             async move { ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text) }
         };
-        let nothing = || async { (StatusCode::NOT_FOUND, "not found\nhint: /metrics\n") };
+        let nothing = || async { (StatusCode::NOT_FOUND, format!("not found{}\n", Hint("/metrics"))) };
         let router = Router::new().route("/metrics", get(page)).fallback(nothing);
         let site = HttpService { name: "metrics", router, tls: None, connections: Connections::new() };
         HttpServer::start(site, listen, std::future::pending).map(Self)

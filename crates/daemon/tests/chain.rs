@@ -1,26 +1,21 @@
 //! Load balancers in a row: real control planes, real packets, each event whole at one worker.
 #![allow(clippy::unwrap_used)]
 
-use skyhaul::balance::BalanceOptions;
+mod common;
+
+use common::{OPERATOR, serve, wait_for};
 use skyhaul_core::packetize::Divided;
 use skyhaul_core::wire::ejfat::{Addressing, EventPackets, EventShape, Reassembly};
-use skyhaul_daemon::balancer::{Api, Instances, Limits, Registry, Server};
+use skyhaul_daemon::balancer::{Api, Server};
 use skyhaul_daemon::client::{ClientOptions, ControlPlane};
 use skyhaul_daemon::ejfat::proto::*;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-const OPERATOR: &str = "the-operators-token";
 
 #[track_caller]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !holds() {
-        assert!(since.elapsed() < Duration::from_secs(120), "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(what, || holds().then_some(()));
 }
 
 /// A facility with one reservation.
@@ -34,21 +29,7 @@ struct Place {
 
 /// It listens on this address, and lets these send.
 fn place(ip: &str, senders: &[&str]) -> Place {
-    let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
-    let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
-    let listen = vec![ip.parse().unwrap()];
-    let instances = Instances {
-        listen,
-        own: Vec::new(),
-        shared: false,
-        data_port: 0,
-        sync_port: 0,
-        balance,
-        upstream: Default::default(),
-        apart: None,
-    };
-    let api = Arc::new(Api::open(registry, instances).unwrap());
-    let server = Server::start(Arc::clone(&api), "127.0.0.1:0".parse().unwrap(), None, |_| {}).unwrap();
+    let (api, server) = serve(ip, None);
     let operator = format!("ejfat://{OPERATOR}@{}/", server.address()).parse().unwrap();
     let operator = ControlPlane::new(&operator, &ClientOptions::default()).unwrap();
     let sender_addresses = senders.iter().map(|&sender| sender.to_owned()).collect();

@@ -4,10 +4,10 @@
 //! admits are known by all of theirs.
 
 use crate::config::unknown;
-use crate::errors;
-use crate::wait;
+use crate::{errors, wait};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
@@ -136,8 +136,11 @@ pub(crate) fn one_receiver(at: &Endpoint, instead: &str) -> PyResult<()> {
     if !at.address.ip().is_multicast() {
         return Ok(());
     }
-    let why = "has many receivers, which cannot all control the rate; hint: send to one, or";
-    Err(PyValueError::new_err(format!("{} {why} {instead}", at.address)))
+    Err(PyValueError::new_err(format!(
+        "{} has many receivers, which cannot all control the rate{}",
+        at.address,
+        Hint(format_args!("send to one, or {instead}"))
+    )))
 }
 
 pub(crate) fn tcp_options(
@@ -146,7 +149,10 @@ pub(crate) fn tcp_options(
     keepalive: f64,
 ) -> PyResult<TcpReaderOptions> {
     if connections == Some(0) {
-        return Err(PyValueError::new_err("connections is 0; hint: connections=1 or more, or None"));
+        return Err(PyValueError::new_err(format!(
+            "connections is 0{}",
+            Hint("connections=1 or more, or None")
+        )));
     }
     let keepalive = wait::duration(Some(keepalive))?.unwrap_or(Duration::MAX);
     Ok(TcpReaderOptions { connections, end_with_last, keepalive, ..TcpReaderOptions::default() })

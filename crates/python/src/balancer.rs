@@ -7,6 +7,7 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use skyhaul::core::hint::Hint;
 use skyhaul_daemon::Uri;
 use skyhaul_daemon::client::{ClientOptions, ControlError, ControlPlane, Trust, Why};
 use skyhaul_daemon::ejfat::proto::{
@@ -24,7 +25,7 @@ pub(crate) struct BalancerClient(Here<ControlPlane>);
 pub(crate) fn failed(error: &ControlError) -> PyErr {
     let text = error.to_string();
     match &error.why {
-        Why::Unreachable(_) => PyConnectionError::new_err(text),
+        Why::Unreachable(_) | Why::Untrusted { .. } => PyConnectionError::new_err(text),
         Why::Silent(_) => PyTimeoutError::new_err(text),
         Why::Unsent { .. } => PyValueError::new_err(text),
         Why::Refused { code, .. } => match format!("{code:?}").as_str() {
@@ -45,9 +46,10 @@ pub(crate) fn plane(
 ) -> PyResult<ControlPlane> {
     let of_environment = || std::env::var("EJFAT_URI").ok().filter(|text| !text.is_empty());
     let text = uri.map(str::to_owned).or_else(of_environment).ok_or_else(|| {
-        PyValueError::new_err(
-            "no balancer; hint: pass uri, or set EJFAT_URI to what reserving a balancer printed",
-        )
+        PyValueError::new_err(format!(
+            "no balancer{}",
+            Hint("pass uri, or set EJFAT_URI to what reserving a balancer printed")
+        ))
     })?;
     let uri: Uri = text
         .parse()
@@ -204,8 +206,10 @@ impl BalancerClient {
             let right = proto::token_permission::PermissionType::from_str_name(&level.to_uppercase());
             let (Some(kind), Some(right)) = (kind, right) else {
                 let text = format!(
-                    "no permission {level:?} on {resource:?}; hint: read_only, register, reserve or update on all, \
-                     load_balancer, reservation or session"
+                    "no permission {level:?} on {resource:?}{}",
+                    Hint(
+                        "read_only, register, reserve or update on all, load_balancer, reservation or session"
+                    )
                 );
                 return Err(PyValueError::new_err(text));
             };

@@ -15,7 +15,7 @@
 //! it is given. Its results are checked; its writes cannot be.
 //!
 //! Python may write to lent memory at any moment. So no reference is made to memory that a stream fills: it is written
-//! through pointers, never read, and lent to one stream at a time ([`Lent`]). Data that are parsed (packets, descriptors,
+//! through pointers, never read, and each byte is lent to one stream at a time ([`Lent`]). Data that are parsed (packets, descriptors,
 //! packed values) are copied first, unless they are an immutable `bytes` object. Values to be sent are the only
 //! exception: see [`Sent`].
 //!
@@ -27,17 +27,16 @@
 mod chunk;
 mod function;
 
+use crate::errors::not_adopted;
+use crate::process::{Hold, Lent};
 pub(crate) use chunk::{ChunkMemory, Lent as LentChunks};
 pub(crate) use function::{Answer, Compiled};
-
-use crate::errors::not_adopted;
-use crate::hold::Hold;
-use crate::lent::{Lent, no_objects};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
@@ -45,8 +44,8 @@ use std::any::Any;
 use std::ffi::c_int;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
-use std::slice;
+use std::ptr::NonNull;
+use std::{ptr, slice};
 
 /// The payload of a heap; Python objects are views of it.
 pub(crate) struct Payload {
@@ -188,10 +187,12 @@ unsafe impl Sync for Run {}
 
 impl Run {
     /// `hint`: the remedy if it is not one run.
-    fn of(object: &Bound<'_, PyAny>, writable: bool, hint: &'static str) -> PyResult<Self> {
+    fn of(object: &Bound<'_, PyAny>, writable: bool, hint: &str) -> PyResult<Self> {
         let held = PyUntypedBuffer::get(object)?;
         if !held.is_c_contiguous() || (writable && held.readonly()) {
-            return Err(PyBufferError::new_err(hint));
+            let what = if writable { "memory is read-only or" } else { "bytes are" };
+            let text = format!("the {what} not one run in C order{}", Hint(hint));
+            return Err(PyBufferError::new_err(text));
         }
         no_objects(&held)?;
         let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
@@ -200,7 +201,7 @@ impl Run {
     }
 
     fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Self::of(object, false, "the bytes are not one run in C order; hint: numpy.ascontiguousarray")
+        Self::of(object, false, "numpy.ascontiguousarray")
     }
 }
 
@@ -221,8 +222,11 @@ impl Packets {
         }
         let mut copied = Vec::new();
         if copied.try_reserve_exact(run.len).is_err() {
-            let text =
-                format!("no memory for a copy of {} bytes; hint: pass them as bytes, or in pieces", run.len);
+            let text = format!(
+                "no memory for a copy of {} bytes{}",
+                run.len,
+                Hint("pass them as bytes, or in pieces")
+            );
             return Err(PyMemoryError::new_err(text));
         }
         // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118), and so many are reserved in new
@@ -266,9 +270,10 @@ impl AsRef<[u8]> for Sent {
 /// Duplicates a file descriptor of Python's; the two are closed independently.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
-        return Err(PyValueError::new_err(
-            "the descriptor is negative; hint: pass socket.fileno() of an open socket",
-        ));
+        return Err(PyValueError::new_err(format!(
+            "the descriptor is negative{}",
+            Hint("pass socket.fileno() of an open socket")
+        )));
     }
     // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -286,7 +291,7 @@ pub(crate) struct SharedMut {
 impl SharedMut {
     /// The bytes of a writable object that are one run in C order.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        const HINT: &str = "the memory is read-only or not one run in C order; hint: pass a new array, for example of numpy.empty";
+        const HINT: &str = "pass a new array, for example of numpy.empty";
         Ok(Self { run: Run::of(object, true, HINT)?, lent: None, owner: None })
     }
 
@@ -376,4 +381,18 @@ impl ChunkBytes for SharedMut {
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }
+}
+
+/// Reject arrays of Python objects: to write bytes over pointers would crash the interpreter, and to send them would send
+/// addresses.
+pub(crate) fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
+    // PEP 3118: `O` is an object; field names are between colons, after the type.
+    let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
+    if { types }.any(|types| types.contains(&b'O')) {
+        return Err(PyBufferError::new_err(format!(
+            "the array holds Python objects{}",
+            Hint("pass an array of numbers, for example values.astype('f8')")
+        )));
+    }
+    Ok(())
 }

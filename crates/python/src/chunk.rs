@@ -1,27 +1,34 @@
-//! Chunk streams: heaps placed side by side into Python's arrays.
+//! Chunk streams: heaps placed side by side into Python's arrays, and the chunks that own these.
 //!
 //! ```text
-//!   Chunk(array) ─ add_free ─▶ stream: heaps are copied into the array, once ─ get ─▶ the same Chunk
+//!   Chunk, of any subclass ─ add_free ─▶ stream: each heap copied into its data, once ─ get ─▶ the same object, with
+//!                                                                                          number, present, extra
 //! ```
+//!
+//! An array that is being filled belongs to one chunk only, from `add_free` until `get`. Python may read and write it
+//! meanwhile, but may see incomplete heaps. `present` and `extra` are written by `get`, in the thread that calls it.
 
 use crate::address::{endpoint, tcp_options, udp};
-use crate::buffer::{Packets, duplicate};
+use crate::buffer::{Packets, SharedMut, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
 use crate::errors::{Empty, not_adopted};
-use crate::filled::Chunk;
 use crate::inproc::InprocQueue;
+use crate::place::{self, Counter, Note, Rule};
+use crate::process::Hold;
 use crate::receive::{account, not_added, stopped};
-use crate::rule::{self, Counter, Note, Rule};
 use crate::wait::{self, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
 use skyhaul::spead::receive::chunk::{self, ChunkConfig, ChunkGroup, ChunkWindow, Eviction};
 use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Maximum number of streams, because each has threads.
@@ -60,14 +67,19 @@ impl ChunkStream {
         #[pyo3(from_py_with = whole)] packet_presence: u64,
     ) -> PyResult<Self> {
         if max_chunks == 0 || streams == 0 {
-            return Err(PyValueError::new_err("max_chunks or streams is 0; hint: both must be at least 1"));
+            return Err(PyValueError::new_err(format!(
+                "max_chunks or streams is 0{}",
+                Hint("both must be at least 1")
+            )));
         }
         if streams > MOST_STREAMS {
-            let text =
-                format!("{streams} streams in a group; hint: at most {MOST_STREAMS}, each has a thread");
+            let text = format!(
+                "{streams} streams in a group{}",
+                Hint(format_args!("at most {MOST_STREAMS}, each has a thread"))
+            );
             return Err(PyValueError::new_err(text));
         }
-        let rule = rule::of(rule, wanted, extra_at, &extra, &counters)?;
+        let rule = place::rule(rule, wanted, extra_at, &extra, &counters)?;
         let chunks = ChunkConfig {
             window: max_bytes.map_or(ChunkWindow::Count(max_chunks), ChunkWindow::Bytes),
             ahead,
@@ -245,7 +257,160 @@ impl ChunkStream {
 impl ChunkStream {
     fn one(&self, number: usize) -> PyResult<&chunk::ChunkStream> {
         self.group.get()?.streams().get(number).ok_or_else(|| {
-            PyIndexError::new_err(format!("no stream {number} of {}; hint: number them from 0", self.streams))
+            PyIndexError::new_err(format!(
+                "no stream {number} of {}{}",
+                self.streams,
+                Hint("number them from 0")
+            ))
         })
     }
+}
+
+/// Maximum number of heaps and bytes of notes of a chunk.
+const MOST_HEAPS: usize = 1 << 28;
+const MOST_NOTES: usize = 1 << 30;
+
+/// Memory into which heaps are placed: an array to fill, or a filled one.
+#[pyclass(frozen, subclass, module = "skyhaul._native")]
+pub(crate) struct Chunk(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Its memory, unless a stream has it.
+    chunk: Option<chunk::Chunk>,
+    /// Where `present` and `extra` go.
+    notes: Option<[SharedMut; 2]>,
+    id: u64,
+    stream_id: u64,
+    heaps: u64,
+    bytes: u64,
+}
+
+#[pymethods]
+impl Chunk {
+    /// A chunk without memory, whatever the arguments are: they are those of `__init__` of a subclass.
+    #[new]
+    #[pyo3(signature = (*_given, **_named))]
+    fn new(_given: &Bound<'_, PyAny>, _named: Option<&Bound<'_, PyAny>>) -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Give it memory: the writable array `data`, a byte in `present` for each heap, and `extra` for notes.
+    fn hold(
+        &self,
+        data: &Bound<'_, PyAny>,
+        present: &Bound<'_, PyAny>,
+        extra: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (data, present, extra) = (SharedMut::of(data)?, SharedMut::of(present)?, SharedMut::of(extra)?);
+        let (heaps, notes) = (present.len(), extra.len());
+        if heaps > MOST_HEAPS || notes > MOST_NOTES {
+            let text = format!(
+                "a chunk for {heaps} heaps and {notes} bytes of notes{}",
+                Hint(format_args!("at most {MOST_HEAPS} and {MOST_NOTES}"))
+            );
+            return Err(PyValueError::new_err(text));
+        }
+        let mut state = self.lock();
+        if state.chunk.is_none() && state.notes.is_some() {
+            return Err(PyValueError::new_err(format!(
+                "a stream is filling this chunk{}",
+                Hint("make another one")
+            )));
+        }
+        let chunk = state.chunk.replace(chunk::Chunk::new(data, heaps, notes));
+        let notes = state.notes.replace([present, extra]);
+        // What it had before is released without the lock.
+        drop(state);
+        drop((chunk, notes));
+        Ok(())
+    }
+
+    /// Its number.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.lock().id
+    }
+
+    /// The number of its stream or group.
+    #[getter]
+    fn stream_id(&self) -> u64 {
+        self.lock().stream_id
+    }
+
+    /// Number of heaps present.
+    #[getter]
+    fn heaps(&self) -> u64 {
+        self.lock().heaps
+    }
+
+    /// Their bytes.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    fn __repr__(&self) -> String {
+        let state = self.lock();
+        format!("<chunk {}: {} heaps, {} bytes>", state.id, state.heaps, state.bytes)
+    }
+}
+
+impl Chunk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is valid at every step.
+        lock(&self.0)
+    }
+
+    /// A chunk from a stream; its loan ends.
+    pub(crate) fn filled(py: Python<'_>, mut chunk: chunk::Chunk) -> PyResult<Py<Self>> {
+        let mut memory = memory_of(&mut chunk)?;
+        memory.give_back();
+        let owner = memory.owner.take().ok_or_else(|| PyValueError::new_err("the chunk has no owner"))?;
+        chunk.data = memory;
+        let this = owner.clone_ref(py).into_bound(py).cast_into::<Self>()?;
+        let mut state = this.get().lock();
+        if let Some(notes) = &mut state.notes {
+            for (to, from) in notes.iter_mut().zip([&chunk.present, &chunk.extra]) {
+                to.numbers::<u8>(from.len())?.copy_from_slice(from);
+                to.give_back();
+            }
+        }
+        (state.id, state.stream_id) = (chunk.id, chunk.stream);
+        (state.heaps, state.bytes) = (chunk.heaps, chunk.bytes);
+        state.chunk = Some(chunk);
+        drop(state);
+        Ok(this.unbind())
+    }
+
+    /// Lend its memory, for a stream. On an error the chunk keeps it.
+    pub(crate) fn lend(this: &Bound<'_, Self>) -> PyResult<chunk::Chunk> {
+        let mut guard = this.get().lock();
+        let state = &mut *guard;
+        let (Some(mut chunk), Some(notes)) = (state.chunk.take(), &mut state.notes) else {
+            return Err(PyValueError::new_err(format!(
+                "this chunk has no memory, or was already given to a stream{}",
+                Hint("pass the one that get() returned")
+            )));
+        };
+        let mut memory = memory_of(&mut chunk)?;
+        let lent = memory.lend().and_then(|()| notes.iter_mut().try_for_each(SharedMut::lend));
+        if let Err(error) = lent {
+            memory.give_back();
+            notes.iter_mut().for_each(SharedMut::give_back);
+            chunk.data = memory;
+            state.chunk = Some(chunk);
+            return Err(error);
+        }
+        memory.owner = Some(Hold::new(this.clone().into_any().unbind()));
+        chunk.data = memory;
+        Ok(chunk)
+    }
+}
+
+/// Take its memory out.
+fn memory_of(chunk: &mut chunk::Chunk) -> PyResult<Box<SharedMut>> {
+    let empty: Box<dyn chunk::ChunkBytes> = Box::new(Vec::new());
+    let memory = std::mem::replace(&mut chunk.data, empty).into_any();
+    memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("the chunk has foreign memory"))
 }

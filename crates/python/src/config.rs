@@ -4,6 +4,7 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::assembly::{Counting, KeyedConfig};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::host::thread::pin;
 use skyhaul::io::memory::heap::HeapMemory;
@@ -67,7 +68,9 @@ impl ReceiveConfig {
             runs,
             contest: None,
         };
-        heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
+        heaps
+            .check()
+            .map_err(|why| PyValueError::new_err(format!("{why}{}", Hint("change that argument"))))?;
         let none = [("ring", ring as u64), ("senders", senders as u64), ("largest", largest)];
         check(none.into_iter().chain(memory.map(|memory| ("memory", memory))), &name, &cpus)?;
         let config = StreamConfig {
@@ -117,11 +120,15 @@ impl<'py> FromPyObject<'_, 'py> for StopChoice {
 fn check<'a>(mut none: impl Iterator<Item = (&'a str, u64)>, name: &str, cpus: &[usize]) -> PyResult<()> {
     if let Some((name, _)) = none.find(|(_, n)| *n == 0) {
         return Err(PyValueError::new_err(format!(
-            "{name} is 0: no heap could be received; hint: {name}=1 or more"
+            "{name} is 0: no heap could be received{}",
+            Hint(format_args!("{name}=1 or more"))
         )));
     }
     if name.contains('\0') {
-        return Err(PyValueError::new_err(format!("name is {name:?}; hint: a name of letters and digits")));
+        return Err(PyValueError::new_err(format!(
+            "name is {name:?}{}",
+            Hint("a name of letters and digits")
+        )));
     }
     if cpus.is_empty() { Ok(()) } else { bindable(cpus) }
 }
@@ -133,9 +140,10 @@ pub(crate) fn bindable(cpus: &[usize]) -> PyResult<()> {
     let tried = std::thread::spawn(move || cpus.into_iter().try_for_each(pin)).join();
     match tried {
         Ok(bound) => bound.map_err(|error| PyValueError::new_err(error.to_string())),
-        Err(_) => {
-            Err(PyValueError::new_err("bind a thread to a processor: it panicked; hint: leave out cpus"))
-        }
+        Err(_) => Err(PyValueError::new_err(format!(
+            "bind a thread to a processor: it panicked{}",
+            Hint("leave out cpus")
+        ))),
     }
 }
 
@@ -165,7 +173,7 @@ fn full_of(word: &str) -> PyResult<Full> {
 }
 
 pub(crate) fn unknown(argument: &str, given: &str, right: &str) -> PyErr {
-    PyValueError::new_err(format!("{argument} is {given:?}; hint: {right}"))
+    PyValueError::new_err(format!("{argument} is {given:?}{}", Hint(right)))
 }
 
 fn nanos(time: Duration) -> Nanos {

@@ -5,6 +5,7 @@ use crate::wait::whole;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
+use skyhaul::core::hint::Hint;
 use skyhaul::wire::spead::Flavour;
 use skyhaul::wire::spead::bits::{BitFormat, FormatError};
 use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
@@ -19,7 +20,8 @@ pub(crate) fn raw(d: Descriptor) -> RawDescriptor {
 pub(crate) fn compat(bits: u8) -> PyResult<BugCompat> {
     if bits > 7 {
         return Err(PyValueError::new_err(format!(
-            "bug_compat is {bits}; hint: a sum of BugCompat members, 0 to 7"
+            "bug_compat is {bits}{}",
+            Hint("a sum of BugCompat members, 0 to 7")
         )));
     }
     Ok(BugCompat(bits))
@@ -27,7 +29,8 @@ pub(crate) fn compat(bits: u8) -> PyResult<BugCompat> {
 
 pub(crate) fn flavour(address_bits: u8) -> PyResult<Flavour> {
     Flavour::new(address_bits).ok_or_else(|| {
-        let why = format!("address_bits is {address_bits}; hint: a multiple of 8 from 8 to 56, usually 48");
+        let why =
+            format!("address_bits is {address_bits}{}", Hint("a multiple of 8 from 8 to 56, usually 48"));
         PyValueError::new_err(why)
     })
 }

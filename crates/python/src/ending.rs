@@ -21,8 +21,10 @@ use crate::process::{Here, Process};
 use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::send::objects::{self, Object, ObjectConfig as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -49,7 +51,7 @@ const LINGER: Duration = Duration::from_secs(3);
 static OPEN: Mutex<Open> = Mutex::new(Open { streams: Vec::new(), look_at: 64, over: None });
 
 fn open() -> MutexGuard<'static, Open> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&OPEN)
 }
 
 /// Register this stream to be ended with the interpreter.
@@ -58,8 +60,10 @@ fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
     if open.over.is_some() {
         drop(open);
         linger();
-        let text =
-            "open a stream: the interpreter is ending; hint: open it earlier, not in an atexit handler";
+        let text = format!(
+            "open a stream: the interpreter is ending{}",
+            Hint("open it earlier, not in an atexit handler")
+        );
         return Err(PyRuntimeError::new_err(text));
     }
     if open.streams.len() >= open.look_at {

@@ -3,6 +3,7 @@
 use crate::ending;
 use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
+use skyhaul::core::hint::{Hint, split};
 use skyhaul::spead::send::SendError;
 use std::io;
 use std::path::Path;
@@ -97,7 +98,8 @@ fn number_of(kind: io::ErrorKind) -> Option<i32> {
 
 /// A host's name cannot be looked up: as `socket` raises it.
 pub(crate) fn unresolved(name: &str, error: &io::Error) -> PyErr {
-    let text = format!("resolve {name}: {error}; hint: `getent hosts {name}` shows its address");
+    let text =
+        format!("resolve {name}: {error}{}", Hint(format_args!("`getent hosts {name}` shows its address")));
     let raised = |py: Python<'_>| {
         let socket = py.import("socket")?;
         let number: i32 = socket.getattr("EAI_NONAME")?.extract()?;
@@ -109,11 +111,11 @@ pub(crate) fn unresolved(name: &str, error: &io::Error) -> PyErr {
 /// The error for a file descriptor that cannot be adopted; `what` is the expected kind.
 pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
     let text = error.to_string();
-    if text.contains("hint: ") {
+    if split(&text).1.next().is_some() {
         return error;
     }
     io::Error::new(
         error.kind(),
-        format!("adopt descriptor {fd}: {text}; hint: pass socket.fileno() of {what}"),
+        format!("adopt descriptor {fd}: {text}{}", Hint(format_args!("pass socket.fileno() of {what}"))),
     )
 }

@@ -10,13 +10,15 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::quantity::Size;
 use skyhaul::send::events::{
     Event, EventConfig, EventDivision, EventSender as Sender, EventSenderOptions, SyncOptions, Target, Ticks,
 };
 use skyhaul::send::{Pacing, SendError, Sending};
 use skyhaul::wire::{Addressing, BalancerUri, BalancerVersion, PortRule, SlotRule};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Sends events.
@@ -62,9 +64,10 @@ impl EventSender {
             target.sync = Some(endpoint("udp", sync)?);
         }
         if tick_step == 0 || sync_period <= 0.0 || max_events == 0 || sockets == 0 {
-            return Err(PyValueError::new_err(
-                "tick_step, sync_period, max_events and sockets are greater than 0; hint: leave them out",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "tick_step, sync_period, max_events and sockets are greater than 0{}",
+                Hint("leave them out")
+            )));
         }
         let mut options = EventSenderOptions { sockets, ..EventSenderOptions::default() };
         options.ticks = first_tick.map_or(Ticks::default(), |next| Ticks::Counted { next, step: tick_step });
@@ -215,7 +218,7 @@ const LONG_SECONDS: f64 = 0.1;
 
 impl EventSender {
     fn lock(&self) -> PyResult<MutexGuard<'_, Option<Arc<Threaded<Sender>>>>> {
-        Ok(self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(self.open.get()?))
     }
 
     fn held(&self) -> PyResult<Arc<Threaded<Sender>>> {
@@ -256,7 +259,8 @@ fn time(seconds: f64) -> PyResult<Duration> {
 fn rate_of_events(given: Option<f64>) -> PyResult<Option<f64>> {
     match given {
         Some(rate) if !(rate > 0.0 && rate < 1e12) => Err(PyValueError::new_err(format!(
-            "events_per_second is {rate}; hint: a number greater than 0, or None for as fast as the rate allows"
+            "events_per_second is {rate}{}",
+            Hint("a number greater than 0, or None for as fast as the rate allows")
         ))),
         given => Ok(given),
     }
@@ -266,7 +270,7 @@ fn version(given: u8) -> PyResult<BalancerVersion> {
     match given {
         2 => Ok(BalancerVersion::V2),
         3 => Ok(BalancerVersion::V3),
-        _ => Err(PyValueError::new_err(format!("lb_version is {given}; hint: 2 or 3"))),
+        _ => Err(PyValueError::new_err(format!("lb_version is {given}{}", Hint("2 or 3")))),
     }
 }
 
@@ -274,7 +278,7 @@ fn slot_rule(given: &str) -> PyResult<SlotRule> {
     match given {
         "tick" => Ok(SlotRule::Tick),
         "spread" => Ok(SlotRule::Spread),
-        _ => Err(PyValueError::new_err(format!("slot is {given:?}; hint: 'tick' or 'spread'"))),
+        _ => Err(PyValueError::new_err(format!("slot is {given:?}{}", Hint("'tick' or 'spread'")))),
     }
 }
 
@@ -289,7 +293,8 @@ impl<'py> FromPyObject<'_, 'py> for Entropy {
             Ok("source") => Ok(Self(PortRule::Source)),
             Ok("event") => Ok(Self(PortRule::Event)),
             Ok(word) => Err(PyValueError::new_err(format!(
-                "entropy is {word:?}; hint: 'event', 'source' or a number from 0 to 65535"
+                "entropy is {word:?}{}",
+                Hint("'event', 'source' or a number from 0 to 65535")
             ))),
             Err(_) => Ok(Self(PortRule::Fixed(whole(&given)?))),
         }

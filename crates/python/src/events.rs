@@ -7,6 +7,14 @@
 //!
 //! Leaving takes some seconds, in which events still arrive: it runs on a thread of its own, and the stream ends after it.
 //! No thread here calls Python.
+//!
+//! Ticks built of the events of several sources, by the core's rules: what `Worker(sources=…)` gives.
+//!
+//! ```text
+//!   add(tick, data_id, data) ─▶ Builder ─▶ poll() ─▶ (tick, [(data_id, data), …])     whole ticks only
+//! ```
+//!
+//! Parts are Python objects that this only holds. What it lets go of is freed after its lock is.
 
 use crate::address::{self, endpoint};
 use crate::balancer::{failed, plane};
@@ -18,9 +26,12 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skyhaul::core::assembly::building::{BuildConfig, Builder, Built, Sources};
 use skyhaul::core::assembly::keyed::KeyedConfig;
+use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
@@ -30,9 +41,9 @@ use skyhaul::wire::ejfat::EjfatWire;
 use skyhaul_daemon::worker::{Worker, WorkerOptions, address_towards};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The payload of an event.
 #[pyclass(frozen, module = "skyhaul._native")]
@@ -48,10 +59,6 @@ enum State {
     At(Worker),
     Leaving(Option<JoinHandle<()>>, SessionReport),
     Gone(SessionReport),
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Joined {
@@ -278,9 +285,12 @@ fn config(
         timeout: wait::duration(Some(timeout))?.map(nanos),
         ..KeyedConfig::default()
     };
-    heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
+    heaps.check().map_err(|why| PyValueError::new_err(format!("{why}{}", Hint("change that argument"))))?;
     if ring == 0 || memory == Some(0) || largest == 0 {
-        return Err(PyValueError::new_err("ring, memory and largest are at least 1; hint: leave them out"));
+        return Err(PyValueError::new_err(format!(
+            "ring, memory and largest are at least 1{}",
+            Hint("leave them out")
+        )));
     }
     Ok(StreamConfig {
         heaps,
@@ -304,7 +314,8 @@ fn add(
     let exist = port != 0 && port.checked_add(ports.saturating_sub(1)).is_some();
     if !ports.is_power_of_two() || ports > 256 || !(ports == 1 || exist) {
         let text = format!(
-            "{ports} ports from {port} on; hint: 1, 2, 4 … 256, and with more than one a port in listen"
+            "{ports} ports from {port} on{}",
+            Hint("1, 2, 4 … 256, and with more than one a port in listen")
         );
         return Err(PyValueError::new_err(text));
     }
@@ -316,7 +327,7 @@ fn add(
         let local = stream.add_udp(&at, &UdpOptions::default())?;
         bound.get_or_insert(local);
     }
-    bound.ok_or_else(|| PyValueError::new_err("no port; hint: ports=1"))
+    bound.ok_or_else(|| PyValueError::new_err(format!("no port{}", Hint("ports=1"))))
 }
 
 fn given(py: Python<'_>, event: Object<EjfatWire>) -> PyResult<(u64, u16, Bytes)> {
@@ -325,4 +336,91 @@ fn given(py: Python<'_>, event: Object<EjfatWire>) -> PyResult<(u64, u16, Bytes)
     let bytes =
         Bytes { heap: payload.into_any(), payload: |payload| Ok(&payload.cast::<EventPayload>()?.get().0) };
     Ok((tick, source, bytes))
+}
+
+/// A tick, and what came of it by data id.
+type Whole = (u64, Vec<(u16, Py<PyAny>)>);
+
+/// Ticks of which some parts are there.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct TickBuilder {
+    builder: Mutex<Builder<Py<PyAny>>>,
+    begun: Instant,
+}
+
+#[pymethods]
+impl TickBuilder {
+    #[new]
+    #[pyo3(signature = (sources, timeout, window))]
+    fn new(
+        #[pyo3(from_py_with = wait::whole)] sources: Vec<u16>,
+        timeout: f64,
+        #[pyo3(from_py_with = wait::whole)] window: usize,
+    ) -> PyResult<Self> {
+        let timeout = nanos(wait::duration(Some(timeout))?.unwrap_or_default());
+        // Bytes are those of the stream's memory, which has a limit of its own.
+        let config = BuildConfig { sources: Sources::Named(sources), timeout, window, bytes: u64::MAX };
+        config
+            .check()
+            .map_err(|why| PyValueError::new_err(format!("{why}{}", Hint("change that argument"))))?;
+        Ok(Self { builder: Mutex::new(Builder::new(config)), begun: Instant::now() })
+    }
+
+    /// A part of a tick. What is a part already, late or of another source is counted, and let go.
+    fn add(&self, py: Python<'_>, tick: u64, data_id: u16, data: Py<PyAny>) {
+        let _kept = data.clone_ref(py);
+        self.lock().add(tick, data_id, 0, data, self.now());
+    }
+
+    /// The next tick that is whole. Those that ended without a part are counted, and let go.
+    fn poll(&self) -> Option<Whole> {
+        loop {
+            let Built { number, parts, lacking } = {
+                let mut builder = self.lock();
+                builder.handle_timeout(self.now());
+                builder.poll_built()?
+            };
+            if lacking == 0 {
+                return Some((number, parts));
+            }
+        }
+    }
+
+    /// What became of ticks and of parts so far; `live` ticks are under construction.
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (counts, live) = {
+            let mut builder = self.lock();
+            // After the worker's end nobody polls: ticks that have waited for too long are counted here.
+            builder.handle_timeout(self.now());
+            (builder.counts(), builder.live())
+        };
+        let all = PyDict::new(py);
+        for (name, count) in [
+            ("whole", counts.whole),
+            ("partial", counts.partial),
+            ("crowded", counts.crowded),
+            ("late", counts.late),
+            ("doubled", counts.doubled),
+            ("other_sources", counts.other_sources),
+            ("live", live as u64),
+        ] {
+            all.set_item(name, count)?;
+        }
+        Ok(all)
+    }
+}
+
+impl TickBuilder {
+    fn lock(&self) -> MutexGuard<'_, Builder<Py<PyAny>>> {
+        lock(&self.builder)
+    }
+
+    fn now(&self) -> Nanos {
+        nanos(self.begun.elapsed())
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -8,11 +8,13 @@ use crate::recording::json;
 use crate::wait;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::send::{Frames, Pacing, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop};
 use skyhaul::wire::Order;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -48,7 +50,7 @@ impl FrameSender {
             Some("little") => Some(Order::Little),
             Some("big") => Some(Order::Big),
             Some(other) => {
-                let text = format!("sequence={other:?}; hint: \"little\", \"big\" or None");
+                let text = format!("sequence={other:?}{}", Hint("\"little\", \"big\" or None"));
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -130,9 +132,4 @@ impl FrameSender {
             None => system(error),
         }
     }
-}
-
-fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
-    // Its state is valid at every step.
-    running.lock().unwrap_or_else(PoisonError::into_inner)
 }

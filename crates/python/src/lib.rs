@@ -13,25 +13,22 @@
 //! | module | content |
 //! |---|---|
 //! | `address` | addresses, and names of hosts |
-//! | `arrays` | memory for arrays, used again |
 //! | `balancer`, `events` | EJFAT's control plane; workers of a balancer, and the events that they receive |
 //! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
-//! | `lent` | memory of Python's that streams are filling |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
-//! | `chunk`, `filled`, `rule` | heaps placed into arrays, the chunks that own these, and the rule for it |
-//! | `place` | compiled functions that place heaps |
-//! | `placed`, `placer` | streams that fill chunks which Python opens |
+//! | `chunk` | heaps placed into arrays, and the chunks that own these |
+//! | `place` | rules and compiled functions that place heaps |
+//! | `placed` | streams that fill chunks which Python opens |
 //! | `config` | settings of receiving streams |
 //! | `ending` | streams, which end before the interpreter |
 //! | `errors` | exceptions of the package |
 //! | `event_sender` | events to a balancer or a receiver |
 //! | `send` | heaps to be sent, streams, tickets |
-//! | `process` | objects that a forked process cannot use |
-//! | `hold` | references to Python objects that any thread may drop |
+//! | `process` | objects that a forked process cannot use, and what all of a process shares: references that any thread may drop, memory that streams fill, memory for arrays |
 //! | `own_socket` | datagrams from a socket of the program |
 //! | `inproc` | queues of packets inside the process |
-//! | `recording` | recordings on disks, chunk by chunk |
+//! | `recording` | recordings on disks, chunk by chunk, and their heaps by number |
 //! | `samples` | samples of recordings and files, decoded |
 //! | `wait` | timeouts, Ctrl-C |
 #![deny(unsafe_code)]
@@ -42,7 +39,6 @@
 )]
 
 mod address;
-mod arrays;
 mod balancer;
 mod buffer;
 mod chunk;
@@ -52,24 +48,17 @@ mod ending;
 mod errors;
 mod event_sender;
 mod events;
-mod filled;
 mod frame_sender;
 mod heap;
-mod hold;
 mod inproc;
-mod lent;
 mod own_socket;
 mod place;
 mod placed;
-mod placer;
 mod process;
 mod receive;
-mod recorded;
 mod recording;
-mod rule;
 mod samples;
 mod send;
-mod ticks;
 mod wait;
 
 use pyo3::prelude::*;
@@ -86,6 +75,8 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::ChunkMemory;
     #[pymodule_export]
+    use crate::chunk::Chunk;
+    #[pymodule_export]
     use crate::chunk::ChunkStream;
     #[pymodule_export]
     use crate::config::ReceiveConfig;
@@ -96,9 +87,9 @@ mod _native {
     #[pymodule_export]
     use crate::event_sender::EventSender;
     #[pymodule_export]
-    use crate::events::{EventPayload, EventStream};
+    use crate::events::TickBuilder;
     #[pymodule_export]
-    use crate::filled::Chunk;
+    use crate::events::{EventPayload, EventStream};
     #[pymodule_export]
     use crate::frame_sender::FrameSender;
     #[pymodule_export]
@@ -114,15 +105,13 @@ mod _native {
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]
-    use crate::recorded::RecordedHeaps;
+    use crate::recording::RecordedHeaps;
     #[pymodule_export]
     use crate::recording::{ChunkReader, Gaps, Recording, list_scans};
     #[pymodule_export]
     use crate::samples::{FrameMaker, Samples, most_array_bytes, scattered_files};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
-    #[pymodule_export]
-    use crate::ticks::TickBuilder;
 
     /// The version of the package.
     #[pymodule_export]

@@ -13,21 +13,29 @@
 //! The system library reports forks ([`at_fork`]), so that each use costs a comparison and no system call.
 //!
 //! The few global locks that threads take without the GIL are held by the forking thread meanwhile ([`leaving`]),
-//! including that of [`hold`], so that no thread releases Python objects during a fork. They are taken inside the fork,
+//! including that of [`Hold`], so that no thread releases Python objects during a fork. They are taken inside the fork,
 //! after the hooks of all Python modules (`os.register_at_fork`) and before those that follow it: a hook may wait for a
 //! thread that needs these locks, or need them itself.
 //!
+//! A reference that a thread without the interpreter drops goes into a list of pyo3's, which has a lock of its own. So every
+//! reference that such a thread may drop is a [`Hold`].
+//!
 //! Limits: a process with the id of a dead ancestor, and a copy of its objects, is taken for that ancestor.
 
-use crate::{arrays, hold, lent};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::fork::{AtFork, at_fork};
+use skyhaul::io::lock::lock;
+use skyhaul::io::memory::{default_bytes, heap::HeapMemory};
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 /// The id of this process.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
@@ -39,7 +47,7 @@ thread_local! {
 
 /// Before a fork: take the global locks, which would otherwise stay locked in the new process.
 fn leaving() {
-    HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), arrays::kept(), hold_self_test()))));
+    HELD.set(Some(Box::new((block_releases(), filled(), lock_arrays(), hold_self_test()))));
 }
 
 /// After a fork, in the old process.
@@ -83,9 +91,10 @@ impl Process {
             return Ok(());
         }
         Err(PyRuntimeError::new_err(format!(
-            "this {what} belongs to process {}, of which this process ({}) is a fork; hint: make a {what} after the fork",
+            "this {what} belongs to process {}, of which this process ({}) is a fork{}",
             self.0,
-            Self::current().0
+            Self::current().0,
+            Hint(format_args!("make a {what} after the fork"))
         )))
     }
 }
@@ -154,5 +163,115 @@ impl Owner {
     /// RuntimeError in any other process.
     fn check(&self) -> PyResult<()> {
         self.process.check(&self.what)
+    }
+}
+
+/// Read-locked by threads while they release Python objects.
+static LETTING_GO: RwLock<()> = RwLock::new(());
+
+/// A reference to a Python object, which any thread may drop.
+pub(crate) struct Hold<T>(Option<Py<T>>);
+
+impl<T> Hold<T> {
+    pub(crate) fn new(object: Py<T>) -> Self {
+        Self(Some(object))
+    }
+}
+
+impl<T> Deref for Hold<T> {
+    type Target = Py<T>;
+
+    fn deref(&self) -> &Py<T> {
+        self.0.as_ref().expect("it is released only when dropped")
+    }
+}
+
+impl<T> Drop for Hold<T> {
+    fn drop(&mut self) {
+        let _none_forks = LETTING_GO.read().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.take());
+    }
+}
+
+/// Maximum time that a fork waits for threads that release objects. They take microseconds, unless a destructor waits for
+/// the forking thread.
+const MAX_FORK_DELAY: Duration = Duration::from_millis(100);
+
+/// Block releases until the guard is dropped; `None` if a release takes too long.
+pub(crate) fn block_releases() -> Option<RwLockWriteGuard<'static, ()>> {
+    let begun = Instant::now();
+    loop {
+        match LETTING_GO.try_write() {
+            Ok(guard) => break Some(guard),
+            Err(TryLockError::Poisoned(guard)) => break Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < MAX_FORK_DELAY => {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            Err(TryLockError::WouldBlock) => break None,
+        }
+    }
+}
+
+/// Memory of Python's that streams are filling: start and end of each run. Runs are disjoint.
+static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    lock(&FILLED)
+}
+
+/// The exclusive right to fill a run of bytes.
+pub(crate) struct Lent(Range<usize>);
+
+impl Lent {
+    pub(crate) fn new(run: Range<usize>) -> PyResult<Self> {
+        let mut filled = filled();
+        // Runs are disjoint, so only the last one that begins before our end can overlap ours.
+        let before = filled.range(..run.end).next_back();
+        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
+            return Err(PyBufferError::new_err(format!(
+                "lend memory to a stream: it overlaps an array that a stream is filling already{}",
+                Hint("give each chunk an array of its own")
+            )));
+        }
+        if !run.is_empty() {
+            filled.insert(run.start, run.end);
+        }
+        Ok(Self(run))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            filled().remove(&self.0.start);
+        }
+    }
+}
+
+/// Memory kept for arrays.
+const MAX_KEPT_BYTES: u64 = 1 << 30;
+
+/// Memory for arrays of samples, used again when an array is gone, because new memory would cost more than decoding into it; and
+/// the process that made it. A forked process makes its own, because threads that it does not have may hold
+/// the locks of this one.
+static MEMORY: Mutex<Option<(u32, HeapMemory)>> = Mutex::new(None);
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn lock_arrays() -> MutexGuard<'static, Option<(u32, HeapMemory)>> {
+    lock(&MEMORY)
+}
+
+/// The memory of this process.
+pub(crate) fn array_memory() -> HeapMemory {
+    let (mut kept, here) = (lock_arrays(), std::process::id());
+    match &*kept {
+        Some((process, memory)) if *process == here => memory.clone(),
+        _ => {
+            let memory = HeapMemory::new(MAX_KEPT_BYTES.min(default_bytes()));
+            // That of another process is not touched again.
+            std::mem::forget(kept.replace((here, memory.clone())));
+            memory
+        }
     }
 }

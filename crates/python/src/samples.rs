@@ -4,15 +4,17 @@
 //!   read(row, rows) ─▶ memory of earlier arrays that are gone, or new ─▶ decoded, without the GIL ─▶ Bytes ◀─ NumPy views it
 //!   read(…, out)    ─▶ the caller's array, lent meanwhile
 //! ```
+//!
+//! Memory is used again when its array is gone: new memory would cost more than decoding into it.
 
-use crate::arrays::memory;
 use crate::buffer::{Bytes, Packets, Payload, Plain, SharedMut};
 use crate::errors::{Damaged, about_file};
-use crate::process::Here;
+use crate::process::{Here, array_memory};
 use crate::recording::{RawGap, Recording, json, raw_gap};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skyhaul::io::lock::lock;
 use skyhaul::recording::mark6;
 use skyhaul::samples::export::{ExportError, ExportOptions, FileFormat};
 use skyhaul::samples::survey::SurveyOptions;
@@ -20,7 +22,7 @@ use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
 use skyhaul::wire::{Format, UnknownFormat};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Elementary samples between two looks at signals.
 const SLICE: usize = 64 << 20;
@@ -272,7 +274,7 @@ impl Samples {
             let valid = self.fill::<T>(py, row, shared.numbers(bytes)?)?;
             return Ok((None, valid));
         }
-        let Some(mut memory) = memory().take(bytes) else {
+        let Some(mut memory) = array_memory().take(bytes) else {
             return Err(PyMemoryError::new_err(format!("no memory kept for {bytes} bytes")));
         };
         let valid = self.fill::<T>(py, row, crate::buffer::numbers(&mut memory))?;
@@ -321,7 +323,7 @@ fn payload_of<'a>(array: &'a Bound<'_, PyAny>) -> PyResult<&'a Payload> {
 #[pyfunction]
 pub(crate) fn most_array_bytes() -> u64 {
     // A quarter: others may be in use.
-    memory().limit() / 4
+    array_memory().limit() / 4
 }
 
 /// Makes frames from samples.
@@ -361,13 +363,13 @@ impl FrameMaker {
     /// Complete samples of a frame.
     #[getter]
     fn frame_rows(&self) -> PyResult<usize> {
-        Ok(self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).frame_rows())
+        Ok(lock(self.0.get()?).frame_rows())
     }
 
     /// Bytes of a frame, with its header.
     #[getter]
     fn frame_bytes(&self) -> PyResult<usize> {
-        Ok(self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).frame_bytes())
+        Ok(lock(self.0.get()?).frame_bytes())
     }
 
     /// The next frames, from float32 or complex64 in C order.
@@ -377,7 +379,7 @@ impl FrameMaker {
         let made = py.detach(|| {
             let (mut to, bytes) = (Vec::new(), given.as_ref());
             let rows: Vec<f32> = bytes.as_chunks().0.iter().map(|word| f32::from_ne_bytes(*word)).collect();
-            maker.lock().unwrap_or_else(PoisonError::into_inner).frames(&rows, &mut to).map(|()| to)
+            lock(maker).frames(&rows, &mut to).map(|()| to)
         });
         Ok(PyBytes::new(py, &made.map_err(PyValueError::new_err)?))
     }

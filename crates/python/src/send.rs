@@ -1,13 +1,14 @@
 //! Sending streams.
 
 mod heap;
-mod interruptible;
 mod settings;
 mod ticket;
 
+pub(crate) use crate::send::ticket::interruptibly;
 pub(crate) use heap::{Batch, SendHeap, bits_per_second};
-pub(crate) use interruptible::interruptibly;
 pub(crate) use settings::Settings;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 pub(crate) use ticket::{Ticket, Wake};
 
 use crate::address::{endpoint, one_receiver, route};
@@ -27,7 +28,7 @@ use skyhaul::io::quantity::Size;
 use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::spead::send::{Order, Outlet, SendError, SendStats, Stream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// A stream that heaps are sent on.
@@ -156,7 +157,7 @@ impl SendStream {
     /// The bytes sent to memory so far.
     fn taken<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.open.get()?.bytes.as_ref();
-        let bytes = bytes.map(|bytes| bytes.lock().unwrap_or_else(PoisonError::into_inner));
+        let bytes = bytes.map(|bytes| lock(bytes));
         Ok(PyBytes::new(py, bytes.as_ref().map_or(&[], |bytes| bytes.as_slice())))
     }
 
@@ -223,9 +224,10 @@ impl SendStream {
         let (held, rate) = (self.stream()?, bits_per_second(rate)?);
         let stream = held.get()?;
         if stream.config().auto.is_some() {
-            return Err(PyValueError::new_err(
-                "set the rate of a stream with the rate 'auto'; hint: make the stream with a number as its rate",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "set the rate of a stream with the rate 'auto'{}",
+                Hint("make the stream with a number as its rate")
+            )));
         }
         stream.set_rate(rate);
         Ok(())
@@ -284,7 +286,7 @@ impl SendStream {
         if let Some(stream) = Arc::into_inner(held).and_then(Threaded::into_inner) {
             let (rate, progress) = (stream.rate(), stream.progress());
             let stats = py.detach(|| stream.close(None)).map_err(failed)?;
-            *open.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Last { stats, rate, progress });
+            *lock(&open.last) = Some(Last { stats, rate, progress });
         }
         Ok(())
     }
@@ -314,7 +316,7 @@ const LONG_SECONDS: f64 = 0.1;
 
 impl Open {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Threaded<Stream>>>> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stream)
     }
 }
 
@@ -334,7 +336,7 @@ impl SendStream {
         if let Some(held) = self.held()? {
             return held.get().map(now);
         }
-        let last = open.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = lock(&open.last).clone();
         last.map(then).ok_or_else(|| failed(SendError::Closed))
     }
 

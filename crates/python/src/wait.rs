@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use std::time::{Duration, Instant};
 
 /// Maximum delay of a signal, for example Ctrl-C.
@@ -11,9 +12,10 @@ const SLICE: Duration = Duration::from_millis(100);
 pub(crate) fn seconds(given: Option<f64>) -> PyResult<Option<Duration>> {
     const CENTURY: f64 = 3.2e9;
     match given {
-        Some(time) if time.is_nan() => {
-            Err(PyValueError::new_err("a time of NaN seconds; hint: pass seconds, or None for no limit"))
-        }
+        Some(time) if time.is_nan() => Err(PyValueError::new_err(format!(
+            "a time of NaN seconds{}",
+            Hint("pass seconds, or None for no limit")
+        ))),
         Some(time) if time < CENTURY => Ok(Some(Duration::from_secs_f64(time.max(0.0)))),
         _ => Ok(None),
     }
@@ -22,7 +24,7 @@ pub(crate) fn seconds(given: Option<f64>) -> PyResult<Option<Duration>> {
 /// The same for a setting, where a negative time is an error.
 pub(crate) fn duration(given: Option<f64>) -> PyResult<Option<Duration>> {
     if let Some(time) = given.filter(|&time| time < 0.0) {
-        let text = format!("a time of {time} seconds; hint: 0 or more, or None for no limit");
+        let text = format!("a time of {time} seconds{}", Hint("0 or more, or None for no limit"));
         return Err(PyValueError::new_err(text));
     }
     seconds(given)
@@ -35,7 +37,7 @@ pub(crate) fn whole<'a, 'py, T: FromPyObject<'a, 'py>>(given: &'a Bound<'py, PyA
         if !error.is_instance_of::<PyOverflowError>(given.py()) {
             return error;
         }
-        PyValueError::new_err(format!("{given} is out of range; hint: a smaller whole number from 0 on"))
+        PyValueError::new_err(format!("{given} is out of range{}", Hint("a smaller whole number from 0 on")))
     })
 }
 

@@ -33,6 +33,5 @@ pub mod random;
 pub mod rate;
 mod receiver;
 pub mod site;
-pub mod tally;
 pub mod traces;
 pub mod world;

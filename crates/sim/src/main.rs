@@ -1,8 +1,7 @@
 //! Plays worlds: `skyhaul-sim [rate|balance|site] [SEED] [--worlds N] [--from SEED]`.
 #![forbid(unsafe_code)]
 
-use skyhaul_sim::ledger::Held;
-use skyhaul_sim::tally::Tally;
+use skyhaul_sim::ledger::{Held, Tally};
 use skyhaul_sim::{balance, play, rate, site};
 use std::ops::Range;
 use std::process::ExitCode;

@@ -1,9 +1,8 @@
 //! Any world by its number: of streams of frames, or of the objects of one of the families that have keys.
 
-use crate::keyed::{Objects, small};
-use crate::ledger::Held;
+use crate::keyed::{Objects, worlds};
+use crate::ledger::{Held, Tally};
 use crate::ordered::Frames;
-use crate::tally::Tally;
 use crate::world::{Log, World};
 use skyhaul_core::wire::keyed::{Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef, Objects as Kinds};
@@ -49,7 +48,7 @@ pub fn small(every: usize) -> Held<Tally> {
         type Out = Held<Tally>;
         fn visit<W: Keyed>(self) -> Held<Tally> {
             let mut sum = Tally::default();
-            for (name, world) in small::worlds::<W>(self.0) {
+            for (name, world) in worlds::<W>(self.0) {
                 sum.add(&caught(|| world.run(&mut |_| ())).map_err(|why| format!("{name}: {why}"))?);
             }
             Ok(sum)

@@ -1,10 +1,9 @@
 //! A world as it is played: packets and time go through the window, and what comes out goes through ledger and judge.
 
-use crate::ledger::{Held, Ledger, hold};
+use crate::ledger::{Held, Ledger, Tally, hold};
 use crate::memory::Memory;
 use crate::network::{Arrival, Network, Origin};
 use crate::random::Random;
-use crate::tally::Tally;
 use crate::world::{Judge, Log, Said, Side, World};
 use skyhaul_core::assembly::{Cause, Slot, Window};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};

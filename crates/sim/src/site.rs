@@ -14,15 +14,14 @@
 
 mod fates;
 mod plan;
-mod played;
 mod tenant;
 
-pub use played::Played;
+pub use crate::site::plan::Played;
 
 use crate::random::Random;
+use crate::site::plan::{SECOND, Wire};
 use fates::{Fate, Fates};
 use plan::{Plan, What};
-use played::{SECOND, Wire};
 use skyhaul_core::{
     placement::Nanos,
     wire::{

@@ -7,19 +7,18 @@
 //! One campaign has 24 points (rates, sizes, bursts, eight ports twice, a silence) of some hundred packets each. The severity of the
 //! fault and everything else are drawn from the seed. Paths without a fault have cross traffic, interrupts that come late,
 //! and readers that are not always there.
+//!
+//! TCP flows are played round trip by round trip, with a known limit ([`play_flow`]).
 
 mod fault;
 pub mod matrix;
-mod parts;
 mod path;
-pub mod tcp;
 
 use crate::random::Random;
 use path::Path;
-use skyhaul_core::{
-    diagnose::{Account, Case, Cause, Point, Setting},
-    measure::clock::ClockFit,
-};
+use skyhaul_core::diagnose::tcp::{Flow, Round};
+use skyhaul_core::diagnose::{Account, Case, Cause, Point, Setting};
+use skyhaul_core::measure::clock::ClockFit;
 
 /// The points of a campaign at this rate, bit/s, and the time at which each begins, ns.
 fn points(rate: f64) -> Vec<Setting> {
@@ -72,4 +71,102 @@ pub fn play(causes: &[Cause], seed: u64) -> Case {
     case.clock_steps =
         ClockFit::new(&exchanges).map_or(Vec::new(), |fit| fit.steps().map(|step| step.nanos).collect());
     case
+}
+
+/// The six limits.
+pub const LIMITS: [Cause; 6] = [
+    Cause::ReceiverWindow,
+    Cause::SendBuffer,
+    Cause::SlowApplication,
+    Cause::SlowDisk,
+    Cause::Loss,
+    Cause::ShallowBuffer,
+];
+
+/// What bounds the flow, segments and parts of the path's rate.
+struct Bounds {
+    receiver: f64,
+    sender: f64,
+    application: f64,
+    reader: f64,
+    loss: f64,
+    buffer: f64,
+    disk: bool,
+}
+
+/// A flow of CUBIC over a path, bounded by this, or by the path alone.
+#[must_use]
+pub fn play_flow(cause: Option<Cause>, seed: u64) -> Flow {
+    let mut random = Random(seed ^ 0x7C9);
+    let segments = 10f64.powf(random.uniform(2.0, 3.7));
+    let rtt = random.uniform(0.005, 0.2);
+    let mut bounds = Bounds {
+        receiver: segments * random.uniform(4.0, 10.0),
+        sender: segments * random.uniform(4.0, 10.0),
+        application: random.uniform(2.0, 5.0),
+        reader: random.uniform(2.0, 5.0),
+        loss: 0.0,
+        buffer: random.uniform(0.6, 1.5),
+        disk: false,
+    };
+    let part = random.uniform(0.15, 0.7);
+    match cause {
+        Some(Cause::ReceiverWindow) => bounds.receiver = segments * part,
+        Some(Cause::SendBuffer) => bounds.sender = segments * part,
+        Some(Cause::SlowApplication | Cause::SlowDisk) => {
+            bounds.disk = cause == Some(Cause::SlowDisk);
+            let sends = random.pick(&[0, 1]) == 0;
+            *if sends { &mut bounds.application } else { &mut bounds.reader } = part;
+        }
+        Some(Cause::Loss) => bounds.loss = random.uniform(8.0, 60.0) / segments / segments,
+        Some(Cause::ShallowBuffer) => bounds.buffer = random.uniform(0.01, 0.2),
+        _ => {}
+    }
+    rounds(&bounds, segments, rtt, &mut random)
+}
+
+fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow {
+    let mut flow = Flow { min_rtt: rtt, ..Flow::default() };
+    let (mut window, mut top, mut since, mut starting) = (10.0f64, 0.0f64, 0.0, true);
+    let (mut away, mut disk) = (0.0, 0.0);
+    // Segments that the sender's system hands down as one, and how many are lost each time.
+    let burst = random.uniform(1.0, 44.0).min(segments / 8.0);
+    for _ in 0..1500 {
+        let read =
+            if bounds.reader < 1.0 { bounds.receiver.min(segments * bounds.reader) } else { bounds.receiver };
+        let given = segments * bounds.application * random.uniform(0.9, 1.1);
+        let sent = window.min(read).min(bounds.sender).min(given).min(segments * (1.0 + bounds.buffer));
+        let queue = ((sent - segments) / segments).max(0.0);
+        let time = rtt * (1.0 + queue) + random.uniform(0.0, 3e-4);
+        let at = flow.seconds;
+        flow.seconds += time;
+        flow.segments += sent as u64;
+        let idle = if given <= sent * 1.001 { (1.0 - given / segments).max(0.0) } else { 0.0 };
+        flow.busy += time * (1.0 - idle);
+        let held = window > sent * 1.001 && idle == 0.0;
+        flow.rwnd_limited += if held && sent >= read { time } else { 0.0 };
+        flow.sndbuf_limited += if held && sent >= bounds.sender { time } else { 0.0 };
+        let slow = if bounds.reader < 1.0 { 1.0 - bounds.reader * 0.3 } else { 0.02 };
+        away += time * slow;
+        disk += if bounds.disk { time * random.uniform(0.5, 0.95) } else { time * random.uniform(0.0, 0.1) };
+        let (mut lost, before) = (0, window);
+        let overflow = sent >= segments * (1.0 + bounds.buffer) * 0.999 - burst * random.uniform(0.0, 1.0);
+        let hit = random.chance(1.0 - (1.0 - bounds.loss).powf(sent));
+        if overflow || hit {
+            // All of a burst that finds no room, or one by chance and now and then another.
+            lost = 1 + random.below(if overflow { burst as u64 } else { 2 }) as u32;
+            (top, window, since, starting) = (sent, sent * 0.7, 0.0, false);
+        } else if starting {
+            window = (window * 2.0).min(segments * 20.0);
+        } else {
+            since += time;
+            let k = (top * 0.3 / 0.4f64).cbrt();
+            window = (0.4 * (since - k).powi(3) + top).max(window + 0.5);
+        }
+        let (sent, rate) = (sent as u32, sent / time);
+        flow.rounds.push(Round { at, rtt: time, window: before, lost, sent, rate });
+    }
+    (flow.reader_away, flow.disk_wait) = (away / flow.seconds, disk / flow.seconds);
+    flow.retransmitted = flow.rounds.iter().map(|round| u64::from(round.lost)).sum();
+    flow
 }

@@ -7,10 +7,9 @@
 //! assert!(tally.packets > 0);
 //! ```
 
-use crate::ledger::{Held, Ledger};
+use crate::ledger::{Held, Ledger, Tally};
 use crate::network::{Arrival, Network};
 use crate::random::Random;
-use crate::tally::Tally;
 use skyhaul_core::assembly::{Retired, Window};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Control;

@@ -3,12 +3,11 @@
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::{Control, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, Objects};
-use skyhaul_sim::keyed::small;
+use skyhaul_sim::ledger::Tally;
 use skyhaul_sim::network::Network;
 use skyhaul_sim::ordered::{Frames, Journey, kinds};
-use skyhaul_sim::play;
-use skyhaul_sim::tally::Tally;
 use skyhaul_sim::world::World;
+use skyhaul_sim::{keyed, play};
 
 /// Worlds of frames, and as many of each family of keyed objects. More with `SKYHAUL_SIM_WORLDS=100000`.
 fn worlds() -> u64 {
@@ -154,14 +153,14 @@ fn a_lost_packet_is_missing_and_nothing_else_is() {
         type Out = ();
         fn visit<W: Keyed>(self) {
             let roomy =
-                small::limits().into_iter().find(|c| c.window == 16 && c.timeout.is_some() && !c.in_order);
-            for kind in 0..small::shapes().len() {
-                let stream = small::side::<W>(kind, roomy.unwrap()).stream;
+                keyed::limits().into_iter().find(|c| c.window == 16 && c.timeout.is_some() && !c.in_order);
+            for kind in 0..keyed::shapes().len() {
+                let stream = keyed::side::<W>(kind, roomy.unwrap()).stream;
                 let is_data = |control: Option<Control>| control != Some(Control::Stop);
                 let objects = stream.plans.iter().filter(|plan| is_data(plan.control)).count() as u64;
                 for at in 0..stream.order.len() {
-                    let fault = Some(small::Fault::Lose(at));
-                    let world = small::world::<W>(kind, roomy.unwrap(), fault, None);
+                    let fault = Some(keyed::Fault::Lose(at));
+                    let world = keyed::world::<W>(kind, roomy.unwrap(), fault, None);
                     let tally = world.run(&mut |_| ()).unwrap();
                     let plan = &stream.plans[stream.order[at].1.plan];
                     let gone = plan.cuts.len() == 1 && is_data(plan.control);

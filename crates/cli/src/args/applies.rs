@@ -16,6 +16,7 @@ use anyhow::{Result, bail};
 use clap::builder::ArgExt;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Id};
+use skyhaul::core::hint::Hint;
 use skyhaul::wire::{FAMILIES, Objects};
 use std::collections::BTreeMap;
 use std::ops::BitOr;
@@ -299,7 +300,7 @@ pub(super) fn check(
             None if decided.cases.meets(RECORDING) => "leave it out; a recording is sent as it is".to_owned(),
             None => need.remedy(),
         };
-        bail!("{name} does nothing with {}: it applies only to {}\nhint: {hint}", decided.by, need.nouns());
+        bail!("{name} does nothing with {}: it applies only to {}{}", decided.by, need.nouns(), Hint(hint));
     }
     Ok(notes)
 }

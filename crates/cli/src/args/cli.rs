@@ -1,26 +1,22 @@
-//! The verbs, and what `-h` shows of each.
+//! The verbs, what `-h` shows of each, and the arguments of `demo` and `generate`.
 
 use super::applies::describe;
-use super::balance::{BalanceArgs, DataPlaneArgs};
-use super::balancer::BalancerArgs;
+use super::balance::{BalanceArgs, BalancerArgs, DataPlaneArgs};
 use super::bench::BenchArgs;
 use super::config::ConfigArgs;
 use super::copy::CopyArgs;
-use super::demo::DemoArgs;
 use super::disk::DiskMeasureArgs;
 use super::host::HostArgs;
-
-use super::inspect::InspectArgs;
 use super::lab::LabArgs;
-use super::limits::GENERAL;
+use super::limits::{DISKS, GENERAL, OutputArgs, some, up_to};
 use super::probe::ProbeArgs;
-use super::receive::ReceiveArgs;
-use super::record::RecordArgs;
+use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
 use super::send::SendArgs;
-use super::stored::{CatArgs, CheckArgs, LsArgs};
-use super::stored::{ExportArgs, PlotArgs};
+use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use skyhaul::io::fault::Faults;
+use skyhaul::io::quantity::{Rate, Span};
 use std::path::PathBuf;
 
 const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
@@ -220,6 +216,42 @@ pub(crate) enum GenerateWhat {
     Man,
     /// Completions for bash, zsh, fish
     Completions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// What to show
+    #[arg(value_enum, default_value = "recorder")]
+    pub(crate) what: DemoWhat,
+    /// Rate of the stream (default: 4Gbps, or as much of it as this host can handle; for events 1Gbps)
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps, or omit it"))]
+    pub(crate) rate: Option<Rate>,
+    /// Length of the stream
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = some::<Span>("such as 10s"))]
+    pub(crate) duration: Span,
+    /// Disks to stripe over
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(DISKS, "4 show how a stream is striped"))]
+    pub(crate) disks: usize,
+    /// Faults of the network
+    #[arg(long, default_value = "loss=0.01,reorder=64,duplicate=0.01,seed=7", value_name = "SPEC")]
+    pub(crate) faults: Faults,
+    /// Directory for the recording and the report (default: ./demo, or ./demo-ejfat)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Keep the recording
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoWhat {
+    /// A stream with loss: receive, record on several disks, forward and verify it
+    Recorder,
+    /// Events through a load balancer to four workers, one of them killed and one slow; every event is accounted for
+    #[value(name = "ejfat")]
+    Balanced,
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, ValueHint};
 use file::{File, Setting, options};
+use skyhaul::core::hint::Hint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -131,8 +132,9 @@ fn take(
     let words = loop {
         let all: Vec<&Setting> = taken.iter().map(|(setting, _)| *setting).collect();
         let words = with(&all);
-        let now = missing(command, &words)
-            .map_err(|error| anyhow!("{}: {}\nhint: remove one of them", path.display(), reason(&error)))?;
+        let now = missing(command, &words).map_err(|error| {
+            anyhow!("{}: {}{}", path.display(), reason(&error), Hint("remove one of them"))
+        })?;
         if now.is_subset(lacking) {
             break words;
         }

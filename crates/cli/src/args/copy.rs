@@ -3,7 +3,7 @@
 use super::limits::OutputArgs;
 use super::limits::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
 use super::limits::{some, up_to};
-use super::record::DiskEngine;
+use crate::args::receive::DiskEngine;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};
 use std::ffi::OsString;

@@ -3,7 +3,7 @@
 use super::limits::OutputArgs;
 use super::limits::{DESTINATION, GENERAL, HOST, TESTING};
 use super::limits::{at_least_one, some, up_to};
-use super::record::DiskEngine;
+use crate::args::receive::DiskEngine;
 use clap::{Args, ValueHint};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Rate, Size};

@@ -3,6 +3,7 @@
 use super::applies::{EVENTS, to};
 use super::limits::{SOCKETS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::{Size, Span};
 use skyhaul::wire::{BalancerUri, BalancerVersion, PortRule, SlotRule};
@@ -93,7 +94,7 @@ fn lb_version(text: &str) -> Result<BalancerVersion, String> {
     match text {
         "2" => Ok(BalancerVersion::V2),
         "3" => Ok(BalancerVersion::V3),
-        _ => Err("expected version 2 or 3\nhint: use 2 unless the balancer needs 3".into()),
+        _ => Err(format!("expected version 2 or 3{}", Hint("use 2 unless the balancer needs 3"))),
     }
 }
 
@@ -101,7 +102,7 @@ fn slot(text: &str) -> Result<SlotRule, String> {
     match text {
         "tick" => Ok(SlotRule::Tick),
         "spread" => Ok(SlotRule::Spread),
-        _ => Err("hint: use `tick` or `spread`".into()),
+        _ => Err("expected `tick` or `spread`".into()),
     }
 }
 
@@ -111,7 +112,7 @@ fn entropy(text: &str) -> Result<PortRule, String> {
         "event" => Ok(PortRule::Event),
         _ => {
             let number = text.parse().map(PortRule::Fixed);
-            number.map_err(|_| "hint: use `event`, `source`, or a number from 0 to 65535".into())
+            number.map_err(|_| "expected `event`, `source`, or a number from 0 to 65535".into())
         }
     }
 }
@@ -131,9 +132,10 @@ impl FromStr for EventSize {
         let size = |text: &str| text.parse::<Size>().map(Size::bytes).map_err(|error| error.to_string());
         let (least, most) = (size(least)?, size(most)?);
         if least == 0 || most > u64::from(u32::MAX) || least > most {
-            return Err(
-                "an event has 1 to 4294967295 bytes\nhint: write 1MiB, or a range such as 1KiB..1MiB".into(),
-            );
+            return Err(format!(
+                "an event has 1 to 4294967295 bytes{}",
+                Hint("write 1MiB, or a range such as 1KiB..1MiB")
+            ));
         }
         Ok(Self { least, most })
     }
@@ -156,7 +158,7 @@ impl FromStr for MtuArg {
             return Ok(Self::Auto);
         }
         let bytes = text.parse().ok().filter(|bytes| (100..=65_535).contains(bytes));
-        bytes.map(Self::Bytes).ok_or_else(|| "hint: use 100 to 65535, like 1500 or 9000, or `auto`".into())
+        bytes.map(Self::Bytes).ok_or_else(|| "expected 100 to 65535, like 1500 or 9000, or `auto`".into())
     }
 }
 
@@ -175,7 +177,7 @@ impl FromStr for TickArg {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "clock" => Ok(Self::Clock),
-            _ => text.parse().map(Self::From).map_err(|_| "hint: use a whole number, or `clock`".into()),
+            _ => text.parse().map(Self::From).map_err(|_| "expected a whole number, or `clock`".into()),
         }
     }
 }

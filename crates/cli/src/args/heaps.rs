@@ -4,6 +4,7 @@ use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, RECORDING, SWEEP, TCP
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::core::control::ControlConfig;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Rate, Share, Size, Span};
 use skyhaul::wire::spead::Flavour;
 use std::path::PathBuf;
@@ -49,7 +50,8 @@ pub(crate) struct HeapSendArgs {
 
 fn flavour(text: &str) -> Result<Flavour, String> {
     let flavour = text.parse().ok().and_then(Flavour::new);
-    flavour.ok_or_else(|| format!("unknown flavour SPEAD-64-{text}\nhint: use 8, 16, 24, 32, 40, 48 or 56"))
+    flavour
+        .ok_or_else(|| format!("unknown flavour SPEAD-64-{text}{}", Hint("use 8, 16, 24, 32, 40, 48 or 56")))
 }
 
 /// Size of a SPEAD packet.
@@ -76,7 +78,8 @@ impl FromStr for PacketArg {
         match bytes {
             Some(bytes) if bytes >= 64 => Ok(Self::Bytes(bytes)),
             _ => Err(format!(
-                "invalid packet size `{text}`\nhint: write 64 or more, like 1472 or 8972, or `mtu` or `heap`"
+                "invalid packet size `{text}`{}",
+                Hint("write 64 or more, like 1472 or 8972, or `mtu` or `heap`")
             )),
         }
     }
@@ -114,13 +117,13 @@ impl FromStr for Bounds {
         let (least, most) = match range.split_once('-') {
             Some(both) => both,
             None if range.is_empty() && start.is_some() => ("", ""),
-            None => return Err(format!("expected MIN-MAX, got `{text}`\nhint: {HINT}")),
+            None => return Err(format!("expected MIN-MAX, got `{text}`{}", Hint(HINT))),
         };
         let rate = |text: &str| match text.trim() {
             "" => Ok(None),
             text => match text.parse::<Rate>() {
                 Ok(rate) if rate.bits_per_second() >= 1000 => Ok(Some(rate.bits_per_second())),
-                Ok(_) => Err(format!("`{text}` is less than 1kbps\nhint: {HINT}")),
+                Ok(_) => Err(format!("`{text}` is less than 1kbps{}", Hint(HINT))),
                 Err(error) => Err(error.to_string()),
             },
         };
@@ -128,7 +131,7 @@ impl FromStr for Bounds {
         let order = [least, start, most];
         let known: Vec<u64> = order.into_iter().flatten().collect();
         if !known.is_sorted() {
-            return Err(format!("`{text}` is out of order: minimum, start, maximum\nhint: {HINT}"));
+            return Err(format!("`{text}` is out of order: minimum, start, maximum{}", Hint(HINT)));
         }
         Ok(Self { least, most, start })
     }
@@ -163,10 +166,10 @@ impl FromStr for RateArg {
             _ if text.starts_with("auto:") => text["auto:".len()..].parse().map(Self::Auto),
             _ if text.starts_with("search:") => text["search:".len()..].parse().map(Self::Search),
             _ => match text.parse::<Rate>() {
-                Ok(rate) if rate == Rate::default() => {
-                    Err("must be greater than zero\nhint: write `max` to send as fast as this host can"
-                        .to_owned())
-                }
+                Ok(rate) if rate == Rate::default() => Err(format!(
+                    "must be greater than zero{}",
+                    Hint("write `max` to send as fast as this host can")
+                )),
                 Ok(rate) => Ok(Self::Fixed(rate)),
                 Err(error) => Err(format!("{error}, or max")),
             },
@@ -229,7 +232,8 @@ impl FromStr for StopArg {
             _ => match text.parse() {
                 Ok(n) if n > 0 => Ok(Self::After(n)),
                 _ => Err(format!(
-                    "`{text}` is not `first`, `never` or a number of stop items\nhint: each sender sends one, so use the number of senders"
+                    "`{text}` is not `first`, `never` or a number of stop items{}",
+                    Hint("each sender sends one, so use the number of senders")
                 )),
             },
         }

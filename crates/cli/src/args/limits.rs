@@ -8,6 +8,7 @@
 use super::applies::ALWAYS;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
+use skyhaul::core::hint::Hint;
 use skyhaul::wire::{FAMILIES, Format};
 use std::ffi::OsStr;
 use std::str::FromStr;
@@ -53,7 +54,7 @@ where
     };
     move |text: &str| {
         let number = text.parse::<u64>().ok().filter(|n| (least..=most).contains(n));
-        number.and_then(|n| T::try_from(n).ok()).ok_or_else(|| format!("must be {range}\nhint: {hint}"))
+        number.and_then(|n| T::try_from(n).ok()).ok_or_else(|| format!("must be {range}{}", Hint(hint)))
     }
 }
 
@@ -63,7 +64,7 @@ where
     T: std::str::FromStr<Err: std::fmt::Display> + Default + PartialEq + Clone + Send + Sync + 'static,
 {
     move |text: &str| match text.parse::<T>() {
-        Ok(value) if value == T::default() => Err(format!("must be greater than zero\nhint: {hint}")),
+        Ok(value) if value == T::default() => Err(format!("must be greater than zero{}", Hint(hint))),
         Ok(value) => Ok(value),
         Err(error) => Err(error.to_string()),
     }
@@ -165,7 +166,8 @@ impl FromStr for Sizes {
             });
             bytes.map(u64::from).ok_or_else(|| {
                 format!(
-                    "invalid datagram size `{text}`\nhint: write 40 to 65507 bytes, like 64,1472 or 64..8972"
+                    "invalid datagram size `{text}`{}",
+                    Hint("write 40 to 65507 bytes, like 64,1472 or 64..8972")
                 )
             })
         };
@@ -187,7 +189,8 @@ pub(crate) fn picoseconds(text: &str) -> Result<u64, String> {
         [("ps", 1), ("ns", 1000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)];
     let wrong = || {
         format!(
-            "expected a time between packets, got `{text}`\nhint: write it with its unit, down to picoseconds: 10us, 723.2ns"
+            "expected a time between packets, got `{text}`{}",
+            Hint("write it with its unit, down to picoseconds: 10us, 723.2ns")
         )
     };
     let (number, unit) = UNITS
@@ -223,12 +226,13 @@ fn several(text: &str, steps: usize, one: &dyn Fn(&str) -> Result<u64, String>) 
     };
     let count = count.ok_or_else(|| {
         format!(
-            "`{text}` has no number of steps behind the colon\nhint: 2 to {MAX_VALUES}, like {from}..{to}:{steps}"
+            "`{text}` has no number of steps behind the colon{}",
+            Hint(format_args!("2 to {MAX_VALUES}, like {from}..{to}:{steps}"))
         )
     })?;
     let (from, to) = (one(from.trim())?, one(to.trim())?);
     if from >= to {
-        return Err(format!("`{text}` is a descending range\nhint: write the smaller value first"));
+        return Err(format!("`{text}` is a descending range{}", Hint("write the smaller value first")));
     }
     let span = u128::from(to - from);
     let last = (count - 1) as u128;

@@ -1,14 +1,15 @@
-//! Arguments of `receive`, most of which are also those of `record`.
+//! Arguments of `receive` and `record`, most of which are the same.
 
 use super::applies::{ALWAYS, EVENTS, FRAMES, OBJECTS, TCP, UDP, to, with};
 use super::heaps::HeapReceiveArgs;
 use super::limits::{
-    DESTINATION, HOST, INPUT, OutputArgs, RECEIVE_THREADS, TESTING, WHEN, WINDOW, WORKER, at_least_one,
-    from_to, some, up_to,
+    DESTINATION, FormatParser, HOST, INPUT, OutputArgs, RECEIVE_THREADS, TAKEN, TESTING, WHEN, WINDOW,
+    WORKER, at_least_one, from_to, some, up_to,
 };
-use super::limits::{FormatParser, TAKEN};
+use super::stored::DiskArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::core::assembly::building::{BuildConfig, Sources};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
@@ -207,7 +208,7 @@ impl BuildArgs {
 /// `1,2,5-8`, or `any:3`.
 fn sources(text: &str) -> Result<Sources, String> {
     const HINT: &str = "data ids are 0 to 65535, such as 1,2,5-8; any:3 stands for any three sources";
-    let wrong = || format!("expected data ids, or any:N\nhint: {HINT}");
+    let wrong = || format!("expected data ids, or any:N{}", Hint(HINT));
     let sources = match text.strip_prefix("any:") {
         Some(count) => Sources::Count(count.parse().map_err(|_| wrong())?),
         None => {
@@ -216,7 +217,7 @@ fn sources(text: &str) -> Result<Sources, String> {
         }
     };
     let check = BuildConfig { sources, timeout: Nanos(1), window: 1, bytes: 1 };
-    check.check().map_err(|why| format!("{why}\nhint: {HINT}"))?;
+    check.check().map_err(|why| format!("{why}{}", Hint(HINT)))?;
     Ok(check.sources)
 }
 
@@ -281,7 +282,8 @@ fn thread_list(text: &str) -> Result<ThreadList, String> {
             (Some(from), Some(to)) if from <= to => out.extend(from..=to),
             _ => {
                 return Err(format!(
-                    "invalid thread or range of threads `{part}`\nhint: write 0-7 or 0,2,4; threads are numbered 0 to 1023"
+                    "invalid thread or range of threads `{part}`{}",
+                    Hint("write 0-7 or 0,2,4; threads are numbered 0 to 1023")
                 ));
             }
         }
@@ -307,6 +309,68 @@ pub(crate) enum KeepArg {
     Frame,
     /// The whole packet
     Packet,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) common: ReceiveCommon,
+    #[command(flatten, next_help_heading = DESTINATION)]
+    pub(crate) disks: DiskArgs,
+    /// Name of the recording, like exp_st_no0001
+    #[arg(long, value_name = "NAME", add = ALWAYS, help_heading = DESTINATION, display_order = 1)]
+    pub(crate) scan: String,
+    /// What to do if the recording already exists
+    #[arg(long, value_enum, default_value_t = ExistsArg::Suffix, add = ALWAYS, help_heading = DESTINATION)]
+    pub(crate) exists: ExistsArg,
+    /// Free space to leave on each disk
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", add = ALWAYS, help_heading = DESTINATION)]
+    pub(crate) reserve: Size,
+    /// Warn when all disks will be full within this time at the current rate, and again at a tenth of it
+    #[arg(long, default_value = "10min", value_name = "TIME", add = ALWAYS, help_heading = DESTINATION)]
+    pub(crate) space_alarm: Span,
+    /// When data are flushed to the disk, and so acknowledged
+    #[arg(long, value_enum, default_value_t = SyncArg::Interval, add = ALWAYS, help_heading = DESTINATION)]
+    pub(crate) sync: SyncArg,
+    /// How to write to disks
+    #[arg(long, value_enum, default_value_t = DiskEngine::Auto, add = ALWAYS, help_heading = DESTINATION)]
+    pub(crate) disk_engine: DiskEngine,
+    /// Write nothing for lost frames, instead of frames marked invalid
+    #[arg(long, add = to(FRAMES).instead(OBJECTS, "leave it out; gaps in heaps and events are never filled"))]
+    pub(crate) no_fill: bool,
+    /// Inject faults into a disk: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`
+    #[arg(long, value_name = "PATH:SPEC", add = ALWAYS, help_heading = TESTING)]
+    pub(crate) disk_faults: Vec<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SyncArg {
+    /// After every chunk
+    Chunk,
+    /// ValueList times a second, all chunks together
+    Interval,
+    /// Left to the operating system
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskEngine {
+    /// io_uring if it is permitted, otherwise pwrite
+    Auto,
+    /// io_uring
+    Uring,
+    /// pwrite
+    Plain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExistsArg {
+    /// Append a letter to the new one's name, a to z, then A to Z
+    Suffix,
+    /// Refuse to record
+    Error,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::limits::GENERAL;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use skyhaul::core::hint::Hint;
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
@@ -56,10 +57,10 @@ fn part(text: &str) -> Result<f64, String> {
     let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     match number.trim().parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(value / whole),
-        _ => {
-            Err("expected a fraction, such as 5% or 0.05\nhint: with 0%, every difference beyond the spread counts"
-                .into())
-        }
+        _ => Err(format!(
+            "expected a fraction, such as 5% or 0.05{}",
+            Hint("with 0%, every difference beyond the spread counts")
+        )),
     }
 }
 

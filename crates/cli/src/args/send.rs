@@ -3,12 +3,13 @@
 use super::applies::{ALWAYS, EVENTS, FRAMES, GENERATED, HEAPS, OBJECTS, RECORDING, UDP, to, with};
 use super::events::{EventSendArgs, ToArg};
 use super::heaps::{HeapSendArgs, RateArg};
-use super::limits::OutputArgs;
-use super::limits::{DESTINATION, HOST, PACE, SOURCE, TESTING};
-use super::limits::{FormatParser, SENT};
-use super::limits::{SENDERS, at_least_one, from_to, up_to};
+use super::limits::{
+    DESTINATION, FormatParser, HOST, OutputArgs, PACE, SENDERS, SENT, SOURCE, TESTING, at_least_one, from_to,
+    up_to,
+};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::Span;
@@ -159,13 +160,15 @@ impl SendArgs {
         } else {
             ensure!(
                 self.inputs.len() < 2,
-                "one --input, not {}\nhint: join the files; several are possible for events only",
-                self.inputs.len()
+                "one --input, not {}{}",
+                self.inputs.len(),
+                Hint("join the files; several are possible for events only")
             );
             for given in &self.given {
                 let ToArg::Address(at) = given else {
                     bail!(
-                        "only events can be sent through a balancer\nhint: add --format ejfat, or give an address like udp://10.0.0.1:2630"
+                        "only events can be sent through a balancer{}",
+                        Hint("add --format ejfat, or give an address like udp://10.0.0.1:2630")
                     )
                 };
                 self.to.push(at.clone());
@@ -173,8 +176,11 @@ impl SendArgs {
         }
         ensure!(
             !self.to.is_empty(),
-            "no destination\nhint: add --to udp://10.0.0.1:2630{}",
-            if self.is_of_events() { ", or set the environment variable EJFAT_URI" } else { "" }
+            "no destination{}",
+            Hint(format_args!(
+                "add --to udp://10.0.0.1:2630{}",
+                if self.is_of_events() { ", or set the environment variable EJFAT_URI" } else { "" }
+            ))
         );
         Ok(())
     }
@@ -195,7 +201,8 @@ impl SendArgs {
         }
         ensure!(
             !self.of_events.join || balancers.len() == targets.len(),
-            "--join needs the URI of a reservation, not an address\nhint: --to ejfat://TOKEN@host:port/lb/1?data=…&sync=…, or EJFAT_URI"
+            "--join needs the URI of a reservation, not an address{}",
+            Hint("--to ejfat://TOKEN@host:port/lb/1?data=…&sync=…, or EJFAT_URI")
         );
         self.balancers = balancers;
         self.to = targets.iter().map(|target| target.first().clone()).collect();

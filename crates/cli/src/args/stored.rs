@@ -1,12 +1,14 @@
-//! Arguments of the verbs that read recordings: `ls`, `check` and `cat`.
+//! Arguments of the verbs that read what is stored: `ls`, `check`, `cat`, `export`, `plot`, `inspect`.
 
 use super::applies::ALWAYS;
-use super::limits::{DESTINATION, INPUT, OutputArgs, at_least_one, some};
+use super::limits::{DESTINATION, FormatParser, INPUT, OutputArgs, TAKEN, at_least_one, some};
 use clap::{Args, ValueHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Size, Span};
 use skyhaul::samples::export::FileFormat;
 use skyhaul::samples::{Start, Tracks};
 use skyhaul::time;
+use skyhaul::wire::Format;
 use std::path::PathBuf;
 
 /// Where recordings lie.
@@ -189,7 +191,7 @@ fn frequency(text: &str) -> Result<u64, String> {
     let number = format!("{whole}{decimals}{:0<zeros$}", "").parse().ok();
     let legal = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') && exact;
     number.filter(|&hz: &u64| legal && hz > 0).ok_or_else(|| {
-        format!("expected a whole number of Hz, got '{text}'\nhint: write it like 32MHz or 32000000")
+        format!("expected a whole number of Hz, got '{text}'{}", Hint("write it like 32MHz or 32000000"))
     })
 }
 
@@ -199,14 +201,34 @@ fn mask(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    read.map_err(|_| format!("expected a 32-bit mask, got '{text}'\nhint: write it like 0x0000ffff"))
+    read.map_err(|_| format!("expected a 32-bit mask, got '{text}'{}", Hint("write it like 0x0000ffff")))
 }
 
 /// A number that may be written like a size.
 fn number(text: &str) -> Result<u64, String> {
     let size = text.parse::<u64>().ok().or_else(|| Some(format!("{text}B").parse::<Size>().ok()?.bytes()));
     size.filter(|&n| n > 0)
-        .ok_or_else(|| format!("expected a number, got '{text}'\nhint: write it like 1000000 or 64Mi"))
+        .ok_or_else(|| format!("expected a number, got '{text}'{}", Hint("write it like 1000000 or 64Mi")))
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InspectArgs {
+    /// A file of frames, a capture (pcap, pcapng), or an address to listen on
+    #[arg(value_name = "FILE|ADDRESS")]
+    pub(crate) what: String,
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = TAKEN.as_str())]
+    pub(crate) format: Format,
+    /// Number of packets to show
+    #[arg(long, short = 'n', default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("1 shows one packet"))]
+    pub(crate) count: usize,
+    /// Packets to skip first
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) skip: usize,
+    /// Stop after this long without a packet
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    pub(crate) wait: Span,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[cfg(test)]

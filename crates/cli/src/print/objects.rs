@@ -1,6 +1,7 @@
 //! The lines about heaps and events in a summary.
 
-use super::words::{bytes, count, counted, rejects};
+use super::{bytes, count, counted, rejects};
+use skyhaul::core::hint::{Hint, lines as with_hints};
 use skyhaul::receive::ObjectCounts;
 use skyhaul::report::{ReceiveReport, SessionReport, SourceReport};
 use std::fmt::Write as _;
@@ -29,33 +30,39 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
     paused(out, r);
     transport(out, r);
     if r.repeated() > 0 {
-        let _ = writeln!(
-            out,
-            "  {} refused: their counters were received again while the first heaps were still remembered\n  hint: if a sender restarted without sending a start item, use a shorter --remember; if several senders use the same counters, use --by-sender",
-            counted(r.repeated(), "heap")
-        );
+        let what = "their counters were received again while the first heaps were still remembered";
+        let hint = "if a sender restarted without sending a start item, use a shorter --remember; if several senders use the same counters, use --by-sender";
+        line(out, &format!("{} refused: {what}{}", counted(r.repeated(), "heap"), Hint(hint)));
     }
     if !r.rejects.is_empty() && r.streams.is_empty() {
         let _ = writeln!(out, "  packets refused: {}", rejects(&r.rejects));
     }
-    if r.rejects.contains_key("outside") {
-        let _ = writeln!(
-            out,
-            "  hint: outside: these heaps are larger than --largest-heap or than --memory can hold; raise both if such heaps are expected"
-        );
+    for (why, hint) in REMEDIES {
+        if r.rejects.contains_key(why) {
+            line(out, &Hint(format_args!("{}: {hint}", why.replace('_', " "))).to_string());
+        }
     }
-    if r.rejects.contains_key("wrong_size") {
-        let _ = writeln!(
-            out,
-            "  hint: wrong size: packets of one event or heap state different sizes; those that no second packet agrees with were refused: look for a faulty or foreign sender with `skyhaul inspect`"
-        );
-    }
-    if r.rejects.contains_key("no_buffer") {
-        let _ = writeln!(
-            out,
-            "  hint: no buffer: use more --memory or a faster disk, or a smaller --largest-heap if heaps declare more than they contain"
-        );
-    }
+}
+
+/// What to do about refused packets, by the reason.
+const REMEDIES: [(&str, &str); 3] = [
+    (
+        "outside",
+        "these heaps are larger than --largest-heap or than --memory can hold; raise both if such heaps are expected",
+    ),
+    (
+        "wrong_size",
+        "packets of one event or heap state different sizes; those that no second packet agrees with were refused: look for a faulty or foreign sender with `skyhaul inspect`",
+    ),
+    (
+        "no_buffer",
+        "use more --memory or a faster disk, or a smaller --largest-heap if heaps declare more than they contain",
+    ),
+];
+
+/// A line of the summary, with its hint below.
+fn line(out: &mut String, text: &str) {
+    let _ = writeln!(out, "{}", with_hints("  ", text));
 }
 
 /// Ticks that were built, if any were to be.
@@ -92,11 +99,9 @@ fn singular(name: &str) -> &str {
 /// Finished heaps or events for which there was no room.
 fn dropped(out: &mut String, name: &str, how_many: u64, why: &str) {
     if how_many > 0 {
-        let _ = writeln!(
-            out,
-            "  {} dropped: {why}\n  hint: use more --memory, or write to a faster disk",
-            counted(how_many, &format!("finished {}", singular(name)))
-        );
+        let dropped = counted(how_many, &format!("finished {}", singular(name)));
+        let hint = Hint("use more --memory, or write to a faster disk");
+        line(out, &format!("{dropped} dropped: {why}{hint}"));
     }
 }
 
@@ -156,13 +161,14 @@ pub(super) fn capture(out: &mut String, source: &SourceReport) {
         );
     }
     if source.truncated + source.malformed + source.fragments > 0 {
-        let _ = writeln!(
-            out,
-            "  records without a whole datagram: {} truncated, {} with a wrong length or checksum, {}\n  hint: capture whole packets (tcpdump -s 0); to avoid fragments, send with --packet mtu",
+        let text = format!(
+            "records without a whole datagram: {} truncated, {} with a wrong length or checksum, {}{}",
             count(source.truncated),
             count(source.malformed),
-            counted(source.fragments, "fragment")
+            counted(source.fragments, "fragment"),
+            Hint("capture whole packets (tcpdump -s 0); to avoid fragments, send with --packet mtu")
         );
+        line(out, &text);
     }
 }
 

@@ -5,10 +5,11 @@
 //! and of a report the exit status remains.
 
 use anyhow::Result;
+use skyhaul::io::lock::lock;
 use skyhaul::io::say::{clear_status, escaped};
 use std::io::{self, ErrorKind, Write};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// The reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -77,13 +78,13 @@ static FAILED: Mutex<Option<anyhow::Error>> = Mutex::new(None);
 pub(crate) fn tell(text: &str) {
     clear_status();
     if let Err(error) = page(text) {
-        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&FAILED).get_or_insert(error);
     }
 }
 
 /// What is still in a buffer is written before the end, where an error is still heard.
 pub(crate) fn finish() -> Result<()> {
-    if let Some(error) = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(error) = lock(&FAILED).take() {
         return Err(error);
     }
     whole(&[])

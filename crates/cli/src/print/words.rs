@@ -2,32 +2,6 @@
 
 use skyhaul::report::RejectCounts;
 
-/// `bits` per second as text.
-pub(crate) fn rate(bits: f64) -> String {
-    scaled(bits, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
-}
-
-/// `bytes` as text, in decimal units.
-pub(crate) fn bytes(bytes: u64) -> String {
-    scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])
-}
-
-fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= step && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    let digits = if unit == 0 || value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {}", units[unit])
-}
-
 /// A count with spaces between groups of three digits.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();

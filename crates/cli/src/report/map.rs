@@ -10,10 +10,10 @@
 //!
 //! The map reads like text: each cell is a run of consecutive numbers, and each row continues the one above.
 
-use super::axis::{Scale, nice};
 use super::chart::WIDTH;
 use super::drawing::{Drawing, Frame, width_of};
 use super::words::{escape, nothing, number, short};
+use crate::report::drawing::{Scale, nice};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

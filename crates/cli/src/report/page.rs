@@ -11,9 +11,11 @@ use super::words::escape;
 use anyhow::anyhow;
 use anyhow::{Context, Result, bail};
 #[cfg(feature = "png")]
+#[cfg(feature = "png")]
 use resvg::tiny_skia::{Pixmap, Transform};
 #[cfg(feature = "png")]
 use resvg::usvg::{self, fontdb};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -151,7 +153,8 @@ const FONT: &[u8] = include_bytes!("picture/sans.ttf");
 #[cfg(feature = "png")]
 const SCALE: f32 = 2.0;
 
-const NO_PNG: &str = "this build of skyhaul draws no PNG\nhint: write .svg, or build all of it: make build";
+const NO_PNG: &str = "this build of skyhaul draws no PNG";
+const REMEDY: Hint<&str> = Hint("write .svg, or build everything with `make build`");
 
 enum Kind {
     Svg,
@@ -161,7 +164,7 @@ enum Kind {
 fn kind(path: &Path) -> Result<Kind> {
     match path.extension().and_then(|name| name.to_str()).map(str::to_ascii_lowercase).as_deref() {
         Some("svg") => Ok(Kind::Svg),
-        Some("png") if !cfg!(feature = "png") => bail!(NO_PNG),
+        Some("png") if !cfg!(feature = "png") => bail!("{NO_PNG}{REMEDY}"),
         Some("png") => Ok(Kind::Png),
         _ => bail!("{}: plots are written as .svg or .png", path.display()),
     }
@@ -184,7 +187,7 @@ pub(crate) fn save(path: &Path, svg: &str) -> Result<()> {
 /// This build cannot write PNG.
 #[cfg(not(feature = "png"))]
 fn png(_: &str) -> Result<Vec<u8>> {
-    bail!(NO_PNG)
+    bail!("{NO_PNG}{REMEDY}")
 }
 
 /// The pixels of a drawing.

@@ -1,9 +1,9 @@
 //! Tables of a page.
 
-use super::axis::Scale;
 use super::chart::WIDTH;
 use super::drawing::Drawing;
 use super::words::{escape, micros, nothing, number};
+use crate::report::drawing::Scale;
 use std::fmt::Write as _;
 
 /// A table; the heading of a column of numbers begins with `#`, which is not shown.

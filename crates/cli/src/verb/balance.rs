@@ -7,8 +7,10 @@ use crate::outcome::{Interrupt, Outcome};
 use crate::print::{Progress, bytes, count, counted, page};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::balance::BalanceOptions;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
+use skyhaul::io::lock::lock;
 use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
 use skyhaul_daemon::balancer::{
@@ -19,7 +21,7 @@ use skyhaul_daemon::client::Trust;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the threads that matter are looked at.
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
             looked = Instant::now();
             // Planes in processes of their own go on meanwhile, so they are not told to end.
             if let Some(why) = fault(&server, &desk) {
-                bail!("{why}\nhint: start it again");
+                bail!("{why}{}", Hint("start it again"));
             }
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -84,11 +86,12 @@ fn desk(args: &BalanceArgs, token: &str) -> Result<Api> {
     let opened = Registry::open_with(args.state.as_deref(), token, limits, now(), others)?;
     let revoked = opened.0.revoked();
     if revoked > 0 {
-        say!(
-            "note: the operator's token has changed: {} derived from the previous one {} revoked\nhint: issue new tokens, or start with --keep-tokens to keep the old ones",
+        crate::print::note(&format!(
+            "the operator's token has changed: {} derived from the previous one {} revoked{}",
             counted(revoked as u64, "token"),
-            if revoked == 1 { "is" } else { "are" }
-        );
+            if revoked == 1 { "is" } else { "are" },
+            Hint("issue new tokens, or start with --keep-tokens to keep the old ones")
+        ));
     }
     Api::open(opened, ground(args)?).context("start the balancers")
 }
@@ -104,35 +107,39 @@ fn check(args: &BalanceArgs) -> Result<()> {
     for ip in args.addresses() {
         ensure!(
             !ip.is_unspecified() && !ip.is_multicast(),
-            "{ip} is not an address that senders can use\nhint: give each address of this host with --listen"
+            "{ip} is not an address that senders can use{}",
+            Hint("give each address of this host with --listen")
         );
     }
     let (instances, own) = (args.instances(), args.instance_address.len());
     ensure!(
         own <= usize::from(instances),
-        "{own} addresses for {instances} load balancers\nhint: use more --instances, or fewer --instance-address"
+        "{own} addresses for {instances} load balancers{}",
+        Hint("use more --instances, or fewer --instance-address")
     );
     let ports = args.sharing().max(1);
     let last = |first: u16| first.checked_add(ports - 1);
     for (name, first) in [("data-port", args.data_port), ("sync-port", args.sync_port)] {
         ensure!(
             first == 0 || last(first).is_some(),
-            "{ports} ports from {first} on exceed 65535\nhint: use a smaller --{name}, or fewer --instances"
+            "{ports} ports from {first} on exceed 65535{}",
+            Hint(format_args!("use a smaller --{name}, or fewer --instances"))
         );
     }
     let data = (args.data_port, data_port(args.data_port, ports - 1, args.sharing() > 1));
     let sync = (args.sync_port, last(args.sync_port).unwrap_or(u16::MAX));
     ensure!(
         data.1 < sync.0 || sync.1 < data.0 || args.data_port == 0 || args.sync_port == 0,
-        "the ports for packets and for synchronisation messages overlap\nhint: packets use {} to {}, messages {} to {}; change them with --data-port and --sync-port",
-        data.0,
-        data.1,
-        sync.0,
-        sync.1
+        "the ports for packets and for synchronisation messages overlap{}",
+        Hint(format_args!(
+            "packets use {} to {}, messages {} to {}; change them with --data-port and --sync-port",
+            data.0, data.1, sync.0, sync.1
+        ))
     );
     ensure!(
         !(args.output.json && args.reserve.is_some() && args.uri_file.is_none()),
-        "--json and --reserve both write to standard output\nhint: add --uri-file FILE, or leave out --json"
+        "--json and --reserve both write to standard output{}",
+        Hint("add --uri-file FILE, or leave out --json")
     );
     Ok(())
 }
@@ -174,9 +181,8 @@ fn reserve(args: &BalanceArgs, desk: &Api, token: &str, name: &str, api: SocketA
         true => Vec::new(),
     };
     if senders.is_empty() {
-        say!(
-            "note: {name} has no senders yet\nhint: add them with --sender, or later with `skyhaul balancer senders add`"
-        );
+        let hint = Hint("add them with --sender, or later with `skyhaul balancer senders add`");
+        crate::print::note(&format!("{name} has no senders yet{hint}"));
     }
     let server = ServerAddress { authority: api.to_string(), tls: args.tls_cert.is_some() };
     let caller = Caller { token: Some(token.to_owned()), server, now: now() };
@@ -217,7 +223,7 @@ struct Wrong(Arc<Mutex<Vec<String>>>);
 
 impl Wrong {
     fn note(&self, text: String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if !all.contains(&text) && all.len() < 100 {
             say!("note: {text}");
             all.push(text);
@@ -225,7 +231,7 @@ impl Wrong {
     }
 
     fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::args::{
 use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Context, Result, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul_daemon::Uri;
 use skyhaul_daemon::balancer::{Timestamp, json, proto};
@@ -86,16 +87,20 @@ fn connect(args: &AtArgs) -> Result<ControlPlane> {
         (None, Some(path)) => Some(super::listener::read_line(path)?),
         (None, None) => std::env::var("EJFAT_URI").ok(),
     };
-    let text = text.filter(|text| !text.is_empty()).context(
-        "no load balancer\nhint: set EJFAT_URI, or use --balancer ejfat://host:port/ with --token-file FILE",
-    )?;
+    let text = text.filter(|text| !text.is_empty()).with_context(|| {
+        format!(
+            "no load balancer{}",
+            Hint("set EJFAT_URI, or use --balancer ejfat://host:port/ with --token-file FILE")
+        )
+    })?;
     let mut uri: Uri = text.parse()?;
     if let Some(path) = &args.token_file {
         uri.token = Some(super::listener::read(path)?);
     }
     ensure!(
         uri.token.is_some(),
-        "no token: the control plane requires one\nhint: ejfat://TOKEN@… in EJFAT_URI, or --token-file FILE"
+        "no token: the control plane requires one{}",
+        Hint("ejfat://TOKEN@… in EJFAT_URI, or --token-file FILE")
     );
     let trust = match &args.certificate {
         _ if args.any_certificate => Trust::Anyone,
@@ -138,7 +143,8 @@ fn reserve(plane: &ControlPlane, args: &ReserveArgs, json: bool) -> Result<()> {
     }
     say!("reserved: {} as `{}`, {}", reply.lb_id, args.name, text::lasts(&args.until));
     if args.sender.is_empty() {
-        say!("note: the reservation has no senders yet\nhint: skyhaul balancer senders add 10.1.0.7");
+        let hint = Hint("skyhaul balancer senders add 10.1.0.7");
+        print::note(&format!("the reservation has no senders yet{hint}"));
     }
     Ok(())
 }
@@ -159,7 +165,7 @@ fn give(file: Option<&Path>, uri: &Uri, json: bool) -> Result<()> {
 
 /// What is handed out on standard output is lost without a reader.
 fn ensure_read() -> Result<()> {
-    ensure!(!print::is_closed(), "standard output is closed\nhint: add --uri-file FILE");
+    ensure!(!print::is_closed(), "standard output is closed{}", Hint("add --uri-file FILE"));
     Ok(())
 }
 
@@ -174,7 +180,8 @@ fn until(args: &UntilArgs) -> Result<Option<Timestamp>> {
 }
 
 fn extend(plane: &ControlPlane, args: &UntilArgs, json: bool) -> Result<()> {
-    let until = until(args)?.context("no end given\nhint: add --for 2h, or --forever")?;
+    let until =
+        until(args)?.with_context(|| format!("no end given{}", Hint("add --for 2h, or --forever")))?;
     let until = plane.extend(until)?;
     let reply = proto::ExtendReservationReply { until };
     show(json, "ExtendReservationReply", &reply, &text::extended(&reply))

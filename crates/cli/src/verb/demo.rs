@@ -8,23 +8,16 @@
 //! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
-#[cfg(feature = "services")]
-mod balanced;
-mod page;
-mod place;
-mod proofs;
-mod report;
-
 use super::receiving;
 #[cfg(not(feature = "services"))]
 use super::unbuilt as balanced;
 use crate::args::{DemoArgs, DemoWhat};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
+use crate::verb::demo::proofs::DemoReport;
 use anyhow::{Context, Result};
 use place::take;
 use proofs::{FIRST, prove};
-use report::DemoReport;
 use skyhaul::frames::FramesOf;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
@@ -40,6 +33,12 @@ use skyhaul::wire::{LearnOptions, Order};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+#[cfg(feature = "services")]
+mod balanced;
+mod page;
+mod place;
+mod proofs;
 
 /// Payload of a frame, bytes: the usual one of a DBBC3.
 const PAYLOAD: usize = 8000;

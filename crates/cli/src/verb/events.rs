@@ -7,14 +7,14 @@
 #[cfg(feature = "services")]
 mod joining;
 
+use super::sending::{Sender, check_feedback, cpu, mode, rate};
 #[cfg(not(feature = "services"))]
 pub(crate) use super::unbuilt::senders::{join, leave};
-#[cfg(feature = "services")]
-pub(crate) use joining::{join, leave};
-
-use super::sending::{Sender, check_feedback, cpu, mode, rate};
 use crate::args::{EventSendArgs, MtuArg, RateArg, SendArgs, TickArg};
 use anyhow::{Context, Result, bail, ensure};
+#[cfg(feature = "services")]
+pub(crate) use joining::{join, leave};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::host::thread;
 use skyhaul::io::udp::largest_datagram;
@@ -34,7 +34,7 @@ const EVENT: u64 = 1 << 20;
 
 /// The senders.
 pub(crate) fn senders(args: &SendArgs) -> Result<Vec<Sender>> {
-    ensure!(!args.noise, "events are made from --pattern or --input\nhint: leave out --noise");
+    ensure!(!args.noise, "events are made from --pattern or --input{}", Hint("leave out --noise"));
     let content = content(args)?;
     let jobs = (0..args.senders * args.targets.len()).map(|number| job(args, number, content.clone()));
     let jobs = jobs.collect::<Result<Vec<Job>>>()?;
@@ -49,8 +49,10 @@ fn job(args: &SendArgs, number: usize, content: Content) -> Result<Job> {
     let id = u16::try_from(source).ok().and_then(|source| of_events.data_id.checked_add(source));
     let data_id = id.with_context(|| {
         format!(
-            "data id {} with {} senders exceeds the largest id, 65535\nhint: use a smaller --data-id",
-            of_events.data_id, args.senders
+            "data id {} with {} senders exceeds the largest id, 65535{}",
+            of_events.data_id,
+            args.senders,
+            Hint("use a smaller --data-id")
         )
     })?;
     let ticks = match of_events.tick {
@@ -92,16 +94,21 @@ fn config(args: &SendArgs, number: usize, target: &Target) -> Result<EventConfig
         Some(RateArg::Fixed(rate)) => (rate.bits_per_second(), None),
         Some(RateArg::Auto(_)) if target.is_balancer => {
             bail!(
-                "--rate auto does not work through a balancer, which returns no feedback\nhint: give a rate, such as --rate 8Gbps"
+                "--rate auto does not work through a balancer, which returns no feedback{}",
+                Hint("give a rate, such as --rate 8Gbps")
             )
         }
         Some(RateArg::Auto(_)) if of_events.sockets > 1 => {
-            bail!("--rate auto needs one socket\nhint: omit --sockets, or give a rate, such as --rate 8Gbps")
+            bail!(
+                "--rate auto needs one socket{}",
+                Hint("omit --sockets, or give a rate, such as --rate 8Gbps")
+            )
         }
         Some(RateArg::Auto(bounds)) => (0, Some(bounds.control())),
         Some(RateArg::Search(_)) => {
             bail!(
-                "--rate search applies only to --format spead\nhint: use --rate auto, or give a rate, like 8Gbps"
+                "--rate search applies only to --format spead{}",
+                Hint("use --rate auto, or give a rate, like 8Gbps")
             )
         }
     };
@@ -130,7 +137,8 @@ fn content(args: &SendArgs) -> Result<Content> {
         let piece = of_events.event.map(|size| {
             ensure!(
                 size.least == size.most,
-                "files are cut into events of one size\nhint: give --event one size, or leave it out for an event of each file"
+                "files are cut into events of one size{}",
+                Hint("give --event one size, or leave it out for an event of each file")
             );
             Ok(size.most)
         });
@@ -350,11 +358,12 @@ impl Files {
         for path in paths {
             let file = MappedFile::open(path)?;
             let bytes = file.len() as u64;
-            ensure!(bytes > 0, "{}: the file is empty\nhint: give another --input", path.display());
+            ensure!(bytes > 0, "{}: the file is empty{}", path.display(), Hint("give another --input"));
             ensure!(
                 piece.is_some() || bytes <= most,
-                "{}: {bytes} bytes are too many for one event\nhint: cut it into events with --event 1GiB",
-                path.display()
+                "{}: {bytes} bytes are too many for one event{}",
+                path.display(),
+                Hint("cut it into events with --event 1GiB")
             );
             files.all.push((files.per_loop, Arc::new(file)));
             files.per_loop += bytes.div_ceil(files.piece);

@@ -6,6 +6,7 @@ use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::pcap::PcapSource;
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         )?;
     }
     if inspected.is_empty() {
-        bail!("{}: no packet\nhint: {}", args.what, elsewhere(args));
+        bail!("{}: no packet{}", args.what, Hint(elsewhere(args)));
     }
     if let Some(error) = &broken {
         print::error(error);
@@ -98,7 +99,8 @@ type Taken = (Vec<Packet>, Option<anyhow::Error>);
 fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
     ensure!(
         endpoint.transport == Transport::Udp,
-        "{endpoint}: TCP connections cannot be inspected live\nhint: listen on udp://, or capture the connection with tcpdump -w FILE"
+        "{endpoint}: TCP connections cannot be inspected live{}",
+        Hint("listen on udp://, or capture the connection with tcpdump -w FILE")
     );
     from_source(&mut UdpSource::open(endpoint, &UdpOptions::default())?, args)
 }

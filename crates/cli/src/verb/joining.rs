@@ -4,6 +4,7 @@
 
 use crate::args::{JoinArgs, ReceiveCommon};
 use anyhow::{Context, Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
@@ -38,29 +39,34 @@ impl<'a> Joining<'a> {
             common.stream.format.family().is_some_and(|f| f.visit_labelled(IsLabelled).is_some());
         ensure!(
             is_balanced,
-            "--join is for formats that a load balancer distributes\nhint: add --format ejfat"
+            "--join is for formats that a load balancer distributes{}",
+            Hint("add --format ejfat")
         );
         let at = match &common.listen[..] {
             [at] if at.transport == Transport::Udp && !at.is_multicast() => at.clone(),
-            _ => bail!("--join needs one --listen udp://address:port\nhint: for several ports use --ports"),
+            _ => {
+                bail!("--join needs one --listen udp://address:port{}", Hint("for several ports use --ports"))
+            }
         };
         ensure!(
             args.ports.is_power_of_two(),
-            "--ports {} is not a power of two\nhint: 1, 2, 4, 8 …",
-            args.ports
+            "--ports {} is not a power of two{}",
+            args.ports,
+            Hint("1, 2, 4, 8 …")
         );
         let last = at.address.port().checked_add(args.ports - 1);
         ensure!(
             args.ports == 1 || at.address.port() != 0 && last.is_some(),
-            "--ports {} from port {} on exceed 65535, or the first port is unset\nhint: use --listen udp://:17750 --ports {}",
+            "--ports {} from port {} on exceed 65535, or the first port is unset{}",
             args.ports,
             at.address.port(),
-            args.ports
+            Hint(format_args!("use --listen udp://:17750 --ports {}", args.ports))
         );
         let text = args.balancer.clone().or_else(|| std::env::var("EJFAT_URI").ok());
-        let text = text.filter(|text| !text.is_empty()).context(
-            "--join: no balancer given\nhint: set EJFAT_URI to the URI printed by `skyhaul balancer reserve`, or use --balancer URI",
-        )?;
+        let text = text.filter(|text| !text.is_empty()).context(format!(
+            "--join: no balancer given{}",
+            Hint("set EJFAT_URI to the URI printed by `skyhaul balancer reserve`, or use --balancer URI")
+        ))?;
         let trust = match &args.certificate {
             _ if args.any_certificate => Trust::Anyone,
             Some(file) => Trust::File(file.clone()),

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use skyhaul::auth::{MAX_TOKEN_CHARS, MIN_TOKEN_CHARS, is_token, new_token};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::{TOKEN, failed, read_small_text};
 use skyhaul::wire::BalancerUri as Uri;
 use std::fs::OpenOptions;
@@ -53,31 +54,31 @@ fn reach(ip: IpAddr) -> String {
 /// Others can read what passes; the token of both ends is not among it.
 pub(crate) fn warn_of_traffic(ip: IpAddr) {
     if !ip.to_canonical().is_loopback() {
-        say!(
-            "note: traffic is not encrypted and can be read by others on the network; the token is not sent\n\
-             hint: on an untrusted network, use a tunnel (ssh -L, WireGuard)"
-        );
+        crate::print::note(&format!(
+            "traffic is not encrypted and can be read by others on the network; the token is not sent{}",
+            Hint("on an untrusted network, use a tunnel (ssh -L, WireGuard)")
+        ));
     }
 }
 
 /// A control plane at `ip` without TLS: whoever sees a request can use its token.
 pub(crate) fn warn_of_tokens_at(ip: IpAddr) {
     if !ip.to_canonical().is_loopback() {
-        say!(
-            "note: without TLS, clients send their tokens over the network in plain text\n\
-             hint: add --tls-cert FILE and --tls-key FILE, or listen on 127.0.0.1"
-        );
+        crate::print::note(&format!(
+            "without TLS, clients send their tokens over the network in plain text{}",
+            Hint("add --tls-cert FILE and --tls-key FILE, or listen on 127.0.0.1")
+        ));
     }
 }
 
 /// The same, for a client.
 pub(crate) fn warn_of_token_to(uri: &Uri) {
     if uri.token.is_some() && !uri.tls && !is_here(&uri.host) {
-        say!(
-            "note: without TLS, the token is sent to {} in plain text\n\
-             hint: use an ejfats:// URI if the control plane has a certificate",
-            skyhaul::io::say::escaped_name(&uri.host)
-        );
+        crate::print::note(&format!(
+            "without TLS, the token is sent to {} in plain text{}",
+            skyhaul::io::say::escaped_name(&uri.host),
+            Hint("use an ejfats:// URI if the control plane has a certificate")
+        ));
     }
 }
 
@@ -104,8 +105,9 @@ pub(super) fn read(path: &Path) -> Result<String> {
     let token = text.trim();
     if !is_token(token) {
         bail!(
-            "{} holds no token: expected {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits or `-_.~` on one line\nhint: remove the file, and a new token is created",
-            path.display()
+            "{} holds no token: expected {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} letters, digits or `-_.~` on one line{}",
+            path.display(),
+            Hint("remove the file, and a new token is created")
         );
     }
     warn_of_readers(path);
@@ -122,7 +124,8 @@ pub(super) fn read_line(path: &Path) -> Result<String> {
 fn warn_of_readers(path: &Path) {
     let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
     if mode & 0o077 != 0 {
-        say!("note: other users can read {0}\nhint: chmod 600 {0}", path.display());
+        let path = path.display();
+        crate::print::note(&format!("other users can read {path}{}", Hint(format_args!("chmod 600 {path}"))));
     }
 }
 

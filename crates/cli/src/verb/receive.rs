@@ -1,36 +1,37 @@
-//! `skyhaul receive`.
-//!
-//! What `receive` does with finished heaps and events: each does its part, and hands them on.
+//! `skyhaul receive`. Finished heaps and events pass through sinks, each of which does its part and hands them on:
 //!
 //! ```text
 //!   finished ─▶ Worked (--work) ─▶ Listed (--list) ─▶ Payloads (--output-file), or nowhere
 //! ```
+//!
+//! Frames, heaps and events share one file. With `--build`, ticks are built from the events of several sources.
 
-mod file;
-#[cfg(test)]
-mod tests;
-mod ticks;
-
-use super::joining::{self, Joining};
+use super::joining::Joining;
 use super::output::{open_list, open_output};
-use super::receiving::{self, Ended, Extra, Snapshot};
+use super::receiving::{Ended, Extra, Snapshot};
+use super::{joining, receiving};
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
-use file::Output;
+use skyhaul::core::assembly::building::{BuildConfig, Builder, Built};
+use skyhaul::core::hint::Hint;
+use skyhaul::core::placement::Nanos;
 use skyhaul::core::wire::keyed::Data;
 use skyhaul::io::file::failed;
+use skyhaul::io::lock::lock;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, ObjectSink, Received, Receiver};
-use skyhaul::report::ReceiveReport;
+use skyhaul::report::{BuildReport, ReceiveReport};
 use skyhaul::wire::Objects;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::PoisonError;
-use std::time::Duration;
-use ticks::{Shared, Ticks};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     receiving::check(&args.common)?;
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if left {
         report.errors.push("a bug in this program ended the session with the balancer".to_owned());
     }
-    report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
+    report.building = built.map(|built| *lock(&built));
     let collected = collector.map(Collector::finish);
     if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
         report.pattern_errors = Some(report.pattern_errors.unwrap_or(0) + frames.wrong);
@@ -146,7 +147,8 @@ fn check_build(args: &ReceiveArgs) -> Result<()> {
     let objects = args.common.stream.format.objects();
     ensure!(
         args.build.config().is_none() || objects == Some(Objects::Events),
-        "--build is for events of several sources\nhint: add --format ejfat, or leave it out"
+        "--build is for events of several sources{}",
+        Hint("add --format ejfat, or leave it out")
     );
     Ok(())
 }
@@ -257,5 +259,150 @@ impl ObjectSink for Worked {
 
     fn finished(&mut self) -> io::Result<()> {
         self.next.finished()
+    }
+}
+
+/// The file of `--output-file`.
+#[derive(Clone)]
+pub(super) struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Output {
+    pub(super) fn new(file: Box<dyn Write + Send>) -> Self {
+        Self(Arc::new(Mutex::new(file)))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).write(bytes)
+    }
+
+    /// Frames and heaps stay whole.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        lock(&self.0).write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        lock(&self.0).flush()
+    }
+}
+
+/// The first line of a list.
+const TICK_COLUMNS: &str = "tick,sources,bytes,lacking,sizes";
+
+/// What became of ticks so far, for whoever reports it.
+pub(super) type Shared = Arc<Mutex<BuildReport>>;
+
+/// A whole event.
+struct Part {
+    bytes: u64,
+    /// Empty where nobody wants it.
+    payload: Vec<u8>,
+}
+
+/// Builds ticks, and writes them.
+pub(super) struct Ticks {
+    builder: Builder<Part>,
+    begun: Instant,
+    list: Option<Box<dyn Write + Send>>,
+    output: Option<Output>,
+    /// Incomplete events, which are in no tick.
+    incomplete: u64,
+    /// What could not be written while no event came.
+    failed: Option<io::Error>,
+    shared: Shared,
+}
+
+impl Ticks {
+    /// `list` gets a line for each tick, `output` the events of whole ones, in order of their data ids.
+    ///
+    /// # Errors
+    /// If the first line cannot be written.
+    pub(super) fn new(
+        config: BuildConfig,
+        list: Option<Box<dyn Write + Send>>,
+        output: Option<Output>,
+    ) -> io::Result<Self> {
+        let mut ticks = Self {
+            builder: Builder::new(config),
+            begun: Instant::now(),
+            list,
+            output,
+            incomplete: 0,
+            failed: None,
+            shared: Shared::default(),
+        };
+        if let Some(list) = &mut ticks.list {
+            writeln!(list, "{TICK_COLUMNS}")?;
+            list.flush()?;
+        }
+        Ok(ticks)
+    }
+
+    /// What became of ticks, from now on.
+    pub(super) fn report(&self) -> Shared {
+        self.shared.clone()
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Write what has ended.
+    fn hand_on(&mut self) -> io::Result<()> {
+        while let Some(built) = self.builder.poll_built() {
+            if let Some(list) = &mut self.list {
+                writeln!(list, "{}", line(&built))?;
+                list.flush()?;
+            }
+            if let Some(output) = self.output.as_mut().filter(|_| built.lacking == 0) {
+                built.parts.iter().try_for_each(|(_, part)| output.write_all(&part.payload))?;
+            }
+        }
+        let report = BuildReport::new(self.builder.counts(), self.incomplete);
+        *lock(&self.shared) = report;
+        Ok(())
+    }
+}
+
+/// `7,1+2+5,3000,0,1000+500+1500`: the events of a whole tick have these sizes in the output, in this order.
+fn line(built: &Built<Part>) -> String {
+    let sources: Vec<String> = built.parts.iter().map(|(source, _)| source.to_string()).collect();
+    let bytes: u64 = built.parts.iter().map(|(_, part)| part.bytes).sum();
+    let sizes: Vec<String> = built.parts.iter().map(|(_, part)| part.bytes.to_string()).collect();
+    format!("{},{},{bytes},{},{}", built.number, sources.join("+"), built.lacking, sizes.join("+"))
+}
+
+impl ObjectSink for Ticks {
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if object.complete {
+            let payload = if self.output.is_some() { object.payload.to_vec() } else { Vec::new() };
+            let (held, now) = (payload.len() as u64, self.now());
+            let part = Part { bytes: object.received, payload };
+            self.builder.add(object.number, object.source, held, part, now);
+        } else {
+            self.incomplete += 1;
+        }
+        self.hand_on()
+    }
+
+    fn tick(&mut self) {
+        self.builder.handle_timeout(self.now());
+        // A write error is returned with the next event, or at the end: the list lacks this tick.
+        if self.failed.is_none() {
+            self.failed = self.hand_on().err();
+        }
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
+        let failed = self.failed.take();
+        self.builder.finish();
+        self.hand_on()?;
+        self.list.as_mut().map_or(Ok(()), |list| list.flush())?;
+        self.output.as_mut().map_or(Ok(()), Write::flush)?;
+        failed.map_or(Ok(()), Err)
     }
 }

@@ -1,6 +1,7 @@
 //! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
 pub(crate) use crate::print::json as print_json;
+use skyhaul::core::hint::Hint;
 
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::outcome::Interrupt;
@@ -104,7 +105,8 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
     }
     heaps.check().map_err(|why| {
         anyhow::anyhow!(
-            "{why}\nhint: use a smaller --heap-window, or with --by-sender a smaller --max-streams"
+            "{why}{}",
+            Hint("use a smaller --heap-window, or with --by-sender a smaller --max-streams")
         )
     })?;
     let stream = StreamConfig {
@@ -192,8 +194,9 @@ pub(crate) fn check_recordable(args: &ReceiveCommon) -> Result<()> {
     let (title, name) = (family.title(), family.name());
     ensure!(
         family.frames().is_some() || family.packets().is_some() || family.objects() == Objects::Frames,
-        "{title} {} cannot be recorded yet\nhint: `skyhaul receive --format {name} --output-file FILE` writes them to one file",
-        family.objects().name()
+        "{title} {} cannot be recorded yet{}",
+        family.objects().name(),
+        Hint(format_args!("`skyhaul receive --format {name} --output-file FILE` writes them to one file"))
     );
     Ok(())
 }
@@ -217,12 +220,14 @@ pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
     if args.feedback {
         ensure!(
             args.faults.is_none(),
-            "--faults are injected after the socket on which --feedback reports\nhint: drop packets in the network instead: tc qdisc add ... netem loss"
+            "--faults are injected after the socket on which --feedback reports{}",
+            Hint("drop packets in the network instead: tc qdisc add ... netem loss")
         );
     }
     ensure!(
         !(is_keyed(args) && args.faults.is_some() && over(Transport::Tcp)),
-        "--faults applies only to datagrams\nhint: listen only on udp:// addresses, or omit --faults"
+        "--faults applies only to datagrams{}",
+        Hint("listen only on udp:// addresses, or omit --faults")
     );
     Ok(())
 }
@@ -231,15 +236,18 @@ pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
 fn check_times(args: &ReceiveCommon) -> Result<()> {
     ensure!(
         args.stream.start.zip(args.stream.stop).is_none_or(|(start, stop)| start < stop),
-        "--start is not before --stop: no frame would be received\nhint: both are data times"
+        "--start is not before --stop: no frame would be received{}",
+        Hint("both are data times")
     );
     ensure!(
         args.stop_at.is_none_or(|stop| stop > now()),
-        "--stop-at is in the past\nhint: it is a wall-clock time (UTC); `date -u +%FT%TZ` shows the current one"
+        "--stop-at is in the past{}",
+        Hint("it is a wall-clock time (UTC); `date -u +%FT%TZ` shows the current one")
     );
     ensure!(
         args.start_at.zip(args.stop_at).is_none_or(|(start, stop)| start < stop),
-        "--start-at is not before --stop-at\nhint: both are wall-clock times (UTC)"
+        "--start-at is not before --stop-at{}",
+        Hint("both are wall-clock times (UTC)")
     );
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! `skyhaul record`.
 
-use super::receiving::Extra;
-use super::receiving::{self, Snapshot};
+use super::receiving::{self, Extra, Snapshot};
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
-use crate::outcome::Interrupt;
-use crate::outcome::Outcome;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
+use skyhaul::core::hint::{Hint, lines};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
@@ -95,11 +94,11 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
 
 /// `PATH:SPEC` to the number of the disk and what shall go wrong on it.
 fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
-    let (path, spec) = text
-        .rsplit_once(':')
-        .with_context(|| format!("expected PATH:SPEC, got `{text}`\nhint: such as /mnt/disk0:slow=200"))?;
+    let (path, spec) = text.rsplit_once(':').with_context(|| {
+        format!("expected PATH:SPEC, got `{text}`{}", Hint("such as /mnt/disk0:slow=200"))
+    })?;
     let Some(at) = args.disks.disk.iter().position(|disk| disk.as_os_str() == path) else {
-        bail!("`{path}` is not a --disk path\nhint: write it exactly as given there");
+        bail!("`{path}` is not a --disk path{}", Hint("write it exactly as given there"));
     };
     let faults = spec.parse::<Faults>().map_err(anyhow::Error::msg).with_context(|| format!("`{spec}`"))?;
     Ok((at, faults))
@@ -157,11 +156,10 @@ pub(crate) fn summary(report: &RecordReport) -> String {
             writeln!(out, "  lost frames: {filled} filled with frames marked invalid, {left_out} left out");
     }
     if report.heaps_not_recorded > 0 {
-        let _ = writeln!(
-            out,
-            "  {} not recorded: the disks gave no memory back\n  hint: more or faster disks, or more --memory",
-            print::counted(report.heaps_not_recorded, "heap")
-        );
+        let lost = print::counted(report.heaps_not_recorded, "heap");
+        let hint = Hint("use more or faster disks, or more --memory");
+        let text = format!("{lost} not recorded: the disks returned no memory{hint}");
+        let _ = writeln!(out, "{}", lines("  ", &text));
     }
     out
 }

@@ -5,15 +5,15 @@ use super::receiving::print_json;
 use crate::args::{DiffArgs, FailOn, ReportArgs, ReportWhat};
 use crate::outcome::Outcome;
 use crate::print;
-use crate::report::axis::Scale;
-use crate::report::chart::{Chart, Panel, WIDTH};
+use crate::report::chart::{Chart, Panel, Series, WIDTH};
+use crate::report::drawing::Scale;
 use crate::report::page::{Page, Tile};
-use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::json;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::{failed, read_small};
 use skyhaul::report::compare::{Comparison, Figure, Options, Verdict, compare};
 use std::fmt::Write as _;
@@ -30,9 +30,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome> {
 
 fn diff(args: &DiffArgs) -> Result<Outcome> {
     let (a, b) = (read(&args.a)?, read(&args.b)?);
-    let comparison = compare(&a, &b, &Options { tolerance: args.tolerance })
-        .with_context(|| format!("{} and {}", args.a.display(), args.b.display()))
-        .context("hint: compare two reports of the same verb, from versions with the same fields")?;
+    let comparison = compare(&a, &b, &Options { tolerance: args.tolerance }).with_context(|| {
+        let hint = Hint("compare two reports of the same verb, from versions with the same fields");
+        format!("{} and {}{hint}", args.a.display(), args.b.display())
+    })?;
     let command = command_line();
     let told = CommandReport {
         command: &command,
@@ -72,7 +73,7 @@ fn read(path: &Path) -> Result<Value> {
     let path = if path.is_dir() { inside.as_path() } else { path };
     let text = read_small(path, MAX_BYTES)?;
     serde_json::from_slice(&text).with_context(|| {
-        format!("{}: not a JSON report\nhint: give the output of `--json`", print::name(path))
+        format!("{}: not a JSON report{}", print::name(path), Hint("give the output of `--json`"))
     })
 }
 

@@ -3,10 +3,10 @@
 use super::sending::{Sender, check_feedback, cpu, destination, mode, rate, run_all};
 use super::{events, heaps, receiving};
 use crate::args::{NumberArg, RateArg, SendArgs};
-use crate::outcome::Interrupt;
-use crate::outcome::Outcome;
+use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::frames::{family, packets_of};
 use skyhaul::io::address::Transport;
 use skyhaul::recording::{Account, Gap, Missing, ReadOptions, Recording, State, Verdict};
@@ -30,9 +30,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             || args.input().is_some()
             || args.scan.is_some()
             || args.format.family().is_none_or(|f| f.generator().is_some()),
-        "patterns and noise can be generated as {}, not {}\nhint: send a file of that format with --input",
+        "patterns and noise can be generated as {}, not {}{}",
         made(),
-        args.format
+        args.format,
+        Hint("send a file of that format with --input")
     );
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
@@ -98,7 +99,10 @@ fn check_pace(args: &SendArgs) -> Result<()> {
         _ => ("a pattern", "--packets"),
     };
     bail!(
-        "sending {what} without a limit to {to} needs a rate\nhint: add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with {limit} N"
+        "sending {what} without a limit to {to} needs a rate{}",
+        Hint(format_args!(
+            "add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with {limit} N"
+        ))
     )
 }
 
@@ -127,7 +131,8 @@ fn fixed_rate(args: &SendArgs, number: usize) -> Result<u64> {
         Some(RateArg::Fixed(rate)) => Ok(rate.bits_per_second()),
         Some(RateArg::Search(_)) => {
             bail!(
-                "--rate search applies only to --format spead\nhint: use --rate auto, or give a rate, like 8Gbps"
+                "--rate search applies only to --format spead{}",
+                Hint("use --rate auto, or give a rate, like 8Gbps")
             )
         }
     }
@@ -196,7 +201,8 @@ fn recording(
 ) -> Result<Box<dyn Supply>> {
     ensure!(
         args.targets.iter().all(|target| !target.is_balancer),
-        "a recording cannot be sent through a balancer\nhint: use --to udp://ADDRESS:PORT of a receiver"
+        "a recording cannot be sent through a balancer{}",
+        Hint("use --to udp://ADDRESS:PORT of a receiver")
     );
     let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
@@ -205,8 +211,9 @@ fn recording(
     let packets = about.as_ref().and_then(packets_of);
     if unit == 0 && packets.is_none() {
         bail!(
-            "{}: cannot determine the frame length from an index or the frames\nhint: send the chunk files with --input",
-            stream.name
+            "{}: cannot determine the frame length from an index or the frames{}",
+            stream.name,
+            Hint("send the chunk files with --input")
         );
     }
     let missing = if args.fill { Missing::Fill } else { Missing::Skip };
@@ -216,7 +223,8 @@ fn recording(
     let name = stream.name.clone();
     ensure!(
         packets.is_none() || !args.restamp,
-        "{name}: the times of packets in this format cannot be changed\nhint: leave out --restamp"
+        "{name}: the times of packets in this format cannot be changed{}",
+        Hint("leave out --restamp")
     );
     let header_at = about.as_ref().and_then(|about| about.info.format.get("header_at")?.as_u64());
     let of_index = about.as_ref().and_then(|about| about.info.frames_per_second);
@@ -337,11 +345,11 @@ fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
         None if names.len() == 1 => Ok(0),
         None if names.is_empty() => bail!("{}: the recording is empty", recording.label.as_str()),
         None => bail!(
-            "{} has {} streams: {}\nhint: choose one with --stream 0 to {}",
+            "{} has {} streams: {}{}",
             recording.label.as_str(),
             names.len(),
             names.join(", "),
-            names.len() - 1
+            Hint(format_args!("choose one with --stream 0 to {}", names.len() - 1))
         ),
         Some(number) => {
             let suffix = if number == 0 { String::new() } else { format!("_ds{number}") };
@@ -349,7 +357,8 @@ fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
             names.iter().position(|name| **name == wanted).with_context(|| {
                 let (label, all) = (recording.label.as_str(), names.join(", "));
                 format!(
-                    "no stream {number} in {label}, only {all}\nhint: number streams from 0 with --stream"
+                    "no stream {number} in {label}, only {all}{}",
+                    Hint("number streams from 0 with --stream")
                 )
             })
         }

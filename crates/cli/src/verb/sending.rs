@@ -13,6 +13,7 @@ use crate::args::{RateArg, SendArgs, SendMode as ModeArg};
 use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
@@ -75,9 +76,10 @@ pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
         [all] => (*all, senders * args.to.len()),
         each if each.len() == args.to.len() => (each[number / senders % each.len()], senders),
         each => bail!(
-            "{} rates for {} destinations\nhint: give one rate for all destinations, or one for each --to",
+            "{} rates for {} destinations{}",
             each.len(),
-            args.to.len()
+            args.to.len(),
+            Hint("give one rate for all destinations, or one for each --to")
         ),
     };
     Ok(Some(match rate {
@@ -96,11 +98,13 @@ pub(crate) fn check_feedback(rate: Option<RateArg>, to: &[Endpoint]) -> Result<(
     }
     ensure!(
         matches!(to, [one] if one.transport == Transport::Udp),
-        "--rate auto and search need a udp:// address\nhint: omit --rate; TCP controls its own rate"
+        "--rate auto and search need a udp:// address{}",
+        Hint("omit --rate; TCP controls its own rate")
     );
     ensure!(
         !to[0].is_multicast(),
-        "--rate auto and search need a single receiver, not a multicast group\nhint: give a rate, such as --rate 1Gbps, or send to one receiver"
+        "--rate auto and search need a single receiver, not a multicast group{}",
+        Hint("give a rate, such as --rate 1Gbps, or send to one receiver")
     );
     Ok(())
 }

@@ -1,10 +1,19 @@
-//! Disks that fill, break, crawl or vanish in mid-scan: the scan goes on, and the report names them.
+//! Disks that fill, break, crawl or vanish in mid-scan: the scan continues, and the report names them. For disks that fill up:
+//! the forecast, the alarm before the first loss, and counts that are true at each moment.
+//!
+//! Output that cannot be written: text for people is never a reason to fail, data and reports always are.
 
+use crate::balance::{Place, plane_of};
 use crate::device::{Device, Mode, Mounted};
-use crate::site::see;
-use crate::site::{ANY, Done, Job, Site, drops, number, send, sum, wait_for, words};
+use crate::site::{ANY, Done, Job, Site, drops, number, run, see, send, sum, wait_for, words};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const LINE: &str = "--pattern --payload 5000 --rate 300Mbps";
@@ -335,4 +344,355 @@ fn the_only_device_hangs() {
     let (done, sent) = while_they_hang(&site, &devices, Duration::from_secs(12));
     let report = whole(&site, &done, &sent);
     told(&report, "disk_stalled", &site, 0);
+}
+
+const SLOW_LINE: &str = "--pattern --payload 5000 --rate 200Mbps";
+
+/// The place of the first event of a kind.
+#[track_caller]
+fn first(recording: &Value, kind: &str) -> usize {
+    let events = recording["events"].as_array().unwrap();
+    events.iter().position(|event| event["kind"] == kind).unwrap_or_else(|| panic!("no {kind}: {events:?}"))
+}
+
+/// The numbers of a ledger, which must add up.
+#[track_caller]
+fn balanced(ledger: &Value) -> (u64, u64, u64) {
+    let n = |field: &str| number(&ledger[field]);
+    let fates = n("recorded") + n("pending") + n("discarded") + n("damaged") + n("unverified");
+    assert_eq!(n("received"), fates, "{ledger}");
+    assert_eq!(n("never_received"), n("in_chunks") + n("between_chunks"), "{ledger}");
+    let by: u64 = ledger["discarded_by"].as_object().unwrap().values().map(number).sum();
+    assert_eq!(n("discarded"), by, "{ledger}");
+    (n("received"), n("recorded"), n("discarded"))
+}
+
+/// The report of a recorder on full disks, of which `check`, `ls` and `cat` know the same.
+#[track_caller]
+fn agreed(site: &Site, report: &Value) -> (u64, u64, u64) {
+    assert!(report["unbalanced"].is_null(), "{report}");
+    let recording = &report["recording"];
+    let sums = balanced(&recording["ledger"]);
+    assert_eq!(sums.0, sum(&report["streams"], "placed"), "{recording}");
+    assert_eq!(
+        number(&recording["ledger"]["never_received"]),
+        sum(&report["streams"], "lost"),
+        "{recording}"
+    );
+    let check = site.check(1);
+    assert_eq!(check["ledger"], recording["ledger"], "{check}");
+    let ls: Value = site.run("ls --json").expect(1).json();
+    assert_eq!(ls[0]["ledger"], recording["ledger"], "{ls}");
+    let cat = site.run("cat trial").expect(1);
+    assert_eq!(see(&cat.stdout, 5032).good, sums.1, "{}", cat.stderr);
+    sums
+}
+
+#[test]
+fn all_disks_fill_up_during_a_scan() {
+    let site = Site::new(2);
+    let Some(_mounted) = tmpfs(&site) else { return };
+    // Some 40 MB on each disk: 100 MB come.
+    let mut recorder = site.record(&format!("{ANY} --reserve 150MiB"));
+    let sent = send(&recorder.address(), &format!("{SLOW_LINE} --packets 20000"));
+    recorder.drained();
+    // At once, and not only at the end.
+    let said = wait_for("the warning", || {
+        let said = recorder.stderr();
+        said.contains("warning: chunk_lost: ").then_some(said)
+    });
+    let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("{what}: {said}"));
+    assert!(at("warning: space_low: ") < at("warning: disks_full: "), "{said}");
+    assert!(at("warning: disks_full: ") < at("warning: chunk_lost: "), "{said}");
+    let report = recorder.stop().expect(1).json();
+    let recording = &report["recording"];
+    assert!(first(recording, "space_low") < first(recording, "disks_full"), "{recording}");
+    assert!(first(recording, "disk_full") < first(recording, "disks_full"), "{recording}");
+    assert!(first(recording, "disks_full") < first(recording, "chunk_lost"), "{recording}");
+    for disk in recording["disks"].as_array().unwrap() {
+        assert_eq!(disk["state"], "full", "{disk}");
+    }
+    let (received, recorded, discarded) = agreed(&site, &report);
+    assert_eq!(received + drops(&report), number(&sent["packets"]));
+    assert!(recorded > 8_000 && discarded > 1_000, "{recording}");
+    let stream = &recording["datastreams"][0];
+    assert_eq!(number(&stream["lost_bytes"]), discarded * 5032, "{stream}");
+    assert_eq!(number(&recording["ledger"]["discarded_by"]["disks_full"]), discarded, "{recording}");
+    // One event, however many chunks.
+    let lost = recording["events"].as_array().unwrap().iter().filter(|event| event["kind"] == "chunk_lost");
+    let texts: Vec<&str> = lost.map(|event| event["text"].as_str().unwrap()).collect();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(texts[0].starts_with(&format!("{} chunks from ", number(&stream["lost"]))), "{texts:?}");
+    assert!(
+        texts[0].contains(&format!("discarded, {discarded} frames in {} bytes", discarded * 5032)),
+        "{texts:?}"
+    );
+    // The forecast was that of the rate.
+    let space = &recording["space"];
+    let rate = space["bytes_per_second"].as_f64().unwrap();
+    assert!(rate > 1e6 && space["seconds_left"].as_f64().is_some_and(|left| left < 2.0), "{space}");
+    let check = site.run("check trial").expect(1);
+    let discarded = skyhaul_count(discarded);
+    assert!(
+        check
+            .told()
+            .contains(&format!("DAMAGED; {discarded} frames were received and discarded (disks full)")),
+        "{}",
+        check.stderr
+    );
+}
+
+/// A number as the tool prints it.
+fn skyhaul_count(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap()).collect();
+    groups.join(" ")
+}
+
+/// The report without `--json` has the same numbers.
+#[test]
+fn the_text_says_what_was_discarded() {
+    let site = Site::new(1);
+    let Some(_mounted) = tmpfs(&site) else { return };
+    let mut recorder =
+        site.start(&format!("record --scan trial --memory 128MiB --chunk 1MiB {ANY} --reserve 180MiB"));
+    send(&recorder.address(), &format!("{SLOW_LINE} --packets 6000"));
+    let done = recorder.stop().expect(1);
+    let said = done.said();
+    let line = said.lines().find(|line| line.contains("acknowledged,")).unwrap();
+    assert!(line.contains("; DISCARDED ") && line.ends_with("): disks full"), "{line}");
+    assert!(said.contains(" FULL"), "{said}");
+}
+
+fn fill(disk: &Path) {
+    let mut file = std::fs::File::create(disk.join("other")).unwrap();
+    while file.write_all(&[1; 1 << 16]).is_ok() {}
+}
+
+/// Nothing is begun that cannot be recorded.
+#[test]
+fn disks_that_are_full_at_the_start_are_refused() {
+    let site = Site::new(2);
+    let Some(_mounted) = tmpfs(&site) else { return };
+    let line = format!("record --scan trial --memory 64MiB --chunk 1MiB {ANY}");
+    site.disks.iter().for_each(|disk| fill(disk));
+    let done = site.run(&line).expect(2);
+    for part in
+        ["No space left on any disk: ", " has 0.0 MB free", "67.1 MB of each must remain free", "hint: "]
+    {
+        assert!(done.said().contains(part), "{part}: {}", done.said());
+    }
+    assert!(site.disks.iter().all(|disk| !disk.join("trial").exists()));
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_called_full() {
+    let site = Site::new(2);
+    let Some(_mounted) = tmpfs(&site) else { return };
+    // Room for the index, and for no chunk.
+    std::fs::write(site.disks[1].join("other"), vec![1; 128 << 20]).unwrap();
+    let mut recorder = site.record(ANY);
+    let sent = send(&recorder.address(), &format!("{SLOW_LINE} --packets 2000"));
+    let report = recorder.stop().json();
+    let recording = &report["recording"];
+    assert_eq!(
+        (recording["disks"][0]["state"].as_str(), recording["disks"][1]["state"].as_str()),
+        (Some("active"), Some("full"))
+    );
+    assert_eq!(
+        number(&recording["ledger"]["recorded"]) + drops(&report),
+        number(&sent["packets"]),
+        "{recording}"
+    );
+    first(recording, "disk_full");
+}
+
+/// An operator who deletes something in mid-scan is not told that the disk is full for the rest of it.
+#[test]
+fn a_disk_is_used_again_when_space_is_freed() {
+    let site = Site::new(1);
+    let Some(_mounted) = tmpfs(&site) else { return };
+    std::fs::write(site.disks[0].join("other"), vec![1; 60 << 20]).unwrap();
+    let mut recorder = site.record(&format!("{ANY} --reserve 110MiB"));
+    let to = recorder.address();
+    send(&to, &format!("{SLOW_LINE} --packets 8000"));
+    wait_for("a full disk", || recorder.stderr().contains("warning: chunk_lost: ").then_some(()));
+    std::fs::remove_file(site.disks[0].join("other")).unwrap();
+    wait_for("a disk that is used again", || {
+        recorder.stderr().contains("warning: disk_resumed: ").then_some(())
+    });
+    let sent = send(&to, &format!("{SLOW_LINE} --packets 4000 --first 1000000"));
+    let report = recorder.stop().expect(1).json();
+    let recording = &report["recording"];
+    assert_eq!(recording["disks"][0]["state"], "active", "{recording}");
+    let sums = balanced(&recording["ledger"]);
+    assert!(sums.1 > number(&sent["packets"]) && sums.2 > 1000, "{recording}");
+    assert!(first(recording, "disks_full") < first(recording, "disks_resumed"), "{recording}");
+}
+
+/// A file system that is full.
+fn full() -> File {
+    OpenOptions::new().write(true).open("/dev/full").unwrap()
+}
+
+/// A pipe that nobody reads.
+fn closed() -> OwnedFd {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+fn skyhaul(words: &[String]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skyhaul"));
+    command.args(words).env("SKYHAUL_CONFIG", "/dev/null").stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// A recording of 500 frames.
+fn recorded() -> Site {
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    send(&recorder.address(), "--pattern --payload 2000 --rate 50Mbps --packets 500");
+    recorder.stop().expect(0);
+    site
+}
+
+#[test]
+fn a_closed_standard_error_changes_no_exit_status() {
+    let site = recorded();
+    let on_disks = |line: &str| {
+        let mut all = words(line);
+        all.splice(1..1, site.disk_words());
+        all
+    };
+    let chunk = site.disks[0].join("trial/trial.00000000").display().to_string();
+    for (line, code) in [
+        (on_disks("check trial --verify"), 0),
+        (on_disks("check nothing"), 2),
+        (on_disks("cat trial"), 0),
+        (words(&format!("send --to udp://127.0.0.1:9 --rate 1Gbps --input {chunk}")), 0),
+        (words(&format!("receive {ANY} --wait 100ms --memory 64MiB --chunk 1MiB")), 1),
+        (on_disks(&format!("record --scan other {ANY} --wait 100ms --memory 64MiB --chunk 1MiB")), 1),
+        (words("send --to nowhere"), 2),
+        (words("disk /no/such/directory"), 2),
+    ] {
+        for (name, stderr) in [("full", Stdio::from(full())), ("closed", Stdio::from(closed()))] {
+            let status = skyhaul(&line).stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(code), "{name}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_report_or_data_that_cannot_be_written_are_never_success() {
+    let site = recorded();
+    let on_disks = |line: &str| {
+        let mut all = words(line);
+        all.splice(1..1, site.disk_words());
+        all
+    };
+    let chunk = site.disks[0].join("trial/trial.00000000").display().to_string();
+    for line in [
+        on_disks("ls"),
+        on_disks("ls --json"),
+        on_disks("check trial --json"),
+        on_disks("cat trial"),
+        words(&format!("inspect {chunk}")),
+        words(&format!("inspect {chunk} --json")),
+        words(&format!("send --json --to udp://127.0.0.1:9 --rate 1Gbps --input {chunk}")),
+        words("receive --show-config"),
+        words("host --json"),
+    ] {
+        let done = skyhaul(&line).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{line:?}: {said}");
+        assert!(said.contains("write to standard output: No space left"), "{line:?}: {said}");
+    }
+}
+
+/// Nobody reads the report: the exit status still says that nothing came.
+#[test]
+fn a_report_without_a_reader_leaves_the_exit_status() {
+    let line = words(&format!("receive {ANY} --wait 100ms --json --memory 64MiB --chunk 1MiB"));
+    let status = skyhaul(&line).stdout(Stdio::from(closed())).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+/// A peer that goes away is not a reader that has had enough.
+#[test]
+fn a_receiver_that_breaks_off_is_no_success() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("tcp://{}", listener.local_addr().unwrap());
+    let sender =
+        Job::start(&words(&format!("send --pattern --payload 2000 --rate 1Gbps --packets 200000 --to {to}")));
+    let (stream, _) = listener.accept().unwrap();
+    drop((stream, listener));
+    let done = sender.finish();
+    assert_ne!(done.code, Some(0), "{}", done.stderr);
+}
+
+/// Services say what they do; nobody has to hear it.
+#[test]
+fn a_service_goes_on_without_its_terminal() {
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, iperf3, directory) = (free(), free(), tempfile::tempdir().unwrap());
+    let token = directory.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
+    let token = format!("--token-file {}", token.display());
+    let line = format!("probe serve --listen 127.0.0.1 --port {port} --iperf3 {iperf3} {token}");
+    for stderr in [Stdio::from(closed()), Stdio::from(full())] {
+        let mut server = skyhaul(&words(&line)).stderr(stderr).spawn().unwrap();
+        let reached = || std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop);
+        wait_for("the server", || {
+            assert!(server.try_wait().unwrap().is_none(), "it ended");
+            reached()
+        });
+        for _ in 0..2 {
+            run(&format!("probe 127.0.0.1 --iperf3 {iperf3} --time 1s --json")).expect(0);
+            let points = "--sizes 64 --spacing 200us --packets 20 --settle 5s";
+            run(&format!("probe 127.0.0.1:{port} {token} --json {points}")).expect(0);
+        }
+        rustix::process::kill_process(Pid::from_child(&server), Signal::HUP).unwrap();
+        assert_eq!(wait_for("its end", || server.try_wait().unwrap()).code(), Some(0));
+    }
+}
+
+/// The note of each second ended the thread of the control plane, and nothing else.
+#[test]
+fn a_balancer_answers_without_its_terminal() {
+    let place = Place::new();
+    let [token, state] = ["token", "state.db"].map(|name| place.path(name).display().to_string());
+    let api = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let line = format!(
+        "balance --api {api} --data-port 0 --sync-port 0 --threads 1 --token-file {token} --state {state} --reserve run \
+         --uri-file {}",
+        place.path("uri").display()
+    );
+    let mut balancer = skyhaul(&words(&line)).stderr(Stdio::from(full())).spawn().unwrap();
+    let metrics = || {
+        let mut stream = TcpStream::connect(api).ok()?;
+        stream
+            .write_all(
+                format!("GET /metrics HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\n\r\n").as_bytes(),
+            )
+            .ok()?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said).ok()?;
+        Some(said)
+    };
+    wait_for("the control plane", metrics);
+    // Without its first data plane it does not start at all.
+    wait_for("the reservation", || place.path("uri").exists().then_some(()));
+    rustix::process::kill_process(plane_of(balancer.id()), Signal::KILL).unwrap();
+    let restarts = "skyhaul_balance_plane_restarts_total{lb=\"1\"} 1\n";
+    wait_for("the restart", || metrics()?.contains(restarts).then_some(()));
+    // It is noted within a second, and the control plane answers after that.
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(metrics().is_some(), "the control plane has ended");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    rustix::process::kill_process(Pid::from_child(&balancer), Signal::TERM).unwrap();
+    assert_eq!(wait_for("its end", || balancer.try_wait().unwrap()).code(), Some(0));
 }

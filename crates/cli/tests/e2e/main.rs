@@ -6,7 +6,6 @@
 
 mod site;
 
-mod all_refused;
 mod attacked;
 mod balance;
 mod balancer;
@@ -18,25 +17,18 @@ mod device;
 mod disks;
 mod doors;
 mod events;
-mod fast;
 mod faults;
 mod foreign;
-mod full;
 mod hostile;
 mod integrity;
 mod join;
-mod kill;
 mod lab;
 mod limited;
-mod many;
 mod monitor;
-mod paused;
 mod probe;
 mod readers;
 mod recorded;
 mod regular;
-mod repaired;
-mod restart;
 mod sent_files;
 mod signals;
 mod spead;

@@ -3,7 +3,7 @@
 //! Events onto disks and back through the command: with loss, from a capture, under kill -9, followed, sent on, looked at.
 
 use crate::disks::tmpfs;
-use crate::kill::kill;
+use crate::signals::kill;
 use crate::site::{ANY, Done, Job, Site, all_acknowledged, counter, drops, number, run, send, sum, words};
 use crate::spead::{capture_of, record as captured};
 use serde_json::Value;

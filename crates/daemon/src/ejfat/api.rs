@@ -26,32 +26,30 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "calls have one shape, which the doors rely on")]
 
-mod active;
 mod chains;
-mod load;
 mod periodic;
 mod reservations;
 mod status;
 pub mod timeseries;
 mod tokens;
-mod upstream;
 mod workers;
 
-use self::active::{ActiveChain, EndedChain, Notes};
-use self::load::LoadSum;
-use self::timeseries::{ReservationSeries, SessionSeries, Totals};
+use self::chains::{ActiveChain, EndedChain, Notes};
+use self::timeseries::{LoadSum, ReservationSeries, SessionSeries, Totals};
 use super::client::{SESSION_ENDED, Trust};
 use super::instances::{Instances, StrayCounter};
 use super::registry::token::{KnownToken, Level, Resource, Token, TokenIndex};
 use super::registry::{Change, ChangeError, Database, Millis, Registry, Reservation};
 use skyhaul::auth::new_token;
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul_core::balance::{DemandError, RegisterError, StateError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The origin and time of a call.
 #[derive(Clone, Debug, Default)]
@@ -208,21 +206,17 @@ impl Api {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
+        lock(&self.state)
     }
 
     /// Makes a change: `plan` checks whether it is allowed; then it is written, while only other changes wait, and
     /// takes effect.
     fn change<T>(&self, plan: impl FnOnce(&mut State) -> Result<Change<T>, Refusal>) -> Result<T, Refusal> {
-        let mut store = locked(&self.store);
+        let mut store = lock(&self.store);
         let change = plan(&mut self.locked())?;
         let written = change.write(&mut store).map_err(ChangeError::from)?;
         Ok(written.hold(&mut self.locked().registry))
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -246,14 +240,14 @@ impl Running {
 }
 
 fn gone(id: i64) -> Refusal {
-    Refusal::new(RefusalKind::Missing, format!("there is no reservation {id}; hint: it may have ended"))
+    Refusal::new(RefusalKind::Missing, format!("there is no reservation {id}{}", Hint("it may have ended")))
 }
 
 /// The number of a reservation, as text.
 fn number(text: &str) -> Result<i64, Refusal> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.ok_or_else(|| {
-        Refusal::invalid(format!("invalid reservation number `{}`; hint: a number such as 1", cut(text)))
+        Refusal::invalid(format!("invalid reservation number `{}`{}", cut(text), Hint("a number such as 1")))
     })
 }
 
@@ -302,17 +296,23 @@ impl State {
 
 fn shown(token: Option<&str>) -> Result<&str, Refusal> {
     token.ok_or_else(|| {
-        let text = "no token; hint: send `authorization: Bearer TOKEN`, the part of EJFAT_URI before the @";
+        let text = format!(
+            "no token{}",
+            Hint("send `authorization: Bearer TOKEN`, the part of EJFAT_URI before the @")
+        );
         Refusal::new(RefusalKind::Unauthenticated, text)
     })
 }
 
 fn not_valid(keys: &TokenIndex, token: &str) -> Refusal {
     if keys.is_ended(token) {
-        let text = format!("{SESSION_ENDED}; hint: start the worker again if it is to come back");
+        let text = format!("{SESSION_ENDED}{}", Hint("start the worker again if it is to come back"));
         return Refusal::new(RefusalKind::Ended, text);
     }
-    let text = "the token is not valid: wrong, revoked, or its reservation or session has ended; hint: reserve or register again";
+    let text = format!(
+        "the token is not valid: wrong, revoked, or its reservation or session has ended{}",
+        Hint("reserve or register again")
+    );
     Refusal::new(RefusalKind::Unauthenticated, text)
 }
 
@@ -329,8 +329,10 @@ pub(super) fn denied(resource: Resource, level: Level) -> Refusal {
         Resource::Reservation(id) => format!("reservation {id}"),
         Resource::Session(id) => format!("session {id}"),
     };
-    let text =
-        format!("the token does not permit {level} {resource}; hint: use one that does, or ask its operator");
+    let text = format!(
+        "the token does not permit {level} {resource}{}",
+        Hint("use one that does, or ask its operator")
+    );
     Refusal::new(RefusalKind::Denied, text)
 }
 

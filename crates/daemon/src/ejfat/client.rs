@@ -28,14 +28,16 @@ mod verifier;
 pub(super) use self::error::SESSION_ENDED;
 pub use self::error::{ControlError, Why};
 use self::error::{of_status, unreachable};
+pub use self::verifier::CertificateProblem;
 use super::proto::load_balancer_client::LoadBalancerClient;
 use super::proto::{ChainLoadBalancerRequest, CreateTokenReply, ReserveLoadBalancerReply};
 use core::net::{IpAddr, SocketAddr};
 use skyhaul::core::wire::ejfat::{DATA_PORT, DataAddress, Uri};
 use skyhaul::io::file::{SETTINGS, read_small};
+use skyhaul::io::lock::lock;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -219,7 +221,7 @@ where
         Ok(Err(status)) => of_status(&status, &secrets.iter().map(String::as_str).collect::<Vec<_>>()),
         Err(_) => Why::Silent(deadline),
     };
-    if matches!(why, Why::Unreachable(_) | Why::Silent(_)) {
+    if matches!(why, Why::Unreachable(_) | Why::Untrusted { .. } | Why::Silent(_)) {
         connection.forget();
     }
     Err(why)
@@ -287,7 +289,7 @@ impl Connection {
 
     /// Returns the channel; connecting is retried for `patience`.
     pub(super) async fn channel(&self, deadline: Duration, patience: Duration) -> Result<Channel, Why> {
-        if let Some(channel) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(channel) = lock(&self.kept).clone() {
             return Ok(channel);
         }
         let begun = Instant::now();
@@ -295,7 +297,7 @@ impl Connection {
         loop {
             let why = match tokio::time::timeout(deadline, self.endpoint.connect()).await {
                 Ok(Ok(channel)) => {
-                    let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut kept = lock(&self.kept);
                     return Ok(kept.insert(channel).clone());
                 }
                 Ok(Err(error)) => unreachable(&error, &[]),
@@ -311,7 +313,7 @@ impl Connection {
 
     /// The connection broke or does not respond: the next call makes a new one.
     pub(super) fn forget(&self) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.kept) = None;
     }
 }
 

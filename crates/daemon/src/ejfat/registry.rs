@@ -11,7 +11,7 @@
 //!
 //! Limits, fixed at the start: [`Limits`]. The registry has no clock and forwards no packets.
 //!
-//! Limits on the number of tokens, and which reservation they count for.
+//! Tokens are limited for each reservation:
 //!
 //! ```text
 //!   a reservation       its own + one for each worker + 1024 that were made        nobody else's tokens take room of these
@@ -19,24 +19,25 @@
 //! ```
 //!
 //! So a worker that creates tokens as fast as it can takes no room from others, not even in the same reservation.
+//!
+//! The tokens of a [`Chain`] are stored in plain text, because they have to be presented again; only the owner of the
+//! database can read them.
 
-mod chain;
 mod change;
-mod reservation;
 mod store;
 pub mod token;
 
-pub use self::chain::Chain;
-pub use self::change::{Change, Written};
-pub use self::reservation::{Millis, Reservation, Session};
-use self::store::Kept;
-pub use self::store::{Database, DatabaseError};
-use self::token::{Level, Permission, Resource, Token, Tokens};
+pub use super::registry::change::{Change, Written};
+pub use super::registry::store::{Database, DatabaseError};
 use skyhaul::auth::TokenHash;
-use skyhaul_core::balance::MEMBERS;
+use skyhaul::core::hint::Hint;
+use skyhaul_core::balance::{MEMBERS, Prefix, Strategy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use store::Kept;
+use token::{Level, Permission, Resource, Token, Tokens};
 
 /// The state of a control plane; see the [module](self).
 #[derive(Debug)]
@@ -115,7 +116,7 @@ impl Registry {
             Ok(revoked)
         })?;
         let Kept { tokens, reservations, sessions } = store::read(&store)?;
-        let chains = chain::read_chains(&store)?;
+        let chains = read_chains(&store)?;
         let seats = sessions.values().map(|session| (session.reservation, session.id)).collect();
         let none = Tokens::default();
         let mut registry = Registry { limits, tokens: none, reservations, sessions, seats, chains, revoked };
@@ -326,15 +327,16 @@ impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ChangeError::Full(what, most) => {
-                write!(f, "all {most} {what} are in use; hint: end those that are not needed")
+                write!(f, "all {most} {what} are in use{}", Hint("end those that are not needed"))
             }
             ChangeError::Deep(most) => {
                 write!(
                     f,
-                    "tokens have at most {most} generations; hint: make it with one nearer to the operator's"
+                    "tokens have at most {most} generations{}",
+                    Hint("make it with one nearer to the operator's")
                 )
             }
-            ChangeError::Gone(what, id) => write!(f, "there is no {what} {id}; hint: it may have ended"),
+            ChangeError::Gone(what, id) => write!(f, "there is no {what} {id}{}", Hint("it may have ended")),
             ChangeError::Database(error) => error.fmt(f),
         }
     }
@@ -374,4 +376,120 @@ impl NewToken<'_> {
     pub(super) fn token(&self, name: String, permissions: Vec<Permission>) -> Token {
         Token { id: 0, parent: Some(self.parent), name, created: self.now, permissions, hash: self.hash }
     }
+}
+
+/// A load balancer that sends to a reservation.
+#[derive(Clone, PartialEq)]
+pub struct Chain {
+    /// Its number.
+    pub id: i64,
+    /// The reservation that it feeds.
+    pub reservation: i64,
+    /// `EJFAT_URI` of the other load balancer, with its token.
+    pub uri: String,
+    /// The session there.
+    pub session: String,
+    /// That session's token.
+    pub token: String,
+    /// Source addresses of its packets.
+    pub addresses: Vec<IpAddr>,
+    /// The address to which they are sent.
+    pub ip: IpAddr,
+    /// The port to which they are sent.
+    pub port: u16,
+    /// Its initial share, relative to the other workers.
+    pub weight: f32,
+    /// Minimum share, as a multiple of an even share; 0: no bound.
+    pub min_factor: f32,
+    /// Maximum share, as a multiple of an even share; 0: no bound.
+    pub max_factor: f32,
+}
+
+impl fmt::Debug for Chain {
+    /// Without tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain").field("id", &self.id).field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// Reads all stored chains.
+pub(super) fn read_chains(from: &Database) -> Result<BTreeMap<i64, Chain>, DatabaseError> {
+    const QUERY: &str =
+        "SELECT id, reservation, uri, session, token, addresses, ip, port, weight, least, most FROM chain";
+    let rows = from.rows(QUERY, |row| {
+        let chain = Chain {
+            id: row.get(0)?,
+            reservation: row.get(1)?,
+            uri: row.get(2)?,
+            session: row.get(3)?,
+            token: row.get(4)?,
+            addresses: Vec::new(),
+            ip: Ipv4Addr::UNSPECIFIED.into(),
+            port: row.get(7)?,
+            weight: row.get(8)?,
+            min_factor: row.get(9)?,
+            max_factor: row.get(10)?,
+        };
+        Ok((chain, row.get::<_, String>(5)?, row.get::<_, String>(6)?))
+    })?;
+    let whole = |(chain, addresses, ip): (Chain, String, String)| {
+        let wrong = || from.corrupt(format!("chain {}", chain.id));
+        let addresses = addresses.split_whitespace().map(|ip| ip.parse().map_err(|_| wrong()));
+        let addresses = addresses.collect::<Result<_, _>>()?;
+        Ok((chain.id, Chain { addresses, ip: ip.parse().map_err(|_| wrong())?, ..chain.clone() }))
+    };
+    rows.into_iter().map(whole).collect()
+}
+
+/// Unix time in milliseconds.
+pub type Millis = i64;
+
+/// A load balancer in use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Its number.
+    pub id: i64,
+    /// Which load balancer, from 1.
+    pub instance: i64,
+    /// What it is called.
+    pub name: String,
+    /// The requested version of IP: 0 both, 1 IPv4, 2 IPv6.
+    pub family: i32,
+    /// How shares are determined.
+    pub strategy: Strategy,
+    /// When it was made.
+    pub created: Millis,
+    /// When it ends; `None`: never.
+    pub until: Option<Millis>,
+    /// The allowed senders; if there are none, nobody may send.
+    pub senders: Vec<Prefix>,
+}
+
+/// A worker of a reservation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// Its number.
+    pub id: i64,
+    /// Its reservation.
+    pub reservation: i64,
+    /// The number of its session at the balancer.
+    pub number: u64,
+    /// What it is called.
+    pub name: String,
+    /// Where it receives.
+    pub ip: IpAddr,
+    /// Its first port.
+    pub port: u16,
+    /// 2 to the power of this many ports.
+    pub bits: u8,
+    /// Whether packets keep their label.
+    pub keep_label: bool,
+    /// Its initial share, relative to the other workers.
+    pub weight: f64,
+    /// Minimum share, as a multiple of an even share; 0: no bound.
+    pub min_factor: f64,
+    /// Maximum share, as a multiple of an even share; 0: no bound.
+    pub max_factor: f64,
+    /// Slots that it demands: first slot and length.
+    pub demands: Vec<(u16, u16)>,
 }

@@ -45,6 +45,7 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::{SETTINGS, read_small};
 use std::fmt::Display;
 use std::io;
@@ -174,8 +175,9 @@ async fn check(
         // The body is too large; or the connection broke, and nobody reads this reply.
         Ok(Err(_)) => return speech.too_large(),
         Err(_) => {
-            let text = format!("the request did not arrive within {} s", BODY_TIMEOUT.as_secs());
-            return speech.refused(Refusal::new(RefusalKind::Unavailable, text + "; hint: send it again"));
+            let (limit, hint) = (BODY_TIMEOUT.as_secs(), Hint("send it again"));
+            let text = format!("the request did not arrive within {limit} s{hint}");
+            return speech.refused(Refusal::new(RefusalKind::Unavailable, text));
         }
     };
     next.run(Request::from_parts(head, Body::from(body))).await
@@ -280,6 +282,6 @@ impl TlsFiles {
 }
 
 fn bad(path: &Path, what: &str, error: impl Display) -> io::Error {
-    let text = format!("{} is not a valid {what}: {error}; hint: give a PEM file", path.display());
+    let text = format!("{} is not a valid {what}: {error}{}", path.display(), Hint("give a PEM file"));
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }

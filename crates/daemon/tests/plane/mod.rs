@@ -1,10 +1,10 @@
 //! A control plane for tests: it keeps what it is told, forgets, hangs and dies as it is bidden.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it")]
 
-#[path = "../waiting/mod.rs"]
-mod waiting;
+#[path = "../common/mod.rs"]
+mod common;
 
-pub(crate) use waiting::{LIMIT, wait_for};
+pub(crate) use common::{LIMIT, wait_for};
 
 use skyhaul_daemon::ejfat::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
 use skyhaul_daemon::ejfat::proto::*;

@@ -1,8 +1,9 @@
 //! Functions compiled by users, called without the GIL.
 
-use crate::hold::Hold;
+use crate::process::Hold;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use skyhaul::core::hint::Hint;
 use std::ffi::c_void;
 use std::{mem, ptr};
 
@@ -56,7 +57,10 @@ impl Compiled {
     /// The function at this address; a context makes it one of three arguments.
     pub(crate) fn new(address: usize, context: Option<usize>, kept: Py<PyAny>) -> PyResult<Self> {
         if address == 0 {
-            return Err(PyValueError::new_err("the function has address 0; hint: pass a compiled function"));
+            return Err(PyValueError::new_err(format!(
+                "the function has address 0{}",
+                Hint("pass a compiled function")
+            )));
         }
         let code = ptr::with_exposed_provenance::<c_void>(address);
         let function = match context {

@@ -6,9 +6,11 @@ use crate::wait::whole;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::spead::send::{Heap, HeapOptions, Split};
 use skyhaul::wire::spead::id;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A heap to be sent. The bytes of its items are not copied, but read when it is sent.
 #[pyclass(frozen, module = "skyhaul._native")]
@@ -16,7 +18,7 @@ pub(crate) struct SendHeap(Mutex<Arc<Heap>>);
 
 impl SendHeap {
     fn lock(&self) -> MutexGuard<'_, Arc<Heap>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A snapshot: later changes do not affect a send.
@@ -123,7 +125,7 @@ impl SendHeap {
 fn not_of_the_packet(id: u64) -> PyResult<()> {
     match id {
         id::HEAP_COUNTER | id::HEAP_SIZE | id::HEAP_OFFSET | id::PAYLOAD_LENGTH => {
-            Err(wrong(format!("item {id:#x} is reserved for packets; hint: an id from 0x1000 on")))
+            Err(wrong(format!("item {id:#x} is reserved for packets{}", Hint("an id from 0x1000 on"))))
         }
         _ => Ok(()),
     }
@@ -137,7 +139,7 @@ pub(super) fn split_of(word: &str) -> PyResult<Split> {
     match word {
         "full" => Ok(Split::Full),
         "even" => Ok(Split::Even),
-        _ => Err(PyValueError::new_err(format!("split is {word:?}; hint: 'full' or 'even'"))),
+        _ => Err(PyValueError::new_err(format!("split is {word:?}{}", Hint("'full' or 'even'")))),
     }
 }
 
@@ -176,8 +178,8 @@ pub(super) fn fits(heap: &Heap, counter: Option<u64>) -> PyResult<()> {
     let most = heap.flavour().max_value();
     match counter {
         Some(counter) if counter > most => Err(wrong(format!(
-            "heap counter {counter} is larger than {most}, the largest of this flavour; hint: a smaller one, or a flavour \
-             with more bits of address"
+            "heap counter {counter} is larger than {most}, the largest of this flavour{}",
+            Hint("a smaller one, or a flavour with more bits of address")
         ))),
         _ => Ok(()),
     }
@@ -185,8 +187,10 @@ pub(super) fn fits(heap: &Heap, counter: Option<u64>) -> PyResult<()> {
 
 pub(crate) fn bits_per_second(rate: f64) -> PyResult<u64> {
     if !(0.0..1e18).contains(&rate) {
-        let why =
-            format!("rate is {rate}; hint: bits per second, for example 8e9, or 0 for as fast as possible");
+        let why = format!(
+            "rate is {rate}{}",
+            Hint("bits per second, for example 8e9, or 0 for as fast as possible")
+        );
         return Err(PyValueError::new_err(why));
     }
     // Rounded up, because 0 means no limit.

@@ -6,6 +6,7 @@ use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::control::ControlConfig;
+use skyhaul::core::hint::Hint;
 use skyhaul::spead::send::{PacketSize, SendConfig};
 use std::time::Duration;
 
@@ -44,9 +45,10 @@ impl Settings {
         #[pyo3(from_py_with = whole)] cpu: Option<usize>,
     ) -> PyResult<Self> {
         if max_heaps == 0 {
-            return Err(PyValueError::new_err(
-                "max_heaps is 0: no heap could be queued; hint: max_heaps=1 or more",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "max_heaps is 0: no heap could be queued{}",
+                Hint("max_heaps=1 or more")
+            )));
         }
         cpu.map_or(Ok(()), |cpu| bindable(&[cpu]))?;
         let size = match (payload, packet) {
@@ -58,7 +60,7 @@ impl Settings {
             Rate::Auto => (0, Some(control(rate_start, rate_bounds)?)),
             Rate::Given(rate) if rate_start.is_none() && rate_bounds.is_none() => (rate, None),
             Rate::Given(_) => {
-                let text = "rate_start and rate_bounds need the rate 'auto'; hint: rate='auto'";
+                let text = format!("rate_start and rate_bounds need the rate 'auto'{}", Hint("rate='auto'"));
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -87,8 +89,8 @@ fn control(start: Option<f64>, bounds: Option<(f64, f64)>) -> PyResult<ControlCo
     let start = start.unwrap_or_else(|| usual.start.max(least).min(most));
     if least == 0 || !(least..=most).contains(&start) {
         return Err(PyValueError::new_err(format!(
-            "the rate begins at {start} and stays from {least} to {most} bits per second; hint: a least rate above 0, \
-             a start between the two"
+            "the rate begins at {start} and stays from {least} to {most} bits per second{}",
+            Hint("a least rate above 0, a start between the two")
         )));
     }
     Ok(ControlConfig { start, least, most, ..usual })

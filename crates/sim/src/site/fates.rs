@@ -1,7 +1,7 @@
 //! What became of each packet and of each event, and whether that may be.
 
 use super::plan::{Packet, Plan};
-use super::played::Played;
+use crate::site::plan::Played;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 

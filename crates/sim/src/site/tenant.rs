@@ -2,8 +2,8 @@
 
 use super::fates::{Fate, Fates, Given};
 use super::plan::{FORGED, PAYLOAD, Packet, Plan};
-use super::played::{MS, Wire};
 use crate::random::Random;
+use crate::site::plan::{MS, Wire};
 use core::net::{IpAddr, SocketAddr};
 use skyhaul_core::{
     assembly::{KeyedConfig, KeyedWindow, Retired, Slot, Window},

@@ -1,8 +1,8 @@
 //! Faults, with severities drawn from the seed.
 
-use super::parts::{Bucket, Change, Cut, Failing, Pauses, Queue};
 use super::path::Path;
 use crate::random::Random;
+use crate::traces::path::{Bucket, Change, Cut, Failing, Pauses, Queue};
 use skyhaul_core::diagnose::Cause;
 
 /// Give the path this fault. Causes of TCP are not of paths of datagrams and change nothing.

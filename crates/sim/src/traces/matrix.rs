@@ -1,6 +1,6 @@
 //! The confusion matrix of the diagnosis over simulated measurements.
 
-use super::{play, tcp};
+use super::{LIMITS, play, play_flow};
 use skyhaul_core::diagnose::{self, Cause, Finding};
 use std::{collections::BTreeMap, fmt::Write, ops::Range};
 
@@ -22,8 +22,7 @@ impl Pairs {
     /// Play every two causes of datagrams with these seeds.
     #[must_use]
     pub fn play(seeds: Range<u64>) -> Pairs {
-        let causes: Vec<Cause> =
-            Cause::ALL.into_iter().filter(|cause| !tcp::LIMITS.contains(cause)).collect();
+        let causes: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| !LIMITS.contains(cause)).collect();
         let mut pairs = Pairs::default();
         let two = causes.iter().enumerate().flat_map(|(n, &a)| causes[n + 1..].iter().map(move |&b| (a, b)));
         let two = two.filter(|pair| !ONE_PLACE.contains(pair));
@@ -87,11 +86,11 @@ pub struct Matrix {
 /// What is found of a measurement with this fault, or of one without.
 fn found(cause: Option<Cause>, seed: u64) -> Vec<Finding> {
     match cause {
-        Some(cause) if tcp::LIMITS.contains(&cause) => diagnose::tcp::diagnose(&tcp::play(Some(cause), seed)),
+        Some(cause) if LIMITS.contains(&cause) => diagnose::tcp::diagnose(&play_flow(Some(cause), seed)),
         Some(cause) => diagnose::diagnose(&play(&[cause], seed)).findings,
         None => {
             let mut all = diagnose::diagnose(&play(&[], seed)).findings;
-            all.extend(diagnose::tcp::diagnose(&tcp::play(None, seed)));
+            all.extend(diagnose::tcp::diagnose(&play_flow(None, seed)));
             all
         }
     }

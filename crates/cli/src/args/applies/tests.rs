@@ -21,7 +21,7 @@ fn refused(line: &str, options: &[(&str, &str)]) {
     for (option, hint) in options {
         let said = said(&format!("{line} {option}")).unwrap_or_else(|| panic!("{line} {option} is accepted"));
         let name = option.split(' ').next().unwrap();
-        let (what, found) = said.split_once("\nhint: ").unwrap_or_else(|| panic!("no hint: {said}"));
+        let (what, found) = said.split_once("; hint: ").unwrap_or_else(|| panic!("no hint: {said}"));
         assert!(
             what.starts_with(&format!("{name} does nothing with ")) && what.contains(": it applies only to "),
             "{line} {option}: {said}"
@@ -242,7 +242,7 @@ fn where_things_go_is_checked_as_well() {
         ("send --pattern", "no destination"),
     ] {
         let said = said(line).unwrap();
-        assert!(said.contains(told) && said.contains("\nhint: "), "{line}: {said}");
+        assert!(said.contains(told) && said.contains("; hint: "), "{line}: {said}");
     }
     for line in [
         "receive --listen udp://:0 --window 4 --heap-window 8 --feedback",

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Arg, ArgAction, Command};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -49,9 +50,10 @@ impl File {
         let table = DeTable::parse(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| reader.line(span.start));
             anyhow!(
-                "{}:{line}: {}\nhint: write lines as `option = \"value\"`, sections as `[record]`",
+                "{}:{line}: {}{}",
                 path.display(),
-                error.message()
+                error.message(),
+                Hint("write lines as `option = \"value\"`, sections as `[record]`")
             )
         })?;
         Ok(Self { settings: reader.all(table.get_ref())? })
@@ -90,10 +92,10 @@ impl Reader<'_> {
             let Some(verb) = self.verbs().find(|verb| verb.get_name() == key.get_ref()) else {
                 let known: Vec<&str> = self.verbs().map(Command::get_name).collect();
                 bail!(
-                    "{}: unknown section `{}`\nhint: sections are verbs: {}",
+                    "{}: unknown section `{}`{}",
                     self.place(key.span().start),
                     key.get_ref(),
-                    known.join(", ")
+                    Hint(format_args!("sections are verbs: {}", known.join(", ")))
                 );
             };
             for (key, value) in section.iter() {
@@ -136,7 +138,11 @@ impl Reader<'_> {
         names.sort_unstable();
         names.dedup();
         let place = self.place(key.span().start);
-        anyhow!("{place}: unknown key `{}`\nhint: {who} {}", key.get_ref(), names.join(", "))
+        anyhow!(
+            "{place}: unknown key `{}`{}",
+            key.get_ref(),
+            Hint(format_args!("{who} {}", names.join(", ")))
+        )
     }
 
     fn setting(
@@ -148,7 +154,7 @@ impl Reader<'_> {
     ) -> Result<Setting> {
         let name = key.get_ref().to_string();
         let place = self.place(key.span().start);
-        let wrong = |what: &str, hint: &str| anyhow!("{place}: `{name}` {what}\nhint: {hint}");
+        let wrong = |what: &str, hint: &str| anyhow!("{place}: `{name}` {what}{}", Hint(hint));
         let several = matches!(arg.get_action(), ArgAction::Append);
         let words = match (value.get_ref(), arg.get_action().takes_values()) {
             (DeValue::Boolean(true), false) => vec![format!("--{name}")],

@@ -16,20 +16,19 @@
 //!                                    └────▶ forwarded ─▶ second socket ─▶ second receiver
 //! ```
 
-mod disks;
-
 use super::proofs::taken;
-use super::report::{DemoReport, Proof};
 use crate::print;
-use crate::report::axis::Scale;
-use crate::report::chart::{Chart, HALF, Panel};
+use crate::report::chart::{Chart, HALF, Panel, Series};
+use crate::report::drawing::Scale;
 use crate::report::map::LossMap;
 use crate::report::page::{Page, Tile, claims, pair, titled};
-use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::{self, nothing, number, short};
+use crate::verb::demo::proofs::{DemoReport, Proof};
 use skyhaul::report::{Distribution, ReceiveReport, RejectCounts, StreamSummary};
 use std::fmt::Write as _;
+
+mod disks;
 
 /// Maximum number of loss maps.
 const MAX_STREAMS: usize = 8;

@@ -1,6 +1,7 @@
 //! Where a demo writes.
 
 use anyhow::{Result, bail};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -39,8 +40,9 @@ pub(super) fn take(asked: Option<&Path>, name: &str) -> Result<Place> {
         return Ok(Place { path: path.clone(), _lock: lock });
     }
     bail!(
-        "another demo is running in {}\nhint: choose another directory with --directory DIR",
-        names[0].display()
+        "another demo is running in {}{}",
+        names[0].display(),
+        Hint("choose another directory with --directory DIR")
     );
 }
 

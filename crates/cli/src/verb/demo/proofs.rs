@@ -1,7 +1,7 @@
-//! What a demo claims, held against what others than the recorder saw.
+//! The report of the demo of a recorder: what it measured, and its claims, verified against what others than the recorder saw.
 
-use super::report::Proof;
 use crate::print::{self, counted};
+use serde::Serialize;
 use skyhaul::recorder::RecordReport;
 use skyhaul::recording::{CheckReport, DatastreamCheck};
 use skyhaul::report::{ReceiveReport, StreamSummary};
@@ -128,4 +128,31 @@ pub(super) fn taken(report: &ReceiveReport) -> u64 {
 /// Ranges of withheld packets that the receiver can detect: as sequence numbers, between the first and the last packet sent.
 fn visible(ranges: &[(u64, u64)], numbered: u64) -> Vec<(u64, u64)> {
     ranges.iter().filter(|r| r.0 > 0 && r.1 < numbered).map(|r| (r.0 + FIRST, r.1 + FIRST)).collect()
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoReport {
+    pub(crate) version: u32,
+    /// The command that produced it.
+    pub(crate) command: String,
+    pub(crate) machine: String,
+    pub(crate) faults: String,
+    /// Number of the first packet sent.
+    pub(crate) first_number: u64,
+    pub(crate) sent: SendReport,
+    pub(crate) recorded: RecordReport,
+    pub(crate) second: ReceiveReport,
+    pub(crate) check: CheckReport,
+    pub(crate) proofs: Vec<Proof>,
+    /// Bytes written to each disk, by time since the start in seconds.
+    pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
+}
+
+/// A claim, and whether it is true.
+#[derive(Debug, Serialize)]
+pub(crate) struct Proof {
+    pub(crate) claim: &'static str,
+    pub(crate) held: bool,
+    pub(crate) evidence: String,
 }

@@ -6,13 +6,15 @@
 use crate::args::SendArgs;
 use anyhow::{Context, Result};
 use skyhaul::core::balance::{AllowList, Prefix};
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use skyhaul::send::SendReport;
 use skyhaul::wire::BalancerUri;
 use skyhaul_daemon::balancer::proto::timeseries::Timeseries as Samples;
 use skyhaul_daemon::client::{ClientOptions, ControlPlane, Trust};
 use skyhaul_daemon::worker::address_towards;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -90,13 +92,17 @@ pub(crate) fn leave(joined: Vec<Joined>, reports: &mut [SendReport]) -> bool {
     report.refused_by_balancer = all.iter().any(|seen| seen.refused.is_some()).then_some(refused);
     if refused > 0 {
         report.notes.push(format!(
-            "the balancer refused {} meanwhile, of all senders of the reservation together; hint: `skyhaul balancer status`, or its /metrics, have the reasons",
-            crate::print::counted(refused, "packet")
+            "the balancer refused {} meanwhile, of all senders of the reservation together{}",
+            crate::print::counted(refused, "packet"),
+            Hint("`skyhaul balancer status`, or its /metrics, have the reasons")
         ));
     }
     let out = all.iter().any(|seen| seen.is_out);
     if out {
-        let text = "this host is not among the senders of the reservation any more: its packets are refused; hint: skyhaul balancer senders add";
+        let text = format!(
+            "this host is not among the senders of the reservation any more: its packets are refused{}",
+            Hint("skyhaul balancer senders add")
+        );
         report.notes.push(text.to_owned());
     }
     let was_out = all.iter().any(|seen| seen.was_out && !seen.is_out);
@@ -133,7 +139,7 @@ impl Joined {
         let watch = move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(POLL_INTERVAL) {
                 let now = look(&of, own);
-                to.lock().unwrap_or_else(PoisonError::into_inner).add(now);
+                lock(&to).add(now);
             }
         };
         let thread = Some(std::thread::Builder::new().name("joined".into()).spawn(watch)?);
@@ -149,7 +155,7 @@ impl Joined {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut seen = lock(&self.seen).clone();
         std::thread::sleep(SETTLED);
         let now = look(&self.plane, self.own);
         // A server that is gone by now has said before what it refused.

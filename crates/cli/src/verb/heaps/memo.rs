@@ -1,23 +1,26 @@
-//! `skyhaul bench --format spead`: the experiments of SDP memo 046 on this machine, as tables and plots.
+//! `skyhaul bench --format spead`: the experiments of SDP memo 046 on this machine, as tables and plots;
+//! and `--experiments limited`: receivers with a share of a CPU.
 
 use super::super::output::{command_line, create, write};
 use super::super::receiving::print_json;
-use super::limited;
 use crate::args::{BenchArgs, Experiment};
 use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress};
-use crate::report::axis::Scale;
-use crate::report::chart::{Chart, Panel};
-use crate::report::series::Series;
+use crate::report::chart::{Chart, Panel, Series};
+use crate::report::drawing::Scale;
 use crate::report::words::short;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
+use skyhaul::io::host::sockets::largest_buffer;
+use skyhaul::io::quantity::Size;
 use skyhaul::stop::StopFlag;
+use skyhaul_experiments::memo::limited::{LimitedOptions, LimitedRow, ReceiverCommand};
 use skyhaul_experiments::memo::{
     self as heaps, Experiments, HeapTransport, MemoCell, MemoOptions, MemoReport, MemoSetting, RatePoint,
 };
 use skyhaul_measure::bench::Spread;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// A report and the command that produced it.
@@ -73,7 +76,7 @@ fn options(args: &BenchArgs, stop: StopFlag) -> Result<MemoOptions> {
         rounds: args.rounds,
         pairs: args.heaps.pairs,
         rates: args.heaps.rates.iter().map(|rate| rate.bits_per_second()).collect(),
-        limited: limited::options(args, addresses[0], &stop)?,
+        limited: limited_options(args, addresses[0], &stop)?,
         addresses,
         networks: args.networks()?,
         stop,
@@ -113,7 +116,7 @@ pub(super) fn page(report: &MemoReport, command: &str, plots: &[Plot]) -> String
         table(&mut out, &report.receiver, true);
     }
     points(&mut out, report);
-    limited::table(&mut out, &report.limited);
+    limited_table(&mut out, &report.limited);
     for (name, _) in plots {
         let _ = writeln!(out, "![{}]({name})\n", name.trim_end_matches(".svg"));
     }
@@ -281,6 +284,113 @@ fn rates(points: &[RatePoint]) -> Vec<u64> {
     rates
 }
 
+/// Bits per second at which CPU time is measured: less than half a processor receives.
+const RATE: u64 = 4_000_000_000;
+/// Bytes of socket buffer that candidates are told to ask for, where all of them get so much.
+const BUFFER: u64 = 64 << 20;
+/// The largest heap that `receive` takes unasked, bytes.
+const LARGEST_HEAP: u64 = 256 << 20;
+
+/// What is measured with a share of a processor, if that was asked for.
+///
+/// # Errors
+/// A line of another program that cannot be meant.
+pub(super) fn limited_options(
+    args: &BenchArgs,
+    address: IpAddr,
+    stop: &StopFlag,
+) -> Result<Option<LimitedOptions>> {
+    let limited = &args.heaps;
+    if !limited.experiments.contains(&Experiment::Limited) {
+        return Ok(None);
+    }
+    let share = match limited.receiver_cpu {
+        Some(share) => share,
+        None => "50%".parse()?,
+    };
+    let own = std::env::current_exe().context("where this command lies")?;
+    let heap = limited.heap_size.bytes();
+    let words = format!(
+        "receive --format spead --listen udp://{{address}}:{{port}} --socket-buffer {{buffer}} --largest-heap {} \
+         --json --quiet",
+        heap.max(LARGEST_HEAP)
+    );
+    let mut candidates = vec![ReceiverCommand::own(&own, &words)?];
+    for line in &limited.against {
+        candidates.push(ReceiverCommand::parse(line)?);
+    }
+    let packets = if limited.packets.is_empty() { vec![1472, 8972] } else { limited.packets.clone() };
+    Ok(Some(LimitedOptions {
+        candidates,
+        share,
+        cpus: args.cpus,
+        packets,
+        heap_bytes: heap as usize,
+        // Ours may take more by its privilege, which the others do not try: all are told what all get.
+        buffer: BUFFER.min(largest_buffer()),
+        rate: limited.rates.first().map_or(RATE, |rate| rate.bits_per_second()),
+        time: args.time.duration(),
+        rounds: args.rounds,
+        address,
+        networks: args.networks()?,
+        stop: stop.clone(),
+    }))
+}
+
+/// The rows in Markdown.
+pub(super) fn limited_table(out: &mut String, rows: &[LimitedRow]) {
+    let Some(first) = rows.first() else { return };
+    let _ = writeln!(
+        out,
+        "## Receivers with {:.0} % of a CPU\n\nLimited by {}. Sent by our sender to each; lossless: the drop counter of \
+         the port in `/proc/net/udp` did not move. Socket buffers of {}{}.\n",
+        first.share * 100.0,
+        first.limit,
+        Size::from_bytes(first.buffer),
+        if first.buffer < BUFFER {
+            ", the most that every program gets here: `sysctl -w net.core.rmem_max=67108864`"
+        } else {
+            ""
+        }
+    );
+    let _ = writeln!(
+        out,
+        "| program | packet | highest rate without loss, Gb/s | receive CPU s/GB at {} | CPU used, maximum |\n\
+         |---|---|---|---|---|",
+        print::rate(first.rate as f64)
+    );
+    for row in rows {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {}{} | {}{} | {:.0} % |",
+            row.program,
+            row.packet,
+            spread(row.lossless_bits, 1e-9, 2),
+            if row.sender_ended { ", limited by the sender" } else { "" },
+            spread(row.cpu_s_per_gb, 1.0, 3),
+            if row.whole_at_rate { String::new() } else { lost(row.dropped_at_rate) },
+            row.most_used * 100.0
+        );
+    }
+    out.push('\n');
+    let mut told = Vec::new();
+    for row in rows.iter().filter(|row| row.packet == first.packet) {
+        if !told.contains(&&row.command) {
+            told.push(&row.command);
+            let _ = writeln!(out, "- {}: `{}`", row.program, row.command);
+        }
+    }
+    out.push('\n');
+}
+
+fn lost(dropped: u64) -> String {
+    if dropped > 0 { format!(", {} dropped", print::count(dropped)) } else { ", incomplete".into() }
+}
+
+fn spread(of: Spread, unit: f64, digits: usize) -> String {
+    format!("{:.digits$} ({:.digits$}-{:.digits$})", of.median * unit, of.min * unit, of.max * unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,5 +436,30 @@ mod tests {
             assert!(!svg.contains("NaN") && svg.matches("<circle").count() >= 2, "{name}");
         }
         assert!(all(&MemoReport::default()).is_empty());
+    }
+
+    #[test]
+    fn a_row_tells_what_was_found_and_what_is_wrong_with_it() {
+        let row = LimitedRow {
+            program: "other".into(),
+            command: "other {port}".into(),
+            packet: 1472,
+            share: 0.5,
+            lossless_bits: Spread::of([7e9, 8e9, 9e9]),
+            whole_at_rate: true,
+            buffer: BUFFER,
+            rate: RATE,
+            most_used: 0.498,
+            ..LimitedRow::default()
+        };
+        let broken =
+            LimitedRow { whole_at_rate: false, dropped_at_rate: 17, sender_ended: true, ..row.clone() };
+        let mut out = String::new();
+        limited_table(&mut out, &[row, broken]);
+        assert!(out.contains("## Receivers with 50 % of a CPU"), "{out}");
+        assert!(out.contains("| other | 1472 | 8.00 (7.00-9.00) | 0.000 (0.000-0.000) | 50 % |"), "{out}");
+        assert!(out.contains("limited by the sender") && out.contains("17 dropped"), "{out}");
+        assert_eq!(out.matches("`other {port}`").count(), 1, "{out}");
+        assert!(!out.contains("sysctl"), "{out}");
     }
 }

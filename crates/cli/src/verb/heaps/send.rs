@@ -19,6 +19,7 @@ use crate::args::{HeapSendArgs, PacketArg, RateArg, SendArgs};
 use crate::outcome::Interrupt;
 use crate::print::Progress;
 use anyhow::{Result, bail, ensure};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::host::thread;
@@ -43,8 +44,9 @@ pub(crate) fn senders(
 ) -> Result<Option<Vec<Sender>>> {
     ensure!(
         !args.of_heaps.substreams || args.senders == 1,
-        "--substreams needs one sender, not {}\nhint: omit --senders or --substreams",
-        args.senders
+        "--substreams needs one sender, not {}{}",
+        args.senders,
+        Hint("omit --senders or --substreams")
     );
     let count = if args.of_heaps.substreams { 1 } else { args.senders * args.to.len() };
     let jobs = (0..count).map(|number| job(args, number, interrupt, progress));
@@ -80,7 +82,7 @@ fn job(
         Some(RateArg::Auto(bounds)) => config.auto = Some(bounds.control()),
         Some(RateArg::Search(bounds)) => {
             let report =
-                super::rate::search(&to[0], &udp_options(args), &config, bounds, interrupt, progress)?;
+                crate::verb::heaps::search(&to[0], &udp_options(args), &config, bounds, interrupt, progress)?;
             let Some(report) = report else { return Ok(None) };
             config.rate = report.bits_per_second;
             found = Some(report);
@@ -118,9 +120,10 @@ fn check_items(of_heaps: &HeapSendArgs) -> Result<()> {
     let most = most_id(of_heaps.flavour) - FIRST_ITEM[1];
     ensure!(
         of_heaps.items as u64 <= most,
-        "SPEAD-64-{} has ids for {most} items, not {}\nhint: use fewer --items or another --flavour",
+        "SPEAD-64-{} has ids for {most} items, not {}{}",
         of_heaps.flavour.address_bits(),
-        of_heaps.items
+        of_heaps.items,
+        Hint("use fewer --items or another --flavour")
     );
     Ok(())
 }
@@ -149,11 +152,17 @@ fn packet_size(packet: PacketArg, to: &[Endpoint]) -> Result<PacketSize> {
     let tcp = to.iter().any(|at| at.transport == Transport::Tcp);
     Ok(match packet {
         PacketArg::Heap if !tcp => {
-            bail!("a datagram cannot hold a whole heap\nhint: use --packet heap with tcp:// addresses only")
+            bail!(
+                "a datagram cannot hold a whole heap{}",
+                Hint("use --packet heap with tcp:// addresses only")
+            )
         }
         PacketArg::Heap => PacketSize::Heap,
         PacketArg::Bytes(bytes) if !tcp && bytes > DATAGRAM => {
-            bail!("a datagram holds at most 65507 bytes, not {bytes}\nhint: use --packet 65000, or tcp://")
+            bail!(
+                "a datagram holds at most 65507 bytes, not {bytes}{}",
+                Hint("use --packet 65000, or tcp://")
+            )
         }
         PacketArg::Bytes(bytes) => PacketSize::Packet(bytes),
         PacketArg::Mtu if tcp => PacketSize::Packet(DATAGRAM),
@@ -171,7 +180,8 @@ fn outlet(args: &SendArgs, to: &[Endpoint]) -> Result<Outlet> {
     match to {
         [only] => Ok(Outlet::tcp(only, &TcpSendOptions::default())?),
         _ => bail!(
-            "substreams are not possible over TCP\nhint: omit --substreams, and each address gets all heaps"
+            "substreams are not possible over TCP{}",
+            Hint("omit --substreams, and each address gets all heaps")
         ),
     }
 }
@@ -187,7 +197,7 @@ fn content(args: &SendArgs) -> Result<(Content, u64)> {
         return Ok((if args.pattern { Content::Pattern } else { Content::Still }, most));
     };
     let file = MappedFile::open(path)?;
-    ensure!(!file.is_empty(), "{}: the file is empty\nhint: give another --input", path.display());
+    ensure!(!file.is_empty(), "{}: the file is empty{}", path.display(), Hint("give another --input"));
     let heap = args.of_heaps.heap_size.bytes().max(1);
     let heaps = (file.len() as u64).div_ceil(heap).saturating_mul(args.r#loop);
     Ok((Content::File(Arc::new(Mapped(file))), heaps.min(most)))
@@ -212,7 +222,8 @@ impl Counters {
         let bits = flavour.address_bits();
         ensure!(
             first < lap,
-            "heap counter {first} in steps of {step} is too large: SPEAD-64-{bits} has {for_data} counters for data heaps\nhint: use a smaller --first-heap or --heap-step, or a --flavour with more bits"
+            "heap counter {first} in steps of {step} is too large: SPEAD-64-{bits} has {for_data} counters for data heaps{}",
+            Hint("use a smaller --first-heap or --heap-step, or a --flavour with more bits")
         );
         Ok(Self { first, step, lap, highest })
     }

@@ -1,7 +1,7 @@
 //! What is written of finished events, and what becomes of errors.
 
-use super::ticks::Ticks;
 use super::{Output, Payloads};
+use crate::verb::receive::Ticks;
 use skyhaul::core::assembly::building::{BuildConfig, Sources};
 use skyhaul::core::placement::Nanos;
 use skyhaul::core::wire::keyed::{Data, Left, Stored};

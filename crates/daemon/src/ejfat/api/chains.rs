@@ -21,12 +21,17 @@ use super::super::proto::{
 use super::super::registry::Chain;
 use super::super::registry::token::{Level, Resource};
 use super::super::worker::{Worker, WorkerOptions};
-use super::active::{ActiveChain, Notes};
-use super::{Api, Caller, Refusal, RefusalKind, cut, number};
+use super::{Api, Caller, Refusal, RefusalKind, Running, State, cut, number};
+use crate::ejfat::proto::{ChainGraphEdge, IpFamily};
+use skyhaul::core::hint::Hint;
 use skyhaul::core::wire::ejfat::Uri;
-use std::net::IpAddr;
+use skyhaul::io::lock::lock;
+use skyhaul_core::balance::{AllowList, Prefix};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tonic::Code;
 
@@ -120,8 +125,8 @@ impl Api {
             let chain = request.chain_id.parse::<i64>().ok();
             let chain = chain.filter(|chain| state.registry.chains(id).any(|one| one.id == *chain));
             let chain = chain.ok_or_else(|| {
-                let text = format!("reservation {id} has no chain `{}`", cut(&request.chain_id));
-                Refusal::new(RefusalKind::Missing, text + "; hint: GetChainGraph lists them")
+                let (chain, hint) = (cut(&request.chain_id), Hint("GetChainGraph lists them"));
+                Refusal::new(RefusalKind::Missing, format!("reservation {id} has no chain `{chain}`{hint}"))
             })?;
             Ok(state.registry.unchain(chain).map(move |()| chain))
         })?;
@@ -201,7 +206,7 @@ impl Api {
 
     /// Returns the notes of the chains, for a log.
     pub(super) fn said(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.notes))
     }
 
     fn say(&self, text: &str) {
@@ -236,7 +241,8 @@ impl Api {
             return Ok(asking);
         }
         let text = format!(
-            "{MAX_PEER_CALLS} calls are already waiting for other control planes; hint: try again later"
+            "{MAX_PEER_CALLS} calls are already waiting for other control planes{}",
+            Hint("try again later")
         );
         Err(Refusal::new(RefusalKind::Exhausted, text))
     }
@@ -252,9 +258,10 @@ impl Api {
             Ok(graph) if graph.cycle_detected => Err(Refusal::new(
                 RefusalKind::Unfit,
                 format!(
-                    "load balancer {} of {} is fed by this one: events would circulate; hint: check the chains of both",
+                    "load balancer {} of {} is fed by this one: events would circulate{}",
                     plane.uri().balancer.as_deref().unwrap_or("?"),
-                    plane.at()
+                    plane.at(),
+                    Hint("check the chains of both")
                 ),
             )),
             Ok(_) => Ok(()),
@@ -282,7 +289,7 @@ impl Api {
 }
 
 fn say(notes: &Notes, text: &str) {
-    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut notes = lock(notes);
     if notes.len() < MAX_NOTES {
         notes.push(text.to_owned());
     }
@@ -296,7 +303,8 @@ fn upstream(text: &str) -> Result<Uri, Refusal> {
     let uri: Uri = text.parse().map_err(|error| Refusal::invalid(format!("ejfatUri: {error}")))?;
     let lacks = |what: &str| {
         Refusal::invalid(format!(
-            "ejfatUri has no {what}; hint: give the URI of the other load balancer's reservation"
+            "ejfatUri has no {what}{}",
+            Hint("give the URI of the other load balancer's reservation")
         ))
     };
     uri.token.as_ref().ok_or_else(|| lacks("token"))?;
@@ -313,4 +321,154 @@ fn addresses(of: &ReserveLoadBalancerReply) -> Vec<IpAddr> {
 fn refused(error: &ControlError) -> Refusal {
     let kind = if error.is_away() { RefusalKind::Unavailable } else { RefusalKind::Unfit };
     Refusal::new(kind, format!("the other load balancer: {error}"))
+}
+
+impl State {
+    /// Sets who may send to a reservation: its senders, and the load balancers that feed it.
+    pub(super) fn admit(&self, id: i64) -> Result<(), Refusal> {
+        let running = self.running.get(&id).ok_or_else(|| crate::ejfat::api::gone(id))?;
+        let leaving = running.leaving.iter().flat_map(|leaving| &leaving.addresses);
+        let chained = self.registry.chains(id).flat_map(|chain| &chain.addresses);
+        let chained = chained.chain(leaving).filter_map(|ip| ip.to_string().parse::<Prefix>().ok());
+        let all: Vec<Prefix> = self.reservation(id)?.senders.iter().copied().chain(chained).collect();
+        running.balance.allow(AllowList::of(&all));
+        Ok(())
+    }
+
+    /// End a chain gracefully: packets in flight still arrive, and their source stays admitted until then.
+    pub(super) fn leave(&mut self, id: i64, chain: i64) -> Result<(), Refusal> {
+        let running = self.running.get_mut(&id).ok_or_else(|| crate::ejfat::api::gone(id))?;
+        if let Some(ActiveChain { worker, addresses, .. }) = running.chains.remove(&chain) {
+            let leave = std::thread::Builder::new().name("chain-leaves".to_owned());
+            // Without a thread, it leaves immediately when dropped.
+            if let Ok(thread) = leave.spawn(move || drop(worker.leave())) {
+                running.leaving.push(EndedChain { thread, addresses });
+            }
+        }
+        self.admit(id)
+    }
+
+    /// The address at which a reservation receives, for a version of IP.
+    pub(super) fn receives(&self, id: i64, family: i32) -> Result<SocketAddr, Refusal> {
+        let v6 = match IpFamily::try_from(family) {
+            Ok(IpFamily::Ipv4) => false,
+            Ok(IpFamily::Ipv6) => true,
+            Ok(IpFamily::DualStack) | Err(_) => {
+                let text = format!("a chain uses one IP version{}", Hint("set ipFamily to IPV4 or IPV6"));
+                return Err(Refusal::invalid(text));
+            }
+        };
+        let balance = self.balance(id)?;
+        let at = balance.data().iter().find(|at| at.is_ipv6() == v6).copied();
+        at.ok_or_else(|| {
+            let text =
+                format!("this balancer has no address of that IP version{}", Hint("use the other version"));
+            Refusal::new(RefusalKind::Unfit, text)
+        })
+    }
+
+    /// The chains of a reservation, as a graph.
+    pub(super) fn edges(&self, id: i64) -> Result<Vec<ChainGraphEdge>, Refusal> {
+        let here = self.describe(id)?;
+        let edge = |chain: &Chain| {
+            let of = |v6: bool| {
+                let ip = chain.addresses.iter().find(|ip| ip.is_ipv6() == v6);
+                ip.map_or_else(String::new, ToString::to_string)
+            };
+            let uri: Option<Uri> = chain.uri.parse().ok();
+            ChainGraphEdge {
+                upstream_lb_id: uri.and_then(|uri| uri.balancer).unwrap_or_default(),
+                upstream_data_ipv4: of(false),
+                upstream_data_ipv6: of(true),
+                downstream_lb_id: id.to_string(),
+                downstream_data_ipv4: here.data_ipv4_address.clone(),
+                downstream_data_ipv6: here.data_ipv6_address.clone(),
+                chain_id: chain.id.to_string(),
+            }
+        };
+        Ok(self.registry.chains(id).map(edge).collect())
+    }
+
+    pub(super) fn planes(&self, id: i64) -> Vec<ControlPlane> {
+        let running = self.running.get(&id);
+        running.into_iter().flat_map(|running| running.chains.values()).map(|one| one.plane.clone()).collect()
+    }
+
+    /// Updates the chains and collects those whose session has changed.
+    fn turn_chains(&mut self, id: i64, slots: &BTreeMap<i64, u16>) -> Vec<(i64, RegisterReply)> {
+        let mut others = Vec::new();
+        let State { registry, running, .. } = self;
+        let Some(running) = running.get_mut(&id) else { return others };
+        running.together.shares(slots);
+        // Without workers, it must get no events.
+        running.ready = slots.values().any(|slots| *slots > 0);
+        for (chain, chained) in &mut running.chains {
+            if chained.ready != running.ready {
+                chained.ready = running.ready;
+                chained.worker.set_ready(running.ready);
+            }
+            let now = chained.worker.registered();
+            if registry.chains(id).any(|one| one.id == *chain && one.session != now.session_id) {
+                others.push((*chain, now));
+            }
+        }
+        let before = running.leaving.len();
+        running.leaving.retain(|leaving| !leaving.thread.is_finished());
+        if running.leaving.len() != before {
+            let _ = self.admit(id);
+        }
+        others
+    }
+}
+
+impl Api {
+    /// See [`State::turn_chains`]. Returns errors of writing the changes.
+    pub(super) fn turn_chains(&self, id: i64, slots: &BTreeMap<i64, u16>) -> Option<String> {
+        let others = self.locked().turn_chains(id, slots);
+        let mut wrong = None;
+        for (chain, RegisterReply { token, session_id }) in others {
+            let kept = self.change(|state| Ok(state.registry.rechain(chain, &session_id, &token)?));
+            if let Err(error) = kept {
+                wrong = Some(format!("the new session of chain {chain} cannot be kept: {error}"));
+            }
+        }
+        wrong
+    }
+}
+
+impl Running {
+    /// Let all chains leave, gracefully or immediately; returns when they have left.
+    pub(super) fn unchain(&mut self, at_once: bool) {
+        let all = std::mem::take(&mut self.chains);
+        std::thread::scope(|threads| {
+            for chained in all.into_values() {
+                let worker = chained.worker;
+                threads.spawn(move || drop(if at_once { worker.leave_at_once() } else { worker.leave() }));
+            }
+        });
+        for leaving in self.leaving.drain(..) {
+            if !at_once {
+                let _ = leaving.thread.join();
+            }
+        }
+    }
+}
+
+/// Notes of chains, until they are fetched.
+pub(super) type Notes = Arc<Mutex<Vec<String>>>;
+
+/// An active chain.
+pub(super) struct ActiveChain {
+    pub(super) worker: Worker,
+    pub(super) plane: ControlPlane,
+    /// Source addresses of its packets.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Whether it has been told that there are workers.
+    pub(super) ready: bool,
+}
+
+/// A chain that has ended: packets of old calendars still arrive from it.
+pub(super) struct EndedChain {
+    pub(super) thread: JoinHandle<()>,
+    pub(super) addresses: Vec<IpAddr>,
 }

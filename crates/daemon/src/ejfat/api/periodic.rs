@@ -2,8 +2,9 @@
 
 use super::super::instances::{StrayCounter, by_session, served, stays};
 use super::super::registry::{Millis, Reservation};
-use super::{Api, Refusal, State, gone, locked};
+use super::{Api, Refusal, State, gone};
 use skyhaul::balance::{Balance, BalanceStatus};
+use skyhaul::io::lock::lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +88,7 @@ impl Api {
         if let Some(mut running) = running {
             running.unchain(true);
             let status = stopped(running.balance);
-            let mut ended = locked(&self.ended);
+            let mut ended = lock(&self.ended);
             if ended.len() < MAX_ENDED_RESERVATIONS {
                 ended.push((reservation, status));
             }
@@ -109,7 +110,7 @@ impl Api {
                 threads.spawn(|| running.unchain(false));
             }
         });
-        let mut all = std::mem::take(&mut *locked(&self.ended));
+        let mut all = std::mem::take(&mut *lock(&self.ended));
         // LoadSum: one whose plane does not end takes seconds.
         std::thread::scope(|threads| {
             let end = |(id, running): (i64, super::Running)| (id, threads.spawn(|| stopped(running.balance)));

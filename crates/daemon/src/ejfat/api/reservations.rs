@@ -13,6 +13,7 @@ use super::periodic::InstanceLock;
 use super::{Api, Caller, Refusal, RefusalKind, Running, State, cut, denied, name, number, of_reservation};
 use prost_types::Timestamp;
 use skyhaul::auth::{TokenHash, derived_token, new_token};
+use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -330,7 +331,7 @@ fn family(family: i32, listen: &[IpAddr]) -> Result<i32, Refusal> {
     }
     Err(Refusal::new(
         RefusalKind::Unfit,
-        "this balancer has no address of that IP version; hint: start it with another --listen",
+        format!("this balancer has no address of that IP version{}", Hint("start it with another --listen")),
     ))
 }
 
@@ -340,7 +341,7 @@ fn strategy(strategy: &str) -> Result<Strategy, Refusal> {
         "static" => Ok(Strategy::Static),
         "explicit" => Ok(Strategy::Explicit),
         other => {
-            let text = format!("unknown strategy `{}`; hint: dynamic, static or explicit", cut(other));
+            let text = format!("unknown strategy `{}`{}", cut(other), Hint("dynamic, static or explicit"));
             Err(Refusal::invalid(text))
         }
     }
@@ -356,7 +357,10 @@ fn until(until: Option<Timestamp>, now: Millis) -> Result<Option<Millis>, Refusa
                 seconds.checked_mul(1000).and_then(|millis| millis.checked_add(i64::from(nanos) / 1_000_000));
             let later = millis.filter(|until| *until > now && (0..1_000_000_000).contains(&nanos));
             later.map(Some).ok_or_else(|| {
-                Refusal::invalid("`until` is not in the future; hint: compare the clocks of both hosts")
+                Refusal::invalid(format!(
+                    "`until` is not in the future{}",
+                    Hint("compare the clocks of both hosts")
+                ))
             })
         }
     }
@@ -372,7 +376,7 @@ fn senders(texts: &[String], list: &[Prefix], most: usize) -> Result<Vec<Prefix>
     if texts.len() > most {
         return Err(Refusal::new(
             RefusalKind::Exhausted,
-            format!("more than {most} senders; hint: give networks, such as 10.1.0.0/16"),
+            format!("more than {most} senders{}", Hint("give networks, such as 10.1.0.0/16")),
         ));
     }
     let parsed =

@@ -13,6 +13,7 @@ use super::reservations::timestamp;
 use super::timeseries::{RESERVATION_VALUES, SESSION_VALUES, Selectors, Series, Totals, Value};
 use super::{Api, Caller, Refusal, RefusalKind, Running, number};
 use skyhaul::balance::BalanceStatus;
+use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::{SLOTS, Standing};
 use std::time::Duration;
 
@@ -279,7 +280,8 @@ impl Found {
                 }
             }
             if self.samples > MAX_SAMPLES {
-                let text = format!("more than {MAX_SAMPLES} samples; hint: fewer series, or a later `since`");
+                let text =
+                    format!("more than {MAX_SAMPLES} samples{}", Hint("fewer series, or a later `since`"));
                 return Err(Refusal::new(RefusalKind::Exhausted, text));
             }
             let samples = match levels.is_empty() {

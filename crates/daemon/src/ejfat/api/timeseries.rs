@@ -2,7 +2,7 @@
 //!
 //! Memory is bounded by the numbers of reservations and workers; the samples of ended ones are not kept.
 //!
-//! Selectors of time series: paths in which `*` stands for one part, and at the end for everything below.
+//! Selectors are paths in which `*` stands for one part, and at the end for everything below:
 //!
 //! ```text
 //!   /lb/1/session/*/bytes     bytes of all workers of reservation 1
@@ -10,9 +10,21 @@
 //! ```
 //!
 //! They are parsed once, before the search. Limits: [`MAX_SELECTORS`] selectors of [`MAX_SELECTOR_BYTES`] bytes and [`MAX_SELECTOR_PARTS`] parts each.
+//!
+//! The sums over all workers of a reservation are reported to a load balancer that feeds it:
+//!
+//! ```text
+//!   worker 1 ─ totals, fill ─┐
+//!   worker 2 ─ totals, fill ─┼▶ LoadSum ─ ObjectLoad ─▶ Worker of the other balancer, every 100 ms
+//!   worker 3 ─ totals, fill ─┘   sums never decrease; fill: the mean by shares
+//! ```
 
 use super::super::registry::Millis;
-use std::collections::VecDeque;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
+use skyhaul::receive::{Loaded, ObjectLoad};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Number of samples kept for a reservation.
 const MAX_RESERVATION_SAMPLES: usize = 600;
@@ -129,18 +141,22 @@ impl<'a> Selectors<'a> {
     /// Parses them, or returns what is wrong.
     pub(super) fn of(texts: &'a [String]) -> Result<Self, String> {
         if texts.len() > MAX_SELECTORS {
-            return Err(format!("more than {MAX_SELECTORS} selectors; hint: * stands for all"));
+            return Err(format!("more than {MAX_SELECTORS} selectors{}", Hint("* stands for all")));
         }
         if texts.iter().any(|text| text.len() > MAX_SELECTOR_BYTES) {
-            return Err(format!("a selector is longer than {MAX_SELECTOR_BYTES} bytes; hint: like /lb/1/*"));
+            return Err(format!(
+                "a selector is longer than {MAX_SELECTOR_BYTES} bytes{}",
+                Hint("like /lb/1/*")
+            ));
         }
         let parts = |text: &'a String| {
             let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
             match parts.len() <= MAX_SELECTOR_PARTS {
                 true => Ok(parts),
-                false => {
-                    Err(format!("a selector has more than {MAX_SELECTOR_PARTS} parts; hint: like /lb/1/*"))
-                }
+                false => Err(format!(
+                    "a selector has more than {MAX_SELECTOR_PARTS} parts{}",
+                    Hint("like /lb/1/*")
+                )),
             }
         };
         texts.iter().map(parts).collect::<Result<_, _>>().map(Selectors)
@@ -176,6 +192,73 @@ fn reaches(selector: &[&str], path: &[&str]) -> bool {
     let all = selector.last() == Some(&"*");
     (all || selector.len() > path.len())
         && selector.iter().zip(path).all(|(want, part)| *want == "*" || want == part)
+}
+
+/// The sums; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LoadSum(Arc<Mutex<Sums>>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    load: ObjectLoad,
+    workers: BTreeMap<i64, Last>,
+}
+
+/// The last report of a worker, and its slots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    totals: Totals,
+    fill: f64,
+    slots: u16,
+}
+
+impl LoadSum {
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        lock(&self.0)
+    }
+
+    /// A worker reported.
+    pub(super) fn report(&self, session: i64, totals: Totals, fill: f64) {
+        let mut sums = self.sums();
+        let Sums { load, workers } = &mut *sums;
+        let last = workers.entry(session).or_default();
+        let before = last.totals;
+        // If its counts restarted, all of them are new.
+        let more = |now: i64, before: i64| {
+            let since = if now >= before { now.saturating_sub(before) } else { now };
+            u64::try_from(since).unwrap_or(0)
+        };
+        load.finished = load.finished.saturating_add(more(totals.events, before.events));
+        load.complete = load.complete.saturating_add(more(totals.reassembled, before.reassembled));
+        load.incomplete =
+            load.incomplete.saturating_add(more(totals.reassembly_errors, before.reassembly_errors));
+        load.taken = load.taken.saturating_add(more(totals.dequeued, before.dequeued));
+        load.ring_full = load.ring_full.saturating_add(more(totals.enqueue_errors, before.enqueue_errors));
+        load.bytes = load.bytes.saturating_add(more(totals.bytes, before.bytes));
+        load.packets = load.packets.saturating_add(more(totals.packets, before.packets));
+        (last.totals, last.fill) = (totals, if fill.is_finite() { fill.clamp(0.0, 1.0) } else { 0.0 });
+    }
+
+    /// Sets the remaining workers and their slots.
+    pub(super) fn shares(&self, slots: &BTreeMap<i64, u16>) {
+        let mut sums = self.sums();
+        sums.workers.retain(|session, _| slots.contains_key(session));
+        for (session, last) in &mut sums.workers {
+            last.slots = slots.get(session).copied().unwrap_or(0);
+        }
+    }
+}
+
+impl Loaded for LoadSum {
+    fn load(&self) -> ObjectLoad {
+        let sums = self.sums();
+        let (mut weights, mut fill) = (0.0, 0.0);
+        for last in sums.workers.values() {
+            weights += f64::from(last.slots);
+            fill += f64::from(last.slots) * last.fill;
+        }
+        ObjectLoad { fill: if weights > 0.0 { fill / weights } else { 0.0 }, ..sums.load }
+    }
 }
 
 #[cfg(test)]
@@ -232,5 +315,37 @@ mod tests {
         assert!(Selectors::of(&parts).unwrap_err().contains("8 parts"));
         assert!(Selectors::of(&vec!["*".to_owned(); 33]).unwrap_err().contains("more than 32 selectors"));
         assert!(Selectors::of(&vec!["*".to_owned(); 32]).is_ok());
+    }
+
+    fn totals(events: i64) -> Totals {
+        Totals {
+            events,
+            reassembled: events,
+            dequeued: events,
+            packets: events.saturating_mul(3),
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn sums_never_decrease_and_fill_follows_shares() {
+        let all = LoadSum::default();
+        all.report(1, totals(10), 0.5);
+        all.report(2, totals(20), 0.1);
+        assert_eq!((all.load().finished, all.load().fill), (30, 0.0), "nobody has a share yet");
+        all.shares(&BTreeMap::from([(1, 384), (2, 128)]));
+        assert!((all.load().fill - 0.4).abs() < 1e-9);
+        all.report(1, totals(15), 0.5);
+        // A worker that restarted within its session, one that left, and an invalid report.
+        all.report(2, totals(4), f64::NAN);
+        all.shares(&BTreeMap::from([(2, 512)]));
+        let load = all.load();
+        assert_eq!((load.finished, load.taken, load.packets, load.fill), (39, 39, 117, 0.0));
+        all.report(2, totals(-5), 7.0);
+        assert_eq!((all.load().finished, all.load().fill), (39, 1.0));
+        all.report(2, totals(i64::MAX), 0.0);
+        all.report(3, totals(i64::MAX), 0.0);
+        all.report(4, totals(i64::MAX), 0.0);
+        assert_eq!(all.load().finished, u64::MAX);
     }
 }

@@ -12,6 +12,7 @@ use super::super::registry::{NewToken, OPERATOR};
 use super::reservations::timestamp;
 use super::{Api, Caller, Refusal, RefusalKind, State, cut, denied, name, of_server};
 use skyhaul::auth::{TokenHash, new_token};
+use skyhaul::core::hint::Hint;
 
 impl Api {
     /// Creates a token with no more permissions than the caller's.
@@ -92,7 +93,10 @@ impl Api {
         self.change(|state| {
             let id = state.target(caller, request.target)?.id;
             if id == OPERATOR {
-                let text = "the operator's token cannot be revoked; hint: replace it in its file and restart";
+                let text = format!(
+                    "the operator's token cannot be revoked{}",
+                    Hint("replace it in its file and restart")
+                );
                 return Err(Refusal::new(RefusalKind::Unfit, text));
             }
             Ok(state.registry.revoke(id))
@@ -115,9 +119,10 @@ impl State {
         let all = self.registry.may(own, Resource::All, Level::Update);
         match found {
             Some(token) if all || tokens.comes_from(token.id, own.id) => Ok(token),
-            None if all => {
-                Err(Refusal::new(RefusalKind::Missing, "unknown token; hint: it may have been revoked"))
-            }
+            None if all => Err(Refusal::new(
+                RefusalKind::Missing,
+                format!("unknown token{}", Hint("it may have been revoked")),
+            )),
             // Do not reveal whether the token exists.
             _ => Err(Refusal::new(RefusalKind::Denied, "the token is neither this one nor derived from it")),
         }
@@ -141,8 +146,9 @@ fn permission(wanted: &TokenPermission) -> Result<Permission, Refusal> {
         let id = wanted.resource_id.parse::<i64>().ok().filter(|id| *id > 0);
         id.ok_or_else(|| {
             Refusal::invalid(format!(
-                "invalid resource number `{}`; hint: a number such as 1",
-                cut(&wanted.resource_id)
+                "invalid resource number `{}`{}",
+                cut(&wanted.resource_id),
+                Hint("a number such as 1")
             ))
         })
     };

@@ -10,6 +10,7 @@ use super::super::registry::{NewToken, Session};
 use super::timeseries::Totals;
 use super::{Api, Caller, Refusal, RefusalKind, State, cut, name, number};
 use skyhaul::auth::{TokenHash, new_token};
+use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::{
     Load, MEMBERS, Member, SLOTS, Session as Seated, SlotRange as Slots, WorkerState,
 };
@@ -165,8 +166,10 @@ fn slots(demands: &[SlotRange]) -> Result<Vec<Slots>, Refusal> {
         let slots = first.zip(length).map(|(first, length)| Slots { first, length });
         slots.ok_or_else(|| {
             let text = format!(
-                "invalid demand: {} slots from {}; hint: slots are 0 to 511",
-                range.length, range.index
+                "invalid demand: {} slots from {}{}",
+                range.length,
+                range.index,
+                Hint("slots are 0 to 511")
             );
             Refusal::invalid(text)
         })
@@ -188,8 +191,9 @@ impl State {
         let text = &request.ip_address;
         let ip: IpAddr = text.parse().map_err(|_| {
             Refusal::invalid(format!(
-                "invalid IP address `{}`; hint: give the worker's own, such as 10.1.2.3",
-                cut(text)
+                "invalid IP address `{}`{}",
+                cut(text),
+                Hint("give the worker's own, such as 10.1.2.3")
             ))
         })?;
         let ip = ip.to_canonical();
@@ -198,7 +202,8 @@ impl State {
         }
         if listen.iter().all(|own| own.is_ipv4() != ip.is_ipv4()) {
             let text = format!(
-                "this balancer has no address to send to {ip} from; hint: use an address of the other IP version"
+                "this balancer has no address to send to {ip} from{}",
+                Hint("use an address of the other IP version")
             );
             return Err(Refusal::new(RefusalKind::Unfit, text));
         }
@@ -207,8 +212,9 @@ impl State {
         let bits = u8::try_from(request.port_range).ok().filter(|bits| *bits <= 14);
         let bits = bits.ok_or_else(|| {
             Refusal::invalid(format!(
-                "invalid port range {}; hint: 0 to 14 for 1 to 16384 ports",
-                request.port_range
+                "invalid port range {}{}",
+                request.port_range,
+                Hint("0 to 14 for 1 to 16384 ports")
             ))
         })?;
         // An unset field is 0.
@@ -255,16 +261,18 @@ impl State {
     /// A session that the caller may change; `reservation` may be omitted.
     fn session(&self, caller: &Caller, id: &str, reservation: &str) -> Result<&Session, Refusal> {
         let id: i64 = id.parse().map_err(|_| {
-            Refusal::invalid(format!("invalid session number `{}`; hint: a number such as 1", cut(id)))
+            Refusal::invalid(format!("invalid session number `{}`{}", cut(id), Hint("a number such as 1")))
         })?;
         self.may(caller, Resource::Session(id), Level::Update)?;
-        let gone =
-            || Refusal::new(RefusalKind::Missing, format!("there is no session {id}; hint: register again"));
+        let gone = || {
+            Refusal::new(RefusalKind::Missing, format!("there is no session {id}{}", Hint("register again")))
+        };
         let session = self.registry.session(id).ok_or_else(gone)?;
         if !reservation.is_empty() && number(reservation)? != session.reservation {
             return Err(Refusal::invalid(format!(
-                "session {id} does not belong to reservation {}; hint: omit lbId",
-                cut(reservation)
+                "session {id} does not belong to reservation {}{}",
+                cut(reservation),
+                Hint("omit lbId")
             )));
         }
         Ok(session)
@@ -286,8 +294,8 @@ impl State {
                 }
                 if reached == id {
                     let text = format!(
-                        "reservation {id} already feeds the load balancer at this address: packets would circulate; hint: check the \
-                         workers of both"
+                        "reservation {id} already feeds the load balancer at this address: packets would circulate{}",
+                        Hint("check the workers of both")
                     );
                     return Err(Refusal::new(RefusalKind::Unfit, text));
                 }

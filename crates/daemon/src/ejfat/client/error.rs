@@ -1,7 +1,8 @@
 //! Errors of calls, with hints. They never contain a token.
 
-use super::verifier;
+use super::verifier::{self, CertificateProblem};
 use skyhaul::auth::redacted;
+use skyhaul::core::hint::{Hint, split};
 use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
@@ -26,6 +27,13 @@ pub struct ControlError {
 pub enum Why {
     /// There is no connection, or it broke.
     Unreachable(String),
+    /// The server's certificate is not accepted.
+    Untrusted {
+        /// What is wrong with it.
+        problem: CertificateProblem,
+        /// The same in words.
+        text: String,
+    },
     /// There was no reply within this time.
     Silent(Duration),
     /// The server refused the call.
@@ -48,7 +56,7 @@ impl ControlError {
     /// Whether the control plane is unavailable, so that the same call may succeed later.
     #[must_use]
     pub fn is_away(&self) -> bool {
-        matches!(self.why, Why::Unreachable(_) | Why::Silent(_))
+        matches!(self.why, Why::Unreachable(_) | Why::Untrusted { .. } | Why::Silent(_))
     }
 
     /// Whether the server does not know the token or the session: after a restart without its state, it knows no
@@ -69,13 +77,13 @@ impl ControlError {
 
     fn hint(&self) -> &'static str {
         match &self.why {
-            Why::Unreachable(why) if why.contains("certificate expired") => {
+            Why::Untrusted { problem: CertificateProblem::Expired, .. } => {
                 "renew it and give the new file, or accept any certificate"
             }
-            Why::Unreachable(why) if why.contains("certificate is not valid before") => {
+            Why::Untrusted { problem: CertificateProblem::NotYetValid, .. } => {
                 "compare the clocks of both hosts, or accept any certificate"
             }
-            Why::Unreachable(why) if why.contains("certificate") || why.contains("Certificate") => {
+            Why::Untrusted { problem: CertificateProblem::NotTrusted, .. } => {
                 "give the file of the certificate that signed the server's, or accept any certificate"
             }
             Why::Unreachable(_) => {
@@ -104,7 +112,7 @@ impl fmt::Display for ControlError {
         let Self { what, at, why } = self;
         write!(f, "{what}: control plane {at}: ")?;
         let said = match why {
-            Why::Unreachable(why) => format!("cannot be reached: {why}"),
+            Why::Unreachable(why) | Why::Untrusted { text: why, .. } => format!("cannot be reached: {why}"),
             Why::Silent(time) => format!("no answer in {:.1} s", time.as_secs_f64()),
             Why::Refused { message, code } if message.is_empty() => {
                 format!("refused: {}", code.description())
@@ -113,7 +121,8 @@ impl fmt::Display for ControlError {
             Why::Unsent { problem, .. } => problem.clone(),
         };
         // Prefer a hint from the server.
-        if said.contains("hint: ") { f.write_str(&said) } else { write!(f, "{said}; hint: {}", self.hint()) }
+        f.write_str(&said)?;
+        if split(&said).1.next().is_none() { Hint(self.hint()).fmt(f) } else { Ok(()) }
     }
 }
 
@@ -126,9 +135,8 @@ pub(super) fn unreachable(error: &tonic::transport::Error, secrets: &[&str]) -> 
     while let Some(inner) = cause {
         // What TLS says is inside of an error of the transport, whose source is that of what it contains.
         let of_tls = inner.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref()?.downcast_ref());
-        if let Some(why) = of_tls.or(inner.downcast_ref()).and_then(verifier::wrong_with) {
-            text = why;
-            break;
+        if let Some((problem, text)) = of_tls.or(inner.downcast_ref()).and_then(verifier::wrong_with) {
+            return Why::Untrusted { problem, text: redacted(&text, secrets) };
         }
         text = inner.to_string();
         cause = inner.source();

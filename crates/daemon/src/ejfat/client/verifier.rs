@@ -53,10 +53,39 @@ impl fmt::Display for SignerOutOfTime {
 
 impl std::error::Error for SignerOutOfTime {}
 
-/// What is wrong with a server's certificate, in words, if that is what ended the handshake.
-pub(super) fn wrong_with(error: &Error) -> Option<String> {
-    let Error::InvalidCertificate(why) = error else { return None };
-    Some(match why {
+/// What is wrong with a server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateProblem {
+    /// It, or the one that signed it, has expired.
+    Expired,
+    /// It, or the one that signed it, is not valid yet.
+    NotYetValid,
+    /// It is another host's, or no trusted authority signed it.
+    NotTrusted,
+}
+
+impl CertificateProblem {
+    fn of(why: &CertificateError) -> Self {
+        use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+        match why {
+            Expired | ExpiredContext { .. } => Self::Expired,
+            NotValidYet | NotValidYetContext { .. } => Self::NotYetValid,
+            CertificateError::Other(OtherError(other)) => {
+                other.downcast_ref().map_or(Self::NotTrusted, |SignerOutOfTime(why)| Self::of(why))
+            }
+            _ => Self::NotTrusted,
+        }
+    }
+}
+
+/// What is wrong with a server's certificate, also in words, if that is what ended the handshake.
+pub(super) fn wrong_with(error: &Error) -> Option<(CertificateProblem, String)> {
+    let why = match error {
+        Error::InvalidCertificate(why) => why,
+        Error::NoCertificatesPresented => return Some((CertificateProblem::NotTrusted, error.to_string())),
+        _ => return None,
+    };
+    let text = match why {
         CertificateError::ExpiredContext { not_after, .. } => {
             format!("its certificate expired at {}", moment(*not_after))
         }
@@ -71,22 +100,20 @@ pub(super) fn wrong_with(error: &Error) -> Option<String> {
         CertificateError::UnknownIssuer => UNTRUSTED.to_owned(),
         CertificateError::Other(OtherError(other)) if other.is::<SignerOutOfTime>() => other.to_string(),
         // A self-signed one that names itself an authority, as `openssl req -x509` makes them.
-        CertificateError::Other(OtherError(other)) if format!("{other:?}") == "CaUsedAsEndEntity" => {
+        CertificateError::Other(OtherError(other))
+            if matches!(other.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) =>
+        {
             UNTRUSTED.to_owned()
         }
         other => format!("its certificate is not accepted: {other}"),
-    })
+    };
+    Some((CertificateProblem::of(why), text))
 }
 
 const UNTRUSTED: &str = "its certificate is not signed by a trusted authority";
 
 fn moment(time: UnixTime) -> String {
     skyhaul::time::format(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
-}
-
-fn is_out_of_time(why: &CertificateError) -> bool {
-    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
-    matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
 impl Pinned {
@@ -109,7 +136,11 @@ impl Pinned {
         now: UnixTime,
     ) -> Option<CertificateError> {
         match self.signed.as_ref()?.verify_server_cert(own, &[], name, &[], now) {
-            Err(Error::InvalidCertificate(why)) if is_out_of_time(&why) => Some(why),
+            Err(Error::InvalidCertificate(why))
+                if CertificateProblem::of(&why) != CertificateProblem::NotTrusted =>
+            {
+                Some(why)
+            }
             _ => None,
         }
     }

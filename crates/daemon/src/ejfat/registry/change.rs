@@ -7,11 +7,10 @@
 //! Only writing is slow, and it needs only the database. The planner of a change holds the database until the change takes
 //! effect, so that no other change can come between.
 
-use super::chain::Chain;
-use super::reservation::{Millis, Reservation, Session};
-use super::store::{self, Database, DatabaseError};
+use super::store::{Database, DatabaseError};
 use super::token::{Permission, Resource};
-use super::{ChangeError, NewToken, Registry};
+use super::{ChangeError, NewToken, Registry, store};
+use crate::ejfat::registry::{Chain, Millis, Reservation, Session};
 use rusqlite::Transaction;
 use skyhaul_core::balance::Prefix;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,10 +5,11 @@
 //!
 //! Limits: one process at a time; another is refused.
 
-use super::reservation::{Reservation, Session};
 use super::token::{Level, Permission, Resource, Token};
+use crate::ejfat::registry::{Reservation, Session};
 use rusqlite::{Connection, ErrorCode, Result, Transaction};
 use skyhaul::auth::TokenHash;
+use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,49 +72,49 @@ enum DatabaseErrorKind {
     Corrupt(String),
 }
 
+const MOVE_AWAY: &str = "move the file away and restart; workers then register again";
+
 impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.kind {
             DatabaseErrorKind::Database { verb, error } => {
-                write!(f, "{verb} the state in {path}: {error}{}", hint(error.sqlite_error_code()))
+                write!(f, "{verb} the state in {path}: {error}")?;
+                remedy(error.sqlite_error_code()).map_or(Ok(()), |remedy| Hint(remedy).fmt(f))
             }
             DatabaseErrorKind::NotOurs => {
                 write!(
                     f,
-                    "{path} is the database of another program; hint: give a file of its own with --state"
+                    "{path} is the database of another program{}",
+                    Hint("give a file of its own with --state")
                 )
             }
             DatabaseErrorKind::Newer(version) => {
                 write!(
                     f,
-                    "{path} was written by a newer skyhaul (state version {version}); hint: use that version"
+                    "{path} was written by a newer skyhaul (state version {version}){}",
+                    Hint("use that version")
                 )
             }
-            DatabaseErrorKind::Corrupt(what) => write!(
-                f,
-                "the state in {path} is corrupt: {what}; hint: move the file away and restart; workers then register again"
-            ),
+            DatabaseErrorKind::Corrupt(what) => {
+                write!(f, "the state in {path} is corrupt: {what}{}", Hint(MOVE_AWAY))
+            }
         }
     }
 }
 
-fn hint(code: Option<ErrorCode>) -> &'static str {
-    match code {
-        Some(ErrorCode::DiskFull) => {
-            "; hint: free space on that disk; the call had no effect, and forwarding continues"
+fn remedy(code: Option<ErrorCode>) -> Option<&'static str> {
+    Some(match code? {
+        ErrorCode::DiskFull => "free space on that disk; the call had no effect, and forwarding continues",
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            "stop the balancer that uses it, or give another file with --state"
         }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "; hint: stop the balancer that uses it, or give another file with --state"
+        ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
+            "check that this user may write the file and its directory, or give another file with --state"
         }
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            "; hint: check that this user may write the file and its directory, or give another file with --state"
-        }
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            "; hint: move the file away and restart; workers then register again"
-        }
-        _ => "",
-    }
+        ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => MOVE_AWAY,
+        _ => return None,
+    })
 }
 
 impl std::error::Error for DatabaseError {}

@@ -20,9 +20,11 @@ use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::middleware::Next;
 use axum::response::Response;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -172,7 +174,7 @@ impl Calls {
     pub(super) async fn enter(&self, known: KnownToken) -> Result<UnderWay<'_>, Refusal> {
         let counted = self.count(known)?;
         let of = |whose: &Whose| {
-            let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            let lanes = lock(&self.lanes);
             lanes.get(whose).map(|places| Arc::clone(&places.free))
         };
         let [tenant, token] = [&counted.whose[0], &counted.whose[1]].map(of);
@@ -197,7 +199,7 @@ impl Calls {
             return Err(full(&format!("{MAX_QUEUED_CALLS} calls are running or waiting")));
         }
         let whose = [Whose::Tenant(known.tenant), Whose::Token(known.id)];
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = lock(&self.lanes);
         if lanes.get(&whose[0]).is_some_and(|places| places.calls >= MAX_QUEUED_CALLS_PER_TENANT) {
             return Err(full(&format!(
                 "{MAX_QUEUED_CALLS_PER_TENANT} calls of one tenant are running or waiting"
@@ -218,7 +220,7 @@ impl Calls {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.calls.under_way.fetch_sub(1, Ordering::Relaxed);
-        let mut lanes = self.calls.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = lock(&self.calls.lanes);
         for whose in &self.whose {
             let Some(places) = lanes.get_mut(whose) else { continue };
             places.calls -= 1;
@@ -230,7 +232,10 @@ impl Drop for Counted<'_> {
 }
 
 fn full(what: &str) -> Refusal {
-    Refusal::new(RefusalKind::Exhausted, format!("{what}; hint: try again later, with fewer calls at a time"))
+    Refusal::new(
+        RefusalKind::Exhausted,
+        format!("{what}{}", Hint("try again later, with fewer calls at a time")),
+    )
 }
 
 #[cfg(test)]

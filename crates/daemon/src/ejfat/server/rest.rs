@@ -34,6 +34,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
 use serde_json::{Map, Value, json};
+use skyhaul::core::hint::Hint;
 
 /// A call of the API.
 type Call<Q, R> = fn(&Api, &Caller, Q) -> Result<R, Refusal>;
@@ -172,7 +173,7 @@ pub(super) fn refused(refusal: &Refusal) -> Response {
 
 /// The reply for an unknown path.
 pub(super) async fn nothing(uri: Uri) -> Response {
-    let text = format!("unknown path {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
+    let text = format!("unknown path {}{}", uri.path(), Hint("/lb, /sessions, /tokens, /overview, /metrics"));
     refused(&Refusal::new(RefusalKind::Missing, text))
 }
 
@@ -189,9 +190,10 @@ fn fields(
             .map_err(|error| Refusal::invalid(format!("the body is not valid JSON: {error}")))?,
     };
     let Value::Object(fields) = renamed(body) else {
-        return Err(Refusal::invalid(
-            "the body is not a JSON object; hint: for example {\"name\": \"run 7\"}",
-        ));
+        return Err(Refusal::invalid(format!(
+            "the body is not a JSON object{}",
+            Hint("for example {\"name\": \"run 7\"}")
+        )));
     };
     let mut fields = fields;
     let mut selectors = Vec::new();

@@ -20,13 +20,14 @@
 
 use super::super::client::{ControlError, ControlPlane};
 use super::super::proto::{RegisterReply, SendStateRequest};
-use super::options::WorkerOptions;
+use crate::ejfat::worker::WorkerOptions;
 use skyhaul::core::balance::{Governor, Load};
 use skyhaul::core::placement::Nanos;
+use skyhaul::io::lock::lock;
 use skyhaul::receive::{Loaded, ObjectLoad};
 use skyhaul::report::SessionReport;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Interval between attempts while the control plane is unavailable: the first, then doubled up to the second value.
@@ -79,7 +80,7 @@ impl Session {
         shared: Shared,
     ) -> Self {
         let now = Instant::now();
-        let reply = registered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reply = lock(&registered).clone();
         let is_ready = options.is_ready;
         Self {
             plane,
@@ -100,7 +101,7 @@ impl Session {
     }
 
     fn shared(&self) -> std::sync::MutexGuard<'_, SessionReport> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 
     fn say(&self, what: &str) {
@@ -174,7 +175,7 @@ impl Session {
         shared.session.clone_from(&reply.session_id);
         drop(shared);
         self.say(&format!("registered with balancer at {} again", self.plane.at()));
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&reply);
+        lock(&self.registered).clone_from(&reply);
         self.reply = Some(reply);
         Ok(())
     }

@@ -1,11 +1,9 @@
 //! Over time, and over disks: rate, loss, write progress, chunk latency.
 
 use crate::print;
-use crate::report::axis::Scale;
-use crate::report::chart::{Chart, Panel, WIDTH};
-use crate::report::series::Series;
-use crate::report::table::Table;
-use crate::report::table::{Row, Rows};
+use crate::report::chart::{Chart, Panel, Series, WIDTH};
+use crate::report::drawing::Scale;
+use crate::report::table::{Row, Rows, Table};
 use crate::report::words::{micros, nothing, number, unit};
 use skyhaul::recording::{DiskStatus, Latency};
 

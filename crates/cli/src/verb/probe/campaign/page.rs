@@ -1,10 +1,10 @@
 //! A campaign in a directory: one page, and JSON and plot of each experiment.
 
-use crate::report::axis::Scale;
+use crate::report::chart::Series;
 use crate::report::chart::{Chart, Panel, WIDTH};
+use crate::report::drawing::Scale;
 use crate::report::map::LossMap;
 use crate::report::page::{Page, Tile, claims, titled};
-use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::{escape, json, short};
 use crate::verb::output::write;

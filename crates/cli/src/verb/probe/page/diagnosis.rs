@@ -1,10 +1,10 @@
 //! The part of a page that says what is wrong, and shows why.
 
 use super::parts::{self, IDENTITY, One, Plot, identity};
-use crate::report::axis::Scale;
+use crate::report::chart::Series;
 use crate::report::chart::{Chart, Panel};
+use crate::report::drawing::Scale;
 use crate::report::page::Page;
-use crate::report::series::Series;
 use crate::report::table::Table;
 use skyhaul_measure::probe::udp::UdpDiagnosis;
 

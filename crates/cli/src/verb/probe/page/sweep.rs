@@ -1,9 +1,9 @@
 //! Plots of a sweep: over the spacing that was asked for, a line for each size.
 
 use super::parts::{One, Plot, jitter, one_way};
-use crate::report::axis::Scale;
+use crate::report::chart::Series;
 use crate::report::chart::{Chart, Panel};
-use crate::report::series::Series;
+use crate::report::drawing::Scale;
 
 /// Height of a panel.
 const HIGH: f64 = 240.0;

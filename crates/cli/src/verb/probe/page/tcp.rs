@@ -3,10 +3,10 @@
 use super::super::report::TcpCommandReport;
 use super::parts::{Plot, cause, show};
 use crate::print::{bytes, rate};
-use crate::report::axis::Scale;
+use crate::report::chart::Series;
 use crate::report::chart::{Chart, Panel};
+use crate::report::drawing::Scale;
 use crate::report::page::{Page, Tile};
-use crate::report::series::Series;
 use crate::report::table::Table;
 use crate::report::words::number;
 use serde::Serialize;

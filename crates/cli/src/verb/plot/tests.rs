@@ -44,7 +44,7 @@ fn every_kind_of_survey_is_a_whole_drawing() {
     for (channels, codes, blocks, lines) in
         [(1, 4, 9, 4), (1, 256, 9, 6), (4, 2, 9, 16), (64, 4, 9, 18), (1, 4, 0, 0)]
     {
-        let svg = draw(&about(), &survey(channels, codes, blocks));
+        let svg = picture(&about(), &survey(channels, codes, blocks));
         assert!(svg.starts_with("<svg xmlns") && svg.trim_end().ends_with("</svg>"));
         assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("&lt;scan&gt;"));
         assert_eq!(
@@ -65,4 +65,13 @@ fn peaks_are_kept_where_points_are_left_out() {
     let found = peaks(&values);
     assert!(found.len() <= MAX_POINTS);
     assert!(found.contains(&(77_777, 5.0)));
+}
+
+#[test]
+fn bars_reach_from_the_lowest_to_the_highest() {
+    assert_eq!(bars(&[0.0, 1.0, 2.0, 7.0], 4), ("▁▂▃█".to_owned(), 0.0, 7.0));
+    assert_eq!(bars(&[0.0, 9.0, 1.0, 1.0], 2).0, "█▁");
+    assert_eq!(bars(&[3.0], 64).0, "▁");
+    assert_eq!(bars(&[], 64).0, "");
+    assert_eq!(losses(&[Some(0.0), None, None, None, Some(0.05), Some(0.2), Some(1.0), Some(0.0)]), "·-▒█");
 }
