@@ -9,7 +9,8 @@
 //!
 //! Limits: an address has a fixed share of slots and places, so that no address fills the whole queue.
 
-use super::message::Waiting;
+use super::Waiting;
+use skyhaul_core::hint::Hint;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -61,14 +62,16 @@ impl RequestQueue {
         let mine = self.served.iter().map(|(place, _)| place).chain(&self.waiting);
         if mine.filter(|place| place.who == who).count() >= self.per_peer {
             return Err(format!(
-                "{who} has {} tests running or waiting; hint: wait for them, or allow more with --per-peer",
-                self.per_peer
+                "{who} has {} tests running or waiting{}",
+                self.per_peer,
+                Hint("wait for them, or allow more with --per-peer")
             ));
         }
         if self.served.len() + self.waiting.len() >= self.slots.saturating_add(self.places) {
             return Err(format!(
-                "the queue is full, {} clients are waiting; hint: try again later",
-                self.waiting.len()
+                "the queue is full, {} clients are waiting{}",
+                self.waiting.len(),
+                Hint("try again later")
             ));
         }
         let ticket = QueueTicket(self.next);
