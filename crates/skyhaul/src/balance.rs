@@ -32,37 +32,39 @@
 mod control;
 mod data_plane;
 mod fast;
-mod options;
-mod plane;
 mod remote;
 mod shared;
-mod status;
 
 pub use control::WorkerLeft;
 pub use data_plane::DataPlane;
-pub use options::{BalanceError, BalanceOptions, FastPath};
 pub use remote::{Claim, Restart, Started};
-pub use status::{BalanceStatus, WorkerStatus};
 
 use crate::panics::reason;
+use crate::report::SourceReport;
 use control::{Control, State};
 use remote::Remote;
 use shared::Planes;
 use skyhaul_core::balance::{
-    AllowList, Balancer, DemandError, Member, Reach, RegisterError, Registration, Session, SlotRange,
-    StateError, Table, Unusable, WorkerState,
+    AllowList, Balancer, BalancerConfig, DemandError, Member, Reach, Refusal, RegisterError, Registration,
+    Session, SlotRange, Standing, StateError, Table, Unusable, WorkerState,
 };
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
+use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::address::Endpoint;
+use skyhaul_io::lock::lock;
+use skyhaul_io::quantity::Size;
+use skyhaul_io::udp::forward::Forwarded;
+use skyhaul_io::udp::send::SendOptions;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{fmt, io};
 
 /// A running balancer. It stops when dropped; planes in another process then go on.
 pub struct Balance {
@@ -176,7 +178,7 @@ impl Balance {
 
     /// Only these may send from now on (planes know it within a tenth of a second).
     pub fn allow(&self, list: AllowList) {
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         state.allow = list.clone();
         state.balancer.allow(list);
     }
@@ -187,7 +189,7 @@ impl Balance {
     /// See [`RegisterError`].
     pub fn register(&self, registration: Registration) -> Result<Session, RegisterError> {
         self.reach.check(&registration.member, shared::kind)?;
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         let session = state.balancer.register(registration, now)?;
         // The seat's earlier members were sent this.
@@ -207,7 +209,7 @@ impl Balance {
     /// # Errors
     /// [`StateError::NoSession`].
     pub fn deregister(&self, session: Session) -> Result<(), StateError> {
-        control::locked(&self.state).balancer.deregister(session)
+        lock(&self.state).balancer.deregister(session)
     }
 
     /// A worker is sent nothing more.
@@ -215,7 +217,7 @@ impl Balance {
     /// # Errors
     /// [`StateError::NoSession`].
     pub fn evict(&self, session: Session) -> Result<(), StateError> {
-        control::locked(&self.state).balancer.evict(session)
+        lock(&self.state).balancer.evict(session)
     }
 
     /// A worker reports.
@@ -223,7 +225,7 @@ impl Balance {
     /// # Errors
     /// See [`StateError`].
     pub fn handle_state(&self, session: Session, report: WorkerState) -> Result<(), StateError> {
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         state.balancer.handle_state(session, report, now)
     }
@@ -233,7 +235,7 @@ impl Balance {
     /// # Errors
     /// See [`DemandError`].
     pub fn demand(&self, session: Session, slots: &[SlotRange]) -> Result<(), DemandError> {
-        control::locked(&self.state).balancer.demand(session, slots)
+        lock(&self.state).balancer.demand(session, slots)
     }
 
     /// These workers demand these slots, and no others demand any.
@@ -241,13 +243,13 @@ impl Balance {
     /// # Errors
     /// See [`DemandError`].
     pub fn demand_all(&self, demands: &[(Session, Vec<SlotRange>)]) -> Result<(), DemandError> {
-        control::locked(&self.state).balancer.demand_all(demands)
+        lock(&self.state).balancer.demand_all(demands)
     }
 
     /// Forget ticks and calendars, as for senders that begin to count anew. Packets are refused until a worker has reported,
     /// and events of this moment may be split.
     pub fn reset(&self) {
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         state.balancer.reset(now);
     }
@@ -255,7 +257,7 @@ impl Balance {
     /// What it does, and did so far. Planes publish their counters every 50 ms.
     #[must_use]
     pub fn status(&self) -> BalanceStatus {
-        BalanceStatus::new(&control::locked(&self.state), &*self.planes, &self.data, &self.sync)
+        BalanceStatus::new(&lock(&self.state), &*self.planes, &self.data, &self.sync)
     }
 
     /// Why it does not work any more, if a thread of it has ended by itself. Planes in another process are started again.
@@ -293,6 +295,217 @@ impl Balance {
 impl Drop for Balance {
     fn drop(&mut self) {
         self.end_control();
+    }
+}
+
+/// How a balancer works.
+#[derive(Clone, Debug)]
+pub struct BalanceOptions {
+    /// The family of its packets, which must be labelled.
+    pub family: FamilyRef,
+    /// Where packets arrive. Port 0: any that is free.
+    pub data: Vec<SocketAddr>,
+    /// Where synchronisation messages arrive.
+    pub sync: Vec<SocketAddr>,
+    /// Threads for each address of `data`; 0: one for each CPU.
+    pub threads: usize,
+    /// CPUs for these threads, one each, as far as there are any.
+    pub cpus: Vec<usize>,
+    /// Who may send packets and messages.
+    pub allow: AllowList,
+    /// Limits and times of the controller.
+    pub config: BalancerConfig,
+    /// Receive buffer of each thread.
+    pub receive_buffer: Size,
+    /// How packets are sent on.
+    pub send: SendOptions,
+    /// Whether a program in the kernel sends on what it can, before sockets see it.
+    pub fast_path: FastPath,
+}
+
+/// Whether a program in the kernel (XDP) sends on what it can, before sockets see it: see [`skyhaul_core::balance::xdp`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FastPath {
+    /// If the driver of an interface of the data has a place for it; else sockets do all.
+    Auto,
+    /// In the driver, or in the stack behind it, or it is an error.
+    Xdp,
+    /// Sockets do all.
+    #[default]
+    Off,
+}
+
+impl FastPath {
+    /// Its name in command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FastPath::Auto => "auto",
+            FastPath::Xdp => "xdp",
+            FastPath::Off => "off",
+        }
+    }
+}
+
+impl Default for BalanceOptions {
+    /// For the first family that is labelled; nowhere, from nobody.
+    fn default() -> BalanceOptions {
+        struct Any;
+        impl VisitLabelled for Any {
+            type Out = ();
+            fn visit<L: Labelled>(self) {}
+        }
+        let labelled = |family: &&FamilyRef| family.visit_labelled(Any).is_some();
+        BalanceOptions {
+            family: *FAMILIES.iter().find(labelled).unwrap_or(&FAMILIES[0]),
+            data: Vec::new(),
+            sync: Vec::new(),
+            threads: 0,
+            cpus: Vec::new(),
+            allow: AllowList::default(),
+            config: BalancerConfig::default(),
+            receive_buffer: Size::from_bytes(64 << 20),
+            send: SendOptions::default(),
+            fast_path: FastPath::default(),
+        }
+    }
+}
+
+/// Why a balancer cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum BalanceError {
+    /// Packets of this family have no label.
+    #[error("packets of {0} have no label that a balancer could read")]
+    NotLabelled(&'static str),
+    /// There is no address for packets.
+    #[error("no address for packets{}", Hint("name one, with a port"))]
+    NoData,
+    /// A socket or a thread cannot be opened.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// A registered worker, or one that is leaving.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerStatus {
+    /// Its session.
+    pub session: Session,
+    /// What it registered with.
+    pub registration: Registration,
+    /// What becomes of it.
+    pub standing: Standing,
+    /// What it reported last.
+    pub state: WorkerState,
+    /// Since it was last heard.
+    pub heard: Duration,
+    /// Its slots in the newest calendar; none before all threads use the first one, so that nothing is sent too early.
+    pub slots: u16,
+    /// These, those in a row together: the first, and how many.
+    pub ranges: Vec<(u16, u16)>,
+    /// The slots that it demands, likewise.
+    pub demanded: Vec<(u16, u16)>,
+    /// Packets that were routed to it.
+    pub packets: u64,
+    /// Octets in them, as forwarded.
+    pub bytes: u64,
+}
+
+/// See the module. Every packet that came is in `refused`, or routed; every packet that was routed is in `forwarded`.
+#[derive(Clone, Debug)]
+pub struct BalanceStatus {
+    /// Where packets arrive.
+    pub data: Vec<SocketAddr>,
+    /// Where synchronisation messages arrive.
+    pub sync: Vec<SocketAddr>,
+    /// The tick that the senders have reached, as predicted.
+    pub predicted: Option<u64>,
+    /// Calendars so far.
+    pub epoch: u64,
+    /// First tick of the newest calendar.
+    pub boundary: Option<u64>,
+    /// Tables given out, and the oldest of them that a thread still uses.
+    pub tables: (u64, u64),
+    /// The workers.
+    pub workers: Vec<WorkerStatus>,
+    /// Those that left, the last 1024.
+    pub left: Vec<WorkerLeft>,
+    /// Packets that came.
+    pub packets: u64,
+    /// Packets that were routed to nobody, by reason; all reasons, also those that did not occur.
+    pub refused: Vec<(&'static str, u64)>,
+    /// What became of the packets that were routed to workers.
+    pub forwarded: Forwarded,
+    /// How packets are sent, and why.
+    pub mode: String,
+    /// Trains that were repeated as single packets, because the path to their worker carries none.
+    pub singly: u64,
+    /// CPU time of the threads that forward.
+    pub cpu: Duration,
+    /// How often the process that forwards died, and was started again.
+    pub restarts: u64,
+    /// Time without one: packets that came then are in no counter.
+    pub away: Duration,
+    /// The process that forwards did not end when it was told to, and was killed: its last counters are missing.
+    pub incomplete: bool,
+    /// Synchronisation messages that were used.
+    pub syncs: u64,
+    /// Those that were not, by reason.
+    pub refused_syncs: Vec<(&'static str, u64)>,
+    /// Messages that do not fit what was known of their sender, and so moved nothing.
+    pub suspect_syncs: u64,
+    /// The data sockets.
+    pub sources: Vec<SourceReport>,
+    /// What is not as it was asked for.
+    pub notes: Vec<String>,
+}
+
+impl BalanceStatus {
+    fn new(state: &State, planes: &dyn Planes, data: &[SocketAddr], sync: &[SocketAddr]) -> BalanceStatus {
+        let done = planes.merged();
+        let now = state.now();
+        let balancer = &state.balancer;
+        let (epochs, predicted) = balancer.stats();
+        let worker = |worker: &skyhaul_core::balance::Worker| {
+            let session = worker.session();
+            let all = done.counters.member(session.seat());
+            let (packets, bytes) = state.served.sent(session, all);
+            WorkerStatus {
+                session,
+                registration: *worker.registration(),
+                standing: worker.standing(),
+                state: *worker.state(),
+                heard: Duration::from_nanos(now.since(worker.heard()).0),
+                slots: if state.is_begun { balancer.slots(session) } else { 0 },
+                ranges: if state.is_begun { balancer.ranges(session) } else { Vec::new() },
+                demanded: balancer.demanded().ranges(session.seat()).collect(),
+                packets,
+                bytes,
+            }
+        };
+        BalanceStatus {
+            data: data.to_vec(),
+            sync: sync.to_vec(),
+            predicted: balancer.tick(now),
+            epoch: epochs.begun,
+            boundary: balancer.boundary(),
+            tables: (planes.tables(), done.table),
+            workers: balancer.workers().iter().map(worker).collect(),
+            left: state.served.left().cloned().collect(),
+            packets: done.counters.packets,
+            refused: Refusal::ALL.iter().map(|&why| (why.name(), done.counters.refused(why))).collect(),
+            forwarded: done.forwarded,
+            mode: done.mode,
+            singly: done.singly,
+            cpu: done.cpu,
+            restarts: done.lost.restarts,
+            away: done.lost.away,
+            incomplete: done.lost.incomplete,
+            syncs: state.syncs,
+            refused_syncs: state.refused.iter().map(|(why, n)| (*why, *n)).collect(),
+            suspect_syncs: predicted.suspect,
+            sources: done.sources,
+            notes: done.notes,
+        }
     }
 }
 

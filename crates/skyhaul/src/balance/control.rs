@@ -5,6 +5,7 @@ use crate::awake::Awake;
 use skyhaul_core::balance::{AllowList, Balancer, MEMBERS, Registration, Session, Traffic, Worker};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
+use skyhaul_io::lock::lock;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::UdpSource;
 use std::collections::hash_map::RandomState;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often control looks at what was forwarded and at the time.
@@ -43,13 +44,8 @@ impl State {
 
     /// The time as the balancer counts it.
     pub(super) fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.start.elapsed())
     }
-}
-
-/// Nothing that panics holds the lock with a state that is half changed.
-pub(super) fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread.
@@ -96,7 +92,7 @@ impl<L: Labelled> Control<L> {
         let each = wait / syncs.len().max(1) as u32;
         syncs.retain_mut(|source| {
             let heard = source.poll(each, &mut |train| {
-                let mut state = locked(state);
+                let mut state = lock(state);
                 let allowed = state.allow.admits(train.sender.ip());
                 train
                     .packets()
@@ -110,10 +106,10 @@ impl<L: Labelled> Control<L> {
     /// Look at what was forwarded and at the time.
     fn turn(&mut self, pause: Option<Duration>) {
         let ticks = self.planes.take_ticks();
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         if let Some(pause) = pause {
-            let pause = Nanos(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+            let pause = Nanos::from(pause);
             state.balancer.handle_pause(pause, now);
         }
         state.balancer.handle_ticks(&ticks, now);

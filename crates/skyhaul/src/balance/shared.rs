@@ -6,12 +6,13 @@ use skyhaul_core::balance::Kind;
 use skyhaul_core::balance::{AllowList, Counters, Reach, Table, Ticks};
 use skyhaul_io::host::interface::addresses;
 use skyhaul_io::host::way::{Leads, leads};
+use skyhaul_io::lock::lock;
 use skyhaul_io::udp::forward::Forwarded;
 use skyhaul_io::udp::forward::Forwarder;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Notes that are kept, at most.
@@ -108,10 +109,6 @@ pub(super) struct Shared {
     notes: Mutex<Vec<String>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     /// For so many planes; before there is a table, it is known who may send.
     pub(super) fn new(planes: usize, allow: AllowList) -> Shared {
@@ -137,7 +134,7 @@ impl Shared {
 
     /// The newest table.
     pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&locked(&self.table))
+        Arc::clone(&lock(&self.table))
     }
 
     /// The table, if there is a newer one than number `known`.
@@ -151,7 +148,7 @@ impl Shared {
 
     /// The counters of plane `number`, to be changed by it.
     pub(super) fn of(&self, number: usize) -> MutexGuard<'_, Done> {
-        locked(&self.planes[number])
+        lock(&self.planes[number])
     }
 }
 
@@ -164,7 +161,7 @@ impl Planes for Shared {
                 "workers are sent nothing: their addresses lead back here, or to no single host".to_owned(),
             );
         }
-        *locked(&self.table) = Arc::new(table);
+        *lock(&self.table) = Arc::new(table);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -174,22 +171,22 @@ impl Planes for Shared {
 
     fn take_ticks(&self) -> Ticks {
         let mut all = Ticks::default();
-        self.planes.iter().for_each(|plane| all.merge(&std::mem::take(&mut locked(plane).ticks)));
+        self.planes.iter().for_each(|plane| all.merge(&std::mem::take(&mut lock(plane).ticks)));
         all
     }
 
     fn note(&self, text: String) {
-        let mut notes = locked(&self.notes);
+        let mut notes = lock(&self.notes);
         if notes.len() < MAX_NOTES && !notes.contains(&text) {
             notes.push(text);
         }
     }
 
     fn merged(&self) -> Done {
-        let table = self.planes.iter().map(|plane| locked(plane).table).min().unwrap_or(0);
-        let mut all = Done { notes: locked(&self.notes).clone(), table, ..Done::default() };
+        let table = self.planes.iter().map(|plane| lock(plane).table).min().unwrap_or(0);
+        let mut all = Done { notes: lock(&self.notes).clone(), table, ..Done::default() };
         for plane in &self.planes {
-            let plane = locked(plane);
+            let plane = lock(plane);
             all.count(&plane);
             all.sources.extend(plane.sources.iter().cloned());
             if !all.mode.contains(&plane.mode) {

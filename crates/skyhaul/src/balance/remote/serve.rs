@@ -5,6 +5,7 @@ use super::super::shared::{Done, Planes};
 use crate::report::SourceReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::balance::{Counters, Refusal, Seat, Table, Ticks, Traffic};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::udp::forward::Forwarded;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -179,7 +180,7 @@ impl Told {
             forwarded: [packets, bytes, no_room, unreachable, too_long],
             sources: done.sources,
             mode: done.mode,
-            cpu_nanos: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
+            cpu_nanos: Nanos::from(done.cpu).0,
             singly: done.singly,
             table: done.table,
             newest: ticks.newest,

@@ -1,6 +1,6 @@
 //! Packets that a balancer would be sent again, and workers that lead back to it.
 
-use super::super::plane::Plane;
+use super::super::data_plane::Plane;
 use super::super::shared::Own;
 use super::super::shared::{Planes, Shared};
 use super::*;
