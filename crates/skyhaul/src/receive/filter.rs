@@ -12,6 +12,7 @@
 //!   --from :5000                this port of any host
 //! ```
 
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Nanos, Reject};
 use std::collections::HashMap;
 use std::fmt;
@@ -30,9 +31,7 @@ pub struct Origin {
 /// Why a text is not a valid [`Origin`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no sender\nhint: write an address, a network or a port, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010, \
-     [fd00::1]:5000 or :5000"
-)]
+    "`{0}` is no sender{hint}", hint = Hint("write an address, a network or a port, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010, [fd00::1]:5000 or :5000"))]
 pub struct NoOrigin(String);
 
 /// The 128 bits of an address; IPv4 is mapped to `::ffff:0:0/96`.

@@ -1,5 +1,6 @@
 //! Names on disk, as FlexBuff has them: `<disk>/<name>/<name>.%08u`, found again by `[^/.]+\.[0-9]{8}$`.
 
+use skyhaul_core::hint::Hint;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,8 @@ pub struct Label(String);
 /// Why a text is not a valid label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid scan name `{label}`: {reason}\nhint: use letters, digits, `_` and `-`, such as exp_st_no0001"
+    "invalid scan name `{label}`: {reason}{}",
+    Hint("use letters, digits, `_` and `-`, such as exp_st_no0001")
 )]
 pub struct LabelError {
     label: String,

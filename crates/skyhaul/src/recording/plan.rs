@@ -15,6 +15,7 @@ use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, S
 use crate::recording::index::record::ChunkRecord;
 use crate::recording::names::MAX_CHUNK_NUMBER;
 use crate::recording::open::Recording;
+use skyhaul_core::hint::Hint;
 use std::collections::BTreeMap;
 
 /// Without an account, a file without a record is at most this many numbers behind the chunk before it.
@@ -226,7 +227,10 @@ impl<'a> Planner<'a> {
         };
         let name = &self.stream.name;
         if self.recording.ambiguous {
-            let why = "two recordings have this name, and only one is read; hint: name the disks of one recording only";
+            let why = format!(
+                "two recordings have this name, and only one is read{}",
+                Hint("name the disks of one recording only")
+            );
             self.steps.push(Step::Gap(Gap::new(name, self.next..self.next, Lack::Ambiguous, why)));
         }
         let why = match self.recording.state {

@@ -32,6 +32,7 @@ use crate::recording::verify::judge::{DatastreamCheck, StreamCheck, verdict_of};
 use crate::recording::verify::prove::Search;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::read_buffers;
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::ALIGN;
 use std::collections::HashMap;
 use std::io;
@@ -201,7 +202,7 @@ impl Recording {
                         let cutter = job.cutter(options);
                         let place = (&*job.entry.path, job.entry.offset);
                         let seen = read_file(place, job.most, cutter, || buffers.take(), progress);
-                        let mut all = seen_by_all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        let mut all = lock(&seen_by_all);
                         all.insert(job.entry.place(), seen);
                     }
                 })?;

@@ -2,6 +2,7 @@
 
 use super::Samples;
 use crate::time::format_exact;
+use skyhaul_core::hint::Hint;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -23,29 +24,30 @@ pub enum SamplesError {
     #[error("there is no data in it")]
     Empty,
     /// No frames of a known format were found.
-    #[error("no frames of a known format at the beginning of {}\nhint: `skyhaul inspect` shows what it holds", .0.display())]
+    #[error("no frames of a known format at the beginning of {}{}", .0.display(), Hint("`skyhaul inspect` shows what it holds"))]
     Unrecognised(PathBuf),
     /// The format has frames, and none that are decoded.
     #[error("samples of {0} are not decoded")]
     NotDecoded(String),
     /// Samples of this width are not decoded.
-    #[error("{0} are not decoded\nhint: 1, 2, 4, 8, 16 and 32 bits are (Mark 5B: 1 and 2)")]
+    #[error("{0} are not decoded{hint}", hint = Hint("1, 2, 4, 8, 16 and 32 bits are (Mark 5B: 1 and 2)"))]
     Width(String),
     /// The header does not state the channels.
-    #[error("{0} does not state its channels\nhint: give channels (and bits, if not 2), or tracks")]
+    #[error("{0} does not state its channels{hint}", hint = Hint("give channels (and bits, if not 2), or tracks"))]
     Channels(String),
     /// Options and data contradict each other.
     #[error("{0}")]
     Options(String),
     /// The rate is unknown.
     #[error(
-        "the sample rate is unknown: its headers do not state it, and the data are too short to measure it\nhint: give the sample rate in Hz"
+        "the sample rate is unknown: its headers do not state it, and the data are too short to measure it{}",
+        Hint("give the sample rate in Hz")
     )]
     Rate,
     /// Frame numbers show that the rate is wrong.
     #[error(
-        "{fps} frames/s are too few: the data have frame number {frame} in a second\nhint: {}",
-        if *given { "correct the sample rate, or omit it" } else { "give the sample rate in Hz" }
+        "{fps} frames/s are too few: the data have frame number {frame} in a second{}",
+        Hint(if *given { "correct the sample rate, or omit it" } else { "give the sample rate in Hz" })
     )]
     Disproved {
         /// Frames per second.
@@ -57,7 +59,8 @@ pub enum SamplesError {
     },
     /// The ends of seconds show that the rate that was given is too high.
     #[error(
-        "{fps} frames/s are too many: the seconds of the data end with frame number {last}\nhint: correct the sample rate, or omit it"
+        "{fps} frames/s are too many: the seconds of the data end with frame number {last}{}",
+        Hint("correct the sample rate, or omit it")
     )]
     TooFast {
         /// Frames per second.

@@ -25,6 +25,7 @@ use super::{Samples, SamplesError, Vectored};
 use layout::Layout;
 use layout::Output;
 use serde::Serialize;
+use skyhaul_core::hint::Hint;
 use std::ffi::OsString;
 use std::io;
 use std::ops::Range;
@@ -121,7 +122,7 @@ pub enum ExportError {
     #[error("{0}")]
     Options(String),
     /// There is something of that name.
-    #[error("{} exists\nhint: remove it, or choose another name", .0.display())]
+    #[error("{} exists{}", .0.display(), Hint("remove it, or choose another name"))]
     Exists(PathBuf),
     /// It cannot be written.
     #[error("{}: {error}", path.display())]
@@ -176,9 +177,8 @@ impl Samples {
             return Err(ExportError::Options(format!("samples {from} to {to} of {all}")));
         }
         let format = options.format.or_else(|| FileFormat::of(path)).ok_or_else(|| {
-            let text =
-                "its name tells no format\nhint: end it with .npy, .f32, .h5 or .zarr, or give the format";
-            ExportError::Options(format!("{}: {text}", path.display()))
+            let hint = Hint("end it with .npy, .f32, .h5 or .zarr, or give the format");
+            ExportError::Options(format!("{}: its name tells no format{hint}", path.display()))
         })?;
         let note = beside(path, ".json");
         let has_note = matches!(format, FileFormat::Npy | FileFormat::Raw);

@@ -3,8 +3,9 @@
 use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
 use skyhaul_core::wire::{Expected, Field, FrameTime, Frames, StreamFormat};
+use skyhaul_io::lock::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Octets that hold the header of any frame, and what precedes it.
 pub(super) const HEAD: usize = 128;
@@ -213,11 +214,11 @@ pub(super) struct Kept(Mutex<Vec<Scratch>>);
 
 impl Kept {
     pub(super) fn take(&self) -> Scratch {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        lock(&self.0).pop().unwrap_or_default()
     }
 
     pub(super) fn put(&self, scratch: Scratch) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if kept.len() < MAX_BUFFERS {
             kept.push(scratch);
         }

@@ -18,6 +18,7 @@ pub use column::Column;
 use super::{Samples, SamplesError};
 use column::Gathering;
 use serde::Serialize;
+use skyhaul_core::hint::Hint;
 use spectrum::Transform;
 use std::ops::Range;
 
@@ -165,8 +166,8 @@ impl Samples {
         let block = if asked == 0 { 1024.min(1 << fits.max(1).ilog2()) } else { asked };
         if block < 2 || block > MAX_SPECTRUM_POINTS.min(fits) {
             let text = format!(
-                "blocks of {block} samples for {columns} channels of all threads\nhint: choose threads, or a block from 2 to {}",
-                MAX_SPECTRUM_POINTS.min(fits)
+                "blocks of {block} samples for {columns} channels of all threads{}",
+                Hint(format_args!("choose threads, or a block from 2 to {}", MAX_SPECTRUM_POINTS.min(fits)))
             );
             return Err(SamplesError::Options(text));
         }

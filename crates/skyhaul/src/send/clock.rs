@@ -4,9 +4,11 @@ use super::{Outlet, SendError};
 use crate::control::Progress;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::control::ControlConfig;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
+use skyhaul_io::lock::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What other threads say to the one that sends.
@@ -49,13 +51,13 @@ impl SendControl {
 
     /// Wake a sender that waits for its time.
     pub fn wake(&self) {
-        drop(self.nap.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.nap));
         self.wake.notify_all();
     }
 
     /// The counts, to read or to add to.
     pub fn stats(&self) -> MutexGuard<'_, SendStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stats)
     }
 }
 
@@ -73,7 +75,7 @@ pub struct Real(pub Instant);
 
 impl Clock for Real {
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.0.elapsed())
     }
 
     /// A little longer than needed where that is soon: to sleep and be woken costs some µs of CPU time, so at high
@@ -88,7 +90,7 @@ impl Clock for Real {
             std::thread::sleep(left.max(SHORTEST));
             return;
         }
-        let nap = control.nap.lock().unwrap_or_else(PoisonError::into_inner);
+        let nap = lock(&control.nap);
         if still() {
             drop(control.wake.wait_timeout(nap, left.min(LONGEST)));
         }
@@ -137,14 +139,13 @@ impl Pacing {
             return Ok(());
         }
         if !outlet.is_udp() {
-            let text =
-                "automatic rates work only over UDP; hint: TCP controls its own rate; otherwise give a rate";
-            return Err(SendError::Config(text.into()));
+            let hint = Hint("TCP controls its own rate; otherwise give a rate");
+            return Err(SendError::Config(format!("automatic rates work only over UDP{hint}")));
         }
         let Some(group) = outlet.group() else { return Ok(()) };
         Err(SendError::Config(format!(
-            "automatic rates need a single receiver, and the group {group} may have many receivers; hint: give a rate, or \
-             send to one receiver's own address"
+            "automatic rates need a single receiver, and the group {group} may have many receivers{}",
+            Hint("give a rate, or send to one receiver's own address")
         )))
     }
 }

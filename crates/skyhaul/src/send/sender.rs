@@ -14,11 +14,12 @@ use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::host;
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::{SendMode, SendOptions, Sent, TRAIN_BYTES, TRAIN_PACKETS};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Where to, and how.
@@ -110,7 +111,7 @@ impl Stop {
     }
 
     fn senders(&self) -> MutexGuard<'_, Vec<Arc<dyn Sending>>> {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.senders)
     }
 }
 
@@ -213,7 +214,7 @@ impl Sender {
         let why = sent.err().map(|e| e.to_string());
         report.error = why.or_else(|| frames.supply.failure());
         report.numbered = frames.next;
-        report.rate = control.progress.lock().unwrap_or_else(PoisonError::into_inner).first().map(Into::into);
+        report.rate = lock(&control.progress).first().map(Into::into);
         report.took(begun.elapsed(), host::thread::cpu_time() - cpu);
         report
     }

@@ -2,6 +2,7 @@
 
 use super::clock::{OwnPace, SentTimes};
 use super::{HEAD, Packetize};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, PositionsError};
 use std::io;
 
@@ -66,7 +67,7 @@ pub enum SupplyError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It is no file of frames.
-    #[error("{path}: {why}\nhint: {}", hint(why))]
+    #[error("{path}: {why}{}", Hint(hint(why)))]
     Frames {
         /// The file.
         path: String,
@@ -74,13 +75,13 @@ pub enum SupplyError {
         why: PositionsError,
     },
     /// The headers cannot give the new times.
-    #[error("{path}: its headers cannot give the new times\nhint: send it without --restamp")]
+    #[error("{path}: its headers cannot give the new times{}", Hint("send it without --restamp"))]
     Restamp {
         /// The file.
         path: String,
     },
     /// Further passes have new times, which need a rate.
-    #[error("{path}: the frame rate is unknown\nhint: set it with --frame-rate")]
+    #[error("{path}: the frame rate is unknown{}", Hint("set it with --frame-rate"))]
     RateUnknown {
         /// The file.
         path: String,

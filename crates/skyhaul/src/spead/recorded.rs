@@ -23,13 +23,15 @@ pub use field::{Field, FieldError, Form};
 pub use read::State;
 
 use crate::recording::{Gap, HeapsOf, OpenPiece, Pieces, Recording};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::Family;
 use skyhaul_core::wire::spead::table::{StoredHeap, Table};
 use skyhaul_core::wire::spead::{BugCompat, Descriptor, Flavour, Head, SpeadFamily};
+use skyhaul_io::lock::lock;
 use std::collections::BTreeMap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Most memory for tables, bytes, unless a single one is larger.
 pub const TABLES: usize = 64 << 20;
@@ -47,7 +49,8 @@ pub enum HeapsError {
     NotHeaps(String),
     /// The type of an item changes among the rows.
     #[error(
-        "the descriptor of {name:?} changes with heap {counter} (row {row})\nhint: read the rows before it, or from it on"
+        "the descriptor of {name:?} changes with heap {counter} (row {row}){}",
+        Hint("read the rows before it, or from it on")
     )]
     Changed {
         /// Name of the item.
@@ -250,7 +253,7 @@ impl Heaps {
     fn chunk(&self, piece: usize) -> Option<Arc<Chunk>> {
         let slot = &self.pieces.all()[piece].known;
         let chunk = {
-            let mut held = slot.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = lock(&slot.held);
             if matches!(*held, Held::Unread) {
                 *held = self.read_chunk(piece).map_or(Held::Unusable, |chunk| Held::Here(Arc::new(chunk)));
             }
@@ -265,7 +268,7 @@ impl Heaps {
 
     /// Hold a table, and let go of those that were not used for the longest time.
     fn keep(&self, piece: usize, bytes: usize) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         if recent.back().is_some_and(|(last, _)| *last == piece) {
             return;
         }

@@ -8,12 +8,14 @@
 use crate::recording::contents::{Finding, Gap, MAX_FINDINGS};
 use crate::recording::index::record::Datastream;
 use crate::recording::verify::file::{Cutter, Seen, read_file};
+use skyhaul_core::hint::Hint;
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::{Block, Pool};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How a reader treats a missing, damaged or unverified chunk.
@@ -177,7 +179,7 @@ pub struct Account(Arc<Mutex<Encountered>>);
 
 impl Account {
     fn met(&self) -> MutexGuard<'_, Encountered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The gaps encountered, from number `from` on (the first 100 000).
@@ -234,7 +236,7 @@ impl Account {
 
 /// A gap that ended a stream ([`Missing::Refuse`]).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}\nhint: `skyhaul check` lists all damage; reading can continue if gaps are skipped or filled")]
+#[error("{0}{hint}", hint = Hint("`skyhaul check` lists all damage; reading can continue if gaps are skipped or filled"))]
 pub struct Damaged(pub Gap);
 
 /// Maximum number of gaps kept; further ones are only counted.

@@ -9,9 +9,10 @@ use crate::recording::open::Recording;
 use crate::recording::plan::{self, Step};
 use crate::recording::verify::file::{READ_BYTES, checksum};
 use skyhaul_io::disk::open_regular;
+use skyhaul_io::lock::lock;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The chunks of a datastream by its index, not verified, and the known gaps.
 #[must_use]
@@ -104,7 +105,7 @@ impl Prover {
         record: &crate::recording::index::record::ChunkRecord,
         own: Option<&Path>,
     ) -> Option<PathBuf> {
-        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut search = lock(&self.search);
         if search.is_none() {
             *search = Some(Search::new(&Recording::open(self.disks.clone(), &self.scan).ok()?));
         }

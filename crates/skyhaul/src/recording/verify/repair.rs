@@ -7,6 +7,7 @@
 //! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
 //! `end` record lists its contents, so that a later loss is noticed.
 
+use skyhaul_core::hint::Hint;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -53,16 +54,18 @@ pub fn repair(recording: &Recording) -> io::Result<Repaired> {
 pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) -> io::Result<Repaired> {
     if recording.state == State::Live {
         let text = format!(
-            "{} is still being recorded\nhint: repair it after the recorder has ended",
-            recording.label
+            "{} is still being recorded{}",
+            recording.label,
+            Hint("repair it after the recorder has ended")
         );
         return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
     }
     let mut chunks = recording.datastreams.iter().flat_map(|stream| stream.chunks.values());
     if chunks.any(|chunk| chunk.offset > 0) {
         let text = format!(
-            "{} is a scan of a Mark 6, whose blocks can have no index\nhint: copy it into a recording of its own with `skyhaul send` and `skyhaul record`",
-            recording.label
+            "{} is a scan of a Mark 6, whose blocks can have no index{}",
+            recording.label,
+            Hint("copy it into a recording of its own with `skyhaul send` and `skyhaul record`")
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }

@@ -4,7 +4,8 @@
 //! is used again when space is freed on it; so is one whose free space other programs took. One on which a write failed for
 //! lack of space is not trusted again in this scan.
 
-use std::sync::PoisonError;
+use skyhaul_core::hint::Hint;
+use skyhaul_io::lock::lock;
 use std::sync::atomic::Ordering;
 
 use crate::ledger::Discard;
@@ -80,7 +81,7 @@ impl Dispatch {
         }
         let submitted = self.ledger().submitted_bytes();
         let alarm = {
-            let mut space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut space = lock(&self.space);
             space.observe(self.begun.elapsed(), submitted, (room, chunk), self.space_alarm)
         };
         if let Some(alarm) = alarm.filter(|_| works) {
@@ -94,11 +95,14 @@ impl Dispatch {
             let (kind, text) = match all_full {
                 true => (
                     "disks_full",
-                    "all disks are full: data that arrive from now on are DISCARDED\nhint: free space on any of them, and the recording continues there",
+                    format!(
+                        "all disks are full: data that arrive from now on are DISCARDED{}",
+                        Hint("free space on any of them, and the recording continues there")
+                    ),
                 ),
-                false => ("disks_resumed", "there is room again: data are recorded again"),
+                false => ("disks_resumed", "there is room again: data are recorded again".to_owned()),
             };
-            self.event(Event::now(kind, None, text.to_owned()), None);
+            self.event(Event::now(kind, None, text), None);
         }
     }
 
@@ -114,6 +118,6 @@ impl Dispatch {
 
     /// Free space, and how long it lasts.
     pub(super) fn space_report(&self) -> SpaceReport {
-        self.space.lock().unwrap_or_else(PoisonError::into_inner).report()
+        lock(&self.space).report()
     }
 }

@@ -10,9 +10,10 @@ use crate::send::objects::{ObjectOptions, Order, Ticket};
 use crate::send::{Outlet, SendError};
 use skyhaul_core::wire::Addressing;
 use skyhaul_io::fault::Faults;
+use skyhaul_io::lock::lock;
 use skyhaul_io::udp::send::SendOptions;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How an [`EventSender`] sends.
@@ -102,7 +103,7 @@ impl EventSender {
     #[must_use]
     pub fn take_ticks(&self, events: usize) -> Vec<u64> {
         let now = unix_micros();
-        let mut ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ticks = lock(&self.ticks);
         (0..events).map(|_| ticks.take(now)).collect()
     }
 
@@ -138,7 +139,7 @@ impl EventSender {
     pub fn queue(&self, event: Event, given: Option<u64>) -> Result<(u64, Ticket), SendError> {
         std::thread::sleep(self.warming());
         let now = unix_micros();
-        let mut ticks = self.ticks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ticks = lock(&self.ticks);
         let tick = given.unwrap_or_else(|| ticks.peek(now));
         let options = self.options(&event, tick)?;
         let ticket = self.stream.queue(vec![(Arc::new(event), options)], Order::Serial)?;
@@ -157,7 +158,7 @@ impl EventSender {
     }
 
     fn take_tick(&self) -> u64 {
-        self.ticks.lock().unwrap_or_else(PoisonError::into_inner).take(unix_micros())
+        lock(&self.ticks).take(unix_micros())
     }
 
     fn options(&self, event: &Event, tick: u64) -> Result<ObjectOptions, SendError> {

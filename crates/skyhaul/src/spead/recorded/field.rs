@@ -4,9 +4,10 @@ use super::{Chunk, points_at};
 use super::{Heaps, HeapsError, Name};
 use skyhaul_core::wire::spead::bits::{BitFormat, FormatError};
 use skyhaul_core::wire::spead::{Descriptor, Flavour, id};
+use skyhaul_io::lock::lock;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// How the octets of a value are written into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,7 +240,7 @@ impl Heaps {
     pub(super) fn described_by(&self, piece: usize, field: &Field) -> Option<Arc<Descriptor>> {
         let name: Name = (field.id(), field.name().to_owned());
         let known = |piece| {
-            let memos = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+            let memos = lock(&self.in_force);
             memos.get(&name).and_then(|memo| memo.at(piece))
         };
         let (mut found, mut at) = (None, piece);
@@ -258,7 +259,7 @@ impl Heaps {
             let Some(before) = at.checked_sub(1) else { break };
             at = before;
         }
-        let mut memos = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memos = lock(&self.in_force);
         memos.entry(name).or_default().put(at, piece, found.clone());
         found
     }

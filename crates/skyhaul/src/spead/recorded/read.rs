@@ -5,8 +5,8 @@ use super::{Field, Form, Heaps, HeapsError};
 use crate::recording::OpenPiece;
 use skyhaul_core::wire::spead::RawItem;
 use skyhaul_core::wire::spead::table::StoredHeap;
+use skyhaul_io::lock::lock;
 use std::ops::Range;
-use std::sync::PoisonError;
 
 /// What is known of an item in a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -244,7 +244,7 @@ impl Heaps {
         let name = (field.id(), field.name().to_owned());
         let (mut found, mut at) = (None, before);
         loop {
-            let memos = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+            let memos = lock(&self.carried);
             if let Some(known) = memos.get(&name).and_then(|memo| memo.at(at)) {
                 found = known;
                 break;
@@ -258,7 +258,7 @@ impl Heaps {
                 _ => break,
             }
         }
-        let mut memos = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memos = lock(&self.carried);
         memos.entry(name).or_default().put(at, before, found);
         Ok(found)
     }

@@ -3,6 +3,7 @@
 use crate::send::objects::{ObjectConfig, Waiting};
 use crate::send::{Outlet, Pacing, SendError};
 use skyhaul_core::control::ControlConfig;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::spead::packets::{PacketError, Split};
 use skyhaul_io::udp::send::TRAIN_BYTES;
 use std::time::Duration;
@@ -71,21 +72,27 @@ impl ObjectConfig for SendConfig {
         let wrong = |text: String| Err(SendError::Config(text));
         let udp = matches!(outlet, Outlet::Udp(_));
         if outlet.substreams() == 0 {
-            return wrong("no destination; hint: give at least one".into());
+            return wrong(format!("no destination{}", Hint("give at least one")));
         }
         self.pacing().check(outlet)?;
         match self.packet {
-            PacketSize::Packet(bytes) if bytes < 56 => {
-                wrong(format!("packets of {bytes} bytes are too small; hint: use at least 56, or 1472 for an MTU of 1500"))
+            PacketSize::Packet(bytes) if bytes < 56 => wrong(format!(
+                "packets of {bytes} bytes are too small{}",
+                Hint("use at least 56, or 1472 for an MTU of 1500")
+            )),
+            PacketSize::Packet(bytes) | PacketSize::Payload(bytes) if udp && bytes > TRAIN_BYTES => {
+                wrong(format!(
+                    "packets of {bytes} bytes are too large for UDP{}",
+                    Hint(format_args!("use at most {TRAIN_BYTES}, or 8972 for an MTU of 9000"))
+                ))
             }
-            PacketSize::Packet(bytes) | PacketSize::Payload(bytes) if udp && bytes > TRAIN_BYTES => wrong(
-                format!("packets of {bytes} bytes are too large for UDP; hint: use at most {TRAIN_BYTES}, or 8972 for an MTU of 9000"),
-            ),
-            PacketSize::Payload(0) => wrong("packets without payload are not possible; hint: use at least 1 byte".into()),
-            PacketSize::Heap if udp => wrong(
-                "whole heaps as packets do not fit into UDP, which carries at most 65507 bytes; hint: use tcp://, or give a packet size"
-                    .into(),
-            ),
+            PacketSize::Payload(0) => {
+                wrong(format!("packets without payload are not possible{}", Hint("use at least 1 byte")))
+            }
+            PacketSize::Heap if udp => wrong(format!(
+                "whole heaps as packets do not fit into UDP, which carries at most 65507 bytes{}",
+                Hint("use tcp://, or give a packet size")
+            )),
             _ => Ok(()),
         }
     }

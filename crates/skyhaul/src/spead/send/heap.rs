@@ -12,6 +12,7 @@ use super::config::SendConfig;
 use super::config::{Division, PacketSize};
 use crate::send::SendError;
 use crate::send::objects::{Chunks, Object, Payload};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::packetize::{Divided, Part};
 use skyhaul_core::wire::spead::descriptor::{BugCompat, Descriptor, DescriptorError};
 use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, PacketError, Plan, Split};
@@ -23,7 +24,8 @@ use std::ops::Range;
 pub enum HeapError {
     /// The id has more bits than the flavour allows.
     #[error(
-        "item id {id:#x} is too large: a flavour with {bits} address bits has ids up to {most:#x}; hint: use a smaller id, or a flavour with fewer address bits"
+        "item id {id:#x} is too large: a flavour with {bits} address bits has ids up to {most:#x}{}",
+        Hint("use a smaller id, or a flavour with fewer address bits")
     )]
     Id {
         /// The id.
@@ -35,7 +37,8 @@ pub enum HeapError {
     },
     /// The value has more bits than the flavour allows.
     #[error(
-        "immediate value {value:#x} of item {id:#x} has more than {bits} bits; hint: send it as an addressed item (add_item)"
+        "immediate value {value:#x} of item {id:#x} has more than {bits} bits{}",
+        Hint("send it as an addressed item (add_item)")
     )]
     Value {
         /// The item.
@@ -47,7 +50,8 @@ pub enum HeapError {
     },
     /// The pointer does not exist, or is not an immediate one.
     #[error(
-        "the heap has no immediate item number {index}; hint: use the number that add_immediate returned"
+        "the heap has no immediate item number {index}{}",
+        Hint("use the number that add_immediate returned")
     )]
     NoImmediate {
         /// The number requested.
