@@ -8,14 +8,13 @@
 //! Only data: opening (`open`), planning (`plan`), readers and checks fill and follow it.
 
 use crate::frames;
+use crate::recording::DatastreamReport;
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
-use crate::recording::report::DatastreamReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// State of a scan's recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

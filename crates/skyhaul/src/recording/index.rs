@@ -4,16 +4,26 @@
 //! killed recorder, or is being written: it is left for the next reading. A line whose end was changed to CR LF is still
 //! valid, and counted as changed.
 //!
+//! A chunk's record may list its heaps:
+//!
+//! ```text
+//!   "heaps":{"count":4096,"incomplete":1,"counters":[[70000,1,4096]],"missing":[[70013,2880,4320]],"items":[5,4096,4097]}
+//! ```
+//!
+//! Counters mostly increase by a constant step, so a chunk of thousands of heaps has one entry. For senders without a step, the
+//! first [`MAX_RUNS`] entries are kept; the heaps' heads in the chunk have all of them.
+//!
 //! Limits: reading ends after 64 MiB without a valid line, so that a file of terabytes that is not an index does not
 //! delay opening the scan.
 
-pub(super) mod heaps;
 pub(super) mod record;
 
-use crate::recording::index::record::{MAX_LINE_BYTES, Record};
+use record::{MAX_LINE_BYTES, Record};
+use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -131,152 +141,118 @@ impl IndexReader {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recording::index::record::{ChunkMeta, ChunkRecord};
-    use crate::recording::report::Event;
+/// Runs of counters that are kept for a chunk.
+const MAX_RUNS: usize = 4096;
+/// Missing ranges that are kept for a chunk.
+const MAX_MISSING_RANGES: usize = 16_384;
 
-    fn records() -> Vec<Record> {
-        let chunk = |number: u32| {
-            let meta = ChunkMeta {
-                object: u64::from(number),
-                units: 9,
-                missing: vec![1..2, 5..9],
-                ..Default::default()
-            };
-            let crc32c = number.wrapping_mul(0x9e37_79b9);
-            Record::Chunk(ChunkRecord { number, bytes: u64::MAX, crc32c, meta, ..Default::default() })
+/// Items that are kept for a chunk.
+const MAX_ITEMS: usize = 1024;
+
+/// The heaps that begin in a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapsOf {
+    /// How many.
+    pub count: u64,
+    /// Number of incomplete heaps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub incomplete: u64,
+    /// Bytes that are missing in these.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing_bytes: u64,
+    /// Their counters, in order of arrival: the first, from one to the next, and how many.
+    pub counters: Vec<(u64, i64, u32)>,
+    /// Missing bytes: counter of the heap, first byte, one past the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<(u64, u64, u64)>,
+    /// Ids of all items that its heaps carry, ascending: what is not here, a reader need not look for in the chunk. `None` if
+    /// not known, or too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<u64>>,
+    /// Entries of the lists of counters and missing bytes that were omitted because there were too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+    /// A counter was left out: no run continues after it.
+    #[serde(skip)]
+    broken: bool,
+}
+
+impl HeapsOf {
+    /// The first one's counter.
+    #[must_use]
+    pub fn first(&self) -> Option<u64> {
+        self.counters.first().map(|&(first, ..)| first)
+    }
+
+    /// Whether one of them may carry this item.
+    #[must_use]
+    pub fn may_carry(&self, item: u64) -> bool {
+        self.count > 0 && self.items.as_ref().is_none_or(|items| items.binary_search(&item).is_ok())
+    }
+
+    /// The counter of each heap, in order of arrival; `None` if some were omitted.
+    pub fn all_counters(&self) -> Option<impl Iterator<Item = u64> + '_> {
+        let told = self.counters.iter().try_fold(0u64, |sum, run| sum.checked_add(run.2.into()));
+        let run = |&(first, step, length): &(u64, i64, u32)| {
+            (0..length).map(move |n| first.wrapping_add_signed(step.wrapping_mul(i64::from(n))))
         };
-        let event = Record::Event(Event::now("note", None, "a \"quoted\"\nline, ünïcode".into()));
-        vec![chunk(0), event, chunk(1), chunk(u32::MAX)]
+        (told == Some(self.count)).then(|| self.counters.iter().flat_map(run))
     }
 
-    fn read(path: &Path) -> (Vec<Record>, Tally) {
-        let mut all = Vec::new();
-        let mut reader = IndexReader::open(path).unwrap();
-        reader.read(|record| all.push(record)).unwrap();
-        (all, reader.tally())
-    }
-
-    /// Property: cut anywhere, an index gives exactly the records whose line end is still there; appended to
-    /// after that (behind a line end), it gives those and the new ones.
-    #[test]
-    fn an_index_torn_at_any_byte_keeps_all_whole_records() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        let records = records();
-        let text: String = records.iter().map(Record::to_line).collect();
-        for cut in 0..=text.len() {
-            std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
-            let whole = text.as_bytes()[..cut].iter().filter(|&&b| b == b'\n').count();
-            let (found, tally) = read(&path);
-            assert_eq!(found, records[..whole], "cut at {cut}");
-            let tail = text.as_bytes()[..cut].rsplit(|&b| b == b'\n').next().map_or(0, <[u8]>::len);
-            assert_eq!((tally.records, tally.garbage, tally.torn_bytes), (whole as u64, 0, tail as u64));
-            let mut more = text.as_bytes()[..cut].to_vec();
-            more.push(b'\n');
-            more.extend(records[0].to_line().bytes());
-            std::fs::write(&path, &more).unwrap();
-            let (found, _) = read(&path);
-            // Cut just before a line end, the appended end makes that record whole again.
-            assert!(found.len() == whole + 1 || found.len() == whole + 2, "cut at {cut}");
-            assert_eq!(found.last(), Some(&records[0]));
+    /// The one that was added last carries this item.
+    pub(crate) fn add_item(&mut self, id: u64) {
+        if let Some(items) = &mut self.items
+            && let Err(at) = items.binary_search(&id)
+        {
+            items.insert(at, id);
+            self.items.take_if(|items| items.len() > MAX_ITEMS);
         }
     }
 
-    /// Property: any one byte changed costs at most the records of the lines it touches, never another.
-    #[test]
-    fn a_rotten_byte_costs_one_record_only() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        let records = records();
-        let text: Vec<u8> = records.iter().map(Record::to_line).collect::<String>().into_bytes();
-        for at in 0..text.len() {
-            for flip in [0x01, 0x20, 0x80] {
-                let mut rotten = text.clone();
-                rotten[at] ^= flip;
-                std::fs::write(&path, &rotten).unwrap();
-                let (found, tally) = read(&path);
-                let line = text[..at].iter().filter(|&&b| b == b'\n').count();
-                let kept: Vec<_> = found.iter().filter(|r| records.contains(r)).collect();
-                // A changed line end joins two lines. Upper case digits of the checksum still say the same.
-                assert_eq!(kept.len(), found.len(), "byte {at}: nothing is invented");
-                assert!(found.len() >= records.len() - 2, "byte {at} of line {line}: {tally:?}");
+    /// One more begins.
+    pub(crate) fn add(&mut self, counter: u64, missing: &[Range<u64>]) {
+        if self.count == 0 {
+            self.items = Some(Vec::new());
+        }
+        self.count += 1;
+        self.add_counter(counter);
+        self.incomplete += u64::from(!missing.is_empty());
+        for gap in missing {
+            self.missing_bytes = self.missing_bytes.saturating_add(gap.end.saturating_sub(gap.start));
+            if self.missing.len() < MAX_MISSING_RANGES {
+                self.missing.push((counter, gap.start, gap.end));
+            } else {
+                self.left_out += 1;
             }
         }
     }
 
-    #[test]
-    fn a_growing_index_is_read_on() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        let records = records();
-        let text: String = records.iter().map(Record::to_line).collect();
-        let mut reader = {
-            std::fs::write(&path, "").unwrap();
-            IndexReader::open(&path).unwrap()
-        };
-        let mut found = Vec::new();
-        for end in (0..text.len()).step_by(7).chain([text.len()]) {
-            std::fs::write(&path, &text.as_bytes()[..end]).unwrap();
-            reader.read(|record| found.push(record)).unwrap();
+    fn add_counter(&mut self, counter: u64) {
+        if !self.broken
+            && let Some((first, step, length)) = self.counters.last_mut()
+        {
+            let last = first.wrapping_add_signed(step.wrapping_mul(i64::from(*length - 1)));
+            let next = counter.wrapping_sub(last).cast_signed();
+            if *length == 1 || next == *step {
+                *step = next;
+                *length += 1;
+                return;
+            }
         }
-        assert_eq!(found, records);
-    }
-
-    #[test]
-    fn line_ends_that_were_changed_are_counted_and_the_records_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        let records = records();
-        let text: String = records.iter().map(Record::to_line).collect();
-        std::fs::write(&path, text.replace('\n', "\r\n")).unwrap();
-        let (found, tally) = read(&path);
-        assert_eq!((found, tally.changed, tally.garbage), (records, 4, 0));
-    }
-
-    #[test]
-    fn a_kind_of_record_that_is_not_known_is_no_garbage() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        let json = r#"{"record":"of_a_later_version","a":1}"#;
-        std::fs::write(&path, format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
-        let (found, tally) = read(&path);
-        assert_eq!((found, tally.records, tally.garbage), (vec![Record::Other], 1, 0));
-    }
-
-    #[test]
-    fn a_file_that_is_no_index_is_not_read_for_ever() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        std::fs::write(&path, records()[1].to_line()).unwrap();
-        // Eight exabytes, if the file system counts that far: reading them would take years.
-        let file = File::options().write(true).open(&path).unwrap();
-        let long = [1 << 62, 1 << 43].into_iter().any(|length| file.set_len(length).is_ok());
-        assert!(long, "no sparse file can be made here");
-        let (found, tally) = read(&path);
-        assert_eq!((found.len(), tally.given_up), (1, true));
-    }
-
-    #[test]
-    fn a_fifo_with_the_name_of_an_index_is_refused_at_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let said = IndexReader::open(&path).unwrap_err().to_string();
-        assert_eq!(said, "it is a FIFO, not a regular file");
-    }
-
-    #[test]
-    fn garbage_is_counted_and_memory_stays_small() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("x.index");
-        let mut bytes = vec![b'x'; MAX_LINE_BYTES + 100_000];
-        bytes.extend(b"\n00000000 {}\nzzzzzzzz {}\n\n\xff\xfe\n");
-        bytes.extend(records()[2].to_line().bytes());
-        std::fs::write(&path, &bytes).unwrap();
-        let (found, tally) = read(&path);
-        assert_eq!((found, tally.garbage), (vec![records()[2].clone()], 4));
+        if self.counters.len() < MAX_RUNS {
+            self.counters.push((counter, 0, 1));
+        } else {
+            self.broken = true;
+            self.left_out += 1;
+        }
     }
 }
+
+// Serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -21,25 +21,22 @@
 pub(super) mod account;
 pub(super) mod disk_thread;
 pub(super) mod dispatch;
-pub(super) mod full;
 pub(super) mod options;
-pub(super) mod presence;
 pub(super) mod queue;
 pub(super) mod space;
 
 use crate::ledger::FrameLedger;
 use crate::panics::reason;
 use crate::recording::index::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
-use crate::recording::names::{Label, MAX_CHUNK_NUMBER};
-use crate::recording::report::SpaceReport;
-use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};
 use crate::recording::write::disk_thread::DiskThread;
 use crate::recording::write::dispatch::Dispatch;
 use crate::recording::write::options::{
     Chunk, DatastreamId, Existing, Refusal, Refused, WriterError, WriterOptions,
 };
 use crate::recording::write::queue::{Note, SharedDisk, Work};
-use skyhaul_io::disk::{self, Disk, DiskOptions, Log};
+use crate::recording::{DiskState, DiskStatus, Event, Label, MAX_CHUNK_NUMBER, RecordingReport, SpaceReport};
+use skyhaul_io::disk;
+use skyhaul_io::disk::{Disk, DiskOptions, Log};
 use skyhaul_io::memory::Pool;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

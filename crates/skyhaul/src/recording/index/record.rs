@@ -11,8 +11,8 @@
 //! verifies only the parts that it reads.
 
 use crate::ledger::Discard;
-use crate::recording::index::heaps::{HeapsOf, is_zero};
-use crate::recording::report::{Event, RecordingReport};
+use crate::recording::index::{HeapsOf, is_zero};
+use crate::recording::{Event, RecordingReport};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use std::num::NonZeroU64;

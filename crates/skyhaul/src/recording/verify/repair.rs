@@ -7,25 +7,19 @@
 //! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
 //! `end` record lists its contents, so that a later loss is noticed.
 
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, State, Verdict};
+use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
+use crate::recording::open::{OpenError, Recording};
+use crate::recording::plan::Step;
+use crate::recording::verify::file::{Cutter, READ_BYTES, read_file};
+use crate::recording::{DatastreamReport, FIRST_ADOPTED_NUMBER, RecordingReport, plan};
 use skyhaul_core::hint::Hint;
-use std::fs::File;
-use std::io;
-use std::path::Path;
-
 use skyhaul_io::disk::{Faults, Log, open_regular, read_buffers};
 use skyhaul_io::file::failed;
 use skyhaul_io::memory::{ALIGN, Pool};
-
-use crate::recording::contents::Verdict;
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, State};
-use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
-use crate::recording::names::FIRST_ADOPTED_NUMBER;
-use crate::recording::open::{OpenError, Recording};
-use crate::recording::plan::{self, Step};
-use crate::recording::report::DatastreamReport;
-use crate::recording::report::RecordingReport;
-use crate::recording::verify::file::Cutter;
-use crate::recording::verify::file::{READ_BYTES, read_file};
+use std::fs::File;
+use std::io;
+use std::path::Path;
 
 /// A recording with more missing chunks is not closed, because its end would have to list them all.
 const MAX_MISSING_CHUNKS: u64 = 10_000;

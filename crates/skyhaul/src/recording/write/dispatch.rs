@@ -3,23 +3,19 @@
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
 
+use crate::awake::Awake;
+use crate::ledger::Discard;
+use crate::recording::index::record::{LostChunk, Record};
+use crate::recording::write::account::Ledger;
+use crate::recording::write::options::{SyncPolicy, WriterOptions};
+use crate::recording::write::queue;
+use crate::recording::write::queue::{Candidate, Note, Ready, SharedDisk, Work};
+use crate::recording::write::space::Space;
+use crate::recording::{DiskState, DiskStatus, Event};
 use skyhaul_io::lock::{lock, wait_while};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-
-use crate::awake::Awake;
-use crate::ledger::Discard;
-
-use crate::recording::index::record::{LostChunk, Record};
-use crate::recording::report::Event;
-use crate::recording::report::{DiskState, DiskStatus};
-use crate::recording::write::account::Ledger;
-use crate::recording::write::options::{SyncPolicy, WriterOptions};
-use crate::recording::write::queue::{self, Candidate};
-use crate::recording::write::queue::{Note, SharedDisk};
-use crate::recording::write::queue::{Ready, Work};
-use crate::recording::write::space::Space;
 
 /// Time between looks at free space and at other disks.
 pub(super) const TICK: Duration = Duration::from_millis(250);

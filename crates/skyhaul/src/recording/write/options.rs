@@ -4,7 +4,7 @@
 //! again when the chunk is durable.
 
 use crate::recording::index::record::ChunkMeta;
-use crate::recording::names::{Label, LabelError};
+use crate::recording::{Label, LabelError};
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults, Place};
