@@ -1,8 +1,6 @@
 //! A range of rows, by several workers.
 
-use super::decode::RowDecoder;
-use super::frames::Scratch;
-use super::frames::Seen;
+use super::frames::{RowDecoder, Scratch, Seen};
 use super::timing::unit_of;
 use super::{Samples, SamplesError};
 use crate::recording::OpenPiece;

@@ -13,7 +13,7 @@
 //! Source: HDF5 File Format Specification, version 3.0 (2020), clauses II.A (superblock), IV.A.1.b (object header) and
 //! IV.A.2 (messages).
 
-use super::layout::{Attribute, Element, Layout, Output};
+use super::{Attribute, Element, Layout, Output};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -289,4 +289,13 @@ fn last(state: &mut [u32; 3]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::lookup3;
+
+    #[test]
+    fn known_values() {
+        // From the author's own test, `driver5`.
+        assert_eq!(lookup3(b""), 0xDEAD_BEEF);
+        assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
+    }
+}

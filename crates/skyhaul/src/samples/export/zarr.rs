@@ -9,12 +9,10 @@
 //!
 //! Source: Zarr core specification, version 3.0 (2024).
 
-use super::layout::Output;
-use super::layout::{Element, Layout};
+use super::{Element, Layout, Output};
 use serde_json::{Map, Value, json};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Octets of a chunk, about.
 const CHUNK_BYTES: u64 = 16 << 20;
