@@ -8,9 +8,8 @@
 //! The number of a packet is its position in the stream, so that a receiver sees what is missing in the file. A file whose
 //! frames have no order in time gets none, unless it is asked for.
 
-use super::clock::{OwnPace, SentTimes};
-use super::supply::{Sequence, Supply, SupplyError};
-use super::{HEAD, Packetize};
+use super::sender::{Sequence, Supply, SupplyError};
+use super::{HEAD, OwnPace, Packetize, SentTimes};
 use skyhaul_core::wire::{Format, Move, Numbered, Numbering, Order, PREFIX, Positions, vtp};
 use skyhaul_io::file::MappedFile;
 use std::path::Path;

@@ -1,11 +1,7 @@
 //! Objects queued for the stream's own thread, their tickets, and the state that both sides share.
 
-use super::burst::Batch;
-use super::burst::Burst;
-use super::burst::{Entry, Sequence};
-use super::object::{Division, Object, ObjectConfig, ObjectOptions, Order};
-use super::run::Run;
-use super::source::Objects;
+use super::burst::{Batch, Burst, Entry, Sequence};
+use super::{Division, Object, ObjectConfig, ObjectOptions, Objects, Order, Run};
 use crate::send::{SendControl, SendEngine, SendError};
 use skyhaul_io::host::thread::pin;
 use skyhaul_io::lock::{lock, wait};

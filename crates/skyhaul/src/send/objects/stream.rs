@@ -9,13 +9,9 @@
 //! Every call gets a number, and calls are served in order of their numbers, so callers and the thread never mix their
 //! packets. Queued objects are sent as one run: trains span them.
 
-use super::burst::Batch;
-use super::burst::Burst;
-use super::burst::{Entry, Sequence};
-use super::object::{Object, ObjectConfig, ObjectOptions, Order};
-use super::queue::{Job, Queued, Ticket, is_own};
-use super::queue::{Shared, Turn};
-use super::run::Run;
+use super::burst::{Batch, Burst, Entry, Sequence};
+use super::queue::{Job, Queued, Shared, Ticket, Turn, is_own};
+use super::{Object, ObjectConfig, ObjectOptions, Order, Run};
 use crate::control::Progress;
 use crate::send::{Clock, Outlet, Real, SendControl, SendEngine, SendError, SendReport, SendStats, Sending};
 use skyhaul_io::lock::lock;
