@@ -84,12 +84,8 @@ impl<S: Store> StreamReader<S> {
         input: Input<S>,
     ) -> io::Result<()> {
         if core.is_over() {
-            let text = format!(
-                "read {name}: the stream has ended{}",
-                Hint(
-                    "make a new one, or have it wait for start() until it has all of its readers (explicit_start)"
-                )
-            );
+            let hint = Hint("make a new one, or have it wait for start() until it has all of its readers");
+            let text = format!("read {name}: the stream has ended{hint} (explicit_start)");
             return Err(io::Error::new(io::ErrorKind::NotConnected, text));
         }
         if !can_be_held {
