@@ -2,7 +2,6 @@
 
 mod disks;
 mod reads;
-mod syncs;
 
 use super::*;
 use skyhaul_io::disk::{Engine, uring_works};
