@@ -16,8 +16,8 @@
 //! the socket, so a plane that is restarted loses none that arrived after its socket was opened. A packet is forwarded with one hop
 //! less than it had, as a router does it, so none circulates for ever.
 
+use super::control::{Done, Own, Planes, Shared};
 use super::fast::Fast;
-use super::shared::{Done, Own, Planes, Shared};
 use super::{BalanceError, BalanceOptions};
 use crate::panics::reason;
 use crate::receive::reader::{Consumer, Reader};

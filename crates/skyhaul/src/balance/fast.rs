@@ -12,7 +12,7 @@
 //! what the program knows, sockets forward.
 
 use super::FastPath;
-use super::shared::{Done, Planes, Shared};
+use super::control::{Done, Planes, Shared};
 use skyhaul_core::balance::xdp::{
     COUNTS_BYTES, Counts, Hop, Inlet, LEASE_BYTES, Lease, MapName, Step, image, program,
 };

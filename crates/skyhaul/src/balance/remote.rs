@@ -20,8 +20,8 @@
 
 mod serve;
 
+use super::control::{Done, Lost, Planes};
 use super::remote::serve::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
-use super::shared::{Done, Lost, Planes};
 use skyhaul_core::balance::{Table, Ticks};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::host::server::Server;

@@ -1,7 +1,7 @@
 mod remote;
 
+use super::control::{Own, Planes, Shared};
 use super::data_plane::Plane;
-use super::shared::{Own, Planes, Shared};
 use super::*;
 use skyhaul_core::balance::{
     Calendar, Epoch, Kind, Load, Member, Occupant, PortRange, Reach, Refusal, Seat, SlotSelect, Standing,
@@ -418,5 +418,5 @@ fn what_a_balancer_sent_itself_is_known_by_its_sender() {
     assert_eq!(plane.counters.refused(Refusal::OwnPacket), 1);
     assert_eq!((plane.counters.refused(Refusal::HopLimit), plane.counters.packets), (2, 4));
     assert_eq!(plane.forwarded.packets, 1);
-    assert_eq!(super::shared::kind("127.255.255.255".parse().unwrap()), Kind::Broadcast);
+    assert_eq!(super::control::kind("127.255.255.255".parse().unwrap()), Kind::Broadcast);
 }

@@ -1,8 +1,10 @@
 //! A connection on which both ends have proved the token: whole messages, each with a deadline.
 
 use super::super::auth::{MAC_BYTES, Nonces, Role, Token, hex, random, unhex};
-use super::{Answer, Ask, Challenge, Frames, Hello, READ_BYTES, Waiting, Welcome, framed};
-use super::{MAX_GREETING_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PeerError, VERSION};
+use super::message::{
+    Answer, Ask, Challenge, Frames, Hello, NO_SERVER, PeerError, READ_BYTES, Waiting, Welcome, framed,
+};
+use super::{MAX_GREETING_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, VERSION};
 use ring::hmac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -366,7 +368,7 @@ fn reach(
     let end = Instant::now() + within;
     let failed = |error: io::Error| {
         let hint = match error.kind() {
-            ErrorKind::ConnectionRefused => Some(super::NO_SERVER),
+            ErrorKind::ConnectionRefused => Some(NO_SERVER),
             ErrorKind::TimedOut => Some(Hint("check that the host is up and that no firewall is in between")),
             _ => None,
         };

@@ -3,11 +3,9 @@
 //! One thread accepts; every connection has one of its own, of which there are at most [`ServerOptions::half_open`] before
 //! and [`ServerOptions::connections`] behind the handshake.
 
-use super::Attachments;
 use super::connection::QUEUE_UPDATE_INTERVAL;
-use super::queue::{QueueTicket, QueueTurn, RequestQueue};
-use super::{Admission, Connection, Limits, PeerError, Service, Session, Token};
-use super::{Answer, Ask, Waiting};
+use super::service::{Attachments, QueueTicket, QueueTurn, RequestQueue};
+use super::{Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, Token, Waiting};
 use crate::admission::ConnectionTable;
 use crate::panics;
 use serde_json::Value;

@@ -1,5 +1,6 @@
 //! Both ends on loopback, and peers that do not behave.
 
+use super::message::framed;
 use super::*;
 use serde_json::{Value, json};
 use skyhaul_io::host::thread::usage;
@@ -109,7 +110,7 @@ fn whoever_does_not_know_the_token_or_is_no_peer_is_told_apart() {
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let said = connect(nobody, &token(), SOON).unwrap_err().to_string();
-    assert!(said.contains("\nhint: start `skyhaul probe serve` there"), "{said}");
+    assert!(said.contains("; hint: start `skyhaul probe serve` there"), "{said}");
 }
 
 /// A relay to `server` that keeps what the client says, and may change what goes to the server.

@@ -1,7 +1,7 @@
 //! The forwarding end of the connection to another process: reports counts, takes tables. And the messages of that connection.
 
+use super::super::control::{Done, Planes};
 use super::super::data_plane::DataPlane;
-use super::super::shared::{Done, Planes};
 use crate::report::SourceReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::balance::{Counters, Refusal, Seat, Table, Ticks, Traffic};
