@@ -201,8 +201,9 @@ impl RunningRecorder {
                 shared.report()
             }
         };
-        let heaps_not_recorded = self.heaps_lost.load(Ordering::Relaxed);
-        let (frames_filled, frames_left_out) = (self.lost.filled(), self.lost.left_out());
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let heaps_not_recorded = count(&self.heaps_lost);
+        let (frames_filled, frames_left_out) = (count(&self.lost.filled), count(&self.lost.left_out));
         RecordReport { receive, recording, heaps_not_recorded, frames_filled, frames_left_out }.balanced()
     }
 }
@@ -234,8 +235,8 @@ impl RecordSink {
         let frames_per_second = stream.format.frames_per_second;
         let datastream = self.writer.add_datastream(&describe(stream, frames_per_second));
         let filler = filler(&stream.format, frames_per_second);
-        let info = stream.clone();
-        self.streams.insert(stream.id, Recorded { info, datastream, next: 0, filler, frames_per_second });
+        let recorded = Recorded { info: stream.clone(), datastream, next: 0, filler, frames_per_second };
+        self.streams.insert(stream.id, recorded);
     }
 }
 
@@ -334,9 +335,7 @@ impl Recorded {
             received_at: i64::try_from(now.as_nanos()).ok(),
             heaps: None,
         };
-        let unit = stream.unit_bytes as usize;
-        let group = stream.format.group();
-        let filler = self.filler.clone();
+        let (unit, group, filler) = (stream.unit_bytes as usize, stream.format.group(), self.filler.clone());
         let finish: Fill = Arc::new(move |meta, block, range| fill(&filler, unit, group, meta, block, range));
         Chunk {
             datastream: self.datastream,
@@ -380,14 +379,6 @@ impl LostFrames {
         let (filled, left_out) = if meta.packed { (0, missing) } else { (missing, 0) };
         self.filled.fetch_add(filled, Ordering::Relaxed);
         self.left_out.fetch_add(left_out.saturating_add(gap), Ordering::Relaxed);
-    }
-
-    fn filled(&self) -> u64 {
-        self.filled.load(Ordering::Relaxed)
-    }
-
-    fn left_out(&self) -> u64 {
-        self.left_out.load(Ordering::Relaxed)
     }
 }
 

@@ -11,8 +11,9 @@
 //! Limits: a file without a record is taken for a chunk of the recording only up to the last number of the account, or,
 //! without one, if it is at most 10 000 numbers behind the chunk before it.
 
-use crate::recording::MAX_CHUNK_NUMBER;
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, State, Time};
+use crate::recording::contents::{
+    ChunkEntry, DatastreamEntry, Gap, Lack, MAX_CHUNK_NUMBER, Rate, State, Time,
+};
 use crate::recording::index::record::ChunkRecord;
 use crate::recording::open::Recording;
 use skyhaul_core::hint::Hint;

@@ -1,16 +1,18 @@
 //! Whole recordings on real directories, with disks that go wrong.
 
-mod disks;
-mod reads;
-
-use super::*;
-use skyhaul_io::disk::{Engine, uring_works};
-use skyhaul_io::memory::{Pool, PoolOptions};
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use skyhaul_io::disk::{Engine, uring_works};
+use skyhaul_io::memory::{Pool, PoolOptions};
+
+use super::*;
+
+mod disks;
+mod reads;
 
 const UNIT: usize = 1000;
 const UNITS: usize = 120;
@@ -227,52 +229,4 @@ fn a_label_is_used_once() {
     let nowhere = WriterOptions::new(["/nonexistent"], "x");
     assert!(matches!(Writer::create(&nowhere), Err(WriterError::Place(_))));
     assert!(Recording::open(&world.disks, "nothing").is_err());
-}
-
-#[test]
-fn labels_are_what_flexbuff_can_read() {
-    assert_eq!(Label::new("exp_st_no0001").unwrap().as_str(), "exp_st_no0001");
-    for bad in ["", "a.b", "a/b", "..", "a\nb", "-rf", &"x".repeat(201)] {
-        assert!(Label::new(bad).is_err(), "{bad:?}");
-    }
-    let label = Label::new("s").unwrap();
-    let all: Vec<String> = label.variants().map(|l| l.to_string()).collect();
-    assert_eq!((all.len(), &all[0][..], &all[1][..], &all[52][..]), (53, "s", "sa", "sZ"));
-}
-
-#[test]
-fn chunk_names_go_both_ways() {
-    let path = chunk_path(Path::new("/d"), "s_ds1", 12);
-    assert_eq!(path, Path::new("/d/s_ds1/s_ds1.00000012"));
-    assert_eq!(chunk_number("s_ds1", "s_ds1.00000012"), Some(12));
-    for other in
-        ["s.00000012", "s_ds1.12", "s_ds1.0000001x", "s_ds1.000000123", "s_ds1.index", "s_ds1.+0000012"]
-    {
-        assert_eq!(chunk_number("s_ds1", other), None, "{other}");
-    }
-}
-
-#[test]
-fn quantiles_are_right_and_what_is_written_is_read() {
-    let mut histogram = Latency::default();
-    (1..=1000).for_each(|n| histogram.add(Duration::from_micros(n * 10)));
-    assert_eq!((histogram.count(), histogram.max()), (1000, Duration::from_millis(10)));
-    let median = histogram.quantile(0.5).as_micros();
-    assert!((5000..5005).contains(&median), "{median}");
-    assert_eq!(histogram.quantile(1.0), Duration::from_millis(10));
-    histogram.add(Duration::from_secs(1 << 40));
-    let text = serde_json::to_string(&histogram).unwrap();
-    let back: Latency = serde_json::from_str(&text).unwrap();
-    assert_eq!(serde_json::to_string(&back).unwrap(), text);
-}
-
-#[test]
-fn a_report_of_older_buckets_is_read() {
-    // As written when a bucket was an eighth: 640..704 µs, 704..768 µs, 1.5 to 1.625 ms of which 1600 is the longest.
-    let text = r#"{"count":6,"p50_us":703,"p99_us":1600,"max_us":1600,"buckets":[[704,4],[768,1],[1664,1]]}"#;
-    let old: Latency = serde_json::from_str(text).unwrap();
-    assert_eq!((old.count(), old.max().as_micros(), old.quantile(0.5).as_micros()), (6, 1600, 703));
-    assert_eq!(old.buckets().collect::<Vec<_>>(), [(640..704, 4), (704..768, 1), (1536..1664, 1)]);
-    let again = serde_json::from_str::<Latency>(&serde_json::to_string(&old).unwrap()).unwrap();
-    assert_eq!(again, old);
 }

@@ -13,13 +13,13 @@ use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
 use crate::recording::plan;
 use crate::recording::plan::Step;
-use crate::recording::read::fill::{Filling, MAX_UNRECORDED_BYTES, bounded};
 use crate::recording::read::follow::{Followed, Follower};
-use crate::recording::read::{
-    ConsumerGone, Damaged, Data, Delivery, Loaded, Missing, Piece, PieceSender, Times,
+use crate::recording::read::piece::{
+    ConsumerGone, Damaged, Data, Delivery, Filling, Loaded, MAX_UNRECORDED_BYTES, Missing, Piece,
+    PieceSender, Times, bounded,
 };
-use crate::recording::verify::Search;
 use crate::recording::verify::file::{Seen, read_file};
+use crate::recording::verify::repair::Search;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;

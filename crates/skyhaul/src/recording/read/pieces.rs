@@ -14,8 +14,8 @@
 use crate::recording::contents::{ChunkEntry, Gap, Lack};
 use crate::recording::index::record::ChunkRecord;
 use crate::recording::open::Recording;
-use crate::recording::read::Times;
-use crate::recording::verify::{Prover, unverified_chunks};
+use crate::recording::read::piece::Times;
+use crate::recording::verify::repair::{Prover, unverified_chunks};
 use skyhaul_io::disk::open_regular;
 use skyhaul_io::lock::lock;
 use std::collections::BTreeSet;

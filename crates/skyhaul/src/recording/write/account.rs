@@ -5,26 +5,24 @@
 //!                      └─▶ lost: no disk could take it, for a reason
 //! ```
 //!
-//! At the end, every acknowledged chunk is looked for on its disk. What was synced is durable, but can be removed: when a scan's
-//! directory is emptied during the recording, acknowledged chunks are gone. So each disk's index is read back through the
-//! descriptor that wrote it (its name may be gone, too), and each file in it is looked for by name and length. No list of chunks
-//! is kept during the recording.
+//! [`Space`] predicts when the disks will be full, from free space and the rate at which it is used:
 //!
-//! Limits: data are not read ([`Recording::check`](crate::recording::Recording::check) does that). A disk that does not respond in
-//! time is reported.
+//! ```text
+//!   room of all disks beyond their reserve ÷ bytes per second submitted lately = time left
+//!
+//!   10 min left ─▶ space_low      1 min left ─▶ space_low      no room ─▶ disks_full, then chunk_lost
+//! ```
+//!
+//! The alarm never comes after the first loss: whatever the rate, it is given at the latest when the room is down to two chunks.
+//!
+//! Limits: a rate that rises makes the forecast too long until it is measured; other writers on the same disks show only
+//! through the space that they use.
 
-use super::dispatch::Dispatch;
 use crate::ledger::{Discard, FrameLedger};
-use crate::recording;
-use crate::recording::index::IndexReader;
-use crate::recording::index::record::{ChunkCounts, ChunkRecord, Record};
-use crate::recording::{DatastreamReport, Event};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use crate::recording::index::record::ChunkCounts;
+use crate::recording::report::{DatastreamReport, Event, SpaceReport};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// Events that are kept; more are counted only.
 const MAX_EVENTS: usize = 1000;
@@ -242,136 +240,150 @@ impl Account {
     }
 }
 
-/// One disk to look at.
-#[derive(Clone, Debug)]
-struct Place {
-    path: PathBuf,
-    /// The index, as it was written.
-    log: Arc<File>,
-}
+/// The rate is that of this last time.
+const RATE_WINDOW: Duration = Duration::from_secs(30);
+/// No rate is known from less.
+const MIN_RATE_TIME: Duration = Duration::from_secs(1);
+/// Time between samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
+/// The second alarm comes when this part of the first one's time is left.
+const SECOND_ALARM_FRACTION: f64 = 0.1;
+/// An alarm is given again if the time left was this many times its threshold meanwhile.
+const REARM_FACTOR: f64 = 2.0;
 
-/// Acknowledged chunks that are on no disk: datastream and number, with the disk that had it and the units that arrived.
+/// Watches the space of a recording.
 #[derive(Debug, Default)]
-struct Gone {
-    chunks: BTreeMap<(u32, u32), (usize, u64)>,
-    /// Disks that could not be read, and why.
-    blind: Vec<(usize, String)>,
+pub(super) struct Space {
+    /// Time since the start, and bytes submitted until then.
+    samples: VecDeque<(Duration, u64)>,
+    room: u64,
+    /// Alarms given: 0, 1 or 2.
+    alarms: u8,
 }
 
-/// Look for every acknowledged chunk, at most until `end`. `names` are those of the datastreams.
-fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
-    let (tell, told) = channel();
-    for (disk, place) in places.iter().cloned().enumerate() {
-        let (tell, names) = (tell.clone(), Arc::clone(names));
-        // A thread of its own: a disk that hangs must not hold up the end.
-        let looked = std::thread::Builder::new().name(format!("look-{disk}")).spawn(move || {
-            let _ = tell.send((disk, absent(&place, &names)));
-        });
-        drop(looked);
-    }
-    drop(tell);
-    let (mut gone, mut answered) = (Gone::default(), vec![false; places.len()]);
-    let mut absent = Vec::new();
-    while let Ok((disk, result)) =
-        told.recv_timeout(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
-    {
-        answered[disk] = true;
-        match result {
-            Ok(chunks) => absent.extend(chunks.into_iter().map(|chunk| (disk, chunk))),
-            Err(error) => gone.blind.push((disk, format!("its index cannot be read back: {error}"))),
+impl Space {
+    /// At `now` since the start, `submitted` bytes were submitted, and `room` are left in chunks of `chunk` bytes. Alarms begin
+    /// at `alarm` left. Returns the alarm, if one is due.
+    pub(super) fn observe(
+        &mut self,
+        now: Duration,
+        submitted: u64,
+        (room, chunk): (u64, u64),
+        alarm: Duration,
+    ) -> Option<SpaceReport> {
+        self.room = room;
+        let is_due = |&(at, _): &(Duration, u64)| now.saturating_sub(at) >= SAMPLE_INTERVAL;
+        if self.samples.back().is_none_or(is_due) {
+            self.samples.push_back((now, submitted));
         }
-    }
-    for disk in (0..places.len()).filter(|&disk| !answered[disk]) {
-        gone.blind.push((disk, "it did not respond in time".to_owned()));
-    }
-    for (disk, chunk) in absent {
-        let Some(name) = names.get(chunk.datastream as usize) else { continue };
-        // A chunk that two disks acknowledged is safe while one of them has it.
-        let elsewhere = (0..places.len()).filter(|&other| other != disk && answered[other]);
-        let safe = elsewhere.clone().any(|other| is_there(&places[other].path, name, &chunk));
-        if !safe {
-            gone.chunks.insert((chunk.datastream, chunk.number), (disk, chunk.meta.received_units()));
+        while self.samples.get(1).is_some_and(|&(at, _)| now.saturating_sub(at) >= RATE_WINDOW) {
+            self.samples.pop_front();
         }
+        let report = self.report();
+        let alarm = alarm.as_secs_f64();
+        let left = report.seconds_left.unwrap_or(f64::INFINITY);
+        let thresholds = [alarm, alarm * SECOND_ALARM_FRACTION];
+        let mut due = thresholds.iter().filter(|&&threshold| left < threshold).count() as u8;
+        if room < chunk.saturating_mul(2) {
+            due = 2;
+        }
+        let rose = thresholds.iter().filter(|&&threshold| left < threshold * REARM_FACTOR).count() as u8;
+        if due > self.alarms {
+            self.alarms = due;
+            return Some(report);
+        }
+        if room >= chunk.saturating_mul(4) {
+            self.alarms = self.alarms.min(rose);
+        }
+        None
     }
-    gone
-}
 
-/// Chunks that a disk's index acknowledges and the disk does not have.
-fn absent(place: &Place, names: &[String]) -> std::io::Result<Vec<ChunkRecord>> {
-    let mut absent = Vec::new();
-    let mut reader = IndexReader::of(place.log.try_clone()?);
-    reader.read(|record| {
-        let Record::Chunk(mut chunk) = record else { return };
-        let name = names.get(chunk.datastream as usize);
-        if name.is_some_and(|name| !is_there(&place.path, name, &chunk)) {
-            // Only the count is kept of what never arrived.
-            chunk.meta.units = u32::try_from(chunk.meta.received_units()).unwrap_or(u32::MAX);
-            chunk.meta.missing = Vec::new();
-            absent.push(chunk);
-        }
-    })?;
-    Ok(absent)
-}
-
-fn is_there(disk: &Path, name: &str, chunk: &ChunkRecord) -> bool {
-    let path = recording::chunk_path(disk, name, chunk.number);
-    std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == chunk.bytes)
-}
-
-/// Ranges of numbers as text: `3, 5 to 9`; at most ten of them.
-fn in_words(numbers: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let word = |&(first, last): &(u32, u32)| {
-        if first == last { first.to_string() } else { format!("{first} to {last}") }
-    };
-    let words: Vec<String> = ranges.iter().take(10).map(word).collect();
-    let more = if ranges.len() > 10 { " and more" } else { "" };
-    words.join(", ") + more
-}
-
-impl Dispatch {
-    /// Look for every acknowledged chunk on its disk, at most until `end`: missing ones are counted and named.
-    pub(super) fn look_for_acknowledged(&self, end: Instant) {
-        let places: Vec<Place> =
-            self.disks.iter().map(|disk| Place { path: disk.path.clone(), log: disk.log.clone() }).collect();
-        let names: Vec<String> = self.ledger().reports().into_iter().map(|report| report.name).collect();
-        let gone = look(&places, &Arc::new(names.clone()), end);
-        let mut by_disk: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
-        for (&(datastream, number), &(disk, received)) in &gone.chunks {
-            self.ledger().miss(datastream, number, received);
-            by_disk.entry((disk, datastream)).or_default().push(number);
-        }
-        for ((disk, datastream), numbers) in by_disk {
-            let name = names.get(datastream as usize).map_or("", String::as_str);
-            let (count, which) = (numbers.len(), in_words(&numbers));
-            let disk_path = self.disks[disk].path.display();
-            let text = format!("{count} acknowledged chunks of {name} are no longer on {disk_path}: {which}");
-            self.event(Event::now("chunks_gone", Some(self.disks[disk].path.clone()), text), None);
-        }
-        for (disk, why) in gone.blind {
-            let text = format!(
-                "could not look for the chunks that {} acknowledged: {why}",
-                self.disks[disk].path.display()
-            );
-            self.event(Event::now("not_looked_at", Some(self.disks[disk].path.clone()), text), None);
-        }
+    /// The forecast.
+    pub(super) fn report(&self) -> SpaceReport {
+        let rate = match (self.samples.front(), self.samples.back()) {
+            (Some(&(from, before)), Some(&(to, now))) if to.saturating_sub(from) >= MIN_RATE_TIME => {
+                now.saturating_sub(before) as f64 / (to - from).as_secs_f64()
+            }
+            _ => 0.0,
+        };
+        let seconds_left = (rate > 0.0).then(|| self.room as f64 / rate);
+        SpaceReport { free_bytes: self.room, bytes_per_second: rate, seconds_left }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::in_words;
+
+    const MB: u64 = 1_000_000;
+    const ALARM: Duration = Duration::from_secs(600);
+
+    fn seconds(n: f64) -> Duration {
+        Duration::from_secs_f64(n)
+    }
+
+    /// 100 MB/s onto disks with `room` MB, in chunks of 10 MB, with a look at each: the alarms, as seconds left and MB left.
+    fn alarms(room: u64, alarm: Duration) -> Vec<(Option<u64>, u64)> {
+        let mut space = Space::default();
+        let mut all = Vec::new();
+        for chunk in 0..room / 10 {
+            let left = room - chunk * 10;
+            let report =
+                space.observe(seconds(chunk as f64 * 0.1), chunk * 10 * MB, (left * MB, 10 * MB), alarm);
+            all.extend(report.map(|r| (r.seconds_left.map(|left| left as u64), r.free_bytes / MB)));
+        }
+        all
+    }
 
     #[test]
-    fn ranges_are_said_shortly() {
-        assert_eq!(in_words(&[3, 5, 6, 7, 9]), "3, 5 to 7, 9");
-        let odd: Vec<u32> = (0..40).map(|n| n * 2).collect();
-        assert!(in_words(&odd).ends_with("18 and more"));
+    fn alarms_come_at_ten_minutes_and_at_one() {
+        let all = alarms(100_000, ALARM);
+        assert_eq!(all.len(), 2, "{all:?}");
+        let near = |got: (Option<u64>, u64), left: u64| got.0.is_some_and(|s| s.abs_diff(left) <= 3);
+        assert!(near(all[0], 599) && near(all[1], 59), "{all:?}");
+    }
+
+    #[test]
+    fn the_alarm_precedes_the_first_loss_however_fast_the_disks_fill() {
+        for room in [10, 20, 30, 50, 90, 200, 1000] {
+            let all = alarms(room, ALARM);
+            assert!(all.first().is_some_and(|&(_, left)| left >= 10), "{room}: {all:?}");
+            assert!(all.len() <= 2, "{room}: {all:?}");
+            assert_eq!(alarms(room, Duration::ZERO).len(), 1, "{room}: without a time, at the last chunks");
+        }
+    }
+
+    #[test]
+    fn the_forecast_is_room_by_rate_and_forgets_old_rates() {
+        let mut space = Space::default();
+        assert_eq!(space.report(), SpaceReport::default());
+        let mut submitted = 0;
+        for n in 0..400 {
+            let rate = if n < 200 { 100 } else { 10 };
+            submitted += rate * MB / 4;
+            space.observe(seconds(f64::from(n) * 0.25), submitted, (1000 * MB, MB), ALARM);
+        }
+        let report = space.report();
+        assert!((report.bytes_per_second / 1e6 - 10.0).abs() < 0.5, "{report:?}");
+        assert!((report.seconds_left.unwrap() - 100.0).abs() < 5.0, "{report:?}");
+    }
+
+    #[test]
+    fn an_alarm_is_given_again_after_space_was_freed() {
+        let mut space = Space::default();
+        let mut look = |n: u32, room: u64| {
+            space
+                .observe(seconds(f64::from(n)), u64::from(n) * 100 * MB, (room * MB, 10 * MB), ALARM)
+                .is_some()
+        };
+        assert!(!look(0, 90_000) && !look(1, 90_000) && look(2, 50_000) && !look(3, 49_000));
+        assert!(!look(4, 200_000) && look(5, 50_000));
+    }
+
+    #[test]
+    fn times_read_well() {
+        let all = [0.4, 12.0, 580.0, 12_000.0, 200_000.0, f64::NAN, f64::INFINITY].map(in_words);
+        assert_eq!(all[..5], ["0 s", "12 s", "9 min 40 s", "3 h 20 min", "2 d 7 h"]);
     }
 }

@@ -10,9 +10,9 @@
 
 pub(super) mod commit;
 
-use crate::recording;
-use crate::recording::DiskState;
+use crate::recording::contents;
 use crate::recording::index::record::{Checksums, PART_BYTES};
+use crate::recording::report::DiskState;
 use crate::recording::write::dispatch::{Dispatch, TICK};
 use crate::recording::write::options::Chunk;
 use crate::recording::write::queue::{ASSUMED_SECONDS_PER_BYTE, InFlight, Ready, SharedDisk, Work};
@@ -211,7 +211,7 @@ impl DiskThread {
                 "the datastream's directory could not be created",
             ));
         };
-        let path = recording::chunk_path(&self.shared().path, name, ready.number);
+        let path = contents::chunk_path(&self.shared().path, name, ready.number);
         self.disk.start(token, &path, ready.view.clone())?;
         self.dirty_directories.insert(ready.datastream);
         Ok(())

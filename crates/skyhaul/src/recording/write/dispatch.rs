@@ -6,12 +6,11 @@
 use crate::awake::Awake;
 use crate::ledger::Discard;
 use crate::recording::index::record::{LostChunk, Record};
-use crate::recording::write::account::Ledger;
+use crate::recording::report::{DiskState, DiskStatus, Event};
+use crate::recording::write::account::{Ledger, Space};
 use crate::recording::write::options::{SyncPolicy, WriterOptions};
 use crate::recording::write::queue;
 use crate::recording::write::queue::{Candidate, Note, Ready, SharedDisk, Work};
-use crate::recording::write::space::Space;
-use crate::recording::{DiskState, DiskStatus, Event};
 use skyhaul_io::lock::{lock, wait_while};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};

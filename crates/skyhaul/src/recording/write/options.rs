@@ -3,8 +3,8 @@
 //! A [`Chunk`] is a finished block of memory with its description. The writer takes it and never copies it; the block is free
 //! again when the chunk is durable.
 
+use crate::recording::contents::{Label, LabelError};
 use crate::recording::index::record::ChunkMeta;
-use crate::recording::{Label, LabelError};
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults, Place};

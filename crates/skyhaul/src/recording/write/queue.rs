@@ -6,8 +6,8 @@
 //! unless all hang: chunks then stay in memory until one responds.
 
 use crate::recording::index::record::{Checksums, ChunkMeta};
+use crate::recording::report::{DiskState, Latency};
 use crate::recording::write::options::Chunk;
-use crate::recording::{DiskState, Latency};
 use skyhaul_io::disk::{Disk, Log, Means, Waker};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;

@@ -14,7 +14,7 @@ use crate::recording::contents::{ChunkEntry, Gap, Lack, Rate, State, Time};
 use crate::recording::index::record::ChunkMeta;
 use crate::recording::plan::Step;
 use crate::recording::read::ahead::{Counted, ReadAhead};
-use crate::recording::read::{ConsumerGone, Delivery, Missing, Times};
+use crate::recording::read::piece::{ConsumerGone, Delivery, Missing, Times};
 use crate::recording::verify::file::{Seen, read_file};
 use skyhaul_core::wire::{Timeline, TimelineOptions, Trace};
 use std::cell::RefCell;

@@ -1,0 +1,179 @@
+//! Lists the scans on disks.
+
+use crate::ledger::FrameLedger;
+use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict, chunk_number};
+use crate::recording::open::{OpenError, Recording};
+use crate::recording::plan::Step;
+use crate::recording::verify::count::{Count, Proof};
+use crate::recording::{mark6, plan};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// One scan in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScanSummary {
+    /// Its label.
+    pub scan: String,
+    /// State of its recorder.
+    pub state: State,
+    /// When it began (RFC 3339), if an index says so.
+    pub started: Option<String>,
+    /// Its datastreams' names.
+    pub datastreams: Vec<String>,
+    /// Chunks that are there.
+    pub chunks: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Chunks that no index knows.
+    pub unacknowledged: u64,
+    /// Chunks that the recorder could not write.
+    pub lost: u64,
+    /// Disks it is on.
+    pub disks: Vec<PathBuf>,
+    /// Disks of the session that are not among these.
+    pub missing_disks: Vec<PathBuf>,
+    /// Chunks that are missing, or shorter than recorded.
+    pub missing: u64,
+    /// The fate of its frames, by names, lengths and indexes; without streams of heaps and events.
+    #[serde(default)]
+    pub ledger: FrameLedger,
+    /// Problems found from names, lengths and indexes, one line each.
+    pub findings: Vec<Finding>,
+}
+
+impl ScanSummary {
+    /// Whether no fault is visible in a list; `check` reads every byte.
+    #[must_use]
+    pub fn looks_whole(&self) -> bool {
+        let acknowledged = self.unacknowledged == 0 || self.state != State::Ended;
+        self.missing == 0
+            && self.lost == 0
+            && acknowledged
+            && self.findings.iter().all(|finding| finding.verdict <= Verdict::Holes)
+    }
+}
+
+/// All scans on `disks`, by label. Only names, lengths and indexes are read, no data.
+#[must_use]
+pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
+    let paths: Vec<PathBuf> = disks.iter().map(|disk| disk.as_ref().to_owned()).collect();
+    let mut labels: BTreeSet<String> = paths.iter().flat_map(|disk| labels(disk)).collect();
+    labels.extend(paths.iter().flat_map(|disk| mark6::scans_on(disk)));
+    // A further datastream's directory is part of its scan.
+    let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
+    let whole = labels.iter().filter(|label| !is_part(label));
+    whole
+        .filter_map(|label| match Recording::open(&paths, label) {
+            Ok(recording) => Some(summary(recording)),
+            Err(OpenError::NoDisk { error, .. }) => Some(unreadable(label, &error)),
+            Err(_) => None,
+        })
+        .collect()
+}
+
+/// Directories of one disk that can be scans: they hold an index or chunk files.
+fn labels(disk: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(disk) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter(|name| {
+            let directory = disk.join(name);
+            let Ok(mut files) = std::fs::read_dir(&directory) else {
+                // What cannot be looked at may be a scan: opening it says what is wrong.
+                let kind = std::fs::symlink_metadata(&directory);
+                return name != "lost+found" && kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            };
+            files.any(|file| {
+                let file = file.ok().and_then(|file| file.file_name().into_string().ok());
+                file.is_some_and(|file| {
+                    chunk_number(name, &file).is_some() || file == format!("{name}.index")
+                })
+            })
+        })
+        .collect()
+}
+
+/// The frames of a datastream, unless it is one of heaps or events.
+fn ledger(recording: &Recording, stream: &DatastreamEntry) -> FrameLedger {
+    let mut count = Count::new(stream, None);
+    for step in plan::steps(recording, stream, 0) {
+        match step {
+            Step::Foreign(_) => {}
+            Step::Gap(gap) => drop(count.gap(&gap)),
+            Step::Chunk { entry, .. } => {
+                let meta = entry.record.as_ref().map(|record| &record.meta);
+                if meta.is_some_and(|meta| meta.heaps.is_some()) {
+                    return FrameLedger::default();
+                }
+                let proof = match (&entry.record, entry.bytes) {
+                    (None, bytes) => {
+                        Proof::Unknown { frames: count.frames_in(bytes.unwrap_or(0)), invalid: 0 }
+                    }
+                    (Some(record), bytes) if bytes == Some(record.bytes) => Proof::Sound,
+                    (Some(_), _) => Proof::Damaged,
+                };
+                let times = [meta.and_then(|meta| meta.first_time), meta.and_then(|meta| meta.last_time)];
+                count.chunk(&entry, proof, times);
+            }
+        }
+    }
+    count.finish(recording).0
+}
+
+fn summary(recording: Recording) -> ScanSummary {
+    let streams = &recording.datastreams;
+    let steps = streams.iter().flat_map(|stream| plan::steps(&recording, stream, 0));
+    let missing = steps.map(|step| match step {
+        Step::Foreign(_) => 0,
+        Step::Gap(gap) if !matches!(gap.lack, Lack::Missing | Lack::Unfinished) => 0,
+        Step::Gap(gap) => u64::from(gap.chunks.1.saturating_sub(gap.chunks.0)),
+        Step::Chunk { entry, .. } => {
+            let short = entry.record.as_ref().is_some_and(|record| entry.bytes != Some(record.bytes));
+            u64::from(short)
+        }
+    });
+    let missing = missing.sum();
+    let on = |disk: usize| streams.iter().any(|s| s.chunks.values().any(|chunk| chunk.disk == disk));
+    let disks = recording.disks.iter().enumerate().filter(|&(disk, _)| on(disk));
+    ScanSummary {
+        state: recording.state,
+        started: recording.sessions.first().map(|session| session.started.clone()),
+        datastreams: streams.iter().map(|stream| stream.name.clone()).collect(),
+        chunks: streams.iter().map(|stream| stream.chunks.len() as u64).sum(),
+        bytes: streams.iter().map(DatastreamEntry::bytes).sum(),
+        unacknowledged: streams.iter().map(|stream| stream.unacknowledged().count() as u64).sum(),
+        lost: streams.iter().map(|stream| stream.lost.len() as u64).sum(),
+        disks: disks.map(|(_, path)| path.clone()).collect(),
+        missing,
+        ledger: streams.iter().map(|stream| ledger(&recording, stream)).fold(
+            FrameLedger::default(),
+            |mut sum, one| {
+                sum += &one;
+                sum
+            },
+        ),
+        findings: crate::recording::verify::at_a_glance(&recording),
+        missing_disks: recording.missing_disks,
+        scan: recording.label.to_string(),
+    }
+}
+
+/// A directory that may be a scan, but cannot be inspected.
+fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
+    ScanSummary {
+        scan: label.to_owned(),
+        state: State::Unindexed,
+        started: None,
+        datastreams: Vec::new(),
+        chunks: 0,
+        bytes: 0,
+        unacknowledged: 0,
+        lost: 0,
+        disks: Vec::new(),
+        missing_disks: Vec::new(),
+        missing: 0,
+        ledger: FrameLedger::default(),
+        findings: vec![Finding { verdict: Verdict::Unproven, path: None, text: error.to_string() }],
+    }
+}
