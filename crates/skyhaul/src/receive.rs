@@ -15,8 +15,10 @@ mod admission;
 mod engine;
 mod engine_reader;
 mod filter;
+mod info;
 mod joining;
 pub mod keyed;
+mod newcomers;
 pub(crate) mod objects;
 mod placing;
 pub(crate) mod reader;
@@ -25,232 +27,22 @@ mod strangers;
 mod stream;
 mod tables;
 mod tcp;
-mod watch;
 
 pub use engine::{Engine, EngineOptions};
 pub use filter::{Allow, DataTime, Gate, NoOrigin, Origin};
+pub use info::{Others, StreamInfo, StreamPart, StreamReport, Tally, Watched};
 pub use objects::{Loaded, ObjectCounts, ObjectLoad, ObjectOptions, ObjectSink, Received, Storable};
 pub use receiver::{LoadOfReceiver, Receiver, ReceiverOptions, Running};
 pub(crate) use watch::moved;
 
 use crate::frames::FramesOf;
-use crate::irregular::IrregularSummary;
-use skyhaul_core::assembly::Cause;
-use skyhaul_core::measure::{Histogram, SequenceMeter};
-use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject, Rejects};
-use skyhaul_core::wire::{FrameTime, Irregular, StreamFormat};
-use skyhaul_io::memory::Block;
 use std::collections::HashMap;
 use std::io;
 use std::io::Write;
-use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-
-/// Description of a stream, known from its start.
-#[derive(Debug)]
-pub struct StreamInfo {
-    /// Numbers the streams of a receiver in order of appearance.
-    pub id: u32,
-    /// Its sender.
-    pub sender: SocketAddr,
-    /// Where it is received.
-    pub listen: String,
-    /// Its format.
-    pub format: StreamFormat,
-    /// Bytes kept of each packet.
-    pub unit_bytes: u32,
-}
-
-impl StreamInfo {
-    /// Bytes kept of each packet.
-    fn unit_of(geometry: Geometry) -> u32 {
-        match geometry.grain {
-            Grain::Units(unit) => unit,
-            Grain::Bytes(_) => 1,
-        }
-    }
-}
-
-/// A finished part of a stream.
-#[derive(Debug)]
-pub struct StreamPart {
-    /// Holds its bytes.
-    pub block: Block,
-    /// Its bytes in the block.
-    pub range: Range<usize>,
-    /// Missing units (frames), counted from the start of `range`.
-    pub missing: Vec<Range<u32>>,
-    /// Frames lost between the previous part and this one.
-    pub gap: u64,
-    /// Object number from the packets.
-    pub object: u64,
-    /// Counts the restarts of the sender's counter.
-    pub epoch: u32,
-    /// Why it was retired.
-    pub cause: Cause,
-    /// Time of its first frame that arrived.
-    pub first_time: Option<FrameTime>,
-    /// Time of its last frame that arrived.
-    pub last_time: Option<FrameTime>,
-    /// Frames per second, if known.
-    pub frames_per_second: Option<u32>,
-}
-
-impl StreamPart {
-    /// Frames in the part, present or not.
-    #[must_use]
-    pub fn units(&self, unit_bytes: u32) -> u32 {
-        ((self.range.end - self.range.start) / unit_bytes.max(1) as usize) as u32
-    }
-}
-
-/// What was seen of a stream's frames, for its report.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Watched {
-    /// How often it was irregular.
-    pub irregular: Irregular,
-    /// Data time less the host's clock, in nanoseconds: last, least, largest.
-    pub offset: Option<(i128, i128, i128)>,
-}
-
-impl From<Watched> for IrregularSummary {
-    fn from(watched: Watched) -> IrregularSummary {
-        let seconds = |nanos: i128| nanos as f64 / 1e9;
-        IrregularSummary {
-            clock_offset_seconds: watched.offset.map(|(last, ..)| seconds(last)),
-            clock_offset_range: watched.offset.map(|(_, least, most)| (seconds(least), seconds(most))),
-            ..watched.irregular.into()
-        }
-    }
-}
-
-/// Report of a stream.
-#[derive(Clone, Debug, Default)]
-pub struct StreamReport {
-    /// Packets received, regardless of their fate.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Frames placed.
-    pub placed: u64,
-    /// Packets rejected, by reason.
-    pub rejects: Rejects,
-    /// Frames in retired parts, missing or not.
-    pub retired: u64,
-    /// Loss, reordering.
-    pub sequence: SequenceMeter,
-    /// Frames lost, as ranges of the stream's own numbers, oldest first; the last entries may be omitted.
-    pub loss_map: Vec<Range<u64>>,
-    /// Ranges omitted from the loss map.
-    pub loss_map_left_out: u64,
-    /// Restarts of the sender's counter.
-    pub epochs: u32,
-    /// First frame's time.
-    pub first_time: Option<FrameTime>,
-    /// Last frame's time.
-    pub last_time: Option<FrameTime>,
-    /// Frames per second, given or learned.
-    pub frames_per_second: Option<u32>,
-    /// What its frames say of themselves.
-    pub watched: Watched,
-    /// Arrival of the last packet.
-    pub last_arrival: Nanos,
-    /// Nanoseconds between the kernel's arrival times of consecutive trains.
-    pub arrival_gaps: Histogram,
-}
-
-impl StreamReport {
-    /// A copy, with the loss map only if `whole`.
-    fn snapshot(&mut self, whole: bool) -> Self {
-        let map = std::mem::take(&mut self.loss_map);
-        let mut copy = self.clone();
-        self.loss_map = map;
-        if whole {
-            copy.loss_map.clone_from(&self.loss_map);
-        }
-        copy
-    }
-}
-
-/// All counters of an engine.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Packets of senders that are not a stream (yet), by reason.
-    pub rejects: Rejects,
-    /// Packets of senders that are not a stream.
-    pub packets: u64,
-    /// Packets held while their sender's format is learned.
-    pub held: u64,
-    /// Every stream so far, except those in `others`.
-    pub streams: Vec<(Arc<StreamInfo>, StreamReport)>,
-    /// Replaced streams that are no longer listed individually.
-    pub others: Others,
-}
-
-impl Tally {
-    /// Packets rejected for this reason.
-    fn rejected(&self, reason: Reject) -> u64 {
-        let streams = self.streams.iter().map(|(_, stream)| stream.rejects.get(reason));
-        self.rejects.get(reason) + self.others.rejects.get(reason) + streams.sum::<u64>()
-    }
-}
-
-/// Streams that are no longer listed individually because there were too many; these were the poorest.
-#[derive(Clone, Debug, Default)]
-pub struct Others {
-    /// How many.
-    pub streams: u64,
-    /// Packets received.
-    pub packets: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// Frames placed.
-    pub placed: u64,
-    /// Frames lost.
-    pub lost: u64,
-    /// Packets rejected, by reason.
-    pub rejects: Rejects,
-}
-
-impl Others {
-    fn add(&mut self, report: &StreamReport) {
-        self.streams += 1;
-        self.packets += report.packets;
-        self.bytes += report.bytes;
-        self.placed += report.placed;
-        self.lost += report.sequence.lost;
-        self.rejects.merge(&report.rejects);
-    }
-}
-
-/// Maximum number of replaced streams listed individually.
-const MAX_LISTED_STREAMS: usize = 256;
-
-/// Accounts of replaced streams; if there are very many, those of the richest.
-#[derive(Debug, Default)]
-struct Past {
-    streams: Vec<(Arc<StreamInfo>, StreamReport)>,
-    others: Others,
-}
-
-impl Past {
-    /// Keep one more. Returns how many ranges of loss maps were dropped for it.
-    fn keep(&mut self, info: Arc<StreamInfo>, report: StreamReport) -> u32 {
-        self.streams.push((info, report));
-        if self.streams.len() <= MAX_LISTED_STREAMS {
-            return 0;
-        }
-        let poorest = self.streams.iter().enumerate().min_by_key(|(_, (_, report))| report.placed);
-        let Some((at, _)) = poorest else { return 0 };
-        let (_, report) = self.streams.swap_remove(at);
-        self.others.add(&report);
-        report.loss_map.len() as u32
-    }
-}
 
 /// Results of a [`Collector`].
 #[derive(Clone, Debug, Default)]
@@ -290,7 +82,7 @@ impl Collector {
         let closed = Arc::new(AtomicBool::new(false));
         let (count, close) = (wrong.clone(), closed.clone());
         let thread = std::thread::Builder::new().name("collect".into()).spawn(move || {
-            Work { output, verify, readers: HashMap::new(), wrong: count, closed: close }.run(&queue)
+            Work { output, verify, readers: HashMap::new(), wrong: count, closed: close }.run(queue)
         })?;
         Ok(Self { parts: Some(parts), thread, wrong, closed })
     }
@@ -351,9 +143,9 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, queue: &mpsc::Receiver<(Arc<StreamInfo>, StreamPart)>) -> Collected {
+    fn run(mut self, queue: impl IntoIterator<Item = (Arc<StreamInfo>, StreamPart)>) -> Collected {
         let mut done = Collected::default();
-        while let Ok((stream, part)) = queue.recv() {
+        for (stream, part) in queue {
             if self.verify {
                 self.check(&stream, &part, &mut done);
             }
@@ -419,6 +211,7 @@ fn write(
 
 #[cfg(test)]
 mod tests;
+mod watch;
 
 /// Consumer of finished parts. Called on the receiving thread: must not block.
 pub trait Sink: Send {

@@ -9,7 +9,7 @@
 //! Memory is shared by the same rule ([`share`]): the richest, as many as fit, may use all of the pool; the others leave
 //! free what those may still need, and deliver early what they hold when memory runs short.
 
-use super::StreamInfo;
+use super::info::StreamInfo;
 use super::strangers::{LONG, rate};
 use crate::recording::Event;
 use skyhaul_core::hint::Hint;

@@ -2,12 +2,13 @@
 //!
 //! [`admission`](super::admission) decides which senders become streams; `engine/admit.rs` applies it.
 
+use super::Sink;
 use super::admission::{Places, share};
 use super::filter::{Allow, Early, Gate};
+use super::info::{Past, Tally};
 use super::placing::{Around, Placed};
 use super::strangers::{LEAST, Strangers};
 use super::tables::{EngineObjects, Tables};
-use super::{Past, Sink, Tally};
 use crate::mirror::Tap;
 use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;

@@ -1,9 +1,10 @@
 //! An engine as the consumer of its thread: clock and pauses, begin and end; and the board, on which the threads publish counters,
 //! notes and events for the receiver.
 
+use super::Sink;
 use super::engine::Engine;
+use super::info::Tally;
 use super::reader::Consumer;
-use super::{Sink, Tally};
 use crate::awake::Awake;
 use crate::control::Gauge;
 use crate::recording::Event;

@@ -8,9 +8,10 @@
 //!
 //! A stream's concrete layout is chosen once, when it begins ([`Visit`]); nothing after that depends on the format.
 
+use super::filter;
 use super::filter::Gate;
+use super::info::{StreamInfo, StreamPart};
 use super::stream::{Refusals, Stream};
-use super::{StreamInfo, StreamPart, filter};
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Ordered, Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};

@@ -2,10 +2,10 @@
 
 use super::admission::{Share, Worth};
 use super::filter::{Cut, Sets};
-use super::joining::{Late, Newcomers, QUIET};
+use super::info::{StreamInfo, StreamPart, StreamReport};
+use super::newcomers::{Late, Newcomers, QUIET};
 use super::strangers::LONG;
 use super::watch::{Arrivals, Ends, Looked, Watch};
-use super::{StreamInfo, StreamPart, StreamReport};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Layout, Nanos, Reject, Rejects};

@@ -11,7 +11,7 @@
 //! Packets may be placed long after they arrived: they were held while their format was learned, or read from a capture. So data
 //! times are compared with the kernel's time of the packets, which is kept for each open object ([`Arrivals`]).
 
-use super::{StreamInfo, Watched};
+use super::info::{StreamInfo, Watched};
 use crate::irregular::{CLOCK_OFFSET, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;

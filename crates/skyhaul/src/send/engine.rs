@@ -8,8 +8,8 @@
 //!
 //! A source may have several *jobs* under way. What goes wrong with the packets of one ends that job and no other.
 
+use super::clock::{Clock, Pacing, SendControl, SendStats};
 use super::outlet::{Outlet, SendError};
-use super::{Clock, Pacing, SendControl, SendStats};
 use crate::control::{RateControl, Steering};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::pace::Pacer;

@@ -8,8 +8,9 @@
 //! The number of a packet is its position in the stream, so that a receiver sees what is missing in the file. A file whose
 //! frames have no order in time gets none, unless it is asked for.
 
+use super::clock::{OwnPace, SentTimes};
 use super::sender::{Sequence, Supply, SupplyError};
-use super::{HEAD, OwnPace, Packetize, SentTimes};
+use super::{HEAD, Packetize};
 use skyhaul_core::wire::{Format, Move, Numbered, Numbering, Order, PREFIX, Positions, vtp};
 use skyhaul_io::file::MappedFile;
 use std::path::Path;

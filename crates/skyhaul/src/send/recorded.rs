@@ -3,8 +3,8 @@
 //! The first segment tells rate and threads; each further frame is placed as it is read. The last frame of a segment waits
 //! for the one behind it, which confirms or denies a jump in time.
 
+use super::clock::{OwnPace, SentTimes};
 use super::sender::Sequence;
-use super::{OwnPace, SentTimes};
 use crate::frames;
 use crate::recording::{Datastream, Reader};
 use skyhaul_core::hint::Hint;

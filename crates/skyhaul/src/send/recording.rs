@@ -8,14 +8,14 @@
 //! What the reader does not give, or gives unproven, is in the supply's [`Account`] as soon as it is met, and makes the
 //! sending fail at its end.
 
+use super::clock::{OwnPace, SentTimes};
 use super::recorded::{RecordedFrames, RecordedOptions, Restamp, SEGMENT, Told};
 use super::sender::{Sequence, Supply};
-use super::{HEAD, OwnPace, Packetize, SentTimes};
+use super::{HEAD, Packetize};
 use crate::recording::{Account, Reader};
 use skyhaul_core::wire::{Divided, Numbering, PREFIX, Packets};
 use std::collections::VecDeque;
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 /// Segments that stay readable, so that packets can be sent late or twice.

@@ -1,10 +1,10 @@
 //! Sends the packets of a [`Supply`], each made from its number alone, in the caller's thread.
 
+use super::clock::{OwnPace, Pacing, Real, Schedule, SendControl, SendStats, SentTimes};
 use super::engine::{Limits, Next, SendEngine, Source};
 use super::outlet::{Outlet, SendError};
-use super::{
-    HEAD, OwnPace, Pacing, Packetize, Real, Schedule, SendControl, SendReport, SendStats, SentTimes,
-};
+use super::report::SendReport;
+use super::{HEAD, Packetize};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, PositionsError};

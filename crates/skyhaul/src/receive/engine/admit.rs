@@ -4,12 +4,13 @@
 
 use super::Engine;
 use crate::irregular::{CLOCK_OFFSET, began_late};
+use crate::receive::Sink;
 use crate::receive::engine::{Route, Split};
-use crate::receive::joining::{Held, Late};
-use crate::receive::placing::Placed;
+use crate::receive::info::StreamInfo;
+use crate::receive::newcomers::{Held, Late};
+use crate::receive::placing::{self, Placed};
 use crate::receive::strangers::{Claim, Conclusion};
 use crate::receive::stream::{Begin, Stream};
-use crate::receive::{Sink, StreamInfo, placing};
 use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Nanos, Reject};

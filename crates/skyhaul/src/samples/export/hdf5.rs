@@ -13,7 +13,7 @@
 //! Source: HDF5 File Format Specification, version 3.0 (2020), clauses II.A (superblock), IV.A.1.b (object header) and
 //! IV.A.2 (messages).
 
-use super::{Attribute, Element, Layout, Output};
+use super::layout::{Attribute, Element, Layout, Output};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

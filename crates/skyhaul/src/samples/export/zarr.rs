@@ -9,7 +9,7 @@
 //!
 //! Source: Zarr core specification, version 3.0 (2024).
 
-use super::{Element, Layout, Output};
+use super::layout::{Element, Layout, Output};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -9,7 +9,7 @@
 //! Counted ticks are told as the last one sent, with the rate since the message before (0 while it is not known). Those of a
 //! clock are its own time, at its own rate, whether or not anything is sent. Limit: a rate has 32 bits.
 
-use super::{Ticks, unix_nanos};
+use super::event::{Ticks, unix_nanos};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::labelled::{Labelled, Sync, VisitLabelled};

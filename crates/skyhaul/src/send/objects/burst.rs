@@ -9,7 +9,7 @@
 //! call. Numbers need no borrowing, so all their memory is used again, and a packet costs no allocation. Few bytes of
 //! payload are copied behind their head: a slice more costs the kernel more than that.
 
-use super::{Chunks, Division, Object, ObjectConfig, ObjectOptions};
+use super::object::{Chunks, Division, Object, ObjectConfig, ObjectOptions};
 use crate::send::{Limits, SendError};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::gathered::Extent;
@@ -134,7 +134,7 @@ impl Burst {
 
     /// Whether the part's next packet goes into this burst too.
     #[inline]
-    pub(super) fn has_room<O: Object>(&mut self, part: &InProgress<'_, O>, limits: Limits) -> bool {
+    pub(super) fn has_room<O: Object>(&mut self, part: &Part<'_, O>, limits: Limits) -> bool {
         let bytes = part.next_bytes();
         // At worst each piece is just short enough to be copied; dummies are fewer than 16 bytes.
         let pieces = (part.object.chunks().chunks.len() - part.chunk + 1) as u64;
@@ -165,7 +165,7 @@ impl Burst {
     #[inline]
     pub(super) fn put<O: Object>(
         &mut self,
-        part: &mut InProgress<'_, O>,
+        part: &mut Part<'_, O>,
         limits: Limits,
     ) -> Result<u64, SendError> {
         let (first, mut bytes) = (self.pieces.len(), 0);
@@ -220,7 +220,7 @@ impl Burst {
     #[inline]
     fn put_payload<O: Object>(
         &mut self,
-        part: &mut InProgress<'_, O>,
+        part: &mut Part<'_, O>,
         mut payload: Range<u64>,
         first: usize,
     ) -> Result<(), SendError> {
@@ -414,7 +414,7 @@ pub(super) struct Entry<'h, O: Object> {
 }
 
 /// An object that is begun.
-pub(super) struct InProgress<'h, O: Object> {
+pub(super) struct Part<'h, O: Object> {
     pub(super) entry: usize,
     pub(super) object: &'h O,
     pub(super) plan: O::Plan,
@@ -429,7 +429,7 @@ pub(super) struct InProgress<'h, O: Object> {
     pub(super) last: bool,
 }
 
-impl<O: Object> InProgress<'_, O> {
+impl<O: Object> Part<'_, O> {
     pub(super) fn is_finished(&self) -> bool {
         self.next == O::count(&self.plan)
     }

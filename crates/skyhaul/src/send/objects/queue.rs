@@ -1,7 +1,8 @@
 //! Objects queued for the stream's own thread, their tickets, and the state that both sides share.
 
 use super::burst::{Batch, Burst, Entry, Sequence};
-use super::{Division, Object, ObjectConfig, ObjectOptions, Objects, Order, Run};
+use super::object::{Division, Object, ObjectConfig, ObjectOptions, Order};
+use super::run::{Objects, Run};
 use crate::send::{SendControl, SendEngine, SendError};
 use skyhaul_io::host::thread::pin;
 use skyhaul_io::lock::{lock, wait};

@@ -10,8 +10,9 @@
 //! packets. Queued objects are sent as one run: trains span them.
 
 use super::burst::{Batch, Burst, Entry, Sequence};
+use super::object::{Object, ObjectConfig, ObjectOptions, Order};
 use super::queue::{Job, Queued, Shared, Ticket, Turn, is_own};
-use super::{Object, ObjectConfig, ObjectOptions, Order, Run};
+use super::run::Run;
 use crate::control::Progress;
 use crate::send::{Clock, Outlet, Real, SendControl, SendEngine, SendError, SendReport, SendStats, Sending};
 use skyhaul_io::lock::lock;
