@@ -62,7 +62,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io};
 
-/// A running balancer. It stops when dropped; planes in another process then go on.
+/// A running balancer. It stops when dropped; planes in another process then continue.
 pub struct Balance {
     planes: Arc<dyn Planes>,
     state: Arc<Mutex<State>>,
@@ -97,7 +97,7 @@ impl Balance {
         Balance::resume(options, &[])
     }
 
-    /// Open the sockets and start, with `workers` as they were registered with a balancer that is no more. Each gets a share
+    /// Open the sockets and start, with `workers` as they were registered with an earlier balancer. Each gets a share
     /// once it reports that it is ready.
     ///
     /// # Errors
@@ -113,12 +113,12 @@ impl Balance {
         Balance::control(options, balancer, shared, data, Ends::Here(plane))
     }
 
-    /// Go on with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
-    /// `workers` as they were registered. Of `options`, those of the planes do not count. If that process dies, others are
+    /// Continue with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
+    /// `workers` as they were registered. The `options` of the planes are ignored. If that process dies, another one is
     /// started by `restart`, and given the same table.
     ///
     /// # Errors
-    /// See [`BalanceError`]: nobody serves there, or planes have a controller already.
+    /// See [`BalanceError`]: no process serves there, or the planes already have a controller.
     pub fn attach(
         options: &BalanceOptions,
         path: &Path,
@@ -160,26 +160,26 @@ impl Balance {
         Ok(Balance { planes, state, data, sync, reach, stop, control, ends })
     }
 
-    /// Where packets arrive, with the ports that were found.
+    /// Addresses of data packets, with the ports that were bound.
     #[must_use]
     pub fn data(&self) -> &[SocketAddr] {
         &self.data
     }
 
-    /// Where synchronisation messages arrive.
+    /// Addresses of synchronisation messages.
     #[must_use]
     pub fn sync(&self) -> &[SocketAddr] {
         &self.sync
     }
 
-    /// Only these may send from now on (planes know it within a tenth of a second).
+    /// From now on, only these senders are allowed (effective within a tenth of a second).
     pub fn allow(&self, list: AllowList) {
         let mut state = lock(&self.state);
         state.allow = list.clone();
         state.balancer.allow(list);
     }
 
-    /// A worker registers. It gets a share once it reports that it is ready.
+    /// Registers a worker. It gets a share once it reports that it is ready.
     ///
     /// # Errors
     /// See [`RegisterError`].
@@ -194,13 +194,13 @@ impl Balance {
         Ok(session)
     }
 
-    /// Whether packets to this member arrive at this balancer.
+    /// Whether packets to this member would arrive at this balancer.
     #[must_use]
     pub fn is_reached_by(&self, member: &Member) -> bool {
         matches!(self.reach.check(member, control::kind), Err(Unusable::Own(_)))
     }
 
-    /// A worker leaves: it is sent the rest of what is its, and nothing new.
+    /// Deregisters a worker: it receives the rest of its events, and nothing new.
     ///
     /// # Errors
     /// [`StateError::NoSession`].
@@ -208,7 +208,7 @@ impl Balance {
         lock(&self.state).balancer.deregister(session)
     }
 
-    /// A worker is sent nothing more.
+    /// Evicts a worker: nothing more is sent to it.
     ///
     /// # Errors
     /// [`StateError::NoSession`].
@@ -216,7 +216,7 @@ impl Balance {
         lock(&self.state).balancer.evict(session)
     }
 
-    /// A worker reports.
+    /// Takes the report of a worker.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -226,7 +226,7 @@ impl Balance {
         state.balancer.handle_state(session, report, now)
     }
 
-    /// A worker demands these slots, and none that it demanded before.
+    /// Sets the slots that a worker demands; earlier demands are dropped.
     ///
     /// # Errors
     /// See [`DemandError`].
@@ -234,7 +234,7 @@ impl Balance {
         lock(&self.state).balancer.demand(session, slots)
     }
 
-    /// These workers demand these slots, and no others demand any.
+    /// Sets the slots that these workers demand; all other demands are dropped.
     ///
     /// # Errors
     /// See [`DemandError`].
@@ -242,7 +242,7 @@ impl Balance {
         lock(&self.state).balancer.demand_all(demands)
     }
 
-    /// Forget ticks and calendars, as for senders that begin to count anew. Packets are refused until a worker has reported,
+    /// Forgets ticks and calendars, for senders that restart their count. Packets are refused until a worker has reported,
     /// and events of this moment may be split.
     pub fn reset(&self) {
         let mut state = lock(&self.state);
@@ -250,13 +250,13 @@ impl Balance {
         state.balancer.reset(now);
     }
 
-    /// What it does, and did so far. Planes publish their counters every 50 ms.
+    /// Returns its state and counters. Planes publish their counters every 50 ms.
     #[must_use]
     pub fn status(&self) -> BalanceStatus {
         BalanceStatus::new(&lock(&self.state), &*self.planes, &self.data, &self.sync)
     }
 
-    /// Why it does not work any more, if a thread of it has ended by itself. Planes in another process are started again.
+    /// The reason, if one of its threads has ended unexpectedly. Planes in another process are restarted.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let ended = |thread: &JoinHandle<()>| thread.is_finished();
@@ -269,7 +269,7 @@ impl Balance {
         }
     }
 
-    /// Forward what is in the sockets, and end; planes in another process end, too.
+    /// Forwards what is in the sockets, and stops; planes in another process stop, too.
     #[must_use]
     pub fn stop(mut self) -> BalanceStatus {
         self.end_control();
@@ -305,17 +305,17 @@ pub struct WorkerStatus {
     pub standing: Standing,
     /// What it reported last.
     pub state: WorkerState,
-    /// Since it was last heard.
+    /// Time since its last report.
     pub heard: Duration,
     /// Its slots in the newest calendar; none before all threads use the first one, so that nothing is sent too early.
     pub slots: u16,
-    /// These, those in a row together: the first, and how many.
+    /// The same slots as ranges: first slot and count.
     pub ranges: Vec<(u16, u16)>,
-    /// The slots that it demands, likewise.
+    /// The slots that it demands, as ranges.
     pub demanded: Vec<(u16, u16)>,
     /// Packets that were routed to it.
     pub packets: u64,
-    /// Octets in them, as forwarded.
+    /// Bytes in them, as forwarded.
     pub bytes: u64,
 }
 
@@ -324,7 +324,7 @@ pub struct WorkerStatus {
 pub struct BalanceStatus {
     /// Where packets arrive.
     pub data: Vec<SocketAddr>,
-    /// Where synchronisation messages arrive.
+    /// Addresses of synchronisation messages.
     pub sync: Vec<SocketAddr>,
     /// The tick that the senders have reached, as predicted.
     pub predicted: Option<u64>,
@@ -336,13 +336,13 @@ pub struct BalanceStatus {
     pub tables: (u64, u64),
     /// The workers.
     pub workers: Vec<WorkerStatus>,
-    /// Those that left, the last 1024.
+    /// Workers that left, the last 1024.
     pub left: Vec<WorkerLeft>,
-    /// Packets that came.
+    /// Packets that arrived.
     pub packets: u64,
-    /// Packets that were routed to nobody, by reason; all reasons, also those that did not occur.
+    /// Packets refused, by reason; includes reasons that did not occur.
     pub refused: Vec<(&'static str, u64)>,
-    /// What became of the packets that were routed to workers.
+    /// Fate of the packets that were routed to workers.
     pub forwarded: Forwarded,
     /// How packets are sent, and why.
     pub mode: String,
@@ -350,21 +350,21 @@ pub struct BalanceStatus {
     pub singly: u64,
     /// CPU time of the threads that forward.
     pub cpu: Duration,
-    /// How often the process that forwards died, and was started again.
+    /// Restarts of the forwarding process after it died.
     pub restarts: u64,
-    /// Time without one: packets that came then are in no counter.
+    /// Time without a forwarding process: packets that arrived meanwhile are in no counter.
     pub away: Duration,
-    /// The process that forwards did not end when it was told to, and was killed: its last counters are missing.
+    /// The forwarding process did not end on request, and was killed: its last counters are missing.
     pub incomplete: bool,
     /// Synchronisation messages that were used.
     pub syncs: u64,
-    /// Those that were not, by reason.
+    /// Messages that were refused, by reason.
     pub refused_syncs: Vec<(&'static str, u64)>,
     /// Messages that do not fit what was known of their sender, and so moved nothing.
     pub suspect_syncs: u64,
     /// The data sockets.
     pub sources: Vec<SourceReport>,
-    /// What is not as it was asked for.
+    /// Deviations from the options.
     pub notes: Vec<String>,
 }
 

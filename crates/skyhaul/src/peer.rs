@@ -72,7 +72,7 @@ pub const MAX_GREETING_BYTES: usize = 512;
 /// The port of `skyhaul probe serve`, if none is chosen.
 pub const PORT: u16 = 14_300;
 
-/// Take a stream of bytes as messages of a peer; for the fuzzer. Whatever comes, memory stays bounded.
+/// Reads bytes as messages of a peer, for the fuzzer. Memory stays bounded for any input.
 pub fn fuzz(input: &[u8]) {
     let Some((&choice, input)) = input.split_first() else { return };
     let most = if choice & 1 == 0 { MAX_GREETING_BYTES } else { 1 << 16 };

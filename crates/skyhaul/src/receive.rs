@@ -27,6 +27,7 @@ mod strangers;
 mod stream;
 mod tables;
 mod tcp;
+mod watch;
 
 pub use engine::{Engine, EngineOptions};
 pub use filter::{Allow, DataTime, Gate, NoOrigin, Origin};
@@ -211,7 +212,6 @@ fn write(
 
 #[cfg(test)]
 mod tests;
-mod watch;
 
 /// Consumer of finished parts. Called on the receiving thread: must not block.
 pub trait Sink: Send {

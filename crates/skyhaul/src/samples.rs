@@ -5,8 +5,8 @@
 //!   files       file · file                 ┴─▶ Pieces ──▶ frame (time, thread) ──▶ rows (time; thread, channel)
 //! ```
 //!
-//! Every frame is looked at before it is decoded: it is used if its header is one of this stream and says that its samples
-//! are valid. All others, and those that are not there, are missing: NaN, or the lowest integer. A part of a recording is
+//! Every header is checked before its frame is decoded: the frame is used if it belongs to this stream and its samples
+//! are marked valid. All other frames are missing: NaN, or the lowest integer. A part of a recording is
 //! verified by its checksum before its first sample is used: of each chunk, only the parts that are read.
 //!
 //! ```
@@ -56,7 +56,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// What is known of samples, and how to read them.
+/// Properties of the samples that the headers do not state, and how to read them.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Complete samples per second, if the headers do not state it; overrides them.
@@ -73,7 +73,7 @@ pub struct Options {
     pub near: Option<i64>,
     /// Verify each part of a recording before its first sample is used.
     pub verify: bool,
-    /// Threads of the CPU to decode with; 0 for as many as there are.
+    /// Worker threads that decode; 0 for one per CPU.
     pub workers: usize,
 }
 
@@ -204,13 +204,13 @@ impl Samples {
         (self.extent.0.div_euclid(fps), self.extent.0.rem_euclid(fps) as u32)
     }
 
-    /// The chunks that are missing, damaged or unproven, as far as the index shows it, and those found while reading.
+    /// Chunks that are missing, damaged or unproven by the index, and those found while reading.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.pieces.gaps()
     }
 
-    /// What a user of the samples has to know: threads whose clocks are wrong and are repaired, rates that were disproved,
+    /// Notes for users of the samples: threads whose clocks are wrong and are repaired, rates that were disproved,
     /// other deviations from the standard.
     #[must_use]
     pub fn notes(&self) -> &[String] {
@@ -230,7 +230,7 @@ impl Samples {
         self.pieces.all().iter().map(|piece| piece.bytes).sum()
     }
 
-    /// Where the rows of each piece of the recording begin, approximately: good places to divide it.
+    /// The approximate first row of each piece of the recording: good places to divide it.
     #[must_use]
     pub fn piece_rows(&self) -> Vec<u64> {
         let begin = |piece: usize| {
@@ -316,7 +316,7 @@ pub enum SamplesError {
 pub enum Start {
     /// At a time: nanoseconds since 1970.
     At(i128),
-    /// So long after the first sample.
+    /// This long after the first sample.
     After(Duration),
 }
 
@@ -329,7 +329,7 @@ impl Samples {
         format_exact((self.row_since_1970() + i128::from(row)) * BILLION / self.rate())
     }
 
-    /// The rows of a range of time; what is not given is that of all data.
+    /// Returns the rows of a range of time; a bound that is not given is that of all data.
     ///
     /// # Errors
     /// [`SamplesError::Options`]: a part of it is not within the data.

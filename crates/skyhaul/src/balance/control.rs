@@ -415,7 +415,7 @@ pub struct WorkerLeft {
     pub registration: Registration,
     /// Packets that were routed to it.
     pub packets: u64,
-    /// Octets in them, as forwarded.
+    /// Bytes in them, as forwarded.
     pub bytes: u64,
 }
 

@@ -43,12 +43,12 @@ use std::time::Duration;
 
 /// The threads that forward what arrives. They stop when it is dropped.
 pub struct DataPlane {
-    /// A number that no other one has: a controller that connects again knows whether it is the same.
+    /// A unique number, by which a controller that reconnects recognises it.
     pub(super) id: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) data: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
-    /// How many of them sockets need; the one before these may end alone: sockets then forward all.
+    /// Threads that sockets need; the one before these may end alone: sockets then forward all packets.
     sockets: usize,
 }
 
@@ -112,13 +112,13 @@ impl DataPlane {
         Ok(all)
     }
 
-    /// Where packets arrive, with the ports that were found.
+    /// Addresses of data packets, with the ports that were bound.
     #[must_use]
     pub fn data(&self) -> &[SocketAddr] {
         &self.data
     }
 
-    /// Why a thread that forwards has ended by itself, if one has: what arrives at its socket is lost from then on.
+    /// The reason, if a forwarding thread has ended unexpectedly: what arrives at its socket is lost from then on.
     pub(super) fn fault(&self) -> Option<String> {
         let first = self.threads.len().checked_sub(self.sockets)?;
         let ended = self.threads[first..].iter().any(JoinHandle::is_finished);
@@ -252,7 +252,7 @@ impl<L: Labelled> Plane<L> {
         }
     }
 
-    /// Send packets to one address, without their first `skip` octets.
+    /// Send packets to one address, without their first `skip` bytes.
     #[inline]
     fn send_to<'p>(&mut self, to: SocketAddr, skip: usize, packets: impl Iterator<Item = &'p [u8]>) {
         let mut slices = [IoSlice::new(&[]); MAX_TRAIN_PACKETS];

@@ -45,7 +45,7 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The program at work, and what it shares with us.
 pub(super) struct Fast {
-    /// Octets of a label.
+    /// Bytes of a label.
     label: u16,
     /// Where data arrive: the source of what is sent on.
     data: Vec<SocketAddr>,

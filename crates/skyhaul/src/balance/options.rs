@@ -16,7 +16,7 @@ pub struct BalanceOptions {
     pub family: FamilyRef,
     /// Where packets arrive. Port 0: any that is free.
     pub data: Vec<SocketAddr>,
-    /// Where synchronisation messages arrive.
+    /// Addresses of synchronisation messages.
     pub sync: Vec<SocketAddr>,
     /// Threads for each address of `data`; 0: one for each CPU.
     pub threads: usize,
@@ -37,11 +37,11 @@ pub struct BalanceOptions {
 /// Whether a program in the kernel (XDP) sends on what it can, before sockets see it: see [`skyhaul_core::balance::xdp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastPath {
-    /// If the driver of an interface of the data has a place for it; else sockets do all.
+    /// If the driver of an interface of the data has a place for it; else sockets forward all packets.
     Auto,
     /// In the driver, or in the stack behind it, or it is an error.
     Xdp,
-    /// Sockets do all.
+    /// Sockets forward all packets.
     #[default]
     Off,
 }

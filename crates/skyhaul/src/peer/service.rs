@@ -75,7 +75,7 @@ pub trait Service: Send + Sync {
     /// Why it is refused, for the user at the other end: it cannot be read, or exceeds the limits.
     fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String>;
 
-    /// Do it. Returning ends the request; the client may then ask for more on the same connection.
+    /// Serves the request. Returning ends it; the client may then ask for more on the same connection.
     ///
     /// # Errors
     /// Whatever ends the connection.
@@ -113,7 +113,7 @@ impl<'a> Session<'a> {
         self.stop
     }
 
-    /// Let further connections in: send the client its cookie, with which it [attaches](crate::peer::attach) up to `places`.
+    /// Admits further connections: the client is sent the cookie with which it [attaches](crate::peer::attach) up to `places`.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -152,7 +152,7 @@ impl Attachments {
 }
 
 impl DataConnections {
-    /// What the other end brings with [`attach`](crate::peer::attach).
+    /// The cookie that the other end sends with [`attach`](crate::peer::attach).
     #[must_use]
     pub fn cookie(&self) -> String {
         hex(&self.cookie)

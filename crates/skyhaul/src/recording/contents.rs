@@ -412,43 +412,6 @@ impl Rate {
     }
 }
 
-#[cfg(test)]
-mod gap_tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_is_one_line_with_its_chunks_and_times() {
-        let gap = Gap::new("s", 3..4, Lack::Missing, "missing");
-        let gap = Gap { from: Some((1_767_225_600, 3)), to: Some((1_767_225_601, 0)), ..gap };
-        assert_eq!(
-            gap.to_string(),
-            "s: chunk 3 (2026-01-01T00:00:00Z frame 3 to 2026-01-01T00:00:01Z frame 0) missing: skipped"
-        );
-        let wide = Gap { chunks: (3, 9), instead: Instead::Filled, to: None, from: None, ..gap };
-        assert_eq!(wide.to_string(), "s: chunks 3 to 8 (time unknown) missing: filled with invalid frames");
-        let open = Gap::new("s", 9..9, Lack::OpenEnd, "what follows chunk 8 is unknown");
-        assert_eq!(open.to_string(), "s: what follows chunk 8 is unknown");
-    }
-}
-
-#[cfg(test)]
-mod rate_tests {
-    use super::*;
-
-    #[test]
-    fn times_are_compared_at_rates_that_are_not_whole() {
-        let whole = Rate(Some((600, 1)));
-        assert_eq!(whole.steps((10, 599), (12, 1)), Some(602));
-        assert!(whole.is_next(0) && whole.is_next(1) && !whole.is_next(-1) && !whole.is_next(2));
-        // 12207.03 packets in a second: one number more or less, over any time.
-        let lofar = Rate(Some((200_000_000, 16_384)));
-        let day = lofar.steps((1_772_600_707, 5), (1_772_687_107, 5)).unwrap();
-        assert!((day - 1_054_687_500).abs() <= 1, "{day}");
-        assert!(lofar.is_next(2) && lofar.is_next(-1) && !lofar.is_next(3) && !lofar.is_next(-2));
-        assert_eq!(Rate::default().steps((1, 0), (2, 0)), None);
-    }
-}
-
 /// Maximum chunk number: eight digits.
 pub(crate) const MAX_CHUNK_NUMBER: u32 = 99_999_999;
 /// First number of datastreams that no recorder numbered; recorders count from 0.
@@ -542,6 +505,43 @@ pub(crate) fn chunk_path(disk: &Path, name: &str, number: u32) -> PathBuf {
 pub(crate) fn chunk_number(name: &str, file: &str) -> Option<u32> {
     let digits = file.strip_prefix(name)?.strip_prefix('.')?;
     (digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+#[cfg(test)]
+mod gap_tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_one_line_with_its_chunks_and_times() {
+        let gap = Gap::new("s", 3..4, Lack::Missing, "missing");
+        let gap = Gap { from: Some((1_767_225_600, 3)), to: Some((1_767_225_601, 0)), ..gap };
+        assert_eq!(
+            gap.to_string(),
+            "s: chunk 3 (2026-01-01T00:00:00Z frame 3 to 2026-01-01T00:00:01Z frame 0) missing: skipped"
+        );
+        let wide = Gap { chunks: (3, 9), instead: Instead::Filled, to: None, from: None, ..gap };
+        assert_eq!(wide.to_string(), "s: chunks 3 to 8 (time unknown) missing: filled with invalid frames");
+        let open = Gap::new("s", 9..9, Lack::OpenEnd, "what follows chunk 8 is unknown");
+        assert_eq!(open.to_string(), "s: what follows chunk 8 is unknown");
+    }
+}
+
+#[cfg(test)]
+mod rate_tests {
+    use super::*;
+
+    #[test]
+    fn times_are_compared_at_rates_that_are_not_whole() {
+        let whole = Rate(Some((600, 1)));
+        assert_eq!(whole.steps((10, 599), (12, 1)), Some(602));
+        assert!(whole.is_next(0) && whole.is_next(1) && !whole.is_next(-1) && !whole.is_next(2));
+        // 12207.03 packets in a second: one number more or less, over any time.
+        let lofar = Rate(Some((200_000_000, 16_384)));
+        let day = lofar.steps((1_772_600_707, 5), (1_772_687_107, 5)).unwrap();
+        assert!((day - 1_054_687_500).abs() <= 1, "{day}");
+        assert!(lofar.is_next(2) && lofar.is_next(-1) && !lofar.is_next(3) && !lofar.is_next(-2));
+        assert_eq!(Rate::default().steps((1, 0), (2, 0)), None);
+    }
 }
 
 #[cfg(test)]

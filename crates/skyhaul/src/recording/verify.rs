@@ -201,7 +201,7 @@ impl Recording {
                         let cutter = job.cutter(options);
                         let place = (&*job.entry.path, job.entry.offset);
                         let seen = read_file(place, job.most, cutter, || buffers.take(), progress);
-                        let mut all = lock(&seen_by_all);
+                        let mut all = lock(seen_by_all);
                         all.insert(job.entry.place(), seen);
                     }
                 })?;

@@ -30,7 +30,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Octets of samples that are decoded at once.
+/// Bytes of samples that are decoded at once.
 const BLOCK_BYTES: usize = 16 << 20;
 
 /// A format of files.
@@ -96,7 +96,7 @@ pub struct Exported {
     pub dtype: &'static str,
     /// Axes of the samples: time, thread, channel, and component for complex integers.
     pub shape: Vec<u64>,
-    /// Octets of the samples.
+    /// Bytes of the samples.
     pub bytes: u64,
     /// Frames of threads in the range, and how many of them are missing.
     pub frames: u64,
@@ -270,7 +270,7 @@ impl Failed {
     }
 }
 
-/// Numbers as little-endian octets.
+/// Numbers as little-endian bytes.
 trait Octets: Sized {
     fn append(numbers: &[Self], to: &mut Vec<u8>);
 }

@@ -12,7 +12,7 @@ use skyhaul_io::samples::{Target, Vectored, decode, decode_rows, place, turn};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Octets of frames that a worker reads at once.
+/// Bytes of frames that a worker reads at once.
 const BLOCK_BYTES: usize = 512 << 10;
 /// Places by which frames in a file may be out of order.
 const MAX_DISORDER_FRAMES: u64 = 128;
@@ -20,7 +20,7 @@ const MAX_DISORDER_FRAMES: u64 = 128;
 /// and far more where the CPUs are busy.
 const MIN_SAMPLES_PER_WORKER: usize = 1 << 20;
 
-/// Which frames of a range were there.
+/// The frames of a range, and which of them are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The frames, as numbers from the first of the datastream on.
@@ -33,7 +33,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Whether every frame was there.
+    /// Whether every frame is valid.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.valid.iter().all(|&valid| valid)
@@ -310,7 +310,7 @@ impl Samples {
     }
 }
 
-/// Octets of columns that are turned at once: they stay in the fastest cache.
+/// Bytes of columns that are turned at once: they stay in the fastest cache.
 const COLUMN_BYTES: usize = 16 << 10;
 
 /// Decodes frames into rows.
@@ -357,7 +357,7 @@ impl<'a, T: Vectored> RowDecoder<'a, T> {
         if payloads.iter().all(Option::is_none) {
             return out.fill(T::MISSING);
         }
-        // Eight rows are whole octets.
+        // Eight rows are whole bytes.
         let row = self.threads * self.each;
         let rows = out.len() / row;
         let (begin, end) = (skip / 8 * 8, (skip + rows).next_multiple_of(8).min(frame_rows));
@@ -450,12 +450,12 @@ impl<'a, T: Vectored> RowDecoder<'a, T> {
         turn(&self.columns, self.threads, self.each, out);
     }
 
-    /// Octets of a thread's part of so many rows.
+    /// Bytes of a thread's part of so many rows.
     fn octets(&self, rows: usize) -> usize {
         self.decoder.coding().octets_of(rows * self.each)
     }
 
-    /// Rows of so many elementary samples that are decoded at once: whole octets of each thread.
+    /// Rows of so many elementary samples that are decoded at once: whole bytes of each thread.
     fn block(&self, row: usize) -> usize {
         (COLUMN_BYTES / size_of::<T>() / row).next_multiple_of(8)
     }

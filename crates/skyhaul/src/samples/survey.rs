@@ -1,4 +1,4 @@
-//! What samples look like: spectrum, autocorrelation, how often each code occurs, what is missing when.
+//! A survey of samples: spectrum, autocorrelation, histogram of codes, and loss over time.
 //!
 //! ```text
 //!   looks, spread over the range ─▶ rows ─▶ columns (thread, channel) ─▶ codes, mean, power
@@ -248,7 +248,7 @@ impl Samples {
     }
 }
 
-/// What was found in one channel of one thread.
+/// The survey of one channel of one thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
     /// Its thread.
@@ -286,7 +286,7 @@ struct Gathering {
     power: Vec<f64>,
 }
 
-/// Elementary samples that are written as codes at once: whole octets of any width.
+/// Elementary samples that are written as codes at once: whole bytes of any width.
 const CODES: usize = 4096;
 
 impl Gathering {

@@ -195,7 +195,7 @@ impl Outlet {
                 Ok(Sent { packets: done, bytes, refused: 0 })
             }
             Outlet::Bytes(bytes) => {
-                let mut bytes = lock(&bytes);
+                let mut bytes = lock(bytes);
                 packets.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
                 Ok(all)
             }

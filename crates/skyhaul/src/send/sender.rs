@@ -397,7 +397,7 @@ fn hint(why: &PositionsError) -> &'static str {
     }
 }
 
-/// Why something cannot be sent.
+/// Why a file or recording cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SupplyError {
     /// The file cannot be read.

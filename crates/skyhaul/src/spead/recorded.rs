@@ -5,7 +5,7 @@
 //!   chunk    verified once ─▶ heads only ─▶ table: where each heap is ─▶ its items, into the caller's memory
 //! ```
 //!
-//! The rows are the heaps in order of arrival. Those of a chunk that is lost or damaged remain rows if the index tells how many
+//! The rows are the heaps in order of arrival. Those of a lost or damaged chunk remain rows if the index says how many
 //! there were; nothing in them is valid. A heap belongs to the chunk in which it begins, and is read from all that it is in.
 //!
 //! An item is read as its [`Field`] says, if the last descriptor of it, up to and including its own heap, says the same. As in
@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub const TABLES: usize = 64 << 20;
 /// Most tables, each with open files.
 const MAX_TABLES: usize = 64;
-/// Octets of the shortest packet: header, counter, offset, length.
+/// Bytes of the shortest packet: header, counter, offset, length.
 const MIN_PACKET_BYTES: u64 = 32;
 
 /// Why heaps cannot be read.
@@ -178,7 +178,7 @@ impl Heaps {
         &self.starts[..self.pieces.all().len()]
     }
 
-    /// The chunks that are missing, damaged or unproven, as far as the index shows it, and those found while reading.
+    /// Chunks that are missing, damaged or unproven by the index, and those found while reading.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.pieces.gaps()
@@ -318,7 +318,7 @@ impl<T: Clone> Memo<T> {
     }
 }
 
-/// Octets read at once where heads are near each other, and where they are not.
+/// Bytes read at once where heads are near each other, and where they are not.
 pub(super) const NEAR: usize = 64 << 10;
 pub(super) const FAR: usize = 4 << 10;
 
@@ -478,7 +478,7 @@ impl Heaps {
     }
 }
 
-/// Call `each` with every head of a chunk, its octets, and where its payload is.
+/// Call `each` with every head of a chunk, its bytes, and where its payload is.
 fn each_head(file: &OpenPiece, mut each: impl FnMut(&Head<'_>, &[u8], u64)) -> Result<(), String> {
     let (mut octets, mut begin, mut at, mut want) = (Vec::new(), 0, 0u64, NEAR);
     while at < file.bytes {

@@ -9,7 +9,7 @@
 //! A [`Stream`] is that of all [objects](crate::send::objects): one [`Outlet`], one rate and one order, and any number of
 //! destinations (*substreams*).
 //! [`Stream::send`] works in the caller's thread; [`Stream::queue`] hands heaps to a thread of the stream and gives a
-//! [`Ticket`]. Whatever waits (for its time, for room in a queue or connection) ends at once on
+//! [`Ticket`]. Whatever waits (for its time, for room in a queue or connection) ends immediately on
 //! [`cancel`](Stream::cancel).
 //!
 //! ```

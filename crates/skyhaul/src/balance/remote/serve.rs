@@ -130,7 +130,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 
 /// How long an end waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Octets of a message, at most: a table of 32 calendars, with room for networks.
+/// Bytes of a message, at most: a table of 32 calendars, with room for networks.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 pub(super) const HELLO: u8 = b'H';

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Octets of a chunk, about.
+/// Bytes of a chunk, about.
 const CHUNK_BYTES: u64 = 16 << 20;
 
 /// The two arrays.
@@ -28,7 +28,7 @@ struct Array {
     directory: PathBuf,
     /// `0/0` for axes behind the first.
     rest: String,
-    /// Octets of a whole chunk.
+    /// Bytes of a whole chunk.
     bytes: usize,
     fill: Vec<u8>,
     chunk: Vec<u8>,

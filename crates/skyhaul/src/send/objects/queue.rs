@@ -134,7 +134,7 @@ impl Ticket {
         is_own(self.shared.stream)
     }
 
-    /// Wait for the result, at most so long (`None`: without end). On the thread that sends, so in
+    /// Waits for the result, at most this long (`None`: without end). On the thread that sends, so in
     /// [`on_done`](Self::on_done), there is nothing to wait for: `None` at once where there is no result yet.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<u64, SendError>> {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How the octets of a value are written into memory.
+/// How the bytes of a value are written into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As they are: so many.
@@ -44,7 +44,7 @@ pub struct Field {
     fill: Vec<u8>,
     /// The descriptor is known beforehand.
     given: bool,
-    /// Octets of a value as it was sent.
+    /// Bytes of a value as it was sent.
     wire: u64,
     /// An immediate value is the lowest bits of a single number.
     number: bool,
@@ -99,7 +99,7 @@ impl Field {
         }
     }
 
-    /// Octets of a value as it was sent.
+    /// Bytes of a value as it was sent.
     pub(super) fn wire(&self) -> u64 {
         self.wire
     }
@@ -151,7 +151,7 @@ impl Field {
                 true
             }
             Form::Bits { format, elements } => {
-                // A number is right-aligned in the pointer, and left-aligned in octets.
+                // A number is right-aligned in the pointer, and left-aligned in bytes.
                 let shift = if self.number { (8 * self.wire).saturating_sub(format.bits()) } else { 0 };
                 let octets = (value << shift).to_be_bytes();
                 format.unpack(&octets[8 - wire..], *elements, to).is_ok()
