@@ -42,7 +42,6 @@ pub use crate::control::answer::{Answering, FeedbackSender, FeedbackStats, Gauge
 use skyhaul_core::control::{ControlConfig, ControlStats, Controller, Phase, Report};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::units::display_rate;
 use skyhaul_core::wire::feedback;
 use skyhaul_core::wire::feedback::{Mark, Message, State};
 use skyhaul_io::gathered::{Extent, Gathered};
@@ -91,7 +90,7 @@ impl std::fmt::Display for Progress {
     /// The rate, and the state of the law with its reason.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Progress { rate, phase, stats } = self;
-        write!(f, "{}, {}", display_rate(*rate as f64), phase.name())?;
+        write!(f, "{:.3} Gb/s, {}", *rate as f64 / 1e9, phase.name())?;
         if *phase == Phase::Blind {
             let heard = if stats.reports == 0 { "has sent no feedback" } else { "stopped sending feedback" };
             return write!(
