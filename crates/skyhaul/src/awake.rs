@@ -75,7 +75,7 @@ impl Awake {
     /// The same, as engines take it.
     #[must_use]
     pub fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.elapsed())
     }
 }
 

@@ -33,38 +33,36 @@ mod control;
 mod data_plane;
 mod fast;
 mod options;
-mod plane;
 mod remote;
-mod shared;
-mod status;
 
 pub use control::WorkerLeft;
 pub use data_plane::DataPlane;
 pub use options::{BalanceError, BalanceOptions, FastPath};
 pub use remote::{Claim, Restart, Started};
-pub use status::{BalanceStatus, WorkerStatus};
 
 use crate::panics::reason;
-use control::{Control, State};
+use crate::report::SourceReport;
+use control::{Control, Planes, State};
 use remote::Remote;
-use shared::Planes;
 use skyhaul_core::balance::{
-    AllowList, Balancer, DemandError, Member, Reach, RegisterError, Registration, Session, SlotRange,
-    StateError, Table, Unusable, WorkerState,
+    AllowList, Balancer, DemandError, Member, Reach, Refusal, RegisterError, Registration, Session,
+    SlotRange, Standing, StateError, Table, Unusable, WorkerState,
 };
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
+use skyhaul_io::lock::lock;
+use skyhaul_io::udp::forward::Forwarded;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{fmt, io};
 
-/// A running balancer. It stops when dropped; planes in another process then go on.
+/// A running balancer. It stops when dropped; planes in another process then continue.
 pub struct Balance {
     planes: Arc<dyn Planes>,
     state: Arc<Mutex<State>>,
@@ -99,7 +97,7 @@ impl Balance {
         Balance::resume(options, &[])
     }
 
-    /// Open the sockets and start, with `workers` as they were registered with a balancer that is no more. Each gets a share
+    /// Open the sockets and start, with `workers` as they were registered with an earlier balancer. Each gets a share
     /// once it reports that it is ready.
     ///
     /// # Errors
@@ -115,12 +113,12 @@ impl Balance {
         Balance::control(options, balancer, shared, data, Ends::Here(plane))
     }
 
-    /// Go on with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
-    /// `workers` as they were registered. Of `options`, those of the planes do not count. If that process dies, others are
+    /// Continue with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
+    /// `workers` as they were registered. The `options` of the planes are ignored. If that process dies, another one is
     /// started by `restart`, and given the same table.
     ///
     /// # Errors
-    /// See [`BalanceError`]: nobody serves there, or planes have a controller already.
+    /// See [`BalanceError`]: no process serves there, or the planes already have a controller.
     pub fn attach(
         options: &BalanceOptions,
         path: &Path,
@@ -162,32 +160,32 @@ impl Balance {
         Ok(Balance { planes, state, data, sync, reach, stop, control, ends })
     }
 
-    /// Where packets arrive, with the ports that were found.
+    /// Addresses of data packets, with the ports that were bound.
     #[must_use]
     pub fn data(&self) -> &[SocketAddr] {
         &self.data
     }
 
-    /// Where synchronisation messages arrive.
+    /// Addresses of synchronisation messages.
     #[must_use]
     pub fn sync(&self) -> &[SocketAddr] {
         &self.sync
     }
 
-    /// Only these may send from now on (planes know it within a tenth of a second).
+    /// From now on, only these senders are allowed (effective within a tenth of a second).
     pub fn allow(&self, list: AllowList) {
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         state.allow = list.clone();
         state.balancer.allow(list);
     }
 
-    /// A worker registers. It gets a share once it reports that it is ready.
+    /// Registers a worker. It gets a share once it reports that it is ready.
     ///
     /// # Errors
     /// See [`RegisterError`].
     pub fn register(&self, registration: Registration) -> Result<Session, RegisterError> {
-        self.reach.check(&registration.member, shared::kind)?;
-        let mut state = control::locked(&self.state);
+        self.reach.check(&registration.member, control::kind)?;
+        let mut state = lock(&self.state);
         let now = state.now();
         let session = state.balancer.register(registration, now)?;
         // The seat's earlier members were sent this.
@@ -196,69 +194,69 @@ impl Balance {
         Ok(session)
     }
 
-    /// Whether packets to this member arrive at this balancer.
+    /// Whether packets to this member would arrive at this balancer.
     #[must_use]
     pub fn is_reached_by(&self, member: &Member) -> bool {
-        matches!(self.reach.check(member, shared::kind), Err(Unusable::Own(_)))
+        matches!(self.reach.check(member, control::kind), Err(Unusable::Own(_)))
     }
 
-    /// A worker leaves: it is sent the rest of what is its, and nothing new.
+    /// Deregisters a worker: it receives the rest of its events, and nothing new.
     ///
     /// # Errors
     /// [`StateError::NoSession`].
     pub fn deregister(&self, session: Session) -> Result<(), StateError> {
-        control::locked(&self.state).balancer.deregister(session)
+        lock(&self.state).balancer.deregister(session)
     }
 
-    /// A worker is sent nothing more.
+    /// Evicts a worker: nothing more is sent to it.
     ///
     /// # Errors
     /// [`StateError::NoSession`].
     pub fn evict(&self, session: Session) -> Result<(), StateError> {
-        control::locked(&self.state).balancer.evict(session)
+        lock(&self.state).balancer.evict(session)
     }
 
-    /// A worker reports.
+    /// Takes the report of a worker.
     ///
     /// # Errors
     /// See [`StateError`].
     pub fn handle_state(&self, session: Session, report: WorkerState) -> Result<(), StateError> {
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         state.balancer.handle_state(session, report, now)
     }
 
-    /// A worker demands these slots, and none that it demanded before.
+    /// Sets the slots that a worker demands; earlier demands are dropped.
     ///
     /// # Errors
     /// See [`DemandError`].
     pub fn demand(&self, session: Session, slots: &[SlotRange]) -> Result<(), DemandError> {
-        control::locked(&self.state).balancer.demand(session, slots)
+        lock(&self.state).balancer.demand(session, slots)
     }
 
-    /// These workers demand these slots, and no others demand any.
+    /// Sets the slots that these workers demand; all other demands are dropped.
     ///
     /// # Errors
     /// See [`DemandError`].
     pub fn demand_all(&self, demands: &[(Session, Vec<SlotRange>)]) -> Result<(), DemandError> {
-        control::locked(&self.state).balancer.demand_all(demands)
+        lock(&self.state).balancer.demand_all(demands)
     }
 
-    /// Forget ticks and calendars, as for senders that begin to count anew. Packets are refused until a worker has reported,
+    /// Forgets ticks and calendars, for senders that restart their count. Packets are refused until a worker has reported,
     /// and events of this moment may be split.
     pub fn reset(&self) {
-        let mut state = control::locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         state.balancer.reset(now);
     }
 
-    /// What it does, and did so far. Planes publish their counters every 50 ms.
+    /// Returns its state and counters. Planes publish their counters every 50 ms.
     #[must_use]
     pub fn status(&self) -> BalanceStatus {
-        BalanceStatus::new(&control::locked(&self.state), &*self.planes, &self.data, &self.sync)
+        BalanceStatus::new(&lock(&self.state), &*self.planes, &self.data, &self.sync)
     }
 
-    /// Why it does not work any more, if a thread of it has ended by itself. Planes in another process are started again.
+    /// The reason, if one of its threads has ended unexpectedly. Planes in another process are restarted.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let ended = |thread: &JoinHandle<()>| thread.is_finished();
@@ -271,7 +269,7 @@ impl Balance {
         }
     }
 
-    /// Forward what is in the sockets, and end; planes in another process end, too.
+    /// Forwards what is in the sockets, and stops; planes in another process stop, too.
     #[must_use]
     pub fn stop(mut self) -> BalanceStatus {
         self.end_control();
@@ -293,6 +291,130 @@ impl Balance {
 impl Drop for Balance {
     fn drop(&mut self) {
         self.end_control();
+    }
+}
+
+/// A registered worker, or one that is leaving.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerStatus {
+    /// Its session.
+    pub session: Session,
+    /// What it registered with.
+    pub registration: Registration,
+    /// What becomes of it.
+    pub standing: Standing,
+    /// What it reported last.
+    pub state: WorkerState,
+    /// Time since its last report.
+    pub heard: Duration,
+    /// Its slots in the newest calendar; none before all threads use the first one, so that nothing is sent too early.
+    pub slots: u16,
+    /// The same slots as ranges: first slot and count.
+    pub ranges: Vec<(u16, u16)>,
+    /// The slots that it demands, as ranges.
+    pub demanded: Vec<(u16, u16)>,
+    /// Packets that were routed to it.
+    pub packets: u64,
+    /// Bytes in them, as forwarded.
+    pub bytes: u64,
+}
+
+/// See the module. Every packet that came is in `refused`, or routed; every packet that was routed is in `forwarded`.
+#[derive(Clone, Debug)]
+pub struct BalanceStatus {
+    /// Where packets arrive.
+    pub data: Vec<SocketAddr>,
+    /// Addresses of synchronisation messages.
+    pub sync: Vec<SocketAddr>,
+    /// The tick that the senders have reached, as predicted.
+    pub predicted: Option<u64>,
+    /// Calendars so far.
+    pub epoch: u64,
+    /// First tick of the newest calendar.
+    pub boundary: Option<u64>,
+    /// Tables given out, and the oldest of them that a thread still uses.
+    pub tables: (u64, u64),
+    /// The workers.
+    pub workers: Vec<WorkerStatus>,
+    /// Workers that left, the last 1024.
+    pub left: Vec<WorkerLeft>,
+    /// Packets that arrived.
+    pub packets: u64,
+    /// Packets refused, by reason; includes reasons that did not occur.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Fate of the packets that were routed to workers.
+    pub forwarded: Forwarded,
+    /// How packets are sent, and why.
+    pub mode: String,
+    /// Trains that were repeated as single packets, because the path to their worker carries none.
+    pub singly: u64,
+    /// CPU time of the threads that forward.
+    pub cpu: Duration,
+    /// Restarts of the forwarding process after it died.
+    pub restarts: u64,
+    /// Time without a forwarding process: packets that arrived meanwhile are in no counter.
+    pub away: Duration,
+    /// The forwarding process did not end on request, and was killed: its last counters are missing.
+    pub incomplete: bool,
+    /// Synchronisation messages that were used.
+    pub syncs: u64,
+    /// Messages that were refused, by reason.
+    pub refused_syncs: Vec<(&'static str, u64)>,
+    /// Messages that do not fit what was known of their sender, and so moved nothing.
+    pub suspect_syncs: u64,
+    /// The data sockets.
+    pub sources: Vec<SourceReport>,
+    /// Deviations from the options.
+    pub notes: Vec<String>,
+}
+
+impl BalanceStatus {
+    fn new(state: &State, planes: &dyn Planes, data: &[SocketAddr], sync: &[SocketAddr]) -> BalanceStatus {
+        let done = planes.merged();
+        let now = state.now();
+        let balancer = &state.balancer;
+        let (epochs, predicted) = balancer.stats();
+        let worker = |worker: &skyhaul_core::balance::Worker| {
+            let session = worker.session();
+            let all = done.counters.member(session.seat());
+            let (packets, bytes) = state.served.sent(session, all);
+            WorkerStatus {
+                session,
+                registration: *worker.registration(),
+                standing: worker.standing(),
+                state: *worker.state(),
+                heard: Duration::from_nanos(now.since(worker.heard()).0),
+                slots: if state.is_begun { balancer.slots(session) } else { 0 },
+                ranges: if state.is_begun { balancer.ranges(session) } else { Vec::new() },
+                demanded: balancer.demanded().ranges(session.seat()).collect(),
+                packets,
+                bytes,
+            }
+        };
+        BalanceStatus {
+            data: data.to_vec(),
+            sync: sync.to_vec(),
+            predicted: balancer.tick(now),
+            epoch: epochs.begun,
+            boundary: balancer.boundary(),
+            tables: (planes.tables(), done.table),
+            workers: balancer.workers().iter().map(worker).collect(),
+            left: state.served.left().cloned().collect(),
+            packets: done.counters.packets,
+            refused: Refusal::ALL.iter().map(|&why| (why.name(), done.counters.refused(why))).collect(),
+            forwarded: done.forwarded,
+            mode: done.mode,
+            singly: done.singly,
+            cpu: done.cpu,
+            restarts: done.lost.restarts,
+            away: done.lost.away,
+            incomplete: done.lost.incomplete,
+            syncs: state.syncs,
+            refused_syncs: state.refused.iter().map(|(why, n)| (*why, *n)).collect(),
+            suspect_syncs: predicted.suspect,
+            sources: done.sources,
+            notes: done.notes,
+        }
     }
 }
 

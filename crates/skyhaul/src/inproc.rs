@@ -24,7 +24,9 @@
 //!
 //! Limits: the bound may be exceeded by one block (64 KiB, or one packet) per sender.
 
+use skyhaul_core::hint::Hint;
 use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::lock::lock;
 use skyhaul_io::source::{Source, SourceStats, Train};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -234,14 +236,17 @@ impl State {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // After a panic of a holder, counts are off by one packet at worst.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The state, to send into.
     fn open(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.lock();
         if state.closed {
-            let why = "send to an in-process queue: it is closed; hint: make a new queue for a new stream";
+            let why = format!(
+                "send to an in-process queue: it is closed{}",
+                Hint("make a new queue for a new stream")
+            );
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, why));
         }
         Ok(state)

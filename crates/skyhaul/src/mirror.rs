@@ -12,22 +12,28 @@
 //! Frames are sent once each, in the order in which they were placed. What the recording strips from the front
 //! (the VTP sequence number) is put back for UDP; TCP carries plain concatenated frames, as VTP has it.
 //!
+//! A [`Tap`] is the engine's end: it runs on the receiving thread, gathers frames into runs, and never waits.
+//!
 //! Receivers tell streams apart by their sender, so each stream leaves by a socket of its own.
 
-mod tap;
 mod target;
 
-pub use tap::Tap;
-pub use target::TargetReport;
+pub use crate::mirror::target::TargetReport;
 
+use crate::mirror::target::{Outlets, Run, Shared};
+use crate::receive::StreamInfo;
+use skyhaul_core::wire::{Keep, Numbering, Place, StreamFormat};
 use skyhaul_io::address::Endpoint;
+use skyhaul_io::copy;
+use skyhaul_io::lock::lock;
+use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::source::Train;
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use target::Outlets;
-use target::{Run, Shared};
 
 /// All targets of a receiver.
 #[derive(Debug, Default)]
@@ -78,7 +84,7 @@ impl Mirror {
                 dropped_queue: get(&c.dropped),
                 dropped_refused: get(&c.refused),
                 connections: get(&c.connections),
-                error: c.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+                error: lock(&c.error).clone(),
             }
         };
         self.targets.iter().map(report).collect()
@@ -144,5 +150,239 @@ fn work(shared: &Shared, mut outlets: Outlets) {
             _ => outlets.send(&runs, &shared.counters),
         }
         runs.clear();
+    }
+}
+
+/// Longest run handed on at once: about one train.
+const RUN_BYTES: usize = 256 << 10;
+
+/// Runs that may always wait, and the part of the pool that must be free for more: a slow target uses memory that the
+/// recording does not need, and no other.
+const ALWAYS: usize = 256;
+const FREE_PART: usize = 4;
+/// The part of the pool that what waits for targets is given up for.
+const RESERVE: usize = 8;
+/// Runs that wait for a target that is behind.
+const BEHIND: usize = 16;
+
+/// How the sequence number is put back that the recording strips.
+fn put_back(format: &StreamFormat) -> Option<Numbering> {
+    let stripped = format.keep == Keep::StripNetwork && format.place == Place::Sequence;
+    format.numbering().filter(|_| stripped)
+}
+
+/// What an engine knows of a stream it mirrors.
+#[derive(Clone, Copy, Debug)]
+struct Mirrored {
+    stream: u32,
+    unit: u32,
+    network: Option<Numbering>,
+}
+
+/// An engine's end of a [`Mirror`](crate::mirror::Mirror): gathers frames into runs.
+#[derive(Debug)]
+pub struct Tap {
+    targets: Vec<Arc<Shared>>,
+    streams: Vec<Mirrored>,
+    pending: Option<Pending>,
+    /// Where packets lie that are placed elsewhere, and how much of it they take.
+    spare: Option<(Block, usize)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    block: usize,
+    end: usize,
+    run: Run,
+}
+
+impl Tap {
+    fn new(targets: Vec<Arc<Shared>>) -> Self {
+        Self { targets, streams: Vec::new(), pending: None, spare: None }
+    }
+
+    /// A stream's frames may follow.
+    pub(crate) fn stream_began(&mut self, info: &StreamInfo) {
+        let network = put_back(&info.format);
+        self.streams.push(Mirrored { stream: info.id, unit: info.unit_bytes, network });
+    }
+
+    /// No more frames of a stream follow.
+    pub(crate) fn stream_ended(&mut self, info: &StreamInfo) {
+        self.flush();
+        self.streams.retain(|mirrored| mirrored.stream != info.id);
+    }
+
+    /// Frames were written at `range` of `block`; `base` is the number of the frame that begins the block.
+    #[inline]
+    pub(crate) fn frames(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
+        if !self.goes_on(stream, block, &range) {
+            self.begin(stream, block, range, base);
+        }
+    }
+
+    /// Whether the gathered run goes on with `range` of `block`: then it is part of it now.
+    #[inline]
+    fn goes_on(&mut self, stream: u32, block: &mut Block, range: &Range<usize>) -> bool {
+        let Some(p) = &mut self.pending else { return false };
+        let goes_on = p.run.stream == stream
+            && p.block == block.index()
+            && p.end == range.start
+            && p.run.view.len() < RUN_BYTES
+            && block.extend(&mut p.run.view, range.end - range.start);
+        if goes_on {
+            p.end = range.end;
+        }
+        goes_on
+    }
+
+    /// Packets whose payloads are placed elsewhere, sent on as they came: this copies them. `sender` tells streams apart.
+    pub(crate) fn packets(&mut self, sender: u32, train: &Train<'_>, pool: &Pool) {
+        let stride = if train.stride == 0 { train.bytes.len() } else { train.stride.min(train.bytes.len()) };
+        let Some(tail) = train.bytes.len().checked_rem(stride) else { return };
+        let (whole, last) = train.bytes.split_at(train.bytes.len() - tail);
+        self.run_of(sender, whole, stride, pool);
+        self.run_of(sender, last, tail, pool);
+    }
+
+    /// Packets of `unit` bytes each, side by side.
+    fn run_of(&mut self, stream: u32, bytes: &[u8], unit: usize, pool: &Pool) {
+        if bytes.is_empty() {
+            return;
+        }
+        let full = self.spare.as_ref().is_none_or(|(block, used)| block.len() - used < bytes.len());
+        if full {
+            self.flush();
+            self.spare = pool.take().map(|block| (block, 0));
+        }
+        let Some((mut block, used)) = self.spare.take().filter(|(block, _)| block.len() >= bytes.len())
+        else {
+            let packets = (bytes.len() / unit) as u64;
+            return self.targets.iter().for_each(|target| target.counters.drop_frames(packets));
+        };
+        let range = used..used + bytes.len();
+        block.place(used, bytes);
+        let mirrored = Mirrored { stream, unit: unit as u32, network: None };
+        let alike = self.pending.as_ref().is_some_and(|p| p.run.unit == mirrored.unit);
+        if !(alike && self.goes_on(stream, &mut block, &range)) {
+            self.begin_run(mirrored, &mut block, range.clone(), 0);
+        }
+        self.spare = Some((block, range.end));
+    }
+
+    fn begin(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
+        let Some(&mirrored) = self.streams.iter().find(|s| s.stream == stream) else { return };
+        self.begin_run(mirrored, block, range, base);
+    }
+
+    fn begin_run(&mut self, mirrored: Mirrored, block: &mut Block, range: Range<usize>, base: u64) {
+        let Mirrored { stream, unit, network } = mirrored;
+        self.flush();
+        let pool = block.pool();
+        // Memory that is still being prepared is not short.
+        if pool.is_touched() && pool.free() < pool.blocks() / RESERVE {
+            self.relieve();
+        }
+        let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
+        let Some(view) = block.view(range.clone()) else {
+            // In more separate pieces than a block can show. The recording has the frames; the targets do not.
+            let frames = (range.len() / unit.max(1) as usize) as u64;
+            self.targets.iter().for_each(|target| target.counters.drop_frames(frames));
+            return;
+        };
+        let run = Run { stream, view, unit, number, network };
+        self.pending = Some(Pending { block: block.index(), end: range.end, run });
+    }
+
+    /// Memory runs short: it is the recording's. What waits for a target that is behind is dropped.
+    #[cold]
+    fn relieve(&mut self) {
+        for target in self.targets.iter().filter(|target| target.queue.len() > BEHIND) {
+            while let Some(run) = target.queue.pop() {
+                target.counters.drop_frames(run.frames());
+            }
+        }
+    }
+
+    /// Hand the gathered run to every target.
+    pub(crate) fn flush(&mut self) {
+        let Some(Pending { run, .. }) = self.pending.take() else { return };
+        // Another thread reads them from here on.
+        copy::fence();
+        let frames = run.frames();
+        let pool = run.view.pool();
+        let scarce = pool.is_touched() && pool.free() < pool.blocks() / FREE_PART;
+        for target in &self.targets {
+            let copy = Run { view: run.view.clone(), ..run };
+            let full = scarce && target.queue.len() >= ALWAYS;
+            if full || target.queue.push(copy).is_err() {
+                target.counters.drop_frames(frames);
+            }
+            target.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_io::memory::PoolOptions;
+    use std::sync::atomic::Ordering;
+
+    const UNIT: usize = 1000;
+
+    /// A tap to a target whose thread takes nothing.
+    fn tap() -> (Tap, Arc<Shared>) {
+        let target = Arc::new(Shared::new("nobody".into()));
+        let streams = vec![Mirrored { stream: 1, unit: UNIT as u32, network: None }];
+        (Tap { targets: vec![target.clone()], streams, pending: None, spare: None }, target)
+    }
+
+    /// Hand on more runs than may always wait; what became of them: those that wait, and frames dropped.
+    fn more_than_always(blocks: &mut [Block], tap: &mut Tap, target: &Shared) -> (usize, u64) {
+        for n in 0..ALWAYS + 50 {
+            let at = n / blocks.len() * UNIT;
+            let of = n % blocks.len();
+            tap.frames(1, &mut blocks[of], at..at + UNIT, 0);
+        }
+        tap.flush();
+        (target.queue.len(), target.counters.dropped.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn nothing_is_dropped_for_memory_that_is_still_being_prepared() {
+        // So much that it takes a while; a try in which all of it came meanwhile says nothing.
+        let options = PoolOptions { total_bytes: 512 << 20, block_bytes: 1 << 20, shared: false };
+        let tried = (0..100).find_map(|_| {
+            let pool = Pool::new(&options).unwrap();
+            let mut blocks: Vec<Block> = (0..8).map(|_| pool.take().unwrap()).collect();
+            let (mut tap, target) = tap();
+            let found = more_than_always(&mut blocks, &mut tap, &target);
+            let scarce = pool.free() < pool.blocks() / RESERVE;
+            (scarce && !pool.is_touched()).then_some(found)
+        });
+        assert_eq!(tried, Some((ALWAYS + 50, 0)), "a large pool is not there at once");
+    }
+
+    #[test]
+    fn what_waits_for_a_target_is_given_up_where_memory_is_short() {
+        let options = PoolOptions { total_bytes: 16 << 20, block_bytes: 1 << 20, shared: false };
+        let pool = Pool::new(&options).unwrap();
+        pool.wait_until_touched().unwrap();
+        let mut blocks: Vec<Block> = (0..8).map(|_| pool.take().unwrap()).collect();
+        let (mut tap, target) = tap();
+        assert_eq!(more_than_always(&mut blocks, &mut tap, &target), (ALWAYS + 50, 0), "half of it is free");
+
+        // Less than a quarter is: no more than may always wait.
+        blocks.extend((0..5).map(|_| pool.take().unwrap()));
+        let (mut tap, target) = self::tap();
+        assert_eq!(more_than_always(&mut blocks, &mut tap, &target), (ALWAYS, 50));
+
+        // Less than an eighth: it is given up.
+        blocks.extend((0..2).map(|_| pool.take().unwrap()));
+        let (mut tap, target) = self::tap();
+        let (waiting, dropped) = more_than_always(&mut blocks, &mut tap, &target);
+        assert!(waiting <= BEHIND + 1, "{waiting} wait");
+        assert_eq!(waiting as u64 + dropped, (ALWAYS + 50) as u64);
     }
 }

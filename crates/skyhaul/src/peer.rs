@@ -43,22 +43,23 @@
 //! # Ok::<(), PeerError>(())
 //! ```
 //!
+//! No more is read than the message at hand still needs, so the stream can be handed on after any message. Memory grows with
+//! what arrived, never with what a length promises.
+//!
 //! Limits: a message to a client is at most [`MAX_MESSAGE_BYTES`] bytes, one to a server [`MAX_REQUEST_BYTES`], one of the handshake [`MAX_GREETING_BYTES`]; every read and write has a deadline.
 
 mod connection;
-mod error;
 mod message;
-mod queue;
 mod server;
 mod service;
 
-pub use self::connection::{Connection, attach, connect, connect_any};
-pub use self::error::PeerError;
-pub use self::message::{Answer, Ask, Challenge, Frames, Hello, Waiting, Welcome};
-pub use self::queue::{QueueTicket, QueueTurn, RequestQueue};
-pub use self::server::{Server, ServerOptions, ServerStats};
-pub use self::service::{Admission, DataConnections, Limits, Service, Session};
-pub use super::auth::Token;
+pub use crate::auth::Token;
+pub use connection::{Connection, attach, connect, connect_any};
+pub use message::{Answer, Ask, Challenge, Frames, Hello, PeerError, Waiting, Welcome};
+pub use server::{Server, ServerOptions, ServerStats};
+pub use service::{
+    Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, Service, Session,
+};
 
 /// Version of the handshake and of the messages around services.
 pub const VERSION: u32 = 1;
@@ -71,7 +72,7 @@ pub const MAX_GREETING_BYTES: usize = 512;
 /// The port of `skyhaul probe serve`, if none is chosen.
 pub const PORT: u16 = 14_300;
 
-/// Take a stream of bytes as messages of a peer; for the fuzzer. Whatever comes, memory stays bounded.
+/// Reads bytes as messages of a peer, for the fuzzer. Memory stays bounded for any input.
 pub fn fuzz(input: &[u8]) {
     let Some((&choice, input)) = input.split_first() else { return };
     let most = if choice & 1 == 0 { MAX_GREETING_BYTES } else { 1 << 16 };

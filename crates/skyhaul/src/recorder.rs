@@ -9,26 +9,26 @@
 //! makes directories and indexes. It takes a fraction of a second for any amount of memory: the first blocks are ready,
 //! and the others follow while the recording runs ([`Pool::prepared`]). So the first packet after [`Recorder::start`] is
 //! recorded.
+//!
+//! Frames that did not arrive are filled where they would lie in a chunk, or left out of it; each is counted once.
 
-mod lost;
 mod objects;
-mod report;
 
 pub use objects::ObjectRecorder;
-pub use report::RecordReport;
 
-use lost::{LostFrames, fill, filler, pack};
-
-use crate::ledger::FrameLedger;
+use crate::ledger::{FrameLedger, differs};
 use crate::receive::{Receiver, ReceiverOptions, Running, Sink, StreamInfo, StreamPart, moved};
 use crate::recording::{
-    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, Refusal, SpaceReport, Writer,
-    WriterError, WriterOptions,
+    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, RecordingReport, Refusal,
+    SpaceReport, Writer, WriterError, WriterOptions,
 };
-use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Place};
-use skyhaul_io::memory::{Pool, PoolOptions};
+use crate::report::ReceiveReport;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Octets, Place, StreamFormat};
+use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -201,8 +201,9 @@ impl RunningRecorder {
                 shared.report()
             }
         };
-        let heaps_not_recorded = self.heaps_lost.load(Ordering::Relaxed);
-        let (frames_filled, frames_left_out) = (self.lost.filled(), self.lost.left_out());
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let heaps_not_recorded = count(&self.heaps_lost);
+        let (frames_filled, frames_left_out) = (count(&self.lost.filled), count(&self.lost.left_out));
         RecordReport { receive, recording, heaps_not_recorded, frames_filled, frames_left_out }.balanced()
     }
 }
@@ -234,8 +235,8 @@ impl RecordSink {
         let frames_per_second = stream.format.frames_per_second;
         let datastream = self.writer.add_datastream(&describe(stream, frames_per_second));
         let filler = filler(&stream.format, frames_per_second);
-        let info = stream.clone();
-        self.streams.insert(stream.id, Recorded { info, datastream, next: 0, filler, frames_per_second });
+        let recorded = Recorded { info: stream.clone(), datastream, next: 0, filler, frames_per_second };
+        self.streams.insert(stream.id, recorded);
     }
 }
 
@@ -334,9 +335,7 @@ impl Recorded {
             received_at: i64::try_from(now.as_nanos()).ok(),
             heaps: None,
         };
-        let unit = stream.unit_bytes as usize;
-        let group = stream.format.group();
-        let filler = self.filler.clone();
+        let (unit, group, filler) = (stream.unit_bytes as usize, stream.format.group(), self.filler.clone());
         let finish: Fill = Arc::new(move |meta, block, range| fill(&filler, unit, group, meta, block, range));
         Chunk {
             datastream: self.datastream,
@@ -365,4 +364,160 @@ fn times(stream: &StreamInfo, part: &StreamPart) -> [Option<(i64, u32)>; 2] {
     let first_time = part.first_time.and_then(|time| later(time, frame_of(0) - frame_of(first)));
     let to_end = frame_of(units.saturating_sub(1)) - frame_of(last);
     [first_time, part.last_time.and_then(|time| later(time, to_end))]
+}
+
+/// Lost frames by what was written in their place.
+#[derive(Debug, Default)]
+struct LostFrames {
+    filled: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl LostFrames {
+    fn count(&self, meta: &ChunkMeta) {
+        let (missing, gap) = (meta.missing_units(), meta.gap.unwrap_or(0));
+        let (filled, left_out) = if meta.packed { (0, missing) } else { (missing, 0) };
+        self.filled.fetch_add(filled, Ordering::Relaxed);
+        self.left_out.fetch_add(left_out.saturating_add(gap), Ordering::Relaxed);
+    }
+}
+
+/// What arrived of a chunk, one frame behind the other in another block, and its length. Its own block may be in use by
+/// readers, and what lies in it must stay where it is. `None` if there is no block, or nothing arrived.
+fn pack(chunk: &Chunk, unit: usize, pool: &Pool) -> Option<(Block, usize)> {
+    let bytes = &chunk.block[chunk.range.clone()];
+    let starts = std::iter::once(0).chain(chunk.meta.missing.iter().map(|hole| hole.end as usize * unit));
+    let holes = chunk.meta.missing.iter().map(|hole| hole.start as usize * unit);
+    let ends = holes.chain(std::iter::once(bytes.len()));
+    let runs: Vec<_> = starts.zip(ends).filter(|(start, end)| start < end).collect();
+    if runs.is_empty() {
+        return None;
+    }
+    let mut block = pool.take()?;
+    let mut length = 0;
+    for (start, end) in runs {
+        let run = bytes.get(start..end)?;
+        block.part_mut(length..length + run.len()).copy_from_slice(run);
+        length += run.len();
+    }
+    Some((block, length))
+}
+
+fn filler(format: &StreamFormat, frames_per_second: Option<u32>) -> Arc<Filler> {
+    let mut format = format.clone();
+    format.frames_per_second = frames_per_second;
+    Arc::new(Filler::new(format))
+}
+
+/// Fill a chunk's gaps. The filler counts threads from the start of an object, so a chunk that begins within a group of
+/// threads is passed from the group's start on, with the frames before the chunk as missing.
+fn fill(
+    filler: &Filler,
+    unit: usize,
+    group: usize,
+    meta: &ChunkMeta,
+    block: &mut Block,
+    range: Range<usize>,
+) {
+    let lead = (range.start / unit.max(1)) % group.max(1);
+    let shift = |u: u32| u + lead as u32;
+    let mut missing: Vec<Range<u32>> = meta.missing.iter().map(|m| shift(m.start)..shift(m.end)).collect();
+    if lead > 0 {
+        missing.insert(0, 0..lead as u32);
+    }
+    let mut chunk = ChunkOctets { block, range: range.start - lead * unit..range.end };
+    filler.fill(&mut chunk, &missing);
+}
+
+/// A chunk in its block, other parts of which may be in use.
+struct ChunkOctets<'a> {
+    block: &'a mut Block,
+    range: Range<usize>,
+}
+
+impl Octets for ChunkOctets<'_> {
+    fn length(&self) -> usize {
+        self.range.len()
+    }
+    fn read(&self, range: Range<usize>) -> &[u8] {
+        self.block[self.range.clone()].get(range).unwrap_or_default()
+    }
+    fn write(&mut self, range: Range<usize>) -> &mut [u8] {
+        let start = self.range.start;
+        self.block.part_mut(start + range.start..start + range.end)
+    }
+}
+
+/// What was received and recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RecordReport {
+    /// What was received.
+    #[serde(flatten)]
+    pub receive: ReceiveReport,
+    /// The report of the disks.
+    pub recording: RecordingReport,
+    /// Heaps lost because the disks freed no memory.
+    #[serde(default)]
+    pub heaps_not_recorded: u64,
+    /// Lost frames in whose place a frame marked invalid was given to the disks.
+    #[serde(default)]
+    pub frames_filled: u64,
+    /// Lost frames for which nothing was written: between chunks, or without fill. With `frames_filled` these are all lost
+    /// frames.
+    #[serde(default)]
+    pub frames_left_out: u64,
+}
+
+impl RecordReport {
+    /// Whether everything that the kernel delivered is safe on a disk, without errors.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.recording.is_whole()
+            && self.receive.kernel_drops() == 0
+            && self.no_buffer() == 0
+            && self.heaps_not_recorded == 0
+            && self.receive.errors.is_empty()
+            && self.receive.unbalanced.is_empty()
+    }
+
+    /// Whether anything at all was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.recording.datastreams.iter().all(|stream| stream.acknowledged == 0)
+    }
+
+    /// Frames that were received and are on no disk.
+    #[must_use]
+    pub fn discarded(&self) -> u64 {
+        self.recording.ledger.discarded
+    }
+
+    /// The report with every sum that does not hold.
+    fn balanced(mut self) -> Self {
+        let mut wrong = self.recording.imbalance();
+        // Heaps and events are counted by their tables, and their datastreams apart.
+        let on_disks = &self.recording.ledger;
+        let received = ("frames placed", self.receive.placed());
+        wrong.extend(differs("all streams", received, ("frames given to the disks", on_disks.received)));
+        let never = ("frames lost", self.receive.lost());
+        wrong.extend(differs(
+            "all streams",
+            never,
+            ("frames missing in and between chunks", on_disks.never_received),
+        ));
+        let filled = self.frames_filled.saturating_add(self.frames_left_out);
+        wrong.extend(differs("all streams", never, ("frames filled or left out", filled)));
+        // A thread that ended by an error took what it held with it: that is no fault of the sums, and reported.
+        debug_assert!(wrong.is_empty() || !self.receive.errors.is_empty(), "{wrong:?}");
+        self.receive.unbalanced.extend(wrong);
+        // One ledger: that of the receiver has only its first level.
+        self.receive.ledger.clone_from(&self.recording.ledger);
+        self
+    }
+
+    /// Packets for which there was no memory.
+    #[must_use]
+    pub fn no_buffer(&self) -> u64 {
+        self.receive.no_buffer()
+    }
 }

@@ -23,7 +23,6 @@ mod contents;
 mod index;
 mod list;
 pub mod mark6;
-mod names;
 mod open;
 mod plan;
 mod read;
@@ -33,13 +32,13 @@ mod write;
 
 pub use crate::frames::FrameReader;
 pub use contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding, Gap, Instead, Lack, State, Verdict};
-pub use index::heaps::HeapsOf;
+pub use contents::{Label, LabelError};
+pub use index::record::HeapsOf;
 pub use index::record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
 };
 pub use index::{IndexReader, Tally};
 pub use list::{ScanSummary, ls};
-pub use names::{Label, LabelError};
 pub use open::{OpenError, Recording};
 pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};
@@ -49,7 +48,7 @@ pub use report::{
 };
 pub use skyhaul_core::wire::FrameSeen;
 pub use verify::judge::{DatastreamCheck, HeapsCheck};
-pub use verify::prove::{Prover, unverified_chunks};
+pub use verify::repair::{Prover, unverified_chunks};
 pub use verify::repair::{Repaired, repair};
 pub use verify::{CheckOptions, CheckReport, Frames};
 pub use write::Writer;

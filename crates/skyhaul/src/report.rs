@@ -10,16 +10,7 @@
 //!
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
-mod building;
 pub mod compare;
-mod distribution;
-mod session;
-mod source;
-
-pub use building::BuildReport;
-pub use distribution::Distribution;
-pub use session::SessionReport;
-pub use source::SourceReport;
 
 use crate::irregular::IrregularSummary;
 use crate::ledger::{FrameLedger, differs};
@@ -28,7 +19,10 @@ use crate::receive::objects::ObjectReport;
 use crate::receive::{ObjectCounts, Others, StreamInfo, StreamReport, Tally};
 use crate::recording::Event;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::assembly::building::BuildCounts;
+use skyhaul_core::measure::Histogram;
 use skyhaul_core::placement::Rejects;
+use skyhaul_io::source::SourceStats;
 use std::collections::BTreeMap;
 
 /// Version of the JSON reports; increases when a field changes its meaning or is removed.
@@ -371,5 +365,183 @@ impl ReceiveReport {
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
         self.sources.iter().map(|s| s.socket_drops).sum()
+    }
+}
+
+/// Ticks, and events that are in none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildReport {
+    /// Ticks with the whole events of all sources.
+    pub whole: u64,
+    /// Ticks that lacked some.
+    pub partial: u64,
+    /// Of these, ticks that ended before their time, because too much was held.
+    pub crowded: u64,
+    /// Events whose tick had ended.
+    pub late: u64,
+    /// Events that were there already.
+    pub doubled: u64,
+    /// Events of sources that are not built.
+    pub other_sources: u64,
+    /// Events that were not whole, and so are in no tick.
+    pub incomplete: u64,
+}
+
+impl BuildReport {
+    /// From the counts of a builder, and the events that it was not given.
+    #[must_use]
+    pub fn new(counts: BuildCounts, incomplete: u64) -> Self {
+        let BuildCounts { whole, partial, crowded, late, doubled, other_sources } = counts;
+        Self { whole, partial, crowded, late, doubled, other_sources, incomplete }
+    }
+}
+
+/// A histogram in a few numbers, and its buckets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Values counted.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Half of all values are at most this.
+    pub p50: u64,
+    /// 99 % of all values are at most this.
+    pub p99: u64,
+    /// The largest value.
+    pub max: u64,
+    /// Buckets that hold anything, an eighth of a power of two wide: smallest value and count. The other numbers are exact
+    /// to three digits.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl From<&Histogram> for Distribution {
+    fn from(h: &Histogram) -> Self {
+        Self {
+            count: h.count(),
+            mean: h.mean(),
+            p50: h.quantile(0.5),
+            p99: h.quantile(0.99),
+            max: h.max(),
+            buckets: h.eighths().map(|(range, n)| (range.start, n)).collect(),
+        }
+    }
+}
+
+/// What became of a worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// The control plane, `host:port`.
+    pub control_plane: String,
+    /// The balancer that it registered with.
+    pub balancer: String,
+    /// Its name.
+    pub name: String,
+    /// The last session; empty if it has none.
+    pub session: String,
+    /// Where the balancer sends to.
+    pub address: String,
+    /// Its first port.
+    pub port: u16,
+    /// How many ports it has.
+    pub ports: u16,
+    /// How often it registered: more than once if the control plane forgot it.
+    pub registrations: u64,
+    /// States that were reported, and that could not be.
+    pub reports: u64,
+    /// States that could not be reported.
+    pub reports_failed: u64,
+    /// How often the control plane was away.
+    pub times_away: u64,
+    /// For how many seconds in all.
+    pub seconds_away: f64,
+    /// Whether it says that it is ready.
+    pub is_ready: bool,
+    /// The last fill level, 0 to 1.
+    pub fill: f64,
+    /// The last control signal, thousandths of its share.
+    pub signal: f64,
+    /// Events that arrived, those included for which it had no room (an estimate if packets were dropped).
+    pub events: u64,
+    /// Events that were taken.
+    pub taken: u64,
+    /// Whether it deregistered in the end.
+    pub has_left: bool,
+    /// Whether an operator ended its session.
+    #[serde(default)]
+    pub removed: bool,
+    /// Seconds from when it said that it is not ready to its end.
+    pub seconds_leaving: f64,
+    /// The last error of the control plane.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// One socket, capture or connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// Its address.
+    pub listen: String,
+    /// How it receives, and why so.
+    pub tier: String,
+    /// Reason for that tier.
+    pub because: String,
+    /// Packets delivered.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Trains they came in.
+    pub trains: u64,
+    /// Dropped by the kernel because this program was too slow; a train that reached the socket in one piece counts as
+    /// one.
+    pub socket_drops: u64,
+    /// Truncated because they were longer than expected.
+    pub truncated: u64,
+    /// Malformed packets.
+    pub malformed: u64,
+    /// In IP fragments that could not be joined.
+    pub fragments: u64,
+    /// Records of a capture that held several packets and were cut into them.
+    pub cut_trains: u64,
+    /// A capture that ends within a record, or has an invalid record: the rest was not read.
+    pub cut_short: u64,
+    /// Kernel buffer requested, bytes.
+    pub buffer_asked: u64,
+    /// Kernel buffer granted, bytes.
+    pub buffer_granted: u64,
+    /// Interface whose counters follow.
+    pub interface: String,
+    /// Packets the interface received meanwhile (all traffic).
+    pub interface_packets: u64,
+    /// Packets the interface dropped or missed meanwhile.
+    pub interface_drops: u64,
+    /// Remedies.
+    pub remedies: Vec<String>,
+}
+
+impl SourceReport {
+    /// From a source's counters.
+    #[must_use]
+    pub fn new(listen: String, stats: SourceStats) -> Self {
+        let seen = stats.interface.as_ref().map(|watch| watch.difference()).unwrap_or_default();
+        Self {
+            listen,
+            tier: stats.tier.into(),
+            because: stats.because,
+            packets: stats.packets,
+            bytes: stats.bytes,
+            trains: stats.trains,
+            socket_drops: stats.socket_drops,
+            truncated: stats.truncated,
+            malformed: stats.malformed,
+            fragments: stats.fragments,
+            cut_trains: stats.cut_trains,
+            cut_short: stats.cut_short,
+            buffer_asked: stats.buffer.map_or(0, |b| b.asked),
+            buffer_granted: stats.buffer.map_or(0, |b| b.granted),
+            interface: stats.interface.as_ref().map(|watch| watch.name.clone()).unwrap_or_default(),
+            interface_packets: seen.packets,
+            interface_drops: seen.dropped + seen.fifo,
+            remedies: stats.remedies,
+        }
     }
 }

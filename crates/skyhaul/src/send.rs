@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The sender is the receiver's idea backwards: a packet is a head in a small array and a payload where it lies. One
-//! engine paces all of them, follows receivers' feedback, and ends at once when it is cancelled; what is sent is a source of
-//! its own: [`Sender`] for numbered packets, and [`objects::Stream`] for heaps and events.
+//! engine paces all of them, follows receivers' feedback, and stops immediately when it is cancelled. Each kind of data has a source
+//! of its own: [`Sender`] for numbered packets, and [`objects::Stream`] for heaps and events.
 
 mod clock;
 mod engine;
@@ -20,7 +20,6 @@ mod recorded;
 mod recording;
 mod report;
 mod sender;
-mod supply;
 
 pub use skyhaul_core::packetize::{HEAD, Packetize};
 
@@ -35,7 +34,7 @@ pub use recorded::RecordedOptions;
 pub use recording::{Frames, RecordingSupply};
 pub use report::{FoundRate, SendReport};
 pub use sender::{Sender, SenderOptions, Sending, Stop};
-pub use supply::{Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
+pub use sender::{Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
 
 pub use clock::{Clock, Real, SendControl};
 pub use engine::{Limits, Next, SendEngine, Source};

@@ -15,26 +15,18 @@
 //! Limits: [`parse`] gives whole seconds; it rounds a fraction up, so that an action is never early. Leap seconds
 //! (`23h59m60s`) have no UNIX time and are rejected.
 
-use std::fmt;
+use skyhaul_core::hint::Hint;
 
 /// Text that is not a valid time, with the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{text}' is not a valid time: {wrong}{}",
+    Hint("write it in UTC, like 2026-11-21T03:00:00Z or 2026y325d03h00m00s, or as a UNIX second")
+)]
 pub struct NotATime {
     text: String,
     wrong: String,
 }
-
-impl fmt::Display for NotATime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, wrong } = self;
-        write!(
-            f,
-            "'{text}' is not a valid time: {wrong}\nhint: write it in UTC, like 2026-11-21T03:00:00Z or 2026y325d03h00m00s, or as a UNIX second"
-        )
-    }
-}
-
-impl std::error::Error for NotATime {}
 
 /// UNIX seconds of `text`, in any format of the [module](self).
 ///
@@ -221,7 +213,7 @@ mod tests {
             ("26026y123d", "`26026` is not a valid year"),
         ] {
             let said = parse(text).unwrap_err().to_string();
-            assert!(said.contains(wrong) && said.contains("\nhint: "), "{text}: {said}");
+            assert!(said.contains(wrong) && said.contains("; hint: "), "{text}: {said}");
         }
     }
 

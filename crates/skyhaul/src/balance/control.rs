@@ -1,19 +1,274 @@
-//! The control thread: receives senders' messages and counts of forwarded packets, makes tables, and remembers workers that left.
+//! The control thread, and the state that it shares with planes.
+//!
+//! The thread receives senders' messages and counts of forwarded packets, makes tables, and remembers workers that left. Shared are
+//! the table, which is replaced as a whole, counters, and the addresses from which packets are forwarded, so that none circulates.
 
-use super::shared::Planes;
 use crate::awake::Awake;
-use skyhaul_core::balance::{AllowList, Balancer, MEMBERS, Registration, Session, Traffic, Worker};
+use crate::report::SourceReport;
+use skyhaul_core::balance::{
+    AllowList, Balancer, Counters, Kind, MEMBERS, Reach, Registration, Session, Table, Ticks, Traffic, Worker,
+};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
+use skyhaul_io::host::interface::addresses;
+use skyhaul_io::host::way::{Leads, leads};
+use skyhaul_io::lock::lock;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::UdpSource;
+use skyhaul_io::udp::forward::{Forwarded, Forwarder};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+/// Notes that are kept, at most.
+const MAX_NOTES: usize = 100;
+
+/// What a plane, or all of them, did so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Done {
+    pub(super) counters: Counters,
+    pub(super) forwarded: Forwarded,
+    pub(super) sources: Vec<SourceReport>,
+    /// How packets are sent.
+    pub(super) mode: String,
+    /// CPU time of the threads.
+    pub(super) cpu: Duration,
+    /// Trains that were repeated as single packets.
+    pub(super) singly: u64,
+    /// Number of the oldest table that a plane still uses.
+    pub(super) table: u64,
+    /// Where ticks were since control last took them.
+    pub(super) ticks: Ticks,
+    pub(super) notes: Vec<String>,
+    /// What it cost that planes died.
+    pub(super) lost: Lost,
+}
+
+/// How often planes in another process died, and were started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    pub(super) restarts: u64,
+    /// Time without any.
+    pub(super) away: Duration,
+    /// They did not end when they were told to, so their last counters are missing.
+    pub(super) incomplete: bool,
+}
+
+impl Done {
+    /// What another did, too: all but what is so now. Sockets of the same place count as one.
+    pub(super) fn add(&mut self, other: &Done) {
+        self.count(other);
+        let more = other.sources.len().saturating_sub(self.sources.len());
+        self.sources.extend(other.sources.iter().rev().take(more).rev().cloned());
+        let both = other.sources.len() - more;
+        for (source, other) in self.sources.iter_mut().zip(&other.sources[..both]) {
+            source.packets += other.packets;
+            source.bytes += other.bytes;
+            source.trains += other.trains;
+            source.socket_drops += other.socket_drops;
+            source.truncated += other.truncated;
+            source.malformed += other.malformed;
+            source.fragments += other.fragments;
+        }
+    }
+
+    /// The same, but for its sockets.
+    fn count(&mut self, other: &Done) {
+        self.counters.merge(&other.counters);
+        self.forwarded.add(&other.forwarded);
+        self.cpu += other.cpu;
+        self.singly += other.singly;
+        self.notes.extend(other.notes.iter().cloned());
+    }
+}
+
+/// The threads that forward, as control sees them.
+pub(super) trait Planes: Send + Sync {
+    /// They use `table` from their next train on.
+    fn publish(&self, table: Table);
+
+    /// How many tables were given out.
+    fn tables(&self) -> u64;
+
+    /// Where the ticks of all of them were since this was last asked.
+    fn take_ticks(&self) -> Ticks;
+
+    /// Something is not as it was asked for.
+    fn note(&self, text: String);
+
+    /// All of them together.
+    fn merged(&self) -> Done;
+}
+
+/// Planes in this process.
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    /// What these planes have sent.
+    pub(super) own: Own,
+    /// Where they receive, and so must not send.
+    reach: Reach,
+    /// How many tables there were; a plane looks at the table only if this changed.
+    generation: AtomicU64,
+    table: Mutex<Arc<Table>>,
+    planes: Vec<Mutex<Done>>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    /// For so many planes; before there is a table, it is known who may send.
+    pub(super) fn new(planes: usize, allow: AllowList) -> Shared {
+        Shared {
+            stop: AtomicBool::new(false),
+            own: Own::default(),
+            reach: Reach::new(Vec::new()),
+            generation: AtomicU64::new(0),
+            table: Mutex::new(Arc::new(Table::new(allow, Vec::new(), &[]))),
+            planes: (0..planes).map(|_| Mutex::default()).collect(),
+            notes: Mutex::default(),
+        }
+    }
+
+    /// They send nothing within `reach`, and know what they sent.
+    pub(super) fn guarded(self, reach: Reach, own: Own) -> Shared {
+        Shared { reach, own, ..self }
+    }
+
+    pub(super) fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// The newest table.
+    pub(super) fn table(&self) -> Arc<Table> {
+        Arc::clone(&lock(&self.table))
+    }
+
+    /// The table, if there is a newer one than number `known`.
+    pub(super) fn newer(&self, known: &mut u64) -> Option<Arc<Table>> {
+        let generation = self.tables();
+        (generation != *known).then(|| {
+            *known = generation;
+            self.table()
+        })
+    }
+
+    /// The counters of plane `number`, to be changed by it.
+    pub(super) fn of(&self, number: usize) -> MutexGuard<'_, Done> {
+        lock(&self.planes[number])
+    }
+}
+
+impl Planes for Shared {
+    fn publish(&self, mut table: Table) {
+        // Whoever decides may be another process, of another version, or with workers from a database.
+        let barred = table.bar(|member| self.reach.check_table(member, leads_here).is_err());
+        if barred > 0 {
+            self.note(
+                "workers are sent nothing: their addresses lead back here, or to no single host".to_owned(),
+            );
+        }
+        *lock(&self.table) = Arc::new(table);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn tables(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn take_ticks(&self) -> Ticks {
+        let mut all = Ticks::default();
+        self.planes.iter().for_each(|plane| all.merge(&std::mem::take(&mut lock(plane).ticks)));
+        all
+    }
+
+    fn note(&self, text: String) {
+        let mut notes = lock(&self.notes);
+        if notes.len() < MAX_NOTES && !notes.contains(&text) {
+            notes.push(text);
+        }
+    }
+
+    fn merged(&self) -> Done {
+        let table = self.planes.iter().map(|plane| lock(plane).table).min().unwrap_or(0);
+        let mut all = Done { notes: lock(&self.notes).clone(), table, ..Done::default() };
+        for plane in &self.planes {
+            let plane = lock(plane);
+            all.count(&plane);
+            all.sources.extend(plane.sources.iter().cloned());
+            if !all.mode.contains(&plane.mode) {
+                let between = if all.mode.is_empty() { "" } else { "; " };
+                all.mode = format!("{}{between}{}", all.mode, plane.mode);
+            }
+        }
+        all
+    }
+}
+
+/// Words of a set of ports.
+const WORDS: usize = 65_536 / 64;
+
+/// What an address is to this host. What its kernel does not say is another host's.
+pub(super) fn kind(ip: IpAddr) -> Kind {
+    match leads(ip) {
+        Ok(Leads::Here) => Kind::Own,
+        Ok(Leads::Everyone) => Kind::Broadcast,
+        Ok(Leads::Elsewhere) | Err(_) => Kind::Other,
+    }
+}
+
+/// Whether it is an address of this host.
+pub(super) fn leads_here(ip: IpAddr) -> bool {
+    kind(ip) == Kind::Own
+}
+
+/// Addresses and ports that planes send from.
+pub(super) struct Own {
+    /// Ports, to say quickly that a packet is another's.
+    ports: Box<[u64; WORDS]>,
+    from: BTreeSet<SocketAddr>,
+}
+
+impl Default for Own {
+    /// Nothing.
+    fn default() -> Own {
+        Own { ports: Box::new([0; WORDS]), from: BTreeSet::new() }
+    }
+}
+
+impl Own {
+    /// Of these. A socket that sends from any address may have sent from each of the host's.
+    pub(super) fn of<'a>(forwarders: impl Iterator<Item = &'a Forwarder>) -> Own {
+        let host: Vec<IpAddr> =
+            addresses().map_or(Vec::new(), |all| all.into_iter().map(|(_, ip)| ip).collect());
+        let mut own = Own::default();
+        for at in forwarders.flat_map(Forwarder::locals) {
+            own.ports[usize::from(at.port()) / 64] |= 1 << (at.port() % 64);
+            let every = host.iter().filter(|ip| ip.is_ipv4() == at.is_ipv4());
+            match at.ip().is_unspecified() {
+                true => own.from.extend(every.map(|ip| SocketAddr::new(*ip, at.port()))),
+                false => _ = own.from.insert(at),
+            }
+        }
+        own
+    }
+
+    /// Whether a packet of this sender is one of ours.
+    #[inline]
+    pub(super) fn sent(&self, sender: &SocketAddr) -> bool {
+        let port = sender.port();
+        self.ports[usize::from(port) / 64] >> (port % 64) & 1 == 1 && self.is_among(sender)
+    }
+
+    #[cold]
+    fn is_among(&self, sender: &SocketAddr) -> bool {
+        // A link-local sender has a scope, which the socket's own address has not.
+        self.from.contains(&SocketAddr::new(sender.ip(), sender.port()))
+    }
+}
 
 /// How often control looks at what was forwarded and at the time.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
@@ -43,13 +298,8 @@ impl State {
 
     /// The time as the balancer counts it.
     pub(super) fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.start.elapsed())
     }
-}
-
-/// Nothing that panics holds the lock with a state that is half changed.
-pub(super) fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread.
@@ -96,7 +346,7 @@ impl<L: Labelled> Control<L> {
         let each = wait / syncs.len().max(1) as u32;
         syncs.retain_mut(|source| {
             let heard = source.poll(each, &mut |train| {
-                let mut state = locked(state);
+                let mut state = lock(state);
                 let allowed = state.allow.admits(train.sender.ip());
                 train
                     .packets()
@@ -110,10 +360,10 @@ impl<L: Labelled> Control<L> {
     /// Look at what was forwarded and at the time.
     fn turn(&mut self, pause: Option<Duration>) {
         let ticks = self.planes.take_ticks();
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let now = state.now();
         if let Some(pause) = pause {
-            let pause = Nanos(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX));
+            let pause = Nanos::from(pause);
             state.balancer.handle_pause(pause, now);
         }
         state.balancer.handle_ticks(&ticks, now);
@@ -165,7 +415,7 @@ pub struct WorkerLeft {
     pub registration: Registration,
     /// Packets that were routed to it.
     pub packets: u64,
-    /// Octets in them, as forwarded.
+    /// Bytes in them, as forwarded.
     pub bytes: u64,
 }
 

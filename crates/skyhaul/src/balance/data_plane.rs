@@ -1,40 +1,54 @@
-//! The threads that forward, apart from who decides: in this process, or in another.
+//! The threads that forward packets, apart from the one that decides: in this process, or in another.
 //!
 //! ```text
 //!   one process     Control ── Shared ── threads
 //!   two             Control ── Remote ═ Unix socket ═ serve ── Shared ── threads
 //! ```
 //!
-//! With two, packets go on by the last table if the process that decides is killed. The next one that connects is given that
-//! table, and goes on with it.
+//! With two, packets are still forwarded by the last table if the process that decides is killed. The next one that connects
+//! receives that table, and continues with it.
+//!
+//! ```text
+//!   plane: train ─ route each packet ─▶ packets of one route in a row ─ gathered without their labels ─▶ one sendmsg
+//! ```
+//!
+//! Packets of an object come in a row, so a train is usually one lookup and one system call. Until there is a table, packets stay in
+//! the socket, so a plane that is restarted loses none that arrived after its socket was opened. A packet is forwarded with one hop
+//! less than it had, as a router does it, so none circulates for ever.
 
+use super::control::{Done, Own, Planes, Shared};
 use super::fast::Fast;
-use super::options::{BalanceError, BalanceOptions};
-use super::plane::{self, Plane};
-use super::shared::{Own, Planes, Shared};
+use super::{BalanceError, BalanceOptions};
 use crate::panics::reason;
-use crate::receive::reader::Reader;
-use skyhaul_core::balance::Reach;
+use crate::receive::reader::{Consumer, Reader};
+use crate::report::SourceReport;
+use skyhaul_core::balance::{Counters, Reach, Refusal, Route, Table};
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::udp::forward::Forwarder;
+use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::host::thread;
+use skyhaul_io::source::{Source, Train};
+use skyhaul_io::udp::forward::{Forwarded, Forwarder};
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
+use std::io::IoSlice;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The threads that forward what arrives. They stop when it is dropped.
 pub struct DataPlane {
-    /// A number that no other one has: a controller that connects again knows whether it is the same.
+    /// A unique number, by which a controller that reconnects recognises it.
     pub(super) id: u64,
     pub(super) shared: Arc<Shared>,
     pub(super) data: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
-    /// How many of them sockets need; the one before these may end alone: sockets then forward all.
+    /// Threads that sockets need; the one before these may end alone: sockets then forward all packets.
     sockets: usize,
 }
 
@@ -90,7 +104,7 @@ impl DataPlane {
         }
         for (number, (source, forwarder)) in planes.into_iter().enumerate() {
             let consumer = Plane::<L>::new(number, Arc::clone(&all.shared), forwarder);
-            let reader = Reader { input: source, consumer, tick: plane::TICK, drain: plane::DRAIN };
+            let reader = Reader { input: source, consumer, tick: TICK, drain: DRAIN };
             let cpu = options.cpus.get(number).copied();
             let thread = std::thread::Builder::new().name(format!("balance-{number}"));
             all.threads.push(thread.spawn(move || reader.run(cpu, None))?);
@@ -98,13 +112,13 @@ impl DataPlane {
         Ok(all)
     }
 
-    /// Where packets arrive, with the ports that were found.
+    /// Addresses of data packets, with the ports that were bound.
     #[must_use]
     pub fn data(&self) -> &[SocketAddr] {
         &self.data
     }
 
-    /// Why a thread that forwards has ended by itself, if one has: what arrives at its socket is lost from then on.
+    /// The reason, if a forwarding thread has ended unexpectedly: what arrives at its socket is lost from then on.
     pub(super) fn fault(&self) -> Option<String> {
         let first = self.threads.len().checked_sub(self.sockets)?;
         let ended = self.threads[first..].iter().any(JoinHandle::is_finished);
@@ -149,5 +163,194 @@ fn open(at: SocketAddr, options: &BalanceOptions, threads: usize) -> io::Result<
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
+/// How often counters are published.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+/// How long what the kernel already holds is forwarded after a stop.
+pub(super) const DRAIN: Duration = Duration::from_millis(300);
+/// How often a plane without a table looks for one.
+const FIRST_TABLE: Duration = Duration::from_millis(1);
+/// Packets routed at a time: a train of the kernel.
+const MAX_TRAIN_PACKETS: usize = 64;
+
+/// See the module.
+pub(super) struct Plane<L> {
+    number: usize,
+    shared: Arc<Shared>,
+    /// The table in use, and its number.
+    table: Arc<Table>,
+    known: u64,
+    forwarder: Forwarder,
+    pub(super) counters: Counters,
+    pub(super) forwarded: Forwarded,
+    labels: PhantomData<L>,
+}
+
+impl<L: Labelled> Plane<L> {
+    pub(super) fn new(number: usize, shared: Arc<Shared>, forwarder: Forwarder) -> Self {
+        let (counters, forwarded) = Default::default();
+        Plane {
+            number,
+            table: shared.table(),
+            shared,
+            known: 0,
+            forwarder,
+            counters,
+            forwarded,
+            labels: PhantomData,
+        }
+    }
+
+    fn adopt(&mut self) {
+        if let Some(table) = self.shared.newer(&mut self.known) {
+            self.table = table;
+        }
+    }
+
+    #[inline]
+    pub(super) fn train(&mut self, train: &Train<'_>) {
+        // A table may have come while the thread waited for this train.
+        self.adopt();
+        if let Some(why) = self.circulates(train) {
+            return self.counters.refuse_train(why, train.count() as u64);
+        }
+        let mut routes = [Err(Refusal::Empty); MAX_TRAIN_PACKETS];
+        let mut packets = train.packets();
+        loop {
+            let ip = train.sender.ip();
+            let count = self.table.route_train::<L>(ip, packets.clone(), &mut routes, &mut self.counters);
+            self.send(packets.by_ref().take(count), &routes[..count]);
+            if count < MAX_TRAIN_PACKETS {
+                return;
+            }
+        }
+    }
+
+    /// Whether it was sent on before; if not, it is sent on with one hop less.
+    #[inline]
+    fn circulates(&mut self, train: &Train<'_>) -> Option<Refusal> {
+        if self.shared.own.sent(train.sender) {
+            return Some(Refusal::OwnPacket);
+        }
+        match train.hops {
+            Some(0 | 1) => return Some(Refusal::HopLimit),
+            Some(hops) => self.forwarder.set_hops(hops - 1),
+            None => {}
+        }
+        None
+    }
+
+    /// Send `packets` on, each its way.
+    #[inline]
+    fn send<'p>(&mut self, mut packets: impl Iterator<Item = &'p [u8]>, routes: &[Result<Route, Refusal>]) {
+        for same in routes.chunk_by(PartialEq::eq) {
+            let to = same[0].ok().and_then(|route| Some((self.table.address(route)?, route.skip)));
+            let packets = packets.by_ref().take(same.len());
+            match to {
+                Some((to, skip)) => self.send_to(to, usize::from(skip), packets),
+                None => packets.for_each(drop),
+            }
+        }
+    }
+
+    /// Send packets to one address, without their first `skip` bytes.
+    #[inline]
+    fn send_to<'p>(&mut self, to: SocketAddr, skip: usize, packets: impl Iterator<Item = &'p [u8]>) {
+        let mut slices = [IoSlice::new(&[]); MAX_TRAIN_PACKETS];
+        let mut extents = [Extent::default(); MAX_TRAIN_PACKETS];
+        let mut count = 0;
+        for (packet, (slice, extent)) in packets.zip(slices.iter_mut().zip(&mut extents)) {
+            // A label is no longer than its packet.
+            let packet = &packet[skip..];
+            *slice = IoSlice::new(packet);
+            *extent = Extent { first: count, bytes: packet.len() };
+            count += 1;
+        }
+        let done = self.forwarder.forward(to, Gathered::new(&slices[..count], &extents[..count]));
+        self.forwarded.add(&done);
+    }
+}
+
+impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
+    fn begin(&mut self, source: &UdpSource) {
+        self.handle_tick(source);
+    }
+
+    fn poll(&mut self, source: &mut UdpSource, wait: Duration) -> io::Result<usize> {
+        self.adopt();
+        if self.known == 0 && !self.shared.stops() {
+            std::thread::sleep(wait.min(FIRST_TABLE));
+            return Ok(0);
+        }
+        source.poll(wait, &mut |train| self.train(&train))
+    }
+
+    fn after_poll(&mut self) {}
+
+    fn handle_tick(&mut self, source: &UdpSource) {
+        let newest = self.counters.take_ticks();
+        let report = SourceReport::new(format!("udp://{}", source.local()), source.stats());
+        let mut all = self.shared.of(self.number);
+        let Done { counters, forwarded, sources, mode, cpu, singly, table, ticks, .. } = &mut *all;
+        counters.clone_from(&self.counters);
+        *forwarded = self.forwarded;
+        *sources = vec![report];
+        *mode = self.forwarder.describe();
+        *singly = self.forwarder.calls().1;
+        *cpu = thread::cpu_time();
+        *table = self.known;
+        ticks.merge(&newest);
+    }
+
+    fn is_over(&self, _: &UdpSource) -> bool {
+        self.shared.stops()
+    }
+
+    fn note(&mut self, text: String) {
+        self.shared.note(text);
+    }
+
+    fn failed(&mut self, why: String) {
+        self.shared.note(why);
+    }
+
+    fn finish(&mut self, _: &mut UdpSource) {}
+
+    fn leave(&mut self) {}
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use skyhaul_core::balance::AllowList;
+
+    /// Threads that end when told, and whether that is a fault.
+    fn fault_of(names: &[&str], ended: usize, sockets: usize) -> bool {
+        let shared = Arc::new(Shared::new(names.len(), AllowList::default()));
+        let (keep, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        let thread = |at: usize| {
+            let wait = Arc::clone(&wait);
+            std::thread::spawn(move || {
+                if at != ended {
+                    let _ = wait.lock().map(|wait| wait.recv());
+                }
+            })
+        };
+        let threads: Vec<_> = (0..names.len()).map(thread).collect();
+        while threads.get(ended).is_some_and(|thread| !thread.is_finished()) {
+            std::thread::yield_now();
+        }
+        let plane = DataPlane { id: 0, shared, data: Vec::new(), threads, sockets };
+        let fault = plane.fault().is_some();
+        drop(keep);
+        fault
+    }
+
+    #[test]
+    fn a_thread_of_a_socket_that_ended_is_a_fault_and_the_fast_path_is_not() {
+        assert!(!fault_of(&["fast", "0", "1"], 9, 2), "all run");
+        assert!(!fault_of(&["fast", "0", "1"], 0, 2), "sockets forward all then");
+        assert!(fault_of(&["fast", "0", "1"], 1, 2) && fault_of(&["fast", "0", "1"], 2, 2));
+        assert!(fault_of(&["0"], 0, 1));
+    }
+}

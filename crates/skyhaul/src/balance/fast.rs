@@ -11,12 +11,13 @@
 //! Who is next on the way to a member is asked of the kernel every half second. Until it is known, and whenever a packet is not
 //! what the program knows, sockets forward.
 
-use super::options::FastPath;
-use super::shared::{Done, Planes, Shared};
+use super::FastPath;
+use super::control::{Done, Planes, Shared};
 use skyhaul_core::balance::xdp::{
     COUNTS_BYTES, Counts, Hop, Inlet, LEASE_BYTES, Lease, MapName, Step, image, program,
 };
 use skyhaul_core::balance::{AllowList, Table, Ticks};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::labelled::Labelled;
 use skyhaul_io::bpf::{Attached, Map, Place, Program, Words, now};
 use skyhaul_io::host::interface::{interface_index, interface_of};
@@ -44,7 +45,7 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The program at work, and what it shares with us.
 pub(super) struct Fast {
-    /// Octets of a label.
+    /// Bytes of a label.
     label: u16,
     /// Where data arrive: the source of what is sent on.
     data: Vec<SocketAddr>,
@@ -74,7 +75,8 @@ impl Fast {
         match (Fast::attach::<L>(data, how), how) {
             (Ok(fast), _) => Ok(Ok(fast)),
             (Err(error), FastPath::Xdp) => {
-                let text = format!("{error}; hint: --fast-path auto forwards by sockets where XDP cannot");
+                let text =
+                    format!("{error}{}", Hint("--fast-path auto forwards by sockets where XDP cannot"));
                 Err(io::Error::new(error.kind(), text))
             }
             (Err(error), _) => Ok(Err(format!("no XDP ({error})"))),

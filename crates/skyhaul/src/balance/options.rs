@@ -1,12 +1,13 @@
-//! How a balancer works, and why it cannot.
+//! How a balancer works, and why it cannot start.
 
 use skyhaul_core::balance::{AllowList, BalancerConfig};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::quantity::Size;
 use skyhaul_io::udp::send::SendOptions;
+use std::io;
 use std::net::SocketAddr;
-use std::{fmt, io};
 
 /// How a balancer works.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub struct BalanceOptions {
     pub family: FamilyRef,
     /// Where packets arrive. Port 0: any that is free.
     pub data: Vec<SocketAddr>,
-    /// Where synchronisation messages arrive.
+    /// Addresses of synchronisation messages.
     pub sync: Vec<SocketAddr>,
     /// Threads for each address of `data`; 0: one for each CPU.
     pub threads: usize,
@@ -36,11 +37,11 @@ pub struct BalanceOptions {
 /// Whether a program in the kernel (XDP) sends on what it can, before sockets see it: see [`skyhaul_core::balance::xdp`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FastPath {
-    /// If the driver of an interface of the data has a place for it; else sockets do all.
+    /// If the driver of an interface of the data has a place for it; else sockets forward all packets.
     Auto,
     /// In the driver, or in the stack behind it, or it is an error.
     Xdp,
-    /// Sockets do all.
+    /// Sockets forward all packets.
     #[default]
     Off,
 }
@@ -82,32 +83,15 @@ impl Default for BalanceOptions {
 }
 
 /// Why a balancer cannot start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BalanceError {
-    /// Packets of this family say nothing to a balancer.
+    /// Packets of this family have no label.
+    #[error("packets of {0} have no label that a balancer could read")]
     NotLabelled(&'static str),
     /// There is no address for packets.
+    #[error("no address for packets{}", Hint("name one, with a port"))]
     NoData,
-    /// A socket or a thread cannot be had.
-    Io(io::Error),
-}
-
-impl fmt::Display for BalanceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BalanceError::NotLabelled(family) => {
-                write!(f, "packets of {family} have no label that a balancer could read")
-            }
-            BalanceError::NoData => f.write_str("no address for packets; hint: name one, with a port"),
-            BalanceError::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BalanceError {}
-
-impl From<io::Error> for BalanceError {
-    fn from(error: io::Error) -> BalanceError {
-        BalanceError::Io(error)
-    }
+    /// A socket or a thread cannot be opened.
+    #[error("{0}")]
+    Io(#[from] io::Error),
 }

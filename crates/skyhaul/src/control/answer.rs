@@ -8,6 +8,8 @@
 //! A sender is known from its first mark on; others cost one comparison per train. Limits: [`SENDERS`] senders, of which
 //! one that was silent for some seconds is replaced by a new one; at most one report per sender and millisecond.
 
+use skyhaul_core::hint::Hint;
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::feedback::{self, Echo, Mark, Message, Report, State};
 use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::udp::UdpSource;
@@ -227,7 +229,7 @@ impl FeedbackSender {
     }
 
     fn nanos(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
+        Nanos::from(at.saturating_duration_since(self.start)).0
     }
 }
 
@@ -256,8 +258,8 @@ impl Answering<UdpSource> {
         let local = source.local();
         if local.ip().is_multicast() {
             let text = format!(
-                "feedback cannot be given for the group udp://{local}, because a sender expects it from one receiver; hint: listen on an \
-                 address of this host, or without feedback"
+                "feedback cannot be given for the group udp://{local}, because a sender expects it from one receiver{}",
+                Hint("listen on an address of this host, or without feedback")
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

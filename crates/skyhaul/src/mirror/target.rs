@@ -5,13 +5,14 @@ use crossbeam_queue::ArrayQueue;
 use skyhaul_core::wire::{Numbering, PREFIX};
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::{SendOptions, Sent};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,7 @@ impl Counters {
     }
 
     pub(super) fn note(&self, error: &io::Error) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        *lock(&self.error) = Some(error.to_string());
     }
 
     pub(super) fn enter(&self, frames: u64, outcome: io::Result<Sent>) {

@@ -1,11 +1,14 @@
 //! A connection on which both ends have proved the token: whole messages, each with a deadline.
 
 use super::super::auth::{MAC_BYTES, Nonces, Role, Token, hex, random, unhex};
-use super::message::{Answer, Ask, Challenge, Frames, Hello, READ_BYTES, Waiting, Welcome, framed};
-use super::{MAX_GREETING_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, PeerError, VERSION};
+use super::message::{
+    Answer, Ask, Challenge, Frames, Hello, NO_SERVER, PeerError, READ_BYTES, Waiting, Welcome, framed,
+};
+use super::{MAX_GREETING_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, VERSION};
 use ring::hmac;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::tcp::setup::connect_in_small_segments;
 use std::io::{self, ErrorKind, Read, Write};
@@ -365,12 +368,11 @@ fn reach(
     let end = Instant::now() + within;
     let failed = |error: io::Error| {
         let hint = match error.kind() {
-            ErrorKind::ConnectionRefused => {
-                "\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or give its port"
-            }
-            ErrorKind::TimedOut => "\nhint: check that the host is up and that no firewall is in between",
-            _ => "",
+            ErrorKind::ConnectionRefused => Some(NO_SERVER),
+            ErrorKind::TimedOut => Some(Hint("check that the host is up and that no firewall is in between")),
+            _ => None,
         };
+        let hint = hint.map_or_else(String::new, |hint| hint.to_string());
         io::Error::new(error.kind(), format!("connect to {to}: {}{hint}", system_text(&error)))
     };
     let stream = connected().map_err(failed)?;

@@ -1,18 +1,109 @@
-//! The messages of the handshake, and around services.
+//! The messages of the handshake and around services, and the errors of a connection.
 //!
-//! Messages in a stream of bytes: a length of four bytes, big-endian, then so many bytes.
-//!
-//! No more is read than the message at hand still needs, so the stream can be handed on behind any message. Memory grows
-//! with what arrived, never with what a length promises.
+//! A message is framed as in [`skyhaul_core::framing`]. No more is read than the message at hand still needs, so the stream can be
+//! handed on after any message. Memory grows with what arrived, never with what a length promises.
 
-use super::error::PeerError;
+use crate::auth::InvalidToken;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use skyhaul_core::framing::{HEAD_BYTES, frame, length};
+use skyhaul_core::hint::Hint;
+use std::io;
+use std::net::SocketAddr;
+
+pub(super) const NO_SERVER: Hint<&str> =
+    Hint("start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or give its port");
+
+/// Why a connection cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// A system call failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The peer did not answer, or took nothing, in time.
+    #[error(
+        "{peer} did not {what} within {seconds:.1} s{}",
+        Hint("check that it is running and that no firewall is in between")
+    )]
+    Late {
+        /// The peer.
+        peer: SocketAddr,
+        /// The expected action.
+        what: &'static str,
+        /// The deadline in seconds.
+        seconds: f64,
+    },
+    /// The peer closed the connection.
+    #[error("{0} closed the connection{hint}", hint = Hint("check whether it is still running, and its log"))]
+    Closed(SocketAddr),
+    /// A message that is too long.
+    #[error("message of {bytes} bytes exceeds the limit of {most} bytes")]
+    TooLong {
+        /// Its stated length.
+        bytes: u64,
+        /// Maximum.
+        most: usize,
+    },
+    /// The peer sent no valid greeting.
+    #[error(
+        "{0} is not a skyhaul server{hint}", hint = NO_SERVER)]
+    Stranger(SocketAddr),
+    /// The versions of the protocol differ.
+    #[error(
+        "{peer} uses protocol version {theirs}, this program version {ours}{}",
+        Hint("install the same skyhaul on both hosts")
+    )]
+    Version {
+        /// The peer.
+        peer: SocketAddr,
+        /// Its version.
+        theirs: u32,
+        /// [`VERSION`](crate::peer::VERSION).
+        ours: u32,
+    },
+    /// The tokens differ.
+    #[error(
+        "{0} has a different token{hint}", hint = Hint("copy the server's token file to this host and pass it with --token-file"))]
+    Token(SocketAddr),
+    /// Text that cannot be a token.
+    #[error("{0}")]
+    InvalidToken(#[from] InvalidToken),
+    /// A message was altered, repeated or left out in transit.
+    #[error("a message from {0} was altered in transit; the connection is closed")]
+    Forged(SocketAddr),
+    /// An unexpected message.
+    #[error("unexpected message from {peer}: {why}")]
+    Unexpected {
+        /// The peer.
+        peer: SocketAddr,
+        /// The problem.
+        why: String,
+    },
+    /// The peer refused the request.
+    #[error("{peer} refused: {why}")]
+    Refused {
+        /// The peer.
+        peer: SocketAddr,
+        /// Its reason.
+        why: String,
+    },
+    /// This end was stopped.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl PeerError {
+    /// Whether nothing arrived in time, so that the connection can still be used.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Late { .. })
+    }
+}
 
 /// The server's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
-    /// [`VERSION`](super::VERSION).
+    /// [`VERSION`](crate::peer::VERSION).
     pub skyhaul: u32,
     /// Random bytes, as hexadecimal digits.
     pub nonce: String,
@@ -21,7 +112,7 @@ pub struct Challenge {
 /// The client's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`VERSION`](super::VERSION).
+    /// [`VERSION`](crate::peer::VERSION).
     pub skyhaul: u32,
     /// Random bytes, as hexadecimal digits.
     pub nonce: String,
@@ -100,13 +191,12 @@ pub(super) fn fuzz_message(body: &[u8]) {
 /// Puts messages together from the pieces in which they arrive.
 #[derive(Debug)]
 pub struct Frames {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     most: usize,
 }
 
 /// Most bytes to read at a time.
 pub(super) const READ_BYTES: usize = 16 << 10;
-const LENGTH_BYTES: usize = 4;
 
 impl Frames {
     /// Messages of at most `most` bytes.
@@ -120,18 +210,18 @@ impl Frames {
         self.most = most;
     }
 
-    /// Length of the message at hand, if its head is here.
-    fn length(&self) -> Option<usize> {
-        self.bytes.first_chunk::<LENGTH_BYTES>().map(|&head| u32::from_be_bytes(head) as usize)
+    /// Length of the message at hand, if its head is here; as an error if it is too long.
+    fn length(&self) -> Option<Result<usize, usize>> {
+        self.bytes.first_chunk::<HEAD_BYTES>().map(|&head| length(head, self.most))
     }
 
     /// How many bytes to read next: never beyond the message at hand; 0 if a whole one, or one too long, is here.
     #[must_use]
     pub fn wanted(&self) -> usize {
         match self.length() {
-            None => LENGTH_BYTES - self.bytes.len(),
-            Some(length) if length > self.most => 0,
-            Some(length) => (LENGTH_BYTES + length - self.bytes.len()).min(READ_BYTES),
+            None => HEAD_BYTES - self.bytes.len(),
+            Some(Err(_)) => 0,
+            Some(Ok(length)) => (HEAD_BYTES + length - self.bytes.len()).min(READ_BYTES),
         }
     }
 
@@ -152,12 +242,10 @@ impl Frames {
     /// It is longer than may be: the stream cannot be used any more.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, PeerError> {
         match self.length() {
-            Some(length) if length > self.most => {
-                Err(PeerError::TooLong { bytes: length as u64, most: self.most })
-            }
-            Some(length) if self.bytes.len() == LENGTH_BYTES + length => {
+            Some(Err(bytes)) => Err(PeerError::TooLong { bytes: bytes as u64, most: self.most }),
+            Some(Ok(length)) if self.bytes.len() == HEAD_BYTES + length => {
                 let mut whole = std::mem::take(&mut self.bytes);
-                whole.drain(..LENGTH_BYTES);
+                whole.drain(..HEAD_BYTES);
                 Ok(Some(whole))
             }
             _ => Ok(None),
@@ -167,50 +255,7 @@ impl Frames {
 
 /// A message with its length before it.
 pub(super) fn framed(body: &[u8], tag: &[u8], most: usize) -> Result<Vec<u8>, PeerError> {
-    let length = body.len() + tag.len();
-    let head = u32::try_from(length).ok().filter(|_| length <= most);
-    let head = head.ok_or(PeerError::TooLong { bytes: length as u64, most })?;
-    let mut bytes = Vec::with_capacity(LENGTH_BYTES + length);
-    bytes.extend_from_slice(&head.to_be_bytes());
-    bytes.extend_from_slice(body);
-    bytes.extend_from_slice(tag);
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_come_out_whole_in_whatever_pieces_they_come() {
-        let stream =
-            [framed(b"one", b"", 9).unwrap(), framed(b"", b"", 9).unwrap(), framed(b"t", b"wo", 9).unwrap()]
-                .concat();
-        for piece in 1..stream.len() {
-            let (mut frames, mut got) = (Frames::new(9), Vec::new());
-            for chunk in stream.chunks(piece) {
-                let mut rest = chunk;
-                while !rest.is_empty() {
-                    let n = frames.wanted().min(rest.len());
-                    frames.push(&rest[..n]);
-                    rest = &rest[n..];
-                    got.extend(frames.next_frame().unwrap());
-                }
-            }
-            assert_eq!(got, [b"one".to_vec(), vec![], b"two".to_vec()]);
-            assert_eq!(frames.held(), 0);
-        }
-    }
-
-    #[test]
-    fn a_length_beyond_the_limit_ends_the_stream_before_anything_is_kept() {
-        let mut frames = Frames::new(512);
-        frames.push(&513u32.to_be_bytes());
-        assert_eq!(frames.wanted(), 0);
-        assert!(matches!(frames.next_frame(), Err(PeerError::TooLong { bytes: 513, most: 512 })));
-        assert!(framed(&[0; 10], &[], 9).is_err());
-        let mut frames = Frames::new(1 << 30);
-        frames.push(&(1u32 << 30).to_be_bytes());
-        assert!(frames.bytes.capacity() < 4096, "a promise takes no memory");
-    }
+    let bytes = body.len() + tag.len();
+    let message = (bytes <= most).then(|| frame(&[body, tag])).flatten();
+    message.ok_or(PeerError::TooLong { bytes: bytes as u64, most })
 }

@@ -4,18 +4,18 @@
 //! and [`ServerOptions::connections`] behind the handshake.
 
 use super::connection::QUEUE_UPDATE_INTERVAL;
-use super::message::{Answer, Ask, Waiting};
-use super::queue::{QueueTicket, QueueTurn, RequestQueue};
-use super::service::Attachments;
-use super::{Admission, Connection, Limits, PeerError, Service, Session, Token};
+use super::service::{Attachments, QueueTicket, QueueTurn, RequestQueue};
+use super::{Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, Token, Waiting};
 use crate::admission::ConnectionTable;
 use crate::panics;
 use serde_json::Value;
+use skyhaul_core::hint::Hint;
+use skyhaul_io::lock::{lock, wait_while};
 use skyhaul_io::tcp::door::Door;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -109,8 +109,7 @@ impl HalfOpen {
         if let Some(displaced) = table.displaced(from).ok()? {
             let _ = table.get(displaced)?.shutdown(Shutdown::Both);
             let full = |table: &mut ConnectionTable<TcpStream>| table.displaced(from) != Ok(None);
-            let waited = self.left.wait_timeout_while(table, DISPLACE_TIMEOUT, full);
-            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+            table = wait_while(&self.left, table, DISPLACE_TIMEOUT, full);
             if full(&mut table) {
                 return None;
             }
@@ -129,7 +128,7 @@ impl HalfOpen {
     }
 
     fn table(&self) -> MutexGuard<'_, ConnectionTable<TcpStream>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 
@@ -246,7 +245,7 @@ impl Shared {
     }
 
     fn queue(&self) -> MutexGuard<'_, RequestQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// Begin the handshake on a thread.
@@ -277,7 +276,7 @@ impl Shared {
     fn welcome(self: &Arc<Self>, mut connection: Connection) {
         if self.inside.fetch_add(1, Ordering::Relaxed) >= self.options.connections {
             self.inside.fetch_sub(1, Ordering::Relaxed);
-            let why = "too many connections; hint: try again later".to_owned();
+            let why = format!("too many connections{}", Hint("try again later"));
             let _ = connection.send(&Answer::Refused { why });
             return count(&self.counts.full);
         }
@@ -362,9 +361,9 @@ impl Shared {
         if takes > self.options.limits.duration {
             let most = self.options.limits.duration.as_secs();
             return Err(format!(
-                "the test would take {:.0} s, the limit is {most} s; hint: run a shorter test, or start the server with a \
-                 longer --longest",
-                takes.as_secs_f64()
+                "the test would take {:.0} s, the limit is {most} s{}",
+                takes.as_secs_f64(),
+                Hint("run a shorter test, or start the server with a longer --longest")
             ));
         }
         let who = connection.peer().ip();

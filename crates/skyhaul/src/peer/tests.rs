@@ -1,5 +1,6 @@
 //! Both ends on loopback, and peers that do not behave.
 
+use super::message::framed;
 use super::*;
 use serde_json::{Value, json};
 use skyhaul_io::host::thread::usage;
@@ -109,7 +110,7 @@ fn whoever_does_not_know_the_token_or_is_no_peer_is_told_apart() {
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let said = connect(nobody, &token(), SOON).unwrap_err().to_string();
-    assert!(said.contains("\nhint: start `skyhaul probe serve` there"), "{said}");
+    assert!(said.contains("; hint: start `skyhaul probe serve` there"), "{said}");
 }
 
 /// A relay to `server` that keeps what the client says, and may change what goes to the server.
@@ -279,8 +280,41 @@ fn a_server_that_stops_ends_its_sessions() {
 
 #[test]
 fn the_entry_for_the_fuzzer_takes_messages_in_pieces() {
-    let whole = message::framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
+    let whole = framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
     for choice in 0..=255 {
         fuzz(&[&[choice], whole.as_slice(), &whole, &[9, 9]].concat());
     }
+}
+
+#[test]
+fn messages_come_out_whole_in_whatever_pieces_they_come() {
+    let stream =
+        [framed(b"one", b"", 9).unwrap(), framed(b"", b"", 9).unwrap(), framed(b"t", b"wo", 9).unwrap()]
+            .concat();
+    for piece in 1..stream.len() {
+        let (mut frames, mut got) = (Frames::new(9), Vec::new());
+        for chunk in stream.chunks(piece) {
+            let mut rest = chunk;
+            while !rest.is_empty() {
+                let n = frames.wanted().min(rest.len());
+                frames.push(&rest[..n]);
+                rest = &rest[n..];
+                got.extend(frames.next_frame().unwrap());
+            }
+        }
+        assert_eq!(got, [b"one".to_vec(), vec![], b"two".to_vec()]);
+        assert_eq!(frames.held(), 0);
+    }
+}
+
+#[test]
+fn a_length_beyond_the_limit_ends_the_stream_before_anything_is_kept() {
+    let mut frames = Frames::new(512);
+    frames.push(&513u32.to_be_bytes());
+    assert_eq!(frames.wanted(), 0);
+    assert!(matches!(frames.next_frame(), Err(PeerError::TooLong { bytes: 513, most: 512 })));
+    assert!(framed(&[0; 10], &[], 9).is_err());
+    let mut frames = Frames::new(1 << 30);
+    frames.push(&(1u32 << 30).to_be_bytes());
+    assert!(frames.bytes.capacity() < 4096, "a promise takes no memory");
 }

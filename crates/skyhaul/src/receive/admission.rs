@@ -12,9 +12,12 @@
 use super::info::StreamInfo;
 use super::strangers::{LONG, rate};
 use crate::recording::Event;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+
+const MORE_STREAMS: Hint<&str> = Hint("--from lets in only the senders you name, --max-streams follows more");
 
 /// How much richer than the poorest a newcomer must be.
 const MIN_RATE_RATIO: f64 = 2.0;
@@ -113,7 +116,7 @@ impl Places {
                 format!(
                     "stream {} of {} ({packets} packets) gave way to {newcomer}, for at most {} are followed; {count} gave \
                      way so far{}",
-                    info.id, info.sender, self.most, self.hint()
+                    info.id, info.sender, self.most, MORE_STREAMS
                 ),
             );
         }
@@ -126,8 +129,7 @@ impl Places {
                 "senders_refused",
                 format!(
                     "senders refused so far: {count}, for at most {} are followed{}",
-                    self.most,
-                    self.hint()
+                    self.most, MORE_STREAMS
                 ),
             );
         }
@@ -139,15 +141,11 @@ impl Places {
             self.event(
                 "not_frames",
                 format!(
-                    "{sender} sends no frames but SPEAD heaps or EJFAT events: refused\nhint: --format spead takes heaps, \
-                     `skyhaul inspect` shows what comes"
+                    "{sender} sends no frames but SPEAD heaps or EJFAT events: refused{}",
+                    Hint("--format spead takes heaps, `skyhaul inspect` shows what comes")
                 ),
             );
         }
-    }
-
-    fn hint(&self) -> &'static str {
-        "\nhint: --from lets in only the senders you name, --max-streams follows more"
     }
 
     fn event(&mut self, kind: &str, text: String) {

@@ -9,6 +9,7 @@ use crate::awake::Awake;
 use crate::control::Gauge;
 use crate::recording::Event;
 use crate::report::{ReceiveReport, SourceReport};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Reject;
 use skyhaul_io::host;
 use skyhaul_io::memory::{Pool, Prepared};
@@ -108,15 +109,16 @@ impl EngineReader {
         }
         let text = match self.pool.prepared() {
             Prepared::Part { .. } => return,
-            Prepared::Whole if self.turns.short_of_memory => {
-                "packets had to wait in the socket while memory was prepared\nhint: start earlier, or give less --memory"
-                    .to_owned()
-            }
+            Prepared::Whole if self.turns.short_of_memory => format!(
+                "packets had to wait in the socket while memory was prepared{}",
+                Hint("start earlier, or give less --memory")
+            ),
             Prepared::Whole => String::new(),
             Prepared::Refused { bytes } => format!(
-                "the kernel gave {} of {} MiB of memory; the recording continues with that\nhint: give less with --memory",
+                "the kernel gave {} of {} MiB of memory; the recording continues with that{}",
                 bytes >> 20,
-                self.pool.total_bytes() >> 20
+                self.pool.total_bytes() >> 20,
+                Hint("give less with --memory")
             ),
         };
         self.turns.memory_told = true;

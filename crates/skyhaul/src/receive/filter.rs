@@ -11,12 +11,36 @@
 //!   --from [fd00::1]:5000       IPv6 with a port needs brackets
 //!   --from :5000                this port of any host
 //! ```
+//!
+//! # Whole frame sets
+//!
+//! A stream of several threads begins and ends with a whole frame set: one frame of every thread.
+//!
+//! ```text
+//!   arrived   · · 17C 17D │ 18A 18B 18C 18D │ … │ 40A 40B 40C 40D │ 41A 41B · ·
+//!   delivered             └─────────────────┴─ … ┴────────────────┘
+//!             partial_set                                           partial_set
+//! ```
+//!
+//! A receiver may start, and a sender stop, at any frame. Readers of VDIF take the threads of the first set for all
+//! threads, so for them a recording that begins within a set lacks threads although their frames exist. A partial set at either
+//! end is cut off and counted ([`Reject::PartialSet`](skyhaul_core::placement::Reject::PartialSet)). The halves of a FILA10G frame
+//! are a set of two. A frame lost within the first set does not make the set partial: it is missing, and filled as elsewhere.
+//!
+//! If frames are placed by time, the layout gives the place of sets. If they are placed by sequence number, a set begins where the
+//! time in the headers changes from one packet to the next.
+//!
+//! Limits: threads whose packets do not arrive set by set, and frames without headers, are not changed; nor is the end of
+//! a stream that fell silent before the receiver was stopped, because it was already delivered.
 
+use skyhaul_core::assembly::{Cause, Retired};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::{Place, StreamFormat};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::{Range, RangeInclusive};
+use std::ops::{Deref, Range, RangeInclusive};
 use std::str::FromStr;
 
 /// Allowed senders: addresses of a network, and their ports.
@@ -30,9 +54,7 @@ pub struct Origin {
 /// Why a text is not a valid [`Origin`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no sender\nhint: write an address, a network or a port, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010, \
-     [fd00::1]:5000 or :5000"
-)]
+    "`{0}` is no sender{hint}", hint = Hint("write an address, a network or a port, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010, [fd00::1]:5000 or :5000"))]
 pub struct NoOrigin(String);
 
 /// The 128 bits of an address; IPv4 is mapped to `::ffff:0:0/96`.
@@ -262,6 +284,129 @@ impl Early {
     pub(super) fn was_cut(&self, sender: SocketAddr, since: Nanos) -> bool {
         self.0.get(&sender).is_some_and(|&last| since.since(last) < MAX_SILENCE)
     }
+}
+
+/// Frames of a part that are searched for the start of a set.
+const MAX_SEARCHED_FRAMES: u64 = 1024;
+
+/// Where the sets of one stream begin, and whether it has begun with one.
+#[derive(Debug)]
+pub(super) struct Sets {
+    /// Frames of a set; 1 if there is nothing to do.
+    group: u64,
+    /// Incomplete sets are kept.
+    keep: bool,
+    /// Bytes of a frame.
+    unit: u64,
+    epoch: u32,
+    begun: bool,
+    /// The frame in an object, modulo the group, that is the first of its set; `None` if unknown.
+    first: Option<u64>,
+}
+
+impl Sets {
+    /// For a stream; `keep`: keep incomplete sets.
+    pub(super) fn new(format: &StreamFormat, unit: u32, keep: bool) -> Self {
+        let group = if keep { 1 } else { format.group() as u64 };
+        Self { group, keep, unit: u64::from(unit.max(1)), epoch: 0, begun: false, first: None }
+    }
+
+    /// For a stream that has begun with a set already.
+    pub(super) fn begun(format: &StreamFormat, unit: u32, keep: bool) -> Self {
+        Self { begun: true, first: Some(0), ..Self::new(format, unit, keep) }
+    }
+
+    /// Whether incomplete sets are kept.
+    pub(super) fn keeps_partial(&self) -> bool {
+        self.keep
+    }
+
+    /// Cut incomplete sets off `part` at the stream's beginning, or at its end if it is the `last`. Returns the number of
+    /// frames cut off; the part may become empty.
+    pub(super) fn trim<B: Deref<Target = [u8]>>(
+        &mut self,
+        part: &mut Retired<B>,
+        format: &StreamFormat,
+        last: bool,
+    ) -> u64 {
+        if self.group < 2 {
+            return 0;
+        }
+        if part.epoch != self.epoch {
+            (self.epoch, self.begun) = (part.epoch, false);
+        }
+        let came = part.received();
+        if !self.begun {
+            self.first = self.first_of_set(part, format);
+            self.begin(part);
+            // Frames before the beginning are not a gap.
+            part.after = None;
+            self.begun = part.received() > 0;
+        }
+        if last && part.cause == Cause::Finish {
+            self.end(part);
+        }
+        (came - part.received()) / self.unit
+    }
+
+    fn begin<B>(&self, part: &mut Retired<B>) {
+        let Some(first) = self.first else { return };
+        // Sets that are missing entirely are not the beginning either.
+        let from = self.at_or_after(part.range.start, first);
+        let lost = part.missing.iter().find(|hole| hole.start <= from && from < hole.end);
+        let came = lost.map_or(from, |hole| hole.end);
+        let whole = self.at_or_before(came, first).max(from);
+        keep(part, whole..part.range.end);
+    }
+
+    fn end<B>(&self, part: &mut Retired<B>) {
+        let Some(first) = self.first else { return };
+        let whole = self.at_or_before(part.range.end, first);
+        keep(part, part.range.start..whole);
+    }
+
+    /// The start of the first set that begins at byte `at` or later.
+    fn at_or_after(&self, at: u64, first: u64) -> u64 {
+        let within = (at / self.unit + self.group - first) % self.group;
+        at + (self.group - within) % self.group * self.unit
+    }
+
+    /// The start of the last set that begins at byte `at` or before; for an object's first bytes, the object's start.
+    fn at_or_before(&self, at: u64, first: u64) -> u64 {
+        let within = (at / self.unit + self.group - first) % self.group;
+        at.saturating_sub(within * self.unit)
+    }
+
+    /// Where in a group sets begin.
+    fn first_of_set<B: Deref<Target = [u8]>>(&self, part: &Retired<B>, format: &StreamFormat) -> Option<u64> {
+        if format.place == Place::Time || format.threads.len() < 2 {
+            return Some(0);
+        }
+        let time = |at: u64| {
+            let missing = part.missing.iter().any(|hole| hole.contains(&(at * self.unit)));
+            let bytes = (at * self.unit) as usize..((at + 1) * self.unit) as usize;
+            let time = (!missing).then(|| format.frame_time(part.block.get(bytes)?)).flatten()?;
+            Some((time.unix_seconds, time.frame))
+        };
+        let (from, to) = (part.range.start / self.unit, part.range.end / self.unit);
+        let changes = |at: &u64| time(at - 1).zip(time(*at)).is_some_and(|(before, now)| before != now);
+        let found = (from + 1..to.min(from + MAX_SEARCHED_FRAMES)).find(changes)?;
+        // A set must follow, or threads do not alternate.
+        let mut set = (found..to.min(found + self.group)).filter_map(time);
+        let one = set.next();
+        set.all(|time| Some(time) == one).then_some(found % self.group)
+    }
+}
+
+/// Reduce a part to `range`.
+fn keep<B>(part: &mut Retired<B>, range: Range<u64>) {
+    let start = range.start.clamp(part.range.start, part.range.end);
+    let range = start..range.end.clamp(start, part.range.end);
+    part.missing.retain_mut(|hole| {
+        *hole = hole.start.max(range.start)..hole.end.min(range.end);
+        hole.start < hole.end
+    });
+    part.range = range;
 }
 
 #[cfg(test)]

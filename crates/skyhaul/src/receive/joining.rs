@@ -18,10 +18,10 @@
 //! The frame rate is part of every place, too. Frames whose numbers are beyond the rate that is stated are held in the same
 //! way; then the stream continues without a rate, which is learned.
 
+use super::filter::Sets;
 use super::info::{StreamInfo, StreamPart};
 use super::newcomers::{Held, Late, order};
 use super::placing::{self, Around, Placed};
-use super::sets::Sets;
 use super::stream::Stream;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Nanos, Reject};

@@ -18,6 +18,7 @@ use super::keyed::{
     GetError, Missing, ObjectStream, Stats, StreamConfig, StreamCounts, StreamEnd, StreamReader,
     TcpReaderOptions, TrainSink,
 };
+use skyhaul_io::lock::lock;
 
 use crate::control::Gauge;
 use crate::panics::reason;
@@ -95,13 +96,13 @@ impl<W: Keyed> Table for TableOf<W> {
     fn count_only(&self) {
         let (family, counted) = (self.family, self.counted.clone());
         self.stream.readers.core.set_taker(Box::new(move |objects| {
-            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counted = lock(&counted);
             objects.for_each(|object| counted.add(&Received::of(family, &object), false));
         }));
     }
 
     fn counted(&self) -> ObjectCounts {
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.counted)
     }
 
     fn stats(&self) -> Stats {
@@ -189,7 +190,7 @@ impl Objects {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The table of a family, made on first use. `None`: its objects have no keys.

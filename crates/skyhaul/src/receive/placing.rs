@@ -11,11 +11,9 @@
 use super::filter;
 use super::filter::Gate;
 use super::info::{StreamInfo, StreamPart};
-use super::stream::Refusals;
-use super::stream::Stream;
+use super::stream::{Refusals, Stream};
 use crate::mirror::Tap;
-use skyhaul_core::assembly::Ordered;
-use skyhaul_core::assembly::{Retired, Slot, Window};
+use skyhaul_core::assembly::{Ordered, Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
 use skyhaul_core::wire::{StreamFormat, Visit};
 use skyhaul_io::memory::{Block, Pool};

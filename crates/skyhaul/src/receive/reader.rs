@@ -12,6 +12,7 @@
 
 use crate::awake::Awake;
 use crate::panics::reason;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::host;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -145,9 +146,9 @@ impl<I, C: Consumer<I>> Reader<I, C> {
 fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(act)).map_err(|panic| {
         format!(
-            "a fault in this program ended the receiving thread: {}\nhint: please report this line; what was received \
-             before was kept",
-            reason(&*panic)
+            "a fault in this program ended the receiving thread: {}{}",
+            reason(&*panic),
+            Hint("please report this line; what was received before was kept")
         )
     })
 }

@@ -19,6 +19,7 @@ use crate::control::{Answering, Gauge};
 use crate::mirror::Mirror;
 use crate::report::{Cpu, ReceiveReport, VERSION};
 use skyhaul_core::assembly::OrderedConfig;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_core::wire::Objects::Frames;
@@ -91,8 +92,10 @@ impl std::fmt::Debug for Running {
 fn no_circle(own: &Endpoint, forward: &[Endpoint]) -> io::Result<()> {
     let back = |to: &&Endpoint| to.transport == own.transport && arrives(own.address, to.address);
     forward.iter().find(back).map_or(Ok(()), |to| {
-        let text =
-            format!("forward to {to}: packets to it arrive here, at {own}, and would circulate; hint: name another address");
+        let text = format!(
+            "forward to {to}: packets to it arrive here, at {own}, and would circulate{}",
+            Hint("name another address")
+        );
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     })
 }

@@ -1,17 +1,14 @@
 //! One sender's stream: its assembly and its counters.
 
 use super::admission::{Share, Worth};
-use super::filter::Cut;
+use super::filter::{Cut, Sets};
 use super::info::{StreamInfo, StreamPart, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
-use super::sets::Sets;
 use super::strangers::LONG;
-use super::times::{Arrivals, Ends};
-use super::watch::{Looked, Watch};
+use super::watch::{Arrivals, Ends, Looked, Watch};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
-use skyhaul_core::placement::Rejects;
-use skyhaul_core::placement::{Layout, Nanos, Reject};
+use skyhaul_core::placement::{Layout, Nanos, Reject, Rejects};
 use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
 use skyhaul_io::memory::Block;
 use std::ops::Range;

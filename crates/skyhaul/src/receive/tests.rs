@@ -1,26 +1,29 @@
 //! The engine without a socket: packets in, parts out, every count exact.
 
+mod hostile;
+mod joining;
 mod objects;
 mod rejects;
+mod watch;
 
 use super::engine::{Engine, EngineOptions};
-use super::{Allow, Gate, Sink, StreamInfo, StreamPart};
+use super::{Allow, Gate};
 use crate::frames::FramesOf;
+use crate::receive::{Nowhere, Receiver, ReceiverOptions, Sink, StreamInfo, StreamPart};
+use crate::report::ReceiveReport;
 use crate::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
+use proptest::prelude::*;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject};
 use skyhaul_core::wire::fila10g::Fila10gStream;
 use skyhaul_core::wire::{Known, LearnOptions, Order, Place};
 use skyhaul_io::memory::{Pool, PoolOptions};
-use skyhaul_io::source::Train;
+use skyhaul_io::source::{Source, SourceStats, Train};
+use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-
-mod dying;
-mod hostile;
-mod joining;
-mod runs;
-mod watch;
+use std::time::{Duration, Instant};
 
 const BLOCK: usize = 64 << 10;
 const START: i64 = 1_795_402_800;
@@ -309,4 +312,274 @@ fn without_memory_packets_are_refused_and_the_stream_recovers() {
     let refused = bed.rejected(Reject::NoBuffer);
     assert!(refused > 0);
     assert_eq!(bed.finish(), (1000 - refused, refused, 1));
+}
+
+/// What a part held: stream, object, epoch, first byte, its bytes where they came, what is missing, and the gap before it.
+type Held = (u32, u64, u32, usize, Vec<u8>, Vec<(u32, u32)>, u64);
+
+#[derive(Clone, Default)]
+struct Bytes(Arc<Mutex<Vec<Held>>>);
+
+impl Sink for Bytes {
+    fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
+        let mut bytes = part.block[part.range.clone()].to_vec();
+        for hole in &part.missing {
+            let unit = stream.unit_bytes as usize;
+            bytes[hole.start as usize * unit..hole.end as usize * unit].fill(0);
+        }
+        let StreamPart { object, epoch, range, missing, gap, .. } = part;
+        let missing = missing.into_iter().map(|hole| (hole.start, hole.end)).collect();
+        self.0.lock().unwrap().push((stream.id, object, epoch, range.start, bytes, missing, gap));
+    }
+}
+
+/// What an engine makes of groups of packets, each group given at one time: as a train, or one after the other.
+fn outcome(groups: &[Group], together: bool) -> (Vec<Held>, String, String) {
+    let sender = SocketAddr::from(([127, 0, 0, 1], 1));
+    let (sink, mut now) = (Bytes::default(), Nanos::SECOND);
+    let (options, pool) = begin(|o| o.assembly.resync = 64);
+    let mut engine = Engine::new(options, pool, sink.clone(), None);
+    for Group { bytes, stride } in groups {
+        let train = Train { bytes, stride: *stride, ..Train::single(&[], &sender) };
+        if together {
+            engine.handle_train(&train, now);
+        } else {
+            train.packets().for_each(|packet| engine.handle_train(&Train::single(packet, &sender), now));
+        }
+        now = now.plus(Nanos(50_000));
+    }
+    engine.finish(now);
+    let tally = engine.tally(true);
+    let mut streams: Vec<_> = tally.streams.into_iter().map(|(_, report)| report).collect();
+    let order: Vec<_> = streams.iter_mut().map(|report| std::mem::take(&mut report.sequence)).collect();
+    let counts = format!("{streams:?} {:?}", tally.rejects);
+    (std::mem::take(&mut sink.0.lock().unwrap()), counts, format!("{order:?}"))
+}
+
+/// Packets of one length but for the last.
+#[derive(Clone, Debug)]
+struct Group {
+    bytes: Vec<u8>,
+    stride: usize,
+}
+
+/// What happens to one packet of a stream.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Sent,
+    Lost,
+    Twice,
+    /// It changes places with one so many before it.
+    Early(usize),
+    /// A byte of its head is another.
+    Damaged(usize),
+    /// The sender's counter jumps.
+    Jump(i64),
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        60 => Just(Fate::Sent),
+        3 => Just(Fate::Lost),
+        2 => Just(Fate::Twice),
+        2 => (1usize..40).prop_map(Fate::Early),
+        1 => (0usize..40).prop_map(Fate::Damaged),
+        1 => prop_oneof![Just(-400i64), Just(-90), Just(70), Just(3000)].prop_map(Fate::Jump),
+    ]
+}
+
+fn groups(fates: &[Fate], lengths: &[(usize, bool)], threads: u16, order: Option<Order>) -> Vec<Group> {
+    let supply = supply(threads, order);
+    let (mut number, mut packets) = (1000i64, Vec::<Vec<u8>>::new());
+    for &fate in fates {
+        let mut whole = packet(&supply, number as u64);
+        match fate {
+            Fate::Sent | Fate::Early(_) => packets.push(whole),
+            Fate::Lost => {}
+            Fate::Twice => packets.extend([whole.clone(), whole]),
+            Fate::Damaged(at) => {
+                whole[at] ^= 0x55;
+                packets.push(whole);
+            }
+            Fate::Jump(by) => number = (number + by).max(0),
+        }
+        if let Fate::Early(by) = fate {
+            let last = packets.len() - 1;
+            packets.swap(last, last.saturating_sub(by));
+        }
+        number += 1;
+    }
+    let (mut rest, mut groups) = (packets.as_slice(), Vec::new());
+    for &(length, short) in lengths.iter().cycle() {
+        if rest.is_empty() {
+            return groups;
+        }
+        let (these, left) = rest.split_at(length.min(rest.len()));
+        let stride = these[0].len();
+        let mut bytes = these.concat();
+        if short {
+            // As the kernel joins them: only the last of a train may be shorter.
+            bytes.extend_from_slice(&these[0][..stride / 2]);
+        }
+        groups.push(Group { bytes, stride });
+        rest = left;
+    }
+    unreachable!()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn a_run_leaves_what_its_packets_leave(
+        fates in proptest::collection::vec(fate(), 200..1200),
+        lengths in proptest::collection::vec((1usize..50, proptest::bool::weighted(0.1)), 1..20),
+        threads in prop_oneof![Just(1u16), Just(4)],
+        order in prop_oneof![Just(Some(Order::Little)), Just(None)],
+    ) {
+        let groups = groups(&fates, &lengths, threads, order);
+        let (together, one_by_one) = (outcome(&groups, true), outcome(&groups, false));
+        prop_assert_eq!(&together.1, &one_by_one.1);
+        // Where the counter goes back, it begins anew for the order when its part is handed on: at the end of a train.
+        if !fates.iter().any(|fate| matches!(fate, Fate::Jump(..0))) {
+            prop_assert_eq!(&together.2, &one_by_one.2);
+        }
+        // When a part is handed on does not matter, and which of two streams is first.
+        let sorted = |mut held: Vec<Held>| { held.sort(); held };
+        prop_assert!(sorted(together.0) == sorted(one_by_one.0));
+    }
+}
+
+/// How a source ends.
+#[derive(Clone, Copy)]
+enum End {
+    Panic,
+    Error,
+    /// It runs until it is stopped.
+    Never,
+}
+
+/// Sends frames from a port, and then ends.
+struct Script {
+    port: u16,
+    next: u64,
+    packets: u64,
+    end: End,
+    supply: SynthSupply,
+    gone: Arc<AtomicBool>,
+}
+
+impl Script {
+    fn new(port: u16, packets: u64, end: End) -> Self {
+        Self { port, next: 0, packets, end, supply: supply(1, Some(Order::Little)), gone: Arc::default() }
+    }
+}
+
+impl Source for Script {
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        if self.next < self.packets {
+            let sender = SocketAddr::from(([127, 0, 0, 1], self.port));
+            each(Train::single(&packet(&self.supply, self.next), &sender));
+            self.next += 1;
+            return Ok(1);
+        }
+        match self.end {
+            End::Panic => panic!("a fault of the test"),
+            End::Error => Err(io::Error::other("the network is gone")),
+            End::Never => {
+                std::thread::sleep(wait);
+                Ok(0)
+            }
+        }
+    }
+    fn stats(&self) -> SourceStats {
+        SourceStats { packets: self.next, ..SourceStats::default() }
+    }
+    fn describe(&self) -> String {
+        "script".into()
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Release);
+    }
+}
+
+fn receiver(scripts: Vec<Script>) -> Receiver {
+    let pool = Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: BLOCK, shared: false }).unwrap();
+    let learn = LearnOptions { object_bytes: BLOCK as u64, ..LearnOptions::default() };
+    let mut receiver = Receiver::open(ReceiverOptions { learn, ..ReceiverOptions::default() }, pool).unwrap();
+    for script in scripts {
+        receiver.add_source(format!("script {}", script.port), Box::new(script), true);
+    }
+    receiver
+}
+
+/// Run until all threads have ended, or one of two.
+fn run(scripts: Vec<Script>, kept: &Kept) -> ReceiveReport {
+    let living = scripts.iter().filter(|script| matches!(script.end, End::Never)).count();
+    let packets: u64 = scripts.iter().map(|script| script.packets).sum();
+    let mut running = receiver(scripts).start(|_| Box::new(kept.clone())).unwrap();
+    let begun = Instant::now();
+    while (living == 0 && !running.is_over()) || running.progress().placed() < packets {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end: {:?}", running.progress());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.finish()
+}
+
+#[test]
+fn a_panic_is_an_error_and_an_event_and_the_data_are_saved() {
+    let kept = Kept::default();
+    let scripts = vec![Script::new(1, 500, End::Panic), Script::new(2, 700, End::Never)];
+    let report = run(scripts, &kept);
+    assert!(report.errors.len() == 1 && report.errors[0].contains("script 1"), "{:?}", report.errors);
+    assert!(report.errors[0].contains("a fault of the test") && report.errors[0].contains("hint:"));
+    assert!(report.events.iter().any(|event| event.kind == "receiver_failed"));
+    let placed: Vec<u64> = report.streams.iter().map(|s| s.placed).collect();
+    assert_eq!(placed.iter().sum::<u64>(), 1200);
+    let units: u32 = kept.0.lock().unwrap().iter().map(|seen| seen.units - seen.missing).sum();
+    assert_eq!(units, 1200, "what was received is handed on");
+}
+
+#[test]
+fn an_error_of_the_source_is_one_too_and_the_receiver_is_over() {
+    let kept = Kept::default();
+    let report = run(vec![Script::new(1, 500, End::Error)], &kept);
+    assert!(report.errors[0].contains("the network is gone"), "{:?}", report.errors);
+    assert_eq!(report.placed(), 500);
+}
+
+/// A sink that has a fault.
+struct Faulty(u32);
+
+impl Sink for Faulty {
+    fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
+    fn part(&mut self, _: &Arc<StreamInfo>, _: StreamPart) {
+        self.0 += 1;
+        assert!(self.0 < 3, "a fault of the sink");
+    }
+}
+
+#[test]
+fn a_sink_that_panics_at_every_part_ends_all_the_same() {
+    let running = receiver(vec![Script::new(1, 500, End::Never)]).start(|_| Box::new(Faulty(0))).unwrap();
+    let begun = Instant::now();
+    while !running.is_over() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let report = running.finish();
+    assert!(report.errors[0].contains("a fault of the sink"), "{:?}", report.errors);
+}
+
+#[test]
+fn a_receiver_that_nobody_waits_for_ends_its_threads() {
+    let script = Script::new(1, 100, End::Never);
+    let gone = script.gone.clone();
+    let running = receiver(vec![script]).start(|_| Box::new(Nowhere)).unwrap();
+    drop(running);
+    assert!(gone.load(Ordering::Acquire), "its thread still receives");
 }

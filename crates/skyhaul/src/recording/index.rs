@@ -7,7 +7,6 @@
 //! Limits: reading ends after 64 MiB without a valid line, so that a file of terabytes that is not an index does not
 //! delay opening the scan.
 
-pub(super) mod heaps;
 pub(super) mod record;
 
 use crate::recording::index::record::{MAX_LINE_BYTES, Record};

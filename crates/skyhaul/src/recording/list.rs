@@ -1,12 +1,11 @@
 //! Lists the scans on disks.
 
 use crate::ledger::FrameLedger;
-use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict};
-use crate::recording::mark6;
-use crate::recording::names::chunk_number;
+use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict, chunk_number};
 use crate::recording::open::{OpenError, Recording};
-use crate::recording::plan::{self, Step};
+use crate::recording::plan::Step;
 use crate::recording::verify::count::{Count, Proof};
+use crate::recording::{mark6, plan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

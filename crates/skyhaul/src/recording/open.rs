@@ -5,12 +5,14 @@
 
 pub(super) mod gather;
 
-use crate::recording::contents::{DatastreamEntry, FileEntry, Finding, State};
+use crate::recording::contents::{
+    DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State,
+};
 use crate::recording::index::Tally;
 use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
-use crate::recording::names::{FIRST_ADOPTED_NUMBER, Label, LabelError};
 use crate::recording::open::gather::DiskContents;
 use crate::recording::report::{Event, RecordingReport};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::file::failed;
 use std::path::PathBuf;
 
@@ -58,8 +60,7 @@ pub enum OpenError {
     Label(#[from] LabelError),
     /// The scan does not exist.
     #[error(
-        "no scan {0} on these disks\nhint: `skyhaul ls` with the same --disk options lists the existing scans"
-    )]
+        "no scan {0} on these disks{hint}", hint = Hint("`skyhaul ls` with the same --disk options lists the existing scans"))]
     NotFound(String),
     /// The scan does not exist on the readable disks, and one of the disks cannot be read.
     #[error("no scan {scan}, and {}", error)]
@@ -93,8 +94,9 @@ impl Recording {
                     OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", path, &error) }
                 }
                 (None, Some(Finding { path: Some(path), text, .. })) => {
-                    let hint = format!("hint: check its type and permissions: ls -ld {}", path.display());
-                    let error = std::io::Error::other(format!("{} {text}\n{hint}", path.display()));
+                    let path = path.display();
+                    let hint = Hint(format_args!("check its type and permissions: ls -ld {path}"));
+                    let error = std::io::Error::other(format!("{path} {text}{hint}"));
                     OpenError::NoDisk { scan: label.to_string(), error }
                 }
                 _ => OpenError::NotFound(label.to_string()),

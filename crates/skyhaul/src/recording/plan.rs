@@ -11,10 +11,12 @@
 //! Limits: a file without a record is taken for a chunk of the recording only up to the last number of the account, or,
 //! without one, if it is at most 10 000 numbers behind the chunk before it.
 
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, State, Time};
+use crate::recording::contents::{
+    ChunkEntry, DatastreamEntry, Gap, Lack, MAX_CHUNK_NUMBER, Rate, State, Time,
+};
 use crate::recording::index::record::ChunkRecord;
-use crate::recording::names::MAX_CHUNK_NUMBER;
 use crate::recording::open::Recording;
+use skyhaul_core::hint::Hint;
 use std::collections::BTreeMap;
 
 /// Without an account, a file without a record is at most this many numbers behind the chunk before it.
@@ -226,7 +228,10 @@ impl<'a> Planner<'a> {
         };
         let name = &self.stream.name;
         if self.recording.ambiguous {
-            let why = "two recordings have this name, and only one is read; hint: name the disks of one recording only";
+            let why = format!(
+                "two recordings have this name, and only one is read{}",
+                Hint("name the disks of one recording only")
+            );
             self.steps.push(Step::Gap(Gap::new(name, self.next..self.next, Lack::Ambiguous, why)));
         }
         let why = match self.recording.state {

@@ -10,7 +10,6 @@
 //! [`Reader::gaps`], and a stream without gaps is whole to its end.
 
 pub(super) mod ahead;
-pub(super) mod fill;
 pub(super) mod follow;
 pub(super) mod piece;
 pub(super) mod pieces;

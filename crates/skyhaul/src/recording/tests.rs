@@ -13,7 +13,6 @@ use super::*;
 
 mod disks;
 mod reads;
-mod syncs;
 
 const UNIT: usize = 1000;
 const UNITS: usize = 120;

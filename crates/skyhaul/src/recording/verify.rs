@@ -14,7 +14,6 @@
 pub(super) mod count;
 pub(super) mod file;
 pub(super) mod judge;
-pub(super) mod prove;
 pub(super) mod repair;
 
 use crate::frames::FrameReader;
@@ -24,14 +23,15 @@ use crate::recording::index::Tally;
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
 use crate::recording::plan::{self, Step};
-use crate::recording::read::fill::MAX_UNRECORDED_BYTES;
+use crate::recording::read::piece::MAX_UNRECORDED_BYTES;
 use crate::recording::report::Event;
 use crate::recording::verify::count::{Count, Times};
 use crate::recording::verify::file::{Cutter, READ_BYTES, Seen, read_file};
 use crate::recording::verify::judge::{DatastreamCheck, StreamCheck, verdict_of};
-use crate::recording::verify::prove::Search;
+use crate::recording::verify::repair::Search;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::read_buffers;
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::ALIGN;
 use std::collections::HashMap;
 use std::io;
@@ -201,7 +201,7 @@ impl Recording {
                         let cutter = job.cutter(options);
                         let place = (&*job.entry.path, job.entry.offset);
                         let seen = read_file(place, job.most, cutter, || buffers.take(), progress);
-                        let mut all = seen_by_all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        let mut all = lock(seen_by_all);
                         all.insert(job.entry.place(), seen);
                     }
                 })?;

@@ -22,15 +22,15 @@ mod zarr;
 pub use layout::{Attribute, Element};
 
 use super::{Samples, SamplesError, Vectored};
-use layout::Layout;
-use layout::Output;
+use layout::{Layout, Output};
 use serde::Serialize;
+use skyhaul_core::hint::Hint;
 use std::ffi::OsString;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Octets of samples that are decoded at once.
+/// Bytes of samples that are decoded at once.
 const BLOCK_BYTES: usize = 16 << 20;
 
 /// A format of files.
@@ -96,7 +96,7 @@ pub struct Exported {
     pub dtype: &'static str,
     /// Axes of the samples: time, thread, channel, and component for complex integers.
     pub shape: Vec<u64>,
-    /// Octets of the samples.
+    /// Bytes of the samples.
     pub bytes: u64,
     /// Frames of threads in the range, and how many of them are missing.
     pub frames: u64,
@@ -121,7 +121,7 @@ pub enum ExportError {
     #[error("{0}")]
     Options(String),
     /// There is something of that name.
-    #[error("{} exists\nhint: remove it, or choose another name", .0.display())]
+    #[error("{} exists{}", .0.display(), Hint("remove it, or choose another name"))]
     Exists(PathBuf),
     /// It cannot be written.
     #[error("{}: {error}", path.display())]
@@ -176,9 +176,8 @@ impl Samples {
             return Err(ExportError::Options(format!("samples {from} to {to} of {all}")));
         }
         let format = options.format.or_else(|| FileFormat::of(path)).ok_or_else(|| {
-            let text =
-                "its name tells no format\nhint: end it with .npy, .f32, .h5 or .zarr, or give the format";
-            ExportError::Options(format!("{}: {text}", path.display()))
+            let hint = Hint("end it with .npy, .f32, .h5 or .zarr, or give the format");
+            ExportError::Options(format!("{}: its name tells no format{hint}", path.display()))
         })?;
         let note = beside(path, ".json");
         let has_note = matches!(format, FileFormat::Npy | FileFormat::Raw);
@@ -271,7 +270,7 @@ impl Failed {
     }
 }
 
-/// Numbers as little-endian octets.
+/// Numbers as little-endian bytes.
 trait Octets: Sized {
     fn append(numbers: &[Self], to: &mut Vec<u8>);
 }

@@ -3,10 +3,11 @@
 use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
 use skyhaul_core::wire::{Expected, Field, FrameTime, Frames, StreamFormat};
+use skyhaul_io::lock::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-/// Octets that hold the header of any frame, and what precedes it.
+/// Bytes that hold the header of any frame, and what precedes it.
 pub(super) const HEAD: usize = 128;
 
 /// Frame numbers of neighbours differ by no more.
@@ -24,7 +25,7 @@ pub(super) struct FrameReader {
     expected: Expected,
     /// How all its frames are written.
     coded: Coded,
-    /// Octets of a unit before the frame.
+    /// Bytes of a unit before the frame.
     at: usize,
     pub(super) unit: usize,
     fps: i64,
@@ -163,7 +164,7 @@ impl FrameReader {
         (0..asked).filter(move |&channel| !self.frames.channel_is_valid(frame, channel))
     }
 
-    /// The fields of a unit's header, each with the octets before its table.
+    /// The fields of a unit's header, each with the bytes before its table.
     pub(super) fn fields(&self, unit: &[u8]) -> Vec<(usize, &'static Field)> {
         let tables = self.frames.tables(unit.get(self.at..).unwrap_or_default());
         tables
@@ -213,11 +214,11 @@ pub(super) struct Kept(Mutex<Vec<Scratch>>);
 
 impl Kept {
     pub(super) fn take(&self) -> Scratch {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        lock(&self.0).pop().unwrap_or_default()
     }
 
     pub(super) fn put(&self, scratch: Scratch) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if kept.len() < MAX_BUFFERS {
             kept.push(scratch);
         }

@@ -12,7 +12,7 @@ use skyhaul_io::disk::open_regular;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Octets from which the format is learned.
+/// Bytes from which the format is learned.
 const LEARNING_BYTES: usize = 4 << 20;
 /// Places at which threads are looked for, and frames at each.
 const MAX_PLACES: u64 = 16;

@@ -1,11 +1,10 @@
-use super::*;
+mod parts;
+
+use super::{Options, Samples, *};
+use crate::recording::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record, Recording, Session};
 use proptest::prelude::*;
 use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
-use std::path::PathBuf;
-
-mod order;
-mod parts;
-mod rates;
+use std::path::{Path, PathBuf};
 
 /// A file of VDIF, and what must be read from it.
 struct Model {
@@ -309,4 +308,208 @@ fn channels_marked_as_invalid_are_missing() {
     let mut part = vec![0.0; 3 * 8];
     samples.read(801, &mut part).unwrap();
     assert!(part.chunks_exact(8).all(|row| row[1].is_nan() && !row[0].is_nan()));
+}
+
+const PAYLOAD: usize = 64;
+const FPS: u32 = 50;
+const RATE: u64 = FPS as u64 * 4 * PAYLOAD as u64;
+
+/// A frame that is not of this number nor thread is not equal to it.
+fn frame(number: u32, thread: u16) -> Vec<u8> {
+    let shape = Vdif::shape(PAYLOAD, 1, 2, false, false).unwrap();
+    let at = shape.at(SECOND + i64::from(number / FPS), number % FPS).unwrap();
+    let mut bytes = Vdif { thread: u32::from(thread), ..at }.write().to_vec();
+    bytes.resize(32, 0);
+    bytes.resize(32 + PAYLOAD, number as u8 ^ (thread as u8) << 7);
+    bytes
+}
+
+fn options() -> Options {
+    Options { sample_rate: Some(RATE), workers: 2, ..Options::default() }
+}
+
+fn file(directory: &Path, name: &str, frames: impl Iterator<Item = (u32, u16)>) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, frames.flat_map(|(number, thread)| frame(number, thread)).collect::<Vec<_>>())
+        .unwrap();
+    path
+}
+
+/// Frames that are not valid, and recorded ones that are not shown.
+fn missing(samples: &Samples) -> (usize, u64) {
+    let mut rows = vec![0f32; samples.rows() as usize * samples.row()];
+    let read = samples.read(0, &mut rows).unwrap();
+    let missing = read.valid.iter().filter(|&&valid| !valid).count();
+    (missing, samples.not_shown(&(0..samples.rows()), read.placed))
+}
+
+#[test]
+fn a_thread_that_begins_late_has_a_column() {
+    let directory = tempfile::tempdir().unwrap();
+    let late = (0..2000).flat_map(|n| [(n, 0), (n, 5)]).filter(|&(n, thread)| thread == 0 || n >= 1200);
+    let samples = Samples::of_files([file(directory.path(), "late.vdif", late)], &options()).unwrap();
+    assert_eq!(samples.threads(), [0, 5]);
+    assert_eq!(missing(&samples), (1200, 0));
+    let chosen = Options { threads: Some(vec![0]), ..options() };
+    let path = directory.path().join("late.vdif");
+    assert_eq!(missing(&Samples::of_files([path], &chosen).unwrap()), (0, 0), "the other is not wanted");
+}
+
+#[test]
+fn what_one_axis_of_time_cannot_show_is_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let twice = (0..300).chain(100..300).map(|n| (n, 0));
+    let samples = Samples::of_files([file(directory.path(), "twice.vdif", twice)], &options()).unwrap();
+    let (missing, not_shown) = missing(&samples);
+    assert_eq!(missing, 0);
+    assert_eq!(not_shown, 200);
+}
+
+/// Pieces that are not in order of time are found all the same.
+#[test]
+fn files_in_any_order_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let part =
+        |from: u32| file(directory.path(), &format!("{from}.vdif"), (from..from + 100).map(|n| (n, 0)));
+    let samples = Samples::of_files([part(200), part(0), part(100)], &options()).unwrap();
+    assert_eq!(samples.start(), (SECOND, 0));
+    assert_eq!((samples.rows(), missing(&samples)), (300 * 4 * PAYLOAD as u64, (0, 0)));
+}
+
+/// Chunks of frames that a sequence number placed: the first one ends within a set.
+fn scan(disk: &Path, all: &[(u32, u16)], first: usize, each: usize) {
+    std::fs::create_dir(disk.join("x")).unwrap();
+    let session = Session {
+        index: 1,
+        session: "c0ffee".into(),
+        version: "test".into(),
+        scan: "x".into(),
+        disks: vec![disk.to_owned()],
+        disk: 0,
+        started: "2026-01-01T00:00:00Z".into(),
+        pid: 1,
+        memory: None,
+        metadata: serde_json::Value::Null,
+    };
+    let format = serde_json::json!(
+        {"format": "vdif", "header_at": 0, "threads": [0, 1, 2, 3], "edv": 0, "near": SECOND}
+    );
+    let info = DatastreamInfo {
+        unit_bytes: 32 + PAYLOAD as u32,
+        units: each as u32,
+        frames_per_second: Some(FPS),
+        lanes: 4,
+        format,
+        ..DatastreamInfo::default()
+    };
+    let stream = Datastream { datastream: 0, name: "x".into(), info };
+    let mut records = vec![Record::Session(session), Record::Datastream(stream)];
+    let (head, rest) = all.split_at(first);
+    for (number, units) in std::iter::once(head).chain(rest.chunks(each)).enumerate() {
+        let bytes: Vec<u8> = units.iter().flat_map(|&(n, thread)| frame(n, thread)).collect();
+        std::fs::write(disk.join(format!("x/x.{number:08}")), &bytes).unwrap();
+        let time = |at: usize| Some((SECOND + i64::from(units[at].0 / FPS), units[at].0 % FPS));
+        let meta = ChunkMeta {
+            units: units.len() as u32,
+            first_time: time(0),
+            last_time: time(units.len() - 1),
+            ..ChunkMeta::default()
+        };
+        records.push(Record::Chunk(ChunkRecord {
+            number: number as u32,
+            bytes: bytes.len() as u64,
+            crc32c: crc32c::crc32c(&bytes),
+            meta,
+            ..ChunkRecord::default()
+        }));
+    }
+    let text: String = records.iter().map(Record::to_line).collect();
+    std::fs::write(disk.join("x/x.index"), text).unwrap();
+}
+
+#[test]
+fn sets_divided_among_chunks_are_read_whole() {
+    let all: Vec<(u32, u16)> = (0..120).flat_map(|n| (0..4).map(move |thread| (n, thread))).collect();
+    for first in 1..8 {
+        let disk = tempfile::tempdir().unwrap();
+        scan(disk.path(), &all, first, 4);
+        let recording = Recording::open([disk.path()], "x").unwrap();
+        let samples = Samples::of_recording(&recording, 0, &options()).unwrap();
+        assert_eq!(samples.threads(), [0, 1, 2, 3], "the first chunk has {first} frames");
+        assert_eq!(missing(&samples), (0, 0), "the first chunk has {first} frames");
+        // Blocks that begin with a set that is divided.
+        for n in 0..120 {
+            let read = samples.validity(n..n + 1);
+            assert!(read.is_whole(), "frame {n} of chunks that begin with {first}: {read:?}");
+        }
+    }
+}
+
+/// Samples in a frame of [`file`].
+const FRAME: u64 = 3200;
+
+/// Frames of some threads, from number `from` to before `to`, at `fps`; without those that are lost.
+fn lossy_file(path: &Path, threads: u32, fps: u32, from: u32, to: u32, lost: impl Fn(u32) -> bool) {
+    let shape = Vdif::shape(800, 1, 2, false, true).unwrap();
+    let frame = |n: u32, thread: u32| {
+        let vdif = shape.at(SECOND + i64::from(n / fps), n % fps).unwrap();
+        [&Vdif { thread, ..vdif }.write()[..], &[0xE4; 800]].concat()
+    };
+    let there = (from..to).filter(|&n| !lost(n));
+    let all = there.flat_map(|n| (0..threads).map(move |thread| frame(n, thread)));
+    std::fs::write(path, all.flatten().collect::<Vec<u8>>()).unwrap();
+}
+
+fn opened(path: &Path, fps: u32) -> Result<u32, String> {
+    let options = Options { sample_rate: Some(u64::from(fps) * FRAME), ..Options::default() };
+    Samples::of_files([path], &options)
+        .map(|samples| samples.frames_per_second())
+        .map_err(|error| error.to_string())
+}
+
+/// The first frames have no number that a rate of 9000 could not have.
+#[test]
+fn a_rate_that_a_later_frame_number_disproves_is_refused_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    for (threads, from, to) in [(1, 0, 25_000), (2, 9_500, 11_000), (1, 0, 9_990)] {
+        lossy_file(&path, threads, 10_000, from, to, |n| n % 7 == 3);
+        let why = opened(&path, 9_000).unwrap_err();
+        assert!(why.contains("9000 frames/s are too few: the data have frame number 99"), "{why}");
+        assert!(why.contains("hint: correct the sample rate"), "{why}");
+        assert_eq!(opened(&path, 10_000), Ok(10_000));
+    }
+}
+
+#[test]
+fn a_rate_with_which_seconds_would_have_no_end_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    lossy_file(&path, 2, 1000, 300, 5700, |n| n % 11 == 5);
+    let why = opened(&path, 2000).unwrap_err();
+    assert!(
+        why.contains("2000 frames/s are too many: the seconds of the data end with frame number 999"),
+        "{why}"
+    );
+    assert_eq!(opened(&path, 1000), Ok(1000));
+    // One end alone may be a loss.
+    lossy_file(&path, 1, 1000, 300, 1700, |_| false);
+    assert_eq!(opened(&path, 2000), Ok(2000));
+    // The ends of some seconds are lost: the others show the rate.
+    lossy_file(&path, 1, 1000, 0, 8000, |n| (2990..3000).contains(&n));
+    assert_eq!(opened(&path, 1000), Ok(1000));
+}
+
+/// A damaged header has any number, alone.
+#[test]
+fn one_damaged_header_disproves_no_rate() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    lossy_file(&path, 1, 1000, 0, 3000, |_| false);
+    let mut bytes = std::fs::read(&path).unwrap();
+    for frame in [999, 1000, 2999] {
+        bytes[frame * 816 + 5] ^= 0x55;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(opened(&path, 1000), Ok(1000));
 }

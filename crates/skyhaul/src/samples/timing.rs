@@ -265,7 +265,7 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Octets of frames that are read at once.
+/// Bytes of frames that are read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Files without an index whose first headers are read to see whether they are in order.
 const MOST_OPENED: usize = 4096;

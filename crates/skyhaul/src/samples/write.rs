@@ -51,7 +51,7 @@ impl FrameMaker {
         self.frame_rows
     }
 
-    /// Octets of a frame, with its header.
+    /// Bytes of a frame, with its header.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes

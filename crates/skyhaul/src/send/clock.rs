@@ -4,9 +4,11 @@ use super::{Outlet, SendError};
 use crate::control::Progress;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::control::ControlConfig;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
+use skyhaul_io::lock::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What other threads say to the one that sends.
@@ -49,13 +51,13 @@ impl SendControl {
 
     /// Wake a sender that waits for its time.
     pub fn wake(&self) {
-        drop(self.nap.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.nap));
         self.wake.notify_all();
     }
 
     /// The counts, to read or to add to.
     pub fn stats(&self) -> MutexGuard<'_, SendStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.stats)
     }
 }
 
@@ -73,7 +75,7 @@ pub struct Real(pub Instant);
 
 impl Clock for Real {
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.0.elapsed())
     }
 
     /// A little longer than needed where that is soon: to sleep and be woken costs some µs of CPU time, so at high
@@ -88,7 +90,7 @@ impl Clock for Real {
             std::thread::sleep(left.max(SHORTEST));
             return;
         }
-        let nap = control.nap.lock().unwrap_or_else(PoisonError::into_inner);
+        let nap = lock(&control.nap);
         if still() {
             drop(control.wake.wait_timeout(nap, left.min(LONGEST)));
         }
@@ -137,14 +139,13 @@ impl Pacing {
             return Ok(());
         }
         if !outlet.is_udp() {
-            let text =
-                "automatic rates work only over UDP; hint: TCP controls its own rate; otherwise give a rate";
-            return Err(SendError::Config(text.into()));
+            let hint = Hint("TCP controls its own rate; otherwise give a rate");
+            return Err(SendError::Config(format!("automatic rates work only over UDP{hint}")));
         }
         let Some(group) = outlet.group() else { return Ok(()) };
         Err(SendError::Config(format!(
-            "automatic rates need a single receiver, and the group {group} may have many receivers; hint: give a rate, or \
-             send to one receiver's own address"
+            "automatic rates need a single receiver, and the group {group} may have many receivers{}",
+            Hint("give a rate, or send to one receiver's own address")
         )))
     }
 }
@@ -291,4 +292,47 @@ pub struct SendStats {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn pace(max_wait: u64) -> OwnPace {
+        let max_wait = Duration::from_secs(max_wait);
+        OwnPace { packets: 200, seconds: 1, packet_bytes: 1000, max_wait }
+    }
+
+    /// The waits of packets at these positions, in positions.
+    fn waits(max_wait: u64, positions: &[u64]) -> (Vec<u64>, u64) {
+        let mut schedule = Schedule::new(pace(max_wait));
+        let waits = (0..).zip(positions).map(|(n, &at)| schedule.wait(n, at).0 / 5_000_000).collect();
+        (waits, schedule.cut)
+    }
+
+    #[test]
+    fn gaps_last_as_long_as_what_is_missing() {
+        assert_eq!(pace(1).bits_per_second(), 1_600_000);
+        assert_eq!(waits(9, &[0, 1, 4, 5, 9]), (vec![0, 0, 2, 0, 3], 0));
+        assert_eq!(waits(9, &[7, 8, 11]).0, [0, 0, 2]);
+        // Only the first packets of runs are asked for.
+        let mut schedule = Schedule::new(pace(9));
+        assert_eq!((schedule.wait(0, 0), schedule.wait(100, 140)), (Nanos(0), Nanos(200_000_000)));
+        assert_eq!(schedule.wait(150, 200), Nanos(50_000_000));
+    }
+
+    #[test]
+    fn disorder_and_repeats_take_no_time_of_their_own() {
+        assert_eq!(waits(9, &[0, 1, 3, 2, 4, 5]).0, [0, 0, 1, 0, 0, 0]);
+        assert_eq!(
+            waits(9, &[0, 1, 3, 2, 4, 9]).0,
+            [0, 0, 1, 0, 0, 3],
+            "the lead is given back at the next gap"
+        );
+        assert_eq!(waits(9, &[0, 1, 1, 2, 9]).0, [0, 0, 0, 0, 5]);
+    }
+
+    #[test]
+    fn a_long_gap_is_cut_and_does_not_hurry_what_follows() {
+        assert_eq!(waits(1, &[0, 12_000, 12_001, 12_003]), (vec![0, 200, 0, 1], 12_000 - 1 - 200));
+        assert_eq!(waits(0, &[0, 12_000, 12_001, 12_003]).0, [0, 0, 0, 0]);
+        assert_eq!(waits(u64::MAX, &[0, u64::MAX]).0[0], 0);
+    }
+}

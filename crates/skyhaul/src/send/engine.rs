@@ -8,22 +8,19 @@
 //!
 //! A source may have several *jobs* under way. What goes wrong with the packets of one ends that job and no other.
 
-use super::clock::Pacing;
-use super::clock::SendStats;
-use super::clock::{Clock, SendControl};
-use super::outlet::Outlet;
-use super::outlet::SendError;
+use super::clock::{Clock, Pacing, SendControl, SendStats};
+use super::outlet::{Outlet, SendError};
 use crate::control::{RateControl, Steering};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::host::thread::cpu_time;
+use skyhaul_io::lock::lock;
 use skyhaul_io::udp::send::{Sent, TRAIN_BYTES};
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Trains in a batch without a rate.
 const TRAINS_PER_BATCH: usize = 4;
@@ -131,8 +128,7 @@ impl SendEngine {
     /// One that sends to `outlet`.
     #[must_use]
     pub fn new(outlet: Outlet, pacing: &Pacing, clock: Box<dyn Clock>) -> Self {
-        let nanos = |d: Duration| Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
-        let (tolerance, slack) = (nanos(pacing.tolerance), nanos(pacing.slack));
+        let (tolerance, slack) = (Nanos::from(pacing.tolerance), Nanos::from(pacing.slack));
         let burst_bytes = pacing.burst_bytes as u64;
         Self {
             steering: pacing.auto.map(|auto| Steering::new(&auto, outlet.substreams())),
@@ -184,7 +180,8 @@ impl SendEngine {
         if self.is_stream {
             self.cut();
         }
-        let why = "send: a payload or transport of the program panicked; hint: see the backtrace";
+        let why =
+            format!("send: a payload or transport of the program panicked{}", Hint("see the backtrace"));
         std::io::Error::other(why).into()
     }
 
@@ -248,7 +245,7 @@ impl SendEngine {
             (&mut self.steering, self.outlet.as_mut().and_then(Outlet::udp_mut))
         {
             control.rate.store(steering.poll(senders)?.max(1), Ordering::Relaxed);
-            let mut progress = control.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut progress = lock(&control.progress);
             progress.clear();
             progress.extend(steering.loops().iter().map(RateControl::progress));
         }

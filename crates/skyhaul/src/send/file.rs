@@ -9,7 +9,7 @@
 //! frames have no order in time gets none, unless it is asked for.
 
 use super::clock::{OwnPace, SentTimes};
-use super::supply::{Sequence, Supply, SupplyError};
+use super::sender::{Sequence, Supply, SupplyError};
 use super::{HEAD, Packetize};
 use skyhaul_core::wire::{Format, Move, Numbered, Numbering, Order, PREFIX, Positions, vtp};
 use skyhaul_io::file::MappedFile;

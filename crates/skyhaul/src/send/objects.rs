@@ -8,8 +8,8 @@
 //!
 //! A [`Stream`] has one [`Outlet`](super::Outlet), one rate and one order, and any number of destinations (*substreams*).
 //! [`Stream::send`] works in the caller's thread; [`Stream::queue`] hands objects to a thread of the stream and gives a
-//! [`Ticket`]. Whatever waits (for its time, for room in a queue or connection) ends at once on
-//! [`cancel`](Stream::cancel). What an object is, its [`Object`] implementation says: the compiler makes a sender for each kind.
+//! [`Ticket`]. Whatever waits (for its time, for room in a queue or connection) ends immediately on
+//! [`cancel`](Stream::cancel). A type becomes sendable by implementing [`Object`]: the compiler makes a sender for each type.
 //!
 //! Limits: an object's bytes must keep their lengths while it is sent (their content may change between two sends). An
 //! error of a socket ends the objects that were in the same system calls.
@@ -18,7 +18,6 @@ mod burst;
 mod object;
 mod queue;
 mod run;
-mod source;
 mod stream;
 
 pub use burst::Batch;

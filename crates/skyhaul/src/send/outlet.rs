@@ -1,14 +1,16 @@
 //! Where packets go (UDP, TCP, queues, memory), faults on purpose, and why sending failed.
 
 use crate::inproc::InprocQueue;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::fault::{Damage, Faults, Injected, Line};
 use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
 use std::io::{self, IoSlice};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A transport of one's own.
@@ -193,7 +195,7 @@ impl Outlet {
                 Ok(Sent { packets: done, bytes, refused: 0 })
             }
             Outlet::Bytes(bytes) => {
-                let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bytes = lock(bytes);
                 packets.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
                 Ok(all)
             }
@@ -239,7 +241,8 @@ impl Outlet {
 pub enum SendError {
     /// The queue holds as many heaps or events as it may.
     #[error(
-        "queue {more} more: {waiting} of at most {most} are already waiting; hint: wait for a ticket, or let more of them wait"
+        "queue {more} more: {waiting} of at most {most} are already waiting{}",
+        Hint("wait for a ticket, or let more of them wait")
     )]
     Full {
         /// Heaps or events to queue.
@@ -253,18 +256,19 @@ pub enum SendError {
     #[error("cancelled before everything was sent")]
     Cancelled,
     /// It was cancelled in the middle of a packet, which closed the connection.
-    #[error("the connection was closed when a packet was cancelled midway; hint: connect again")]
+    #[error("the connection was closed when a packet was cancelled midway{}", Hint("connect again"))]
     Cut,
     /// The stream was closed.
-    #[error("the stream is closed; hint: create a new one")]
+    #[error("the stream is closed{}", Hint("create a new one"))]
     Closed,
     /// It was called on the stream's own thread, which would wait for itself.
     #[error(
-        "a callback on this stream's own thread cannot wait, because it would wait for itself; hint: queue there, and wait elsewhere"
+        "a callback on this stream's own thread cannot wait, because it would wait for itself{}",
+        Hint("queue there, and wait elsewhere")
     )]
     OwnThread,
     /// The destination does not exist.
-    #[error("no substream {asked}: this stream has {have}; hint: number them from 0")]
+    #[error("no substream {asked}: this stream has {have}{}", Hint("number them from 0"))]
     NoSubstream {
         /// The number requested.
         asked: usize,
@@ -279,7 +283,8 @@ pub enum SendError {
     Packets(String),
     /// Bytes of a heap or event are fewer than they were.
     #[error(
-        "bytes to send have become fewer since they were added; hint: keep their length, or create a new heap or event"
+        "bytes to send have become fewer since they were added{}",
+        Hint("keep their length, or create a new heap or event")
     )]
     Changed,
     /// The socket failed.

@@ -4,13 +4,17 @@
 //! for the one behind it, which confirms or denies a jump in time.
 
 use super::clock::{OwnPace, SentTimes};
-use super::supply::Sequence;
+use super::sender::Sequence;
 use crate::frames;
 use crate::recording::{Datastream, Reader};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::{ClockFinder, FamilyRef, FrameClock, Move, Numbered, Numbering, Placer, Stamps};
+use skyhaul_io::lock::lock;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+const AS_THEY_ARE: Hint<&str> = Hint("send them without --restamp");
 
 /// Bytes read ahead at once.
 pub(super) const SEGMENT: usize = 4 << 20;
@@ -91,7 +95,7 @@ impl Told {
     }
 
     pub(super) fn times(&self, moved: Option<i64>) -> SentTimes {
-        let placer = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        let placer = lock(&self.placed);
         let (gaps, longest_gap) = placer.as_ref().map_or((0, 0), Placer::gaps);
         let of = |count: fn(&Placer) -> u64| placer.as_ref().map_or(0, count);
         SentTimes {
@@ -249,9 +253,7 @@ impl RecordedFrames {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let Some((stamps, at)) = self.stamps else {
             return match self.options.restamp {
-                Some(_) => Err(invalid(
-                    "these frames cannot have new times\nhint: send them without --restamp".into(),
-                )),
+                Some(_) => Err(invalid(format!("these frames cannot have new times{AS_THEY_ARE}"))),
                 None => Ok(()),
             };
         };
@@ -281,9 +283,7 @@ impl RecordedFrames {
             let by = Move { seconds, begin: Some(start), fps: clock.fps(), ..Move::default() };
             let timed = frames.iter().find(|frame| stamps.time(frame, near).is_some());
             if timed.is_some_and(|frame| stamps.moved(frame, &by).is_none()) {
-                return Err(invalid(
-                    "the headers cannot give the new times\nhint: send them without --restamp".into(),
-                ));
+                return Err(invalid(format!("the headers cannot give the new times{AS_THEY_ARE}")));
             }
             self.restamp = Some(Restamp { stamps, at, by });
         }
@@ -352,7 +352,7 @@ impl RecordedFrames {
                 }
                 self.last = Some(position);
             }
-            *self.placed.lock().unwrap_or_else(PoisonError::into_inner) = Some(placer.clone());
+            *lock(&self.placed) = Some(placer.clone());
         }
         Ok((bytes, runs))
     }

@@ -10,7 +10,7 @@
 
 use super::clock::{OwnPace, SentTimes};
 use super::recorded::{RecordedFrames, RecordedOptions, Restamp, SEGMENT, Told};
-use super::supply::{Sequence, Supply};
+use super::sender::{Sequence, Supply};
 use super::{HEAD, Packetize};
 use crate::recording::{Account, Reader};
 use skyhaul_core::wire::{Divided, Numbering, PREFIX, Packets};
@@ -248,7 +248,7 @@ impl Divider {
     /// Read the next stored head; false at the end.
     fn next_head(&mut self, reader: &mut Reader) -> io::Result<bool> {
         loop {
-            // No more than the head: heads are whole words of four octets.
+            // No more than the head: heads are whole words of four bytes.
             let read = reader.take(4).read_to_end(&mut self.head)?;
             match self.packets.place(&self.head) {
                 Ok(Some(_)) => return Ok(true),

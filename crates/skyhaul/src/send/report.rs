@@ -1,7 +1,6 @@
 //! The report of a sender.
 
-use super::clock::SendStats;
-use super::clock::SentTimes;
+use super::clock::{SendStats, SentTimes};
 use super::events::SyncCounts;
 use crate::control::Progress;
 use crate::report::VERSION;

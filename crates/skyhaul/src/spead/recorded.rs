@@ -5,7 +5,7 @@
 //!   chunk    verified once ─▶ heads only ─▶ table: where each heap is ─▶ its items, into the caller's memory
 //! ```
 //!
-//! The rows are the heaps in order of arrival. Those of a chunk that is lost or damaged remain rows if the index tells how many
+//! The rows are the heaps in order of arrival. Those of a lost or damaged chunk remain rows if the index says how many
 //! there were; nothing in them is valid. A heap belongs to the chunk in which it begins, and is read from all that it is in.
 //!
 //! An item is read as its [`Field`] says, if the last descriptor of it, up to and including its own heap, says the same. As in
@@ -16,26 +16,26 @@
 //! Limits: chunks that are in no index are read once to count their heaps.
 
 mod field;
-mod heads;
 mod read;
 
 pub use field::{Field, FieldError, Form};
 pub use read::State;
 
 use crate::recording::{Gap, HeapsOf, OpenPiece, Pieces, Recording};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::Family;
 use skyhaul_core::wire::spead::table::{StoredHeap, Table};
-use skyhaul_core::wire::spead::{BugCompat, Descriptor, Flavour, Head, SpeadFamily};
-use std::collections::BTreeMap;
-use std::collections::{HashMap, VecDeque};
+use skyhaul_core::wire::spead::{BugCompat, Descriptor, Flavour, Head, SpeadFamily, id};
+use skyhaul_io::lock::lock;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Most memory for tables, bytes, unless a single one is larger.
 pub const TABLES: usize = 64 << 20;
 /// Most tables, each with open files.
 const MAX_TABLES: usize = 64;
-/// Octets of the shortest packet: header, counter, offset, length.
+/// Bytes of the shortest packet: header, counter, offset, length.
 const MIN_PACKET_BYTES: u64 = 32;
 
 /// Why heaps cannot be read.
@@ -47,7 +47,8 @@ pub enum HeapsError {
     NotHeaps(String),
     /// The type of an item changes among the rows.
     #[error(
-        "the descriptor of {name:?} changes with heap {counter} (row {row})\nhint: read the rows before it, or from it on"
+        "the descriptor of {name:?} changes with heap {counter} (row {row}){}",
+        Hint("read the rows before it, or from it on")
     )]
     Changed {
         /// Name of the item.
@@ -177,7 +178,7 @@ impl Heaps {
         &self.starts[..self.pieces.all().len()]
     }
 
-    /// The chunks that are missing, damaged or unproven, as far as the index shows it, and those found while reading.
+    /// Chunks that are missing, damaged or unproven by the index, and those found while reading.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.pieces.gaps()
@@ -250,7 +251,7 @@ impl Heaps {
     fn chunk(&self, piece: usize) -> Option<Arc<Chunk>> {
         let slot = &self.pieces.all()[piece].known;
         let chunk = {
-            let mut held = slot.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = lock(&slot.held);
             if matches!(*held, Held::Unread) {
                 *held = self.read_chunk(piece).map_or(Held::Unusable, |chunk| Held::Here(Arc::new(chunk)));
             }
@@ -265,7 +266,7 @@ impl Heaps {
 
     /// Hold a table, and let go of those that were not used for the longest time.
     fn keep(&self, piece: usize, bytes: usize) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.recent);
         if recent.back().is_some_and(|(last, _)| *last == piece) {
             return;
         }
@@ -317,7 +318,7 @@ impl<T: Clone> Memo<T> {
     }
 }
 
-/// Octets read at once where heads are near each other, and where they are not.
+/// Bytes read at once where heads are near each other, and where they are not.
 pub(super) const NEAR: usize = 64 << 10;
 pub(super) const FAR: usize = 4 << 10;
 
@@ -377,5 +378,152 @@ pub(super) fn points_at(flavour: Flavour, pointers: &[u64], id: u64) -> bool {
     pointers.iter().any(|&pointer| flavour.parts(pointer).id == id)
 }
 
+/// What the heads of a chunk say by themselves.
+struct Heads {
+    table: Table,
+    first: Option<First>,
+    file: OpenPiece,
+}
+
+impl Heaps {
+    /// Read the heads of a chunk, after verifying it; `None` if that fails: then it is in the gaps.
+    fn heads(&self, piece: usize) -> Option<Heads> {
+        let of = &self.pieces.all()[piece];
+        let file = self.pieces.open(of, self.verify)?;
+        let (mut table, mut first) = (Table::default(), None);
+        let read = each_head(&file, |head, octets, at| {
+            first.get_or_insert_with(|| First(octets.to_vec()));
+            table.add(head, 0, at);
+        });
+        if let Err(why) = read {
+            self.pieces.note_unproven(of, format!("its packets are not valid: {why}"));
+            return None;
+        }
+        Some(Heads { table, first, file })
+    }
+
+    /// Whether a chunk begins with the rest of a heap; `None` if its heaps are not those of its record.
+    fn continues(&self, piece: usize, heads: &Heads) -> Option<bool> {
+        if let Some(&continues) = self.pieces.all()[piece].known.continues.get() {
+            return Some(continues);
+        }
+        let (found, told) = (heads.table.len() as u64, self.told(piece)?.count);
+        match found.checked_sub(told) {
+            Some(more @ (0 | 1)) => Some(more == 1),
+            _ => {
+                let text = format!("its packets are of {found} heaps, but its index record says {told}");
+                self.pieces.note_unproven(&self.pieces.all()[piece], text);
+                None
+            }
+        }
+    }
+
+    /// Make the table of a chunk.
+    fn read_chunk(&self, piece: usize) -> Option<Chunk> {
+        let heads = self.heads(piece)?;
+        let before = usize::from(self.continues(piece, &heads)?);
+        let mut chunk = Chunk { table: heads.table, before, files: vec![heads.file], described: Vec::new() };
+        self.go_on(piece, &mut chunk);
+        chunk.table.shrink();
+        if self.may_carry(piece, id::DESCRIPTOR) {
+            chunk.described = self.describe(&chunk);
+        }
+        Some(chunk)
+    }
+
+    /// Add the packets of the last heap that are in the next chunks.
+    fn go_on(&self, piece: usize, chunk: &mut Chunk) {
+        let mut last = piece;
+        while chunk.heaps() > 0
+            && self.number(last + 1).is_some_and(|next| Some(next) == self.number(last).map(|n| n + 1))
+        {
+            let heap = chunk.table.heap(chunk.table.len() - 1);
+            // The size tells; without one, only the next chunk does.
+            if heap.is_some_and(|heap| heap.size.is_some() && heap.is_complete()) {
+                return;
+            }
+            // Most often the next chunk begins with a heap of its own, which is seen by its first head.
+            let next = last + 1;
+            if !self.peeked(next, &chunk.table) {
+                return;
+            }
+            let Some(heads) = self.heads(next) else { return };
+            if self.continues(next, &heads) != Some(true) {
+                return;
+            }
+            let (file, mut is_all) = (chunk.files.len() as u32, true);
+            let Heads { file: open, .. } = heads;
+            let _ = each_head(&open, |head, _, at| {
+                is_all &= chunk.table.is_continued_by(head);
+                if is_all {
+                    chunk.table.add(head, file, at);
+                }
+            });
+            chunk.files.push(open);
+            if !is_all {
+                return;
+            }
+            last = next;
+        }
+    }
+
+    /// Whether a piece may begin with a packet of the last heap of a table; it is not verified for that.
+    fn peeked(&self, piece: usize, table: &Table) -> bool {
+        let pieces: &Pieces<Slot> = &self.pieces;
+        let Ok(open) = pieces.open_unverified(&pieces.all()[piece]) else { return true };
+        let mut octets = vec![0; FAR];
+        let Ok(read) = open.read(0, &mut octets) else { return true };
+        // A head that is longer, or that is damaged, may be one.
+        !matches!(Head::peek(&octets[..read]), Ok(Some(head)) if !table.is_continued_by(&head))
+    }
+}
+
+/// Call `each` with every head of a chunk, its bytes, and where its payload is.
+fn each_head(file: &OpenPiece, mut each: impl FnMut(&Head<'_>, &[u8], u64)) -> Result<(), String> {
+    let (mut octets, mut begin, mut at, mut want) = (Vec::new(), 0, 0u64, NEAR);
+    while at < file.bytes {
+        let have = usize::try_from(at - begin).ok().and_then(|skip| octets.get(skip..)).unwrap_or_default();
+        let Some(head) = Head::peek(have).map_err(|why| format!("byte {at}: {}", why.name()))? else {
+            let known = have.len();
+            if known as u64 >= file.bytes - at || known >= Head::LONGEST {
+                return Err("the file ends within a packet".to_owned());
+            }
+            octets.resize(want.max(2 * known), 0);
+            let read = file.read(at, &mut octets).map_err(|error| error.to_string())?;
+            if read <= known {
+                return Err("it was truncated while it was read".to_owned());
+            }
+            octets.truncate(read);
+            begin = at;
+            continue;
+        };
+        let bytes = head.bytes();
+        if bytes > file.bytes - at {
+            return Err("the file ends within a packet".to_owned());
+        }
+        each(&head, &have[..head.start], at + head.start as u64);
+        want = if bytes < NEAR as u64 / 4 { NEAR } else { FAR };
+        at += bytes;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_grow_as_they_are_found() {
+        let mut memo = Memo::default();
+        memo.put(3, 5, 'a');
+        memo.put(5, 9, 'a');
+        memo.put(12, 12, 'b');
+        assert_eq!((2..=13).map(|piece| memo.at(piece)).collect::<Vec<_>>(), {
+            let mut told = vec![None; 12];
+            told[1..=7].fill(Some('a'));
+            told[10] = Some('b');
+            told
+        });
+        assert_eq!(memo.0.len(), 2);
+    }
+}

@@ -1,4 +1,4 @@
-use super::super::shared::Done;
+use super::super::control::Done;
 use super::*;
 use skyhaul_core::balance::{Balancer, BalancerConfig, Counters, Member, PortRange, Seat, Table, Ticks};
 use skyhaul_core::placement::Nanos;

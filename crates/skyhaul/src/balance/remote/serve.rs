@@ -1,10 +1,11 @@
 //! The forwarding end of the connection to another process: reports counts, takes tables. And the messages of that connection.
 
+use super::super::control::{Done, Planes};
 use super::super::data_plane::DataPlane;
-use super::super::shared::{Done, Planes};
 use crate::report::SourceReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::balance::{Counters, Refusal, Seat, Table, Ticks, Traffic};
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::udp::forward::Forwarded;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -129,7 +130,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 
 /// How long an end waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Octets of a message, at most: a table of 32 calendars, with room for networks.
+/// Bytes of a message, at most: a table of 32 calendars, with room for networks.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 pub(super) const HELLO: u8 = b'H';
@@ -179,7 +180,7 @@ impl Told {
             forwarded: [packets, bytes, no_room, unreachable, too_long],
             sources: done.sources,
             mode: done.mode,
-            cpu_nanos: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
+            cpu_nanos: Nanos::from(done.cpu).0,
             singly: done.singly,
             table: done.table,
             newest: ticks.newest,

@@ -1,5 +1,9 @@
 use super::*;
 use proptest::prelude::*;
+use skyhaul_core::assembly::Mark;
+use skyhaul_core::placement::{Key, Nanos};
+use skyhaul_core::wire::vdif::Vdif;
+use skyhaul_core::wire::{LearnOptions, Learner, Order, vtp};
 
 fn admits(origin: &str, sender: &str) -> bool {
     origin.parse::<Origin>().unwrap().admits(sender.parse().unwrap())
@@ -77,4 +81,115 @@ fn the_start_second_is_in_and_the_stop_second_is_out() {
     assert_eq!(gate.admit(11), Ok(()));
     assert_eq!(gate.admit(12), Err(Reject::AfterStop));
     assert!(Gate::default().is_open());
+}
+
+const UNIT: u64 = 40;
+
+/// What is learned of four threads, with sequence numbers or without.
+fn format(sequence: bool) -> StreamFormat {
+    let mut learner = Learner::new(LearnOptions::default());
+    for n in 0..64 {
+        let mut packet = if sequence { vtp::write(n, Order::Little).to_vec() } else { Vec::new() };
+        packet.extend(frame(n));
+        learner.observe(&packet);
+    }
+    learner.conclude(true).unwrap().unwrap()
+}
+
+/// Frame `n` of four threads that take turns.
+fn frame(n: u64) -> Vec<u8> {
+    let shape = Vdif::shape(8, 1, 2, false, false).unwrap().at(1_795_402_800, (n / 4) as u32).unwrap();
+    let mut bytes = Vdif { thread: (n % 4) as u32, ..shape }.write().to_vec();
+    bytes.resize(UNIT as usize, 0);
+    bytes
+}
+
+/// A part of an object in which frame `n` lies at unit `n + shift`, of the frames of `came`.
+fn part(shift: u64, came: &[u64], cause: Cause) -> Retired<Vec<u8>> {
+    let mut block = vec![0; 64 * UNIT as usize];
+    for n in came {
+        let at = ((n + shift) * UNIT) as usize;
+        block[at..at + UNIT as usize].copy_from_slice(&frame(*n));
+    }
+    let (low, high) = (came[0] + shift, came[came.len() - 1] + shift + 1);
+    let ends = came.windows(2).filter(|pair| pair[0] + 1 < pair[1]);
+    let missing = ends.map(|pair| (pair[0] + 1 + shift) * UNIT..(pair[1] + shift) * UNIT).collect();
+    Retired {
+        key: Key::of(0),
+        epoch: 0,
+        block,
+        range: low * UNIT..high * UNIT,
+        size: None,
+        missing,
+        after: Some(Mark { number: 0, offset: 0 }),
+        first: Nanos(0),
+        last: Nanos(0),
+        cause,
+    }
+}
+
+/// What is left of a stream of one part: first frame, behind the last, missing; and how many were cut off.
+fn left(sequence: bool, shift: u64, came: &[u64]) -> (Range<u64>, u64, u64) {
+    let format = format(sequence);
+    let mut part = part(shift, came, Cause::Finish);
+    let cut = Sets::new(&format, UNIT as u32, false).trim(&mut part, &format, true);
+    let missing = part.missing.iter().map(|hole| (hole.end - hole.start) / UNIT).sum();
+    (part.range.start / UNIT - shift..part.range.end / UNIT - shift, missing, cut)
+}
+
+#[test]
+fn a_stream_that_is_joined_and_left_within_a_set() {
+    let came: Vec<u64> = (2..23).collect();
+    assert_eq!(left(false, 0, &came), (4..20, 0, 5));
+    // By sequence number sets begin anywhere.
+    (0..4).for_each(|shift| assert_eq!(left(true, shift, &came), (4..20, 0, 5), "{shift}"));
+    let whole: Vec<u64> = (4..20).collect();
+    (0..4).for_each(|shift| assert_eq!(left(true, shift, &whole), (4..20, 0, 0), "{shift}"));
+}
+
+#[test]
+fn what_was_lost_in_the_first_whole_set_is_missing_in_it() {
+    let came: Vec<u64> = (2..24).filter(|n| ![4, 6].contains(n)).collect();
+    assert_eq!(left(false, 0, &came), (4..24, 2, 2));
+    assert_eq!(left(true, 3, &came), (4..24, 2, 2));
+    // A set of which nothing came is not the beginning.
+    let came: Vec<u64> = (2..24).filter(|n| !(4..9).contains(n)).collect();
+    assert_eq!(left(false, 0, &came), (8..24, 1, 2));
+    assert_eq!(left(true, 1, &came), (8..24, 1, 2));
+}
+
+#[test]
+fn less_than_a_set_is_no_stream_yet() {
+    assert_eq!(left(false, 0, &[2, 3]), (4..4, 0, 2));
+    let format = format(false);
+    let mut sets = Sets::new(&format, UNIT as u32, false);
+    let mut first = part(0, &[2, 3], Cause::Idle);
+    assert_eq!((sets.trim(&mut first, &format, false), first.received()), (2, 0));
+    // What falls silent may go on: its end is left as it is, and its beginning was found.
+    let mut second = part(0, &[5, 6, 7, 8, 9], Cause::Idle);
+    assert_eq!((sets.trim(&mut second, &format, false), second.after), (3, None));
+    assert_eq!(second.range, 8 * UNIT..10 * UNIT);
+    let mut third = part(0, &[10, 11, 12], Cause::Flush);
+    assert_eq!((sets.trim(&mut third, &format, false), third.range.start), (0, 10 * UNIT));
+    // A sender that begins anew, too.
+    let mut anew = Retired { epoch: 1, ..part(0, &[1, 2, 3, 4, 5, 6, 7], Cause::Window) };
+    assert_eq!((sets.trim(&mut anew, &format, false), anew.range.start), (3, 4 * UNIT));
+}
+
+#[test]
+fn what_does_not_come_set_by_set_is_left_as_it_came() {
+    let format = format(true);
+    let trim = |sets: &mut Sets, part: &mut Retired<Vec<u8>>| sets.trim(part, &format, true);
+    let mut kept = part(0, &[2, 3, 4, 5], Cause::Finish);
+    assert_eq!(trim(&mut Sets::new(&format, UNIT as u32, true), &mut kept), 0, "where that was asked for");
+    let mut lonely = part(0, &[2, 3], Cause::Finish);
+    assert_eq!(trim(&mut Sets::new(&format, UNIT as u32, false), &mut lonely), 0, "no set begins in it");
+    // Each thread's frames in a run of their own.
+    let mut runs = part(0, &(0..16).collect::<Vec<_>>(), Cause::Finish);
+    for (at, n) in
+        (0..16).flat_map(|thread| (0..4).map(move |number| number * 4 + thread % 4)).take(16).enumerate()
+    {
+        runs.block[at * UNIT as usize..][..UNIT as usize].copy_from_slice(&frame(n));
+    }
+    assert_eq!(trim(&mut Sets::new(&format, UNIT as u32, false), &mut runs), 0);
 }

@@ -12,6 +12,7 @@
 //! batches arrive fast, a call that finds the queue empty sleeps for a while and is not woken for every batch: see
 //! [`Pace`].
 
+use skyhaul_core::hint::Hint;
 use skyhaul_io::wake::Wake;
 use std::collections::VecDeque;
 use std::io;
@@ -31,12 +32,13 @@ pub enum GetError {
 
 impl std::fmt::Display for GetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+        let (why, hint) = match self {
             GetError::Empty => {
-                "get from a stream: nothing arrived within the timeout; hint: use a longer timeout, or see its statistics"
+                ("nothing arrived within the timeout", "use a longer timeout, or see its statistics")
             }
-            GetError::Stopped => "get from a stream: it has ended; hint: its statistics give the reason",
-        })
+            GetError::Stopped => ("it has ended", "its statistics give the reason"),
+        };
+        write!(f, "get from a stream: {why}{}", Hint(hint))
     }
 }
 

@@ -16,6 +16,7 @@ use super::train::TableLock;
 use crate::control::{Answering, Gauge};
 use crate::receive::reader::{Consumer, Reader};
 use crate::recording;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::end_of;
 use skyhaul_core::wire::keyed::Keyed;
@@ -83,10 +84,8 @@ impl<S: Store> StreamReader<S> {
         input: Input<S>,
     ) -> io::Result<()> {
         if core.is_over() {
-            let text = format!(
-                "read {name}: the stream has ended; hint: make a new one, or have it wait for start() until it has all of its \
-                 readers (explicit_start)"
-            );
+            let hint = Hint("make a new one, or have it wait for start() until it has all of its readers");
+            let text = format!("read {name}: the stream has ended{hint} (explicit_start)");
             return Err(io::Error::new(io::ErrorKind::NotConnected, text));
         }
         if !can_be_held {
@@ -124,8 +123,9 @@ impl<S: Store> StreamReader<S> {
                 reader.has_left = true;
                 core.never_ran(&reader.me.stats, &error);
                 let text = format!(
-                    "start a reader of {}: {error}; hint: fewer threads, or raise ulimit -u",
-                    core.name
+                    "start a reader of {}: {error}{}",
+                    core.name,
+                    Hint("fewer threads, or raise ulimit -u")
                 );
                 Err(io::Error::new(error.kind(), text))
             }
@@ -347,7 +347,7 @@ impl<W: Keyed> std::fmt::Debug for ObjectStream<W> {
 /// Nanoseconds since 1970.
 pub(crate) fn wall() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    Nanos::from(since)
 }
 
 impl<W: Keyed> ObjectStream<W> {

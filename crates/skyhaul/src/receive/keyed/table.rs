@@ -60,7 +60,7 @@ struct Rules {
 }
 
 pub(crate) fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    Nanos::from(duration)
 }
 
 impl<S: Store> Table<S> {

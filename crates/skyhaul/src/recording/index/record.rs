@@ -9,9 +9,17 @@
 //!
 //! A chunk's record has the CRC-32C of the whole chunk, and of its parts of 4 MiB, so that a reader of a few samples
 //! verifies only the parts that it reads.
+//!
+//! A chunk's record may list its heaps:
+//!
+//! ```text
+//!   "heaps":{"count":4096,"incomplete":1,"counters":[[70000,1,4096]],"missing":[[70013,2880,4320]],"items":[5,4096,4097]}
+//! ```
+//!
+//! Counters mostly increase by a constant step, so a chunk of thousands of heaps has one entry. For senders without a step, the
+//! first [`MAX_RUNS`] entries are kept; the heaps' heads in the chunk have all of them.
 
 use crate::ledger::Discard;
-use crate::recording::index::heaps::{HeapsOf, is_zero};
 use crate::recording::report::{Event, RecordingReport};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
@@ -394,31 +402,118 @@ impl ChunkCounts {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recording::{ChunkRecord, Record};
+/// Runs of counters that are kept for a chunk.
+const MAX_RUNS: usize = 4096;
+/// Missing ranges that are kept for a chunk.
+const MAX_MISSING_RANGES: usize = 16_384;
 
-    #[test]
-    fn parts_make_the_whole() {
-        let mut octets: Vec<u8> = (0..2 * PART_BYTES + 5).map(|n| ((n * n) >> 7) as u8).collect();
-        let all = Checksums::of(&octets);
-        assert_eq!(all.whole, crc32c::crc32c(&octets));
-        assert_eq!(all.parts.len(), 3);
-        assert_eq!(all.parts[2], crc32c::crc32c(&octets[2 * PART_BYTES as usize..]));
-        octets.truncate(PART_BYTES as usize);
-        assert_eq!(Checksums::of(&octets), Checksums { whole: all.parts[0], parts: Vec::new() });
-        assert_eq!(Checksums::of(&[]), Checksums { whole: 0, parts: Vec::new() });
+/// Items that are kept for a chunk.
+const MAX_ITEMS: usize = 1024;
+
+/// The heaps that begin in a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapsOf {
+    /// How many.
+    pub count: u64,
+    /// Number of incomplete heaps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub incomplete: u64,
+    /// Bytes that are missing in these.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing_bytes: u64,
+    /// Their counters, in order of arrival: the first, from one to the next, and how many.
+    pub counters: Vec<(u64, i64, u32)>,
+    /// Missing bytes: counter of the heap, first byte, one past the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<(u64, u64, u64)>,
+    /// Ids of all items that its heaps carry, ascending: what is not here, a reader need not look for in the chunk. `None` if
+    /// not known, or too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<u64>>,
+    /// Entries of the lists of counters and missing bytes that were omitted because there were too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+    /// A counter was left out: no run continues after it.
+    #[serde(skip)]
+    broken: bool,
+}
+
+impl HeapsOf {
+    /// The first one's counter.
+    #[must_use]
+    pub fn first(&self) -> Option<u64> {
+        self.counters.first().map(|&(first, ..)| first)
     }
 
-    #[test]
-    fn records_keep_them_and_need_none() {
-        for parts in [vec![], vec![0xDEAD_BEEF, 7]] {
-            let record = Record::Chunk(ChunkRecord { number: 3, parts, ..ChunkRecord::default() });
-            let line = record.to_line();
-            assert_eq!(Record::parse(line.trim_end().as_bytes()), Some(record), "{line}");
+    /// Whether one of them may carry this item.
+    #[must_use]
+    pub fn may_carry(&self, item: u64) -> bool {
+        self.count > 0 && self.items.as_ref().is_none_or(|items| items.binary_search(&item).is_ok())
+    }
+
+    /// The counter of each heap, in order of arrival; `None` if some were omitted.
+    pub fn all_counters(&self) -> Option<impl Iterator<Item = u64> + '_> {
+        let told = self.counters.iter().try_fold(0u64, |sum, run| sum.checked_add(run.2.into()));
+        let run = |&(first, step, length): &(u64, i64, u32)| {
+            (0..length).map(move |n| first.wrapping_add_signed(step.wrapping_mul(i64::from(n))))
+        };
+        (told == Some(self.count)).then(|| self.counters.iter().flat_map(run))
+    }
+
+    /// The one that was added last carries this item.
+    pub(crate) fn add_item(&mut self, id: u64) {
+        if let Some(items) = &mut self.items
+            && let Err(at) = items.binary_search(&id)
+        {
+            items.insert(at, id);
+            self.items.take_if(|items| items.len() > MAX_ITEMS);
         }
-        let json = r#"{"record":"chunk","datastream":0,"number":0,"bytes":9,"crc32c":1,"parts":"0000001","object":0,"units":1}"#;
-        assert!(serde_json::from_str::<Record>(json).is_err());
+    }
+
+    /// One more begins.
+    pub(crate) fn add(&mut self, counter: u64, missing: &[Range<u64>]) {
+        if self.count == 0 {
+            self.items = Some(Vec::new());
+        }
+        self.count += 1;
+        self.add_counter(counter);
+        self.incomplete += u64::from(!missing.is_empty());
+        for gap in missing {
+            self.missing_bytes = self.missing_bytes.saturating_add(gap.end.saturating_sub(gap.start));
+            if self.missing.len() < MAX_MISSING_RANGES {
+                self.missing.push((counter, gap.start, gap.end));
+            } else {
+                self.left_out += 1;
+            }
+        }
+    }
+
+    fn add_counter(&mut self, counter: u64) {
+        if !self.broken
+            && let Some((first, step, length)) = self.counters.last_mut()
+        {
+            let last = first.wrapping_add_signed(step.wrapping_mul(i64::from(*length - 1)));
+            let next = counter.wrapping_sub(last).cast_signed();
+            if *length == 1 || next == *step {
+                *step = next;
+                *length += 1;
+                return;
+            }
+        }
+        if self.counters.len() < MAX_RUNS {
+            self.counters.push((counter, 0, 1));
+        } else {
+            self.broken = true;
+            self.left_out += 1;
+        }
     }
 }
+
+// Serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests;

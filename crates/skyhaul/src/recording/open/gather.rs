@@ -12,20 +12,15 @@
 //! Indexes of another recording with the same name are recognised by their session. Of several sessions, the one whose
 //! records match the bytes of the files is used.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
-
-use skyhaul_io::disk;
-
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, State};
-use crate::recording::contents::{Findings, Verdict};
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, Findings, Label, State, Verdict};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
 use crate::recording::index::{IndexReader, Tally};
-use crate::recording::mark6;
-use crate::recording::names::{self, Label};
-use crate::recording::report::Event;
-use crate::recording::report::RecordingReport;
+use crate::recording::report::{Event, RecordingReport};
 use crate::recording::verify::file::checksum;
+use crate::recording::{contents, mark6};
+use skyhaul_io::disk;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
 /// Chunks of a session that are read to decide whether its records fit.
 const SESSION_SAMPLES: usize = 3;
@@ -124,7 +119,7 @@ impl DiskContents {
                 self.datastreams.insert((session.clone(), found.datastream), found);
             }
             // No file can have such a number: a recorder never wrote this.
-            Record::Chunk(found) if found.number > names::MAX_CHUNK_NUMBER => {}
+            Record::Chunk(found) if found.number > contents::MAX_CHUNK_NUMBER => {}
             Record::Chunk(found) => self.chunks.push((session.clone(), disk, found)),
             Record::Lost(found) => self.lost.push((session.clone(), found)),
             Record::Event(found) if !self.events.contains(&found) => self.events.push(found),
@@ -155,7 +150,7 @@ impl DiskContents {
             if file.strip_suffix(".index") == Some(name) {
                 continue;
             }
-            let number = names::chunk_number(name, &file);
+            let number = contents::chunk_number(name, &file);
             // Links are followed: what counts is what lies at their end.
             let bytes = std::fs::metadata(&path)
                 .and_then(|data| disk::only_regular(data.file_type()).map(|()| data.len()));
@@ -174,7 +169,7 @@ impl DiskContents {
                 self.entry(name, entry);
                 continue;
             }
-            if file.strip_suffix(".part").is_some_and(|whole| names::chunk_number(name, whole).is_some()) {
+            if file.strip_suffix(".part").is_some_and(|whole| contents::chunk_number(name, whole).is_some()) {
                 self.partial.push((name.to_owned(), path.clone()));
             }
             self.others.push(FileEntry { disk, path, bytes });
@@ -196,7 +191,7 @@ impl DiskContents {
             let records = self.chunks.iter().filter(|(of, ..)| of == session);
             let fits = |(disk, record): &(usize, &ChunkRecord)| {
                 let name = self.name(label, session, record.datastream);
-                let path = names::chunk_path(&disks[*disk], &name, record.number);
+                let path = contents::chunk_path(&disks[*disk], &name, record.number);
                 checksum(&path, record.bytes).is_ok_and(|crc| crc == record.crc32c)
             };
             let proven =
@@ -266,7 +261,7 @@ impl DiskContents {
             if let Some(entry) = here.iter_mut().find(|entry| entry.disk == disk) {
                 entry.record = Some(record);
             } else {
-                let path = names::chunk_path(&disks[disk], &name, number);
+                let path = contents::chunk_path(&disks[disk], &name, number);
                 let record = Some(record);
                 here.push(ChunkEntry { number, disk, path, offset: 0, bytes: None, record, moved: false });
             }

@@ -11,14 +11,15 @@ use crate::frames;
 use crate::recording::contents::{ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict};
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
-use crate::recording::plan::{self, Step};
-use crate::recording::read::fill::{Filling, MAX_UNRECORDED_BYTES, bounded};
+use crate::recording::plan;
+use crate::recording::plan::Step;
 use crate::recording::read::follow::{Followed, Follower};
 use crate::recording::read::piece::{
-    ConsumerGone, Damaged, Data, Delivery, Loaded, Missing, Piece, PieceSender, Times,
+    ConsumerGone, Damaged, Data, Delivery, Filling, Loaded, MAX_UNRECORDED_BYTES, Missing, Piece,
+    PieceSender, Times, bounded,
 };
 use crate::recording::verify::file::{Seen, read_file};
-use crate::recording::verify::prove::Search;
+use crate::recording::verify::repair::Search;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;

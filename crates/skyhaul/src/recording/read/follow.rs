@@ -11,10 +11,10 @@ use std::time::Duration;
 use skyhaul_io::disk;
 use skyhaul_io::memory::peek::Peek;
 
+use crate::recording::contents;
 use crate::recording::contents::ChunkEntry;
 use crate::recording::index::IndexReader;
 use crate::recording::index::record::{ChunkRecord, Record};
-use crate::recording::names;
 use crate::recording::open::Recording;
 use crate::recording::write::disk_thread::stream_key;
 
@@ -88,7 +88,7 @@ impl Follower {
                 self.next += 1;
                 self.lost.remove(&number);
                 let disk = self.tails[tail].disk.clone();
-                let path = names::chunk_path(&disk, &self.name, number);
+                let path = contents::chunk_path(&disk, &self.name, number);
                 let bytes = Some(record.bytes);
                 let record = Some(record);
                 let entry = ChunkEntry { number, disk: tail, path, offset: 0, bytes, record, moved: false };

@@ -15,15 +15,16 @@ use crate::recording::contents::{ChunkEntry, Gap, Lack};
 use crate::recording::index::record::ChunkRecord;
 use crate::recording::open::Recording;
 use crate::recording::read::piece::Times;
-use crate::recording::verify::prove::{Prover, unverified_chunks};
+use crate::recording::verify::repair::{Prover, unverified_chunks};
 use skyhaul_io::disk::open_regular;
+use skyhaul_io::lock::lock;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Consecutive frames or packets in a file, and what their reader learns about them.
 #[derive(Debug)]
@@ -351,7 +352,7 @@ impl Parts {
 
     /// The gap of the chunk grows by a part.
     fn note(&self, part: usize) {
-        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut damaged = lock(&self.damaged);
         let before = self.gap(&damaged);
         damaged.insert(part);
         let now = self.gap(&damaged);
@@ -431,7 +432,7 @@ impl Verification {
     }
 
     pub(super) fn gaps(&self) -> Vec<Gap> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.gaps).clone()
     }
 
     pub(super) fn prover(&self) -> Option<&Prover> {
@@ -440,7 +441,7 @@ impl Verification {
 
     /// Something is missing.
     pub(super) fn note(&self, gap: Gap) {
-        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gaps = lock(&self.gaps);
         if !gaps.contains(&gap) {
             gaps.push(gap);
         }
@@ -448,7 +449,7 @@ impl Verification {
 
     /// More is missing than was noted.
     pub(super) fn replace(&self, before: Option<&Gap>, now: Option<Gap>) {
-        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gaps = lock(&self.gaps);
         match gaps.iter_mut().find(|gap| Some(&**gap) == before) {
             Some(gap) => now.into_iter().for_each(|now| *gap = now),
             None => gaps.extend(now),

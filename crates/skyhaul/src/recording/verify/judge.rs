@@ -1,22 +1,18 @@
 //! Judges a datastream: compares each step of its plan with the files read.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
-
 use crate::irregular::IrregularSummary;
 use crate::ledger::FrameLedger;
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, State};
-use crate::recording::contents::{Findings, Verdict};
-use crate::recording::contents::{Gap, Lack, Time};
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict};
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
-use crate::recording::plan::{self, Step};
-use crate::recording::verify::count::Times;
-use crate::recording::verify::count::{Count, Proof};
+use crate::recording::plan;
+use crate::recording::plan::Step;
+use crate::recording::verify::count::{Count, Proof, Times};
 use crate::recording::verify::file::Seen;
-use crate::recording::verify::prove::Search;
+use crate::recording::verify::repair::Search;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// One datastream's account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,8 +10,8 @@
 
 pub(super) mod commit;
 
+use crate::recording::contents;
 use crate::recording::index::record::{Checksums, PART_BYTES};
-use crate::recording::names;
 use crate::recording::report::DiskState;
 use crate::recording::write::dispatch::{Dispatch, TICK};
 use crate::recording::write::options::Chunk;
@@ -211,7 +211,7 @@ impl DiskThread {
                 "the datastream's directory could not be created",
             ));
         };
-        let path = names::chunk_path(&self.shared().path, name, ready.number);
+        let path = contents::chunk_path(&self.shared().path, name, ready.number);
         self.disk.start(token, &path, ready.view.clone())?;
         self.dirty_directories.insert(ready.datastream);
         Ok(())

@@ -3,22 +3,18 @@
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
 use crate::awake::Awake;
 use crate::ledger::Discard;
-
 use crate::recording::index::record::{LostChunk, Record};
-use crate::recording::report::Event;
-use crate::recording::report::{DiskState, DiskStatus};
-use crate::recording::write::account::Ledger;
+use crate::recording::report::{DiskState, DiskStatus, Event};
+use crate::recording::write::account::{Ledger, Space};
 use crate::recording::write::options::{SyncPolicy, WriterOptions};
-use crate::recording::write::queue::{self, Candidate};
-use crate::recording::write::queue::{Note, SharedDisk};
-use crate::recording::write::queue::{Ready, Work};
-use crate::recording::write::space::Space;
+use crate::recording::write::queue;
+use crate::recording::write::queue::{Candidate, Note, Ready, SharedDisk, Work};
+use skyhaul_io::lock::{lock, wait_while};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Time between looks at free space and at other disks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
@@ -80,7 +76,7 @@ impl Dispatch {
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ledger)
     }
 
     /// Give `work` to the best disk, or return it if there is none.
@@ -270,7 +266,7 @@ impl Dispatch {
     /// Exclude the time of a pause of this program for all disks.
     fn forgive_pause(&self) {
         // Held until all is forgiven: the thread of another disk, for which the pause is over by then, must not judge before.
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.turns);
         if let Some(pause) = turns.turn() {
             self.forgive(pause);
         }
@@ -339,8 +335,8 @@ impl Dispatch {
             if left.is_zero() {
                 return;
             }
-            let wait = self.settled.wait_timeout(ledger, left.min(Duration::from_millis(100)));
-            ledger = wait.unwrap_or_else(PoisonError::into_inner).0;
+            let at_most = left.min(Duration::from_millis(100));
+            ledger = wait_while(&self.settled, ledger, at_most, |ledger| !ledger.is_settled());
         }
     }
 

@@ -3,9 +3,10 @@
 //! A [`Chunk`] is a finished block of memory with its description. The writer takes it and never copies it; the block is free
 //! again when the chunk is durable.
 
+use crate::recording::contents::{Label, LabelError};
 use crate::recording::index::record::ChunkMeta;
-use crate::recording::names::{Label, LabelError};
 use serde_json::Value;
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults, Place};
 use skyhaul_io::memory::{Block, Pool};
 use std::io;
@@ -137,21 +138,19 @@ pub enum WriterError {
     #[error(transparent)]
     Label(#[from] LabelError),
     /// There is no disk to write to.
-    #[error("no disk to record to\nhint: name one with --disk")]
+    #[error("no disk to record to{}", Hint("name one with --disk"))]
     NoDisk,
     /// The label is taken (and, with [`Existing::Letter`], also with every letter).
-    #[error("scan {0} exists\nhint: choose another name, or remove the old scan")]
+    #[error("scan {0} exists{hint}", hint = Hint("choose another name, or remove the old scan"))]
     Exists(String),
     /// One of the disks is given twice: its chunks would be taken for those of two disks.
-    #[error("{} is the same directory as {}: the disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
+    #[error("{} is the same directory as {}: the disk is given twice{}", .0.display(), .1.display(), Hint("name each disk once"))]
     Twice(PathBuf, PathBuf),
     /// No disk has room for a chunk.
     #[error(
-        "No space left on any disk: {disks}; {} of each must remain free (--reserve){}\nhint: delete recordings that are safe \
-         elsewhere, add a --disk, or lower --reserve",
+        "No space left on any disk: {disks}; {} of each must remain free (--reserve){}{}",
         megabytes(*reserve),
-        if *chunk > 1 { format!(", and a chunk needs {}", megabytes(*chunk)) } else { String::new() }
-    )]
+        if *chunk > 1 { format!(", and a chunk needs {}", megabytes(*chunk)) } else { String::new() }, Hint("delete recordings that are safe elsewhere, add a --disk, or lower --reserve"))]
     Full {
         /// The free space of each.
         disks: String,
@@ -164,7 +163,7 @@ pub enum WriterError {
     #[error(transparent)]
     Place(io::Error),
     /// One of the disks cannot be written to.
-    #[error("{}: {error}\nhint: check that the disk is mounted and writable", path.display())]
+    #[error("{}: {error}{}", path.display(), Hint("check that the disk is mounted and writable"))]
     Disk {
         /// Its directory.
         path: PathBuf,

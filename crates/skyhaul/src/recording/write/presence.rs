@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use crate::recording::contents;
 use crate::recording::index::IndexReader;
 use crate::recording::index::record::{ChunkRecord, Record};
-use crate::recording::names;
 use crate::recording::report::Event;
 use crate::recording::write::dispatch::Dispatch;
 
@@ -92,7 +92,7 @@ fn absent(place: &Place, names: &[String]) -> std::io::Result<Vec<ChunkRecord>> 
 }
 
 fn is_there(disk: &Path, name: &str, chunk: &ChunkRecord) -> bool {
-    let path = names::chunk_path(disk, name, chunk.number);
+    let path = contents::chunk_path(disk, name, chunk.number);
     std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == chunk.bytes)
 }
 

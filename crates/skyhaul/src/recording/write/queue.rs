@@ -9,12 +9,13 @@ use crate::recording::index::record::{Checksums, ChunkMeta};
 use crate::recording::report::{DiskState, Latency};
 use crate::recording::write::options::Chunk;
 use skyhaul_io::disk::{Disk, Log, Means, Waker};
+use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What is assumed of a disk that was not measured yet, in seconds a byte (1 GB/s).
@@ -173,7 +174,7 @@ impl SharedDisk {
 
     pub(super) fn state(&self) -> MutexGuard<'_, DiskQueue> {
         // What the lock guards is a set of counters and queues, sound at every step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

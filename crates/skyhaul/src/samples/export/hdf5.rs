@@ -88,7 +88,7 @@ impl Output for Hdf5 {
 
 fn superblock(root: u64, end: u64) -> Vec<u8> {
     let mut octets = b"\x89HDF\r\n\x1a\n".to_vec();
-    // Version 2; addresses and lengths of 8 octets; no flags.
+    // Version 2; addresses and lengths of 8 bytes; no flags.
     octets.extend([2, 8, 8, 0]);
     for address in [0, NONE, end, root] {
         octets.extend(address.to_le_bytes());
@@ -106,7 +106,7 @@ fn checked(mut octets: Vec<u8>) -> Vec<u8> {
 /// An object header, version 2, in one chunk.
 fn header(messages: &[Vec<u8>]) -> Vec<u8> {
     let mut octets = b"OHDR".to_vec();
-    // Version 2; the length of the chunk has four octets.
+    // Version 2; the length of the chunk has four bytes.
     octets.extend([2, 0b10]);
     octets.extend((messages.iter().map(Vec::len).sum::<usize>() as u32).to_le_bytes());
     messages.iter().for_each(|message| octets.extend(message));
@@ -210,7 +210,7 @@ fn text(length: usize) -> Vec<u8> {
 fn attribute(name: &str, value: &Attribute) -> Vec<u8> {
     let (datatype, shape, octets) = match value {
         Attribute::Text(words) => {
-            // A string of no octets is illegal.
+            // A string of no bytes is illegal.
             let octets = if words.is_empty() { vec![0] } else { words.clone().into_bytes() };
             (text(octets.len()), vec![], octets)
         }
@@ -235,7 +235,7 @@ fn attribute(name: &str, value: &Attribute) -> Vec<u8> {
     message(0x0C, &body)
 }
 
-/// The checksum of these octets.
+/// The checksum of these bytes.
 pub(super) fn lookup3(octets: &[u8]) -> u32 {
     let mut state = [0xDEAD_BEEF_u32.wrapping_add(octets.len() as u32); 3];
     let mut rest = octets;
@@ -252,7 +252,7 @@ pub(super) fn lookup3(octets: &[u8]) -> u32 {
     last(&mut state)
 }
 
-/// Add up to twelve octets, little-endian.
+/// Add up to twelve bytes, little-endian.
 fn add(state: &mut [u32; 3], octets: &[u8]) {
     for (n, &octet) in octets.iter().enumerate() {
         state[n / 4] = state[n / 4].wrapping_add(u32::from(octet) << (n % 4 * 8));
@@ -289,4 +289,13 @@ fn last(state: &mut [u32; 3]) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::lookup3;
+
+    #[test]
+    fn known_values() {
+        // From the author's own test, `driver5`.
+        assert_eq!(lookup3(b""), 0xDEAD_BEEF);
+        assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
+    }
+}

@@ -22,7 +22,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Octets.
+    /// Bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
@@ -114,7 +114,7 @@ impl Layout {
         Self { element, shape, axes, frames, threads, frame_rows, attributes }
     }
 
-    /// Octets of all samples.
+    /// Bytes of all samples.
     pub(super) fn sample_bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * self.element.bytes()
     }
@@ -137,7 +137,7 @@ impl Layout {
 
 /// A file that samples are written to, in order.
 pub(super) trait Output {
-    /// The next samples, as octets.
+    /// The next samples, as bytes.
     fn samples(&mut self, octets: &[u8]) -> io::Result<()>;
     /// The next frames' validity, by frame and thread.
     fn valid(&mut self, valid: &[bool]) -> io::Result<()>;
@@ -165,7 +165,7 @@ impl Plain {
         let shape: Vec<String> = layout.shape.iter().map(ToString::to_string).collect();
         let shape = shape.join(", ");
         let dictionary = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
-        // The array begins at a multiple of 64 octets.
+        // The array begins at a multiple of 64 bytes.
         let length = (10 + dictionary.len() + 1).next_multiple_of(64) - 10;
         let mut header = b"\x93NUMPY\x01\x00".to_vec();
         header.extend((length as u16).to_le_bytes());

@@ -64,7 +64,7 @@ fn nothing_is_left_of_an_export_that_ended() {
     assert!(matches!(samples.export(&nowhere, &options(0..9), |_, _| true), Err(ExportError::Write { .. })));
     let nameless = directory.path().join("x");
     let said = samples.export(&nameless, &options(0..9), |_, _| true).unwrap_err().to_string();
-    assert!(said.contains("its name tells no format\nhint: "), "{said}");
+    assert!(said.contains("its name tells no format; hint: "), "{said}");
     let beyond = 0..samples.rows() + 1;
     assert!(samples.export(&directory.path().join("x.h5"), &options(beyond), |_, _| true).is_err());
 }

@@ -9,14 +9,12 @@
 //!
 //! Source: Zarr core specification, version 3.0 (2024).
 
-use super::layout::Output;
-use super::layout::{Element, Layout};
+use super::layout::{Element, Layout, Output};
 use serde_json::{Map, Value, json};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-/// Octets of a chunk, about.
+/// Bytes of a chunk, about.
 const CHUNK_BYTES: u64 = 16 << 20;
 
 /// The two arrays.
@@ -30,7 +28,7 @@ struct Array {
     directory: PathBuf,
     /// `0/0` for axes behind the first.
     rest: String,
-    /// Octets of a whole chunk.
+    /// Bytes of a whole chunk.
     bytes: usize,
     fill: Vec<u8>,
     chunk: Vec<u8>,

@@ -2,7 +2,9 @@
 
 use crate::send::objects::{Chunks, Object, ObjectConfig, Payload, Waiting};
 use crate::send::{Outlet, Pacing, SendError};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::packetize::{Divided, Part};
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{Addressing, EventError, EventPackets, EventShape};
 use skyhaul_io::udp::send::TRAIN_BYTES;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -169,20 +171,21 @@ impl ObjectConfig for EventConfig {
     }
 
     fn check(&self, outlet: &Outlet) -> Result<(), SendError> {
-        let wrong = |text: &str| Err(SendError::Config(text.to_owned()));
+        let wrong = |text: &str, hint: &str| Err(SendError::Config(format!("{text}{}", Hint(hint))));
         let EventDivision { packet_bytes, addressing, version } = self.division;
         // An event of one byte shows whether any can be sent.
         let shape = EventShape { event_bytes: 1, packet_bytes, addressing, version, ..EventShape::default() };
         EventPackets::new(&shape).map_err(|error| SendError::Config(error.to_string()))?;
         if outlet.substreams() == 0 {
-            return wrong("no destination; hint: give at least one");
+            return wrong("no destination", "give at least one");
         }
         if matches!(outlet, Outlet::Tcp(_)) {
-            return wrong("events go over UDP; hint: use a udp:// address");
+            return wrong("events go over UDP", "use a udp:// address");
         }
         if outlet.is_udp() && packet_bytes > TRAIN_BYTES {
             return Err(SendError::Config(format!(
-                "packets of {packet_bytes} bytes are too large for UDP; hint: use at most {TRAIN_BYTES}, or an MTU of 9000"
+                "packets of {packet_bytes} bytes are too large for UDP{}",
+                Hint(format_args!("use at most {TRAIN_BYTES}, or an MTU of 9000"))
             )));
         }
         self.pacing.check(outlet)
@@ -239,7 +242,7 @@ impl Ticks {
 /// Nanoseconds since 1970.
 pub(super) fn unix_nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    Nanos::from(since).0
 }
 
 /// Microseconds since 1970.

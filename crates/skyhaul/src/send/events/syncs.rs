@@ -11,14 +11,16 @@
 
 use super::event::{Ticks, unix_nanos};
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::labelled::{Labelled, Sync, VisitLabelled};
 use skyhaul_core::wire::{BalancerUri, DataAddress, FAMILIES, UriError};
 use skyhaul_io::address::{Endpoint, NotAnEndpoint, Transport};
+use skyhaul_io::lock::{lock, wait_while};
 use skyhaul_io::udp::send::{SendMode, SendOptions, UdpSender};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -102,13 +104,13 @@ impl Syncs {
     /// Messages so far.
     #[must_use]
     pub fn counts(&self) -> SyncCounts {
-        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.shared.counts)
     }
 }
 
 impl Drop for Syncs {
     fn drop(&mut self) {
-        *self.shared.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.shared.over) = true;
         self.shared.wake.notify_all();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so itself.
@@ -148,13 +150,9 @@ impl Teller {
         let mut next = Instant::now();
         loop {
             next += self.options.period;
-            let over = self.shared.over.lock().unwrap_or_else(PoisonError::into_inner);
+            let over = lock(&self.shared.over);
             let left = next.saturating_duration_since(Instant::now());
-            let (over, _) = self
-                .shared
-                .wake
-                .wait_timeout_while(over, left, |over| !*over)
-                .unwrap_or_else(PoisonError::into_inner);
+            let over = wait_while(&self.shared.wake, over, left, |over| !*over);
             if *over {
                 return;
             }
@@ -171,7 +169,7 @@ impl Teller {
         };
         let message = (self.write)(&Sync { source: self.options.source, tick, rate, sent });
         let told = self.socket.send_train(&[[IoSlice::new(&message)]]);
-        let mut counts = self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.shared.counts);
         match told {
             Ok(_) => counts.sent += 1,
             Err(_) => counts.failed += 1,
@@ -214,15 +212,17 @@ pub enum TargetError {
     Address(#[from] NotAnEndpoint),
     /// The URI names only the control plane.
     #[error(
-        "the URI of {control} has no data=, and this sender does not ask the control plane for it; hint: use the URI \
-         that the reservation printed, with data= and sync=, like ejfat://…/lb/1?data=10.0.0.1:19522&sync=10.0.0.1:19010"
+        "the URI of {control} has no data=, and this sender does not ask the control plane for it{}",
+        Hint(
+            "use the URI that the reservation printed, with data= and sync=, like ejfat://…/lb/1?data=10.0.0.1:19522&sync=10.0.0.1:19010"
+        )
     )]
     NoData {
         /// The control plane.
         control: String,
     },
     /// Not the transport of events.
-    #[error("events go over UDP, not {transport}; hint: use a udp:// address")]
+    #[error("events go over UDP, not {transport}{}", Hint("use a udp:// address"))]
     Transport {
         /// The transport asked for.
         transport: &'static str,

@@ -11,6 +11,7 @@
 
 use super::object::{Chunks, Division, Object, ObjectConfig, ObjectOptions};
 use crate::send::{Limits, SendError};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::udp::send::{TRAIN_BYTES, TRAIN_PACKETS};
 use std::io::IoSlice;
@@ -360,10 +361,10 @@ impl<O: Object> Batch<O> {
 
     pub(super) fn check(&self, division: Division<O>, substreams: usize) -> Result<(), SendError> {
         if self.all.division != division {
-            return Err(SendError::Config(
-                "the batch was prepared for other packets; hint: prepare it with the stream's own config()"
-                    .into(),
-            ));
+            return Err(SendError::Config(format!(
+                "the batch was prepared for other packets{}",
+                Hint("prepare it with the stream's own config()")
+            )));
         }
         if self.all.substream >= substreams {
             return Err(SendError::NoSubstream { asked: self.all.substream, have: substreams });

@@ -1,13 +1,11 @@
 //! Objects queued for the stream's own thread, their tickets, and the state that both sides share.
 
-use super::burst::Batch;
-use super::burst::Burst;
-use super::burst::{Entry, Sequence};
+use super::burst::{Batch, Burst, Entry, Sequence};
 use super::object::{Division, Object, ObjectConfig, ObjectOptions, Order};
-use super::run::Run;
-use super::source::Objects;
+use super::run::{Objects, Run};
 use crate::send::{SendControl, SendEngine, SendError};
 use skyhaul_io::host::thread::pin;
+use skyhaul_io::lock::{lock, wait};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,7 +88,7 @@ pub(super) struct TicketShared {
 
 impl TicketShared {
     fn lock(&self) -> MutexGuard<'_, TicketState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Set the result, once.
@@ -136,7 +134,7 @@ impl Ticket {
         is_own(self.shared.stream)
     }
 
-    /// Wait for the result, at most so long (`None`: without end). On the thread that sends, so in
+    /// Waits for the result, at most this long (`None`: without end). On the thread that sends, so in
     /// [`on_done`](Self::on_done), there is nothing to wait for: `None` at once where there is no result yet.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<u64, SendError>> {
@@ -152,7 +150,7 @@ impl Ticket {
             }
             state.sleepers += 1;
             state = match left {
-                None => self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => wait(&self.shared.done, state),
                 Some(left) => {
                     self.shared.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -280,7 +278,7 @@ impl<O: Object> Shared<O> {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<O>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn open(&self) -> Result<MutexGuard<'_, State<O>>, SendError> {
@@ -296,7 +294,7 @@ impl<O: Object> Shared<O> {
     ) -> MutexGuard<'s, State<O>> {
         state.sleepers += 1;
         state = match left {
-            None => self.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
+            None => wait(&self.turn, state),
             Some(left) => self.turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
         };
         state.sleepers -= 1;
@@ -340,7 +338,7 @@ impl<O: Object> Shared<O> {
                 self.stop(false);
             }
         }
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engine = lock(&self.engine);
         let (engine, burst) = &mut *engine;
         let mut objects = Objects { run, burst, done };
         // Items and transports of the program's own may panic: nobody else is to wait for that for ever.

@@ -9,17 +9,15 @@
 //! Every call gets a number, and calls are served in order of their numbers, so callers and the thread never mix their
 //! packets. Queued objects are sent as one run: trains span them.
 
-use super::burst::Batch;
-use super::burst::Burst;
-use super::burst::{Entry, Sequence};
+use super::burst::{Batch, Burst, Entry, Sequence};
 use super::object::{Object, ObjectConfig, ObjectOptions, Order};
-use super::queue::{Job, Queued, Ticket, is_own};
-use super::queue::{Shared, Turn};
+use super::queue::{Job, Queued, Shared, Ticket, Turn, is_own};
 use super::run::Run;
 use crate::control::Progress;
 use crate::send::{Clock, Outlet, Real, SendControl, SendEngine, SendError, SendReport, SendStats, Sending};
+use skyhaul_io::lock::lock;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -103,7 +101,7 @@ impl<O: Object> Stream<O> {
     /// If receivers control the rate ([`Pacing::auto`](crate::send::Pacing::auto)): the state for each destination.
     #[must_use]
     pub fn progress(&self) -> Vec<Progress> {
-        self.shared.control.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.control.progress).clone()
     }
 
     /// Send an object in this thread, after everything queued before. Returns the bytes of its packets.
@@ -218,7 +216,7 @@ impl<O: Object> Stream<O> {
         if !state.started {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("send".into()).spawn(move || shared.work())?;
-            *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+            *lock(&self.thread) = Some(thread);
             state.started = true;
         }
         let (job, ticket) = make(state.next, state.number(unnumbered));
@@ -280,7 +278,7 @@ impl<O: Object> Stream<O> {
     /// # Errors
     /// The outlet failed.
     pub fn report(&self, report: &mut SendReport) -> Result<(), SendError> {
-        let mut engine = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engine = lock(&self.shared.engine);
         let flushed = engine.0.outlet.as_mut().map_or(Ok(()), Outlet::flush);
         report.rate = self.progress().first().map(Into::into);
         report.enter(&self.stats());
@@ -302,7 +300,7 @@ impl<O: Object> Stream<O> {
         let mut state = self.shared.lock();
         state.closed = true;
         self.shared.wake(state);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id()) {
             // A callback of a ticket had the last hold on the stream, and runs on the stream's own thread: that cannot
             // wait for itself. It sends what is queued, then ends, and what it sends on is closed with it.
@@ -316,7 +314,7 @@ impl<O: Object> Stream<O> {
             // A thread that panicked has said so itself.
             let _ = thread.join();
         }
-        let outlet = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner).0.outlet.take();
+        let outlet = lock(&self.shared.engine).0.outlet.take();
         match outlet {
             Some(outlet) if all => outlet.finish()?,
             _ => {}

@@ -4,11 +4,12 @@ use super::{Chunk, points_at};
 use super::{Heaps, HeapsError, Name};
 use skyhaul_core::wire::spead::bits::{BitFormat, FormatError};
 use skyhaul_core::wire::spead::{Descriptor, Flavour, id};
+use skyhaul_io::lock::lock;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-/// How the octets of a value are written into memory.
+/// How the bytes of a value are written into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As they are: so many.
@@ -43,7 +44,7 @@ pub struct Field {
     fill: Vec<u8>,
     /// The descriptor is known beforehand.
     given: bool,
-    /// Octets of a value as it was sent.
+    /// Bytes of a value as it was sent.
     wire: u64,
     /// An immediate value is the lowest bits of a single number.
     number: bool,
@@ -98,7 +99,7 @@ impl Field {
         }
     }
 
-    /// Octets of a value as it was sent.
+    /// Bytes of a value as it was sent.
     pub(super) fn wire(&self) -> u64 {
         self.wire
     }
@@ -150,7 +151,7 @@ impl Field {
                 true
             }
             Form::Bits { format, elements } => {
-                // A number is right-aligned in the pointer, and left-aligned in octets.
+                // A number is right-aligned in the pointer, and left-aligned in bytes.
                 let shift = if self.number { (8 * self.wire).saturating_sub(format.bits()) } else { 0 };
                 let octets = (value << shift).to_be_bytes();
                 format.unpack(&octets[8 - wire..], *elements, to).is_ok()
@@ -239,7 +240,7 @@ impl Heaps {
     pub(super) fn described_by(&self, piece: usize, field: &Field) -> Option<Arc<Descriptor>> {
         let name: Name = (field.id(), field.name().to_owned());
         let known = |piece| {
-            let memos = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+            let memos = lock(&self.in_force);
             memos.get(&name).and_then(|memo| memo.at(piece))
         };
         let (mut found, mut at) = (None, piece);
@@ -258,7 +259,7 @@ impl Heaps {
             let Some(before) = at.checked_sub(1) else { break };
             at = before;
         }
-        let mut memos = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memos = lock(&self.in_force);
         memos.entry(name).or_default().put(at, piece, found.clone());
         found
     }

@@ -5,8 +5,8 @@ use super::{Field, Form, Heaps, HeapsError};
 use crate::recording::OpenPiece;
 use skyhaul_core::wire::spead::RawItem;
 use skyhaul_core::wire::spead::table::StoredHeap;
+use skyhaul_io::lock::lock;
 use std::ops::Range;
-use std::sync::PoisonError;
 
 /// What is known of an item in a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum State {
     Partial = 3,
 }
 
-/// Octets of a file near the place that was read last.
+/// Bytes of a file near the place that was read last.
 #[derive(Default)]
 struct Window {
     file: u32,
@@ -57,12 +57,12 @@ impl Window {
 }
 
 impl Chunk {
-    /// The octets of a range of a heap that is there; `false` if they cannot be read.
+    /// The bytes of a range of a heap that is there; `false` if they cannot be read.
     pub(super) fn read(&self, heap: &StoredHeap<'_>, range: Range<u64>, to: &mut [u8]) -> bool {
         self.gather(heap, range, to, &mut Window::default(), |_| {}).is_some()
     }
 
-    /// The octets of a range of a heap, as far as they are there: how many, and which are missing. `None`: they cannot be
+    /// The bytes of a range of a heap, as far as they are there: how many, and which are missing. `None`: they cannot be
     /// read.
     fn gather(
         &self,
@@ -100,7 +100,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The value of a heap, its state, and octets that are there.
+    /// The value of a heap, its state, and bytes that are there.
     fn value(&mut self, chunk: &Chunk, heap: &StoredHeap<'_>, to: &mut [u8]) -> (State, u64) {
         let (field, whole) = (self.field, 0..self.field.wire());
         let Some(item) = heap.item(field.id()) else {
@@ -150,7 +150,7 @@ impl Reading<'_> {
 
 impl Heaps {
     /// Read the values of an item in these rows, one after another, into `out`; for each row its state, and how many of the
-    /// octets sent are there. Elements that are missing become the field's fill.
+    /// bytes sent are there. Elements that are missing become the field's fill.
     ///
     /// # Errors
     /// [`HeapsError::Wrong`]: there are no such rows, or `out`, `states` or `present` have another length.
@@ -244,7 +244,7 @@ impl Heaps {
         let name = (field.id(), field.name().to_owned());
         let (mut found, mut at) = (None, before);
         loop {
-            let memos = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+            let memos = lock(&self.carried);
             if let Some(known) = memos.get(&name).and_then(|memo| memo.at(at)) {
                 found = known;
                 break;
@@ -258,7 +258,7 @@ impl Heaps {
                 _ => break,
             }
         }
-        let mut memos = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memos = lock(&self.carried);
         memos.entry(name).or_default().put(at, before, found);
         Ok(found)
     }

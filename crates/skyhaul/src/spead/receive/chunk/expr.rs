@@ -14,6 +14,7 @@
 //! item is missing, the whole expression has no value: the heap is then rejected, never placed by accident. Division rounds
 //! towards zero. A comparison is 1 or 0; `and` and `or` take 0 for false and give 1 or 0. Limits: 4096 bytes of text, 32 nested parentheses, 16 values waiting for an operator.
 
+use skyhaul_core::hint::Hint;
 use std::fmt;
 
 /// Values of the names, in the order of [`NAMES`].
@@ -358,7 +359,7 @@ impl fmt::Display for ExprError {
             Wrong::TooLong => ("the text is too long", "at most 4096 bytes"),
         };
         let text: String = self.text.chars().take(200).collect();
-        write!(f, "expression '{text}', at {}: {wrong}; hint: {hint}", self.at)
+        write!(f, "expression '{text}', at {}: {wrong}{}", self.at, Hint(hint))
     }
 }
 
