@@ -30,8 +30,8 @@ const GENERATED: &str = "// @generated from ";
 /// The one file outside `crates/io` that may hold `unsafe`: memory that Python and Rust share.
 const SHARED_WITH_PYTHON: [&str; 2] = ["crates/python/src/buffer.rs", "crates/python/src/buffer"];
 /// Crates whose hints are of the type for them.
-const WITH_HINTS: [&str; 3] = ["crates/daemon/src", "crates/python/src", "crates/sim/src"];
-/// The type for hints: the one file that writes the word.
+const WITH_HINTS: &str = "crates";
+/// The one file that writes the word.
 const HINT: &str = "crates/core/src/hint.rs";
 const RATCHET: &str = "xtask/ratchet.txt";
 /// Where every reason for refusing a packet is provoked.
@@ -210,11 +210,8 @@ fn glued_hints(
     tests: &BTreeSet<PathBuf>,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    let is_held = |path: &Path| {
-        WITH_HINTS.iter().any(|root| path.starts_with(root))
-            && path != Path::new(HINT)
-            && !tests.contains(path)
-    };
+    let is_held =
+        |path: &Path| path.starts_with(WITH_HINTS) && path != Path::new(HINT) && !tests.contains(path);
     for (path, source) in sources.iter().filter(|(path, _)| is_held(path)) {
         let text = &rust[path];
         for literal in source.literals.iter().filter(|literal| text[(*literal).clone()].contains("hint: ")) {

@@ -36,8 +36,7 @@ impl ErrorText {
     }
 
     fn add(&mut self, cause: &str) {
-        let unified = format!("\n{cause}").replace("\nhint: ", "; hint: ");
-        let (what, hints) = split(&unified);
+        let (what, hints) = split(cause);
         if !what.is_empty() && !self.what.contains(what) {
             if !self.what.is_empty() {
                 self.what.push_str(": ");
@@ -415,13 +414,13 @@ mod tests {
 
     #[test]
     fn hints_stand_behind_the_error_with_all_its_causes() {
-        let error = anyhow::anyhow!("no space\nhint: free some").context("write x; hint: use another disk");
+        let error = anyhow::anyhow!("no space; hint: free some").context("write x; hint: use another disk");
         let text = ErrorText::of(&error.context("record"));
         assert_eq!(
             text.to_string(),
             "error: record: write x: no space\nhint: use another disk\nhint: free some"
         );
-        let error = anyhow::anyhow!("a: b").context("hint: compare others").context("a: b");
+        let error = anyhow::anyhow!("a: b").context(Hint("compare others")).context("a: b");
         assert_eq!(ErrorText::of(&error).to_string(), "error: a: b\nhint: compare others");
     }
 

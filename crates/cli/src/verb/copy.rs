@@ -10,7 +10,7 @@ use crate::print::{self, Progress as Line};
 use crate::report::words::micros;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use skyhaul::core::hint::Hint;
+use skyhaul::core::hint::{Hint, lines};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
 use skyhaul::stop::StopFlag;
@@ -291,11 +291,8 @@ fn summary(report: &CopyReport) -> String {
         let _ = writeln!(out, "  note: {path}: set-user-ID, set-group-ID and sticky bits are not copied");
     }
     if let Some(why) = &report.stopped {
-        let _ = writeln!(
-            out,
-            "STOPPED: {}\nhint: run the same command again to copy the rest",
-            print::indented(why)
-        );
+        let hint = Hint("run the same command again to copy the rest");
+        let _ = writeln!(out, "{}", lines("", &format!("STOPPED: {}{hint}", print::indented(why))));
     }
     out
 }

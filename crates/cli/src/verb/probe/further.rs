@@ -9,6 +9,7 @@ use crate::print::{Progress, rate};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::core::control::SearchConfig;
+use skyhaul::core::hint::{Hint, lines};
 use skyhaul::peer::PeerError;
 use skyhaul_measure::probe::udp::{
     Bottleneck, LimitKind, MtuReport, SearchReport, TestDirection, UdpClient, UdpPointReport,
@@ -100,7 +101,10 @@ impl Test<'_> {
             report.payload, report.mtu, report.expected
         ));
         if u64::from(report.payload) < report.expected {
-            self.say("hint: longer packets are dropped without notice on the path: set this MTU on the interface, or raise it on the narrower link");
+            let hint = Hint(
+                "longer packets are dropped without notice on the path: set this MTU on the interface, or raise it on the narrower link",
+            );
+            self.say(&lines("", &hint.to_string()));
         }
         self.told.mtu = Some(report);
         Ok(())

@@ -170,10 +170,8 @@ fn lines(report: &TcpPointReport) -> String {
         text += &line(report, arrow, &sending, receiver);
         let longest = sending.iter().max_by_key(|flow| flow.bytes).unwrap_or(first);
         if let Some(verdict) = &longest.verdict {
-            text += &format!("     {}\n", verdict.text);
-            if let Some(hint) = &verdict.hint {
-                text += &format!("     hint: {hint}\n");
-            }
+            text += &verdict.lines("     ");
+            text.push('\n');
         }
         for error in sending.iter().filter_map(|flow| flow.error.as_ref()) {
             text += &format!("     {error}\n");

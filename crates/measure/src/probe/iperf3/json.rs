@@ -276,10 +276,7 @@ pub fn lines(report: &Iperf3Report) -> String {
         let _ =
             writeln!(out, "  [{:3}] {what} {}", stream.id, side_text(&stream.here, asked.udp, stream.sends));
         if let Some(verdict) = &stream.verdict {
-            let _ = writeln!(out, "        {}", verdict.text);
-            if let Some(hint) = &verdict.hint {
-                let _ = writeln!(out, "        hint: {hint}");
-            }
+            let _ = writeln!(out, "{}", verdict.lines("        "));
         }
     }
     for sends in [true, false] {

@@ -2,6 +2,7 @@
 
 use super::flow::FlowDirection;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::hint::{Hint, lines};
 use skyhaul_core::predict::{MAX_WINDOW, Path, cubic_rate, mathis_rate, window_rate};
 use skyhaul_io::host::stages::Stages;
 use skyhaul_io::tcp::info::TcpInfo;
@@ -266,6 +267,15 @@ pub struct FlowVerdict {
     pub text: String,
     /// What to do.
     pub hint: Option<String>,
+}
+
+impl FlowVerdict {
+    /// The sentence and the hint, a line each behind `indent`.
+    #[must_use]
+    pub fn lines(&self, indent: &str) -> String {
+        let hint = self.hint.iter().map(|hint| Hint(hint).to_string()).collect::<String>();
+        lines(indent, &format!("{}{hint}", self.text))
+    }
 }
 
 /// Predictions for a path with the round trip, the segments and the losses of a flow.
