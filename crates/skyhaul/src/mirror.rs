@@ -179,7 +179,7 @@ struct Mirrored {
     network: Option<Numbering>,
 }
 
-/// An engine's end of a [`Mirror`](crate::mirror::Mirror): gathers frames into runs.
+/// An engine's end of a [`Mirror`]: gathers frames into runs.
 #[derive(Debug)]
 pub struct Tap {
     targets: Vec<Arc<Shared>>,
