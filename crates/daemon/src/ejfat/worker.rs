@@ -206,7 +206,7 @@ pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct WorkerOptions {
     /// Its name in the control plane's status.
     pub name: String,
-    /// The address at which it receives: see [`address_towards`](super::address_towards).
+    /// The address at which it receives: see [`address_towards`].
     pub address: IpAddr,
     /// Its first port.
     pub port: u16,
