@@ -3,8 +3,6 @@
 use super::message::framed;
 use super::*;
 use serde_json::{Value, json};
-use skyhaul_io::host::thread::usage;
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -174,29 +172,6 @@ fn a_message_that_is_changed_on_the_way_ends_the_connection() {
     peer.send(&"x").unwrap();
     assert!(matches!(peer.receive::<Value>(SOON), Err(PeerError::Closed(_))));
     until("it is counted", || server.stats().failed == 1);
-}
-
-#[test]
-fn ten_thousand_connections_without_a_word_take_no_memory_and_no_place() {
-    let server = serve(ServerOptions::default());
-    let mut open = VecDeque::new();
-    let mut before = 0;
-    for n in 0..10_000 {
-        open.push_back(TcpStream::connect(server.local()).unwrap());
-        if open.len() > 200 {
-            open.pop_front();
-        }
-        if n == 1000 {
-            before = usage().peak_memory;
-        }
-        assert!(server.stats().half_open <= 16);
-    }
-    let grown = usage().peak_memory - before;
-    // Other tests of this process run meanwhile.
-    assert!(grown < 64 << 20, "{grown} bytes more");
-    let (mut peer, _) = running(&server, "a");
-    peer.send(&"bye").unwrap();
-    until("the others are out", || server.stats().done == 1 && server.stats().accepted == 10_001);
 }
 
 #[test]
