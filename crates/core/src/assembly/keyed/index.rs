@@ -86,19 +86,19 @@ impl Index {
     }
 
     /// The entry at a position, which is taken modulo their number.
-    #[inline]
+    #[inline(always)]
     fn at(&self, position: usize) -> u64 {
         self.lines[(position / LINE) & (self.lines.len() - 1)].0[position % LINE]
     }
 
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, position: usize, entry: u64) {
         let mask = self.lines.len() - 1;
         self.lines[(position / LINE) & mask].0[position % LINE] = entry;
     }
 
     /// The hash of a key: of its line, and its place there. Never 0, so no entry is 0.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash(&self, key: Key) -> u32 {
         let secret = self.secret.unwrap_or(GOLDEN);
         let source = key.source.wrapping_mul(GOLDEN) ^ secret.rotate_left(32);
@@ -109,7 +109,7 @@ impl Index {
     }
 
     /// Where an entry with this hash belongs.
-    #[inline]
+    #[inline(always)]
     fn home(&self, hash: u32) -> usize {
         (hash >> self.shift) as usize * LINE + hash as usize % LINE
     }
@@ -134,7 +134,7 @@ impl Index {
     }
 
     /// Insert `key`; if it is the first, `now` becomes the seed of the hash.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) {
         self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
         if (self.used + 1) * 2 > self.size() {
@@ -154,7 +154,7 @@ impl Index {
     }
 
     /// Where the entry of a key is, or will be: to prefetch.
-    #[inline]
+    #[inline(always)]
     pub(super) fn line(&self, key: Key) -> &[u64] {
         &self.lines[self.home(self.hash(key)) / LINE].0
     }
@@ -191,7 +191,7 @@ impl Index {
     }
 
     /// Where the entry of a key with this hash that refers to `known` is, if there is one.
-    #[inline]
+    #[inline(always)]
     fn position(&self, hash: u32, known: Known) -> Option<usize> {
         let entry = u64::from(hash) << 32 | u64::from(known.word());
         let mut at = self.home(hash);
