@@ -102,7 +102,7 @@ fn remaining(tally: &mut Tally) -> Result<()> {
     Step::new("fuzz: every target for a moment", "cargo")
         .args(["run"])
         .args(fuzz::DRIVER)
-        .args(["--", "--executions", "200000"])
+        .args(["--", "--executions", "100000"])
         .run(tally)?;
     packet_path(tally);
     Ok(())
