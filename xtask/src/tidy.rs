@@ -11,6 +11,7 @@
 //! | an error's hint | is a `Hint`: no literal has the word, in the crates of [`WITH_HINTS`] outside tests |
 //! | a public type | has a name of its own, a term of the field, and a line in the glossary ([`names`]) |
 //! | any text file | names no directory of one person's machine |
+//! | a source that a page names | exists ([`paths`]) |
 //!
 //! Generated files are skipped. A line of code is neither blank nor only a comment: a bound must not punish tests or documentation.
 //! What was over a bound when the rule came may stand in `xtask/ratchet.txt` with its size: it may shrink, never grow, and a line
@@ -18,6 +19,7 @@
 
 use crate::families;
 use crate::names;
+use crate::paths;
 use crate::source::{Source, words};
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -58,6 +60,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     for path in &files {
         if let Some(text) = read(path)? {
             found.extend(machine_paths(path, &text));
+            found.extend(paths::findings(path, &text, &files));
         }
     }
     Ok(found)
