@@ -4,8 +4,8 @@
 //! binary are tests as well, so that plain `cargo test` holds them.
 //!
 //! ```text
-//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test that provokes each refusal, formats
-//!                           named where any might be meant
+//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, sources that pages name, a test that provokes each
+//!                           refusal, formats named where any might be meant
 //! cargo xtask arrows        which crate may depend on which; wire and assembly never meet; no circle between files
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
@@ -33,6 +33,7 @@ mod generated;
 mod instructions;
 mod manylinux;
 mod names;
+mod paths;
 mod pure;
 mod python;
 mod pythons;

@@ -6,10 +6,12 @@
 //! | a function, outside tests | 70 lines of code |
 //! | `unsafe` | only in `crates/io` and in `crates/python/src/buffer`, where Python's buffer protocol asks for it; every other crate says `#![forbid(unsafe_code)]` |
 //! | each reason in `Reject` | is provoked by a test: `provoke` in `crates/skyhaul/src/receive/tests/rejects.rs` |
+//! | each reason in `Reject` | has a row in `docs/reference/refusals.md`, and no other row is there |
 //! | a family of formats | is named in its own folder and the registry only ([`families`]) |
 //! | an error's hint | is a `Hint`: no literal has the word, in the crates of [`WITH_HINTS`] outside tests |
 //! | a public type | has a name of its own, a term of the field, and a line in the glossary ([`names`]) |
 //! | any text file | names no directory of one person's machine |
+//! | a source that a page names | exists ([`paths`]) |
 //!
 //! Generated files are skipped. A line of code is neither blank nor only a comment: a bound must not punish tests or documentation.
 //! What was over a bound when the rule came may stand in `xtask/ratchet.txt` with its size: it may shrink, never grow, and a line
@@ -17,6 +19,7 @@
 
 use crate::families;
 use crate::names;
+use crate::paths;
 use crate::source::{Source, words};
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -36,6 +39,9 @@ const HINT: &str = "crates/core/src/hint.rs";
 const RATCHET: &str = "xtask/ratchet.txt";
 /// Where every reason for refusing a packet is provoked.
 const PROVOKED: &str = "crates/skyhaul/src/receive/tests/rejects.rs";
+/// Where every reason is declared, and where each is explained.
+const REASONS: &str = "crates/core/src/placement.rs";
+const EXPLAINED: &str = "docs/reference/refusals.md";
 
 /// Everything that breaks a rule, one line each.
 pub(crate) fn findings() -> Result<Vec<String>> {
@@ -45,6 +51,8 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     let over = sizes(&sources, &tests);
     let mut found = against_ratchet(over, &read(Path::new(RATCHET))?.unwrap_or_default());
     found.extend(provoked_rejects(&sources));
+    let reasons = rust.get(Path::new(REASONS)).map_or("", String::as_str);
+    found.extend(explained_rejects(reasons, &read(Path::new(EXPLAINED))?.unwrap_or_default()));
     found.extend(families::findings(&sources, &tests, &read(Path::new(families::KEPT))?.unwrap_or_default()));
     found.extend(names::findings(&rust, &sources, &tests)?);
     found.extend(unsafe_fence(&rust, &sources));
@@ -52,6 +60,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     for path in &files {
         if let Some(text) = read(path)? {
             found.extend(machine_paths(path, &text));
+            found.extend(paths::findings(path, &text, &files));
         }
     }
     Ok(found)
@@ -156,6 +165,24 @@ fn provoked_rejects(sources: &BTreeMap<PathBuf, Source>) -> Vec<String> {
     ];
     let wants = wants.into_iter().filter(|(holds, _)| !holds);
     wants.map(|(_, text)| format!("{PROVOKED}: {text}")).collect()
+}
+
+/// Reasons without a row in their page, and rows without a reason.
+fn explained_rejects(reasons: &str, page: &str) -> Vec<String> {
+    let declared = reasons
+        .split_once("\nrejects! {")
+        .and_then(|(_, rest)| rest.split_once("\n}"))
+        .map_or("", |(declared, _)| declared);
+    let declared: BTreeSet<&str> =
+        declared.lines().filter_map(|line| line.split_once(" = \"")?.1.split('"').next()).collect();
+    let rows: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    if declared.is_empty() {
+        return vec![format!("{REASONS}: no reason is found")];
+    }
+    let without = declared.difference(&rows).map(|why| format!("{EXPLAINED}: no row for {why}"));
+    let beyond = rows.difference(&declared).map(|why| format!("{EXPLAINED}: no reason is named {why}"));
+    without.chain(beyond).collect()
 }
 
 /// Findings beyond what the ratchet allows, and entries of the ratchet that are out of date.
@@ -288,6 +315,16 @@ mod tests {
         assert_eq!(scan("        Reject::Late => late(),\n        _ => Rejects::default(),\n"), 1);
         assert_eq!(scan("        Reject::Late => todo!(),\n"), 1);
         assert_eq!(provoked_rejects(&BTreeMap::new()).len(), 2, "no such file");
+    }
+
+    #[test]
+    fn a_reason_without_a_row_is_found() {
+        let reasons = "x\nrejects! {\n    /// Why.\n    Late = \"late\",\n    BadMagic = \"bad_magic\",\n}\nconst A: &str = \"a\";\n";
+        let rows = "| reason | |\n|---|---|\n| `late` | a `word` |\n";
+        assert_eq!(explained_rejects(reasons, rows), ["docs/reference/refusals.md: no row for bad_magic"]);
+        assert_eq!(explained_rejects(reasons, &format!("{rows}| `bad_magic` | |\n")), [""; 0]);
+        assert_eq!(explained_rejects(reasons, &format!("{rows}| `bad_magic` | |\n| `old` | |\n")).len(), 1);
+        assert_eq!(explained_rejects("", rows).len(), 1, "no reasons");
     }
 
     #[test]

@@ -91,7 +91,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l first -d 'First
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l cpu -d 'CPUs for the sending threads, like 2,3, assigned in turn' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l mode -d 'How to hand packets to the kernel. Only for udp:// addresses' -r -f -a "auto\t'The fastest that works on this host'
 gso\t'Trains of packets in one system call (UDP_SEGMENT)'
-mmsg\t'ValueList packets in one system call'
+mmsg\t'Several packets in one system call'
 plain\t'One packet in one system call'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l faults -d 'Lose, reorder, duplicate or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heap-size -d 'Payload of a heap' -r
@@ -277,7 +277,7 @@ error\t'Refuse to record'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l reserve -d 'Free space to leave on each disk' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l space-alarm -d 'Warn when all disks will be full within this time at the current rate, and again at a tenth of it' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l sync -d 'When data are flushed to the disk, and so acknowledged' -r -f -a "chunk\t'After every chunk'
-interval\t'ValueList times a second, all chunks together'
+interval\t'Several times a second, all chunks together'
 none\t'Left to the operating system'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-engine -d 'How to write to disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
 uring\t'io_uring'
@@ -668,7 +668,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l disk -d 'Direct
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l only -d 'Run only these checks: groups (A, B, C, D) or single checks (C14), separated by commas' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l rate -d 'Total rate of all flows (default: the link\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l rtt -d 'Round-trip time to the other end (default: 10ms)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l role -d 'HostRole of the host: send, receive, both, record, measure' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l role -d 'Role of the host: send, receive, both, record, measure' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l flows -d 'Number of concurrent flows (default: 1)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l mtu -d 'MTU that the path carries (default: 9000 from 10 Gb/s on)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l peer -d 'Also audit this host and compare; it runs `skyhaul probe serve`. Add :PORT if it is not the default. Only with --token-file' -r

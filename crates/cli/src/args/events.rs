@@ -39,7 +39,7 @@ pub(crate) struct EventSendArgs {
     pub(crate) mtu: MtuArg,
     /// First tick (event number); `clock`: microseconds since 1970
     ///
-    /// ValueList sources that begin with the same tick and have the same step send parts of the same events.
+    /// Several sources that begin with the same tick and have the same step send parts of the same events.
     #[arg(long, value_name = "N", default_value = "clock", add = to(EVENTS))]
     pub(crate) tick: TickArg,
     /// Step from one tick to the next

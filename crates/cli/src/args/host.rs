@@ -34,7 +34,7 @@ pub(crate) struct HostArgs {
     /// Round-trip time to the other end (default: 10ms)
     #[arg(long, value_name = "TIME", help_heading = WANTED)]
     pub(crate) rtt: Option<Span>,
-    /// HostRole of the host: send, receive, both, record, measure
+    /// Role of the host: send, receive, both, record, measure
     #[arg(long, value_name = "ROLE", default_value_t = HostRole::Both, help_heading = WANTED)]
     pub(crate) role: HostRole,
     /// Number of concurrent flows (default: 1)

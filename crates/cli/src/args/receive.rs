@@ -349,7 +349,7 @@ pub(crate) struct RecordArgs {
 pub(crate) enum SyncArg {
     /// After every chunk
     Chunk,
-    /// ValueList times a second, all chunks together
+    /// Several times a second, all chunks together
     Interval,
     /// Left to the operating system
     None,

@@ -229,7 +229,7 @@ pub(crate) enum SendMode {
     Auto,
     /// Trains of packets in one system call (UDP_SEGMENT)
     Gso,
-    /// ValueList packets in one system call
+    /// Several packets in one system call
     Mmsg,
     /// One packet in one system call
     Plain,

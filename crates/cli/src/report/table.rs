@@ -71,7 +71,7 @@ pub(crate) struct Row {
     pub(crate) marks: Option<(f64, f64)>,
 }
 
-/// ValueList of them, and what is written around them.
+/// Several of them, and what is written around them.
 pub(crate) struct Rows<'a> {
     pub(crate) label: &'a str,
     pub(crate) shares: &'a str,

@@ -38,7 +38,7 @@ pub struct Recording {
     pub report: Option<RecordingReport>,
     /// Each index that was found and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
-    /// DiskContents of the session that were not given.
+    /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
     /// State of its recorder.
     pub state: State,

@@ -215,7 +215,7 @@ fn gbps(bits: f64) -> f64 {
     bits / 1e9
 }
 
-/// PairFigures 2, 3 and 6: aggregate and effective speed, loss, the ideal line, and TCP.
+/// Figures 2, 3 and 6: aggregate and effective speed, loss, the ideal line, and TCP.
 fn pairs(report: &MemoReport) -> String {
     let points = &report.pairs;
     let count = points[0].pairs;

@@ -36,7 +36,7 @@ pub struct KeyedConfig {
     /// the end.
     pub timeout: Option<Nanos>,
     /// Maximum number of retired objects that are remembered; 0: a duplicate packet begins its object again. Memory is
-    /// taken as needed, about 120 bytes for each. If more retire within `remember_for`, the oldest are forgotten before their
+    /// taken as needed, about 90 bytes for each. If more retire within `remember_for`, the oldest are forgotten before their
     /// time, and [counted](super::KeyedWindow::take_forgotten_early).
     pub remember: usize,
     /// How long they are remembered; after that, their counters may be used again.

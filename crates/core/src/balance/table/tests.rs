@@ -106,7 +106,7 @@ fn each_refusal() {
                 assert_eq!((table.bar(|_| false), table.bar(|_| true), table.members().count()), (0, 1, 0));
                 (table, source, good)
             }
-            // Counted before the look-up: `balance/tests/circling.rs` of the library provokes them.
+            // Counted before the look-up: `balance/tests.rs` of the library provokes them.
             Refusal::OwnPacket | Refusal::HopLimit => unreachable!(),
         }
     };

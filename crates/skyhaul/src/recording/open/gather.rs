@@ -327,7 +327,7 @@ impl DiskContents {
         }
     }
 
-    /// DiskContents of the session that have no index here: those that were not given are returned.
+    /// Disks of the session that have no index here: those that were not given are returned.
     pub(super) fn missing_disks(&mut self, disks: &[PathBuf]) -> Vec<PathBuf> {
         let given: Vec<PathBuf> = disks.iter().map(|path| real(path)).collect();
         let (mut missing, mut without) = (Vec::new(), BTreeSet::new());

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Time between looks at free space and at other disks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// Maximum number of different disks that a chunk is given to.
-const MAX_ATTEMPTS: u64 = 16;
+/// Maximum number of times a chunk is given to another disk after one failed it.
+const MAX_REWRITES: u64 = 16;
 
 /// The shared state.
 #[derive(Debug)]
@@ -79,9 +79,9 @@ impl Dispatch {
         lock(&self.ledger)
     }
 
-    /// Give `work` to the best disk, or return it if there is none.
+    /// Give `work` to the best disk, or return it if there is none. `attempt` counts from 0.
     pub(super) fn give(&self, work: Work, attempt: u64) -> Result<(), Work> {
-        if attempt > MAX_ATTEMPTS {
+        if attempt >= MAX_REWRITES {
             return Err(work);
         }
         let mut candidates: Vec<Candidate> = self.disks.iter().map(|disk| disk.state().candidate()).collect();

@@ -153,7 +153,7 @@ impl Store for ChunkStore {
 pub(super) struct Shared {
     pub(super) window: Mutex<Window>,
     pub(super) rule: ChunkRule,
-    /// SharedQueue chunks, in the order in which they left the window.
+    /// Finished chunks, in the order in which they left the window.
     pub(super) finished: SharedQueue<Chunk>,
     pub(super) ring: Arc<Ring<Chunk>>,
 }
