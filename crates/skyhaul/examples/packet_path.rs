@@ -14,7 +14,7 @@
 //!
 //! Prints the number of packets. `cargo xtask instructions` divides, and compares with what it was.
 
-use skyhaul::core::assembly::OrderedConfig;
+use skyhaul::core::assembly::{KeyedConfig, OrderedConfig};
 use skyhaul::core::placement::{Geometry, Grain, Nanos};
 use skyhaul::core::wire::spead::{Flavour, id};
 use skyhaul::core::wire::{LearnOptions, Order};
@@ -26,6 +26,7 @@ use skyhaul::spead::receive::{Full, HeapMemory, Stream, StreamConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes of a train, as the kernel coalesces them.
@@ -109,6 +110,8 @@ struct Heaps {
     until: u64,
     warm: u64,
     bytes: Vec<u8>,
+    /// Heaps that were taken and dropped.
+    taken: Arc<AtomicU64>,
 }
 
 impl Source for Heaps {
@@ -118,6 +121,10 @@ impl Source for Heaps {
         let in_train = TRAIN / stride;
         self.bytes.resize(in_train * stride, 1);
         let of_heap = (self.heap / self.payload) as u64;
+        // All memory is back before the next train, whichever thread is the faster.
+        while self.taken.load(Ordering::Acquire) < self.next / of_heap {
+            std::thread::yield_now();
+        }
         for (at, packet) in self.bytes.chunks_exact_mut(stride).enumerate() {
             let n = self.next + at as u64;
             packet[..8].copy_from_slice(&[0x53, 4, 2, 6, 0, 0, 0, 5]);
@@ -160,18 +167,27 @@ fn heaps(heap: usize, payload: usize) -> io::Result<u64> {
     // Whether a copy goes past the cache depends on the machine's otherwise, and on when the reader returns a heap.
     let memory = HeapMemory::with_cache(1 << 30, 0);
     memory.prepare(heap, ((64 << 20) / heap).max(4));
-    let config = StreamConfig { memory, ring: 8192, full: Full::Wait, ..StreamConfig::default() };
+    // By number, not by time: each heap lets the oldest be forgotten, however slow this runs.
+    let heaps = KeyedConfig {
+        remember: 4096,
+        remember_for: Nanos(u64::MAX),
+        timeout: None,
+        ..StreamConfig::default().heaps
+    };
+    let config = StreamConfig { heaps, memory, ring: 8192, full: Full::Wait, ..StreamConfig::default() };
     let stream = Stream::new(&config);
     let in_train = (TRAIN / (48 + payload)) as u64;
     let whole = |packets: u64| packets / in_train * in_train;
     let (warm, until) = (whole(4_000), whole(4_000 + PACKETS));
-    let source = Heaps { payload, heap, next: 0, until, warm, bytes: Vec::new() };
+    let taken = Arc::new(AtomicU64::new(0));
+    let source = Heaps { payload, heap, next: 0, until, warm, bytes: Vec::new(), taken: Arc::clone(&taken) };
     stream.add_source("memory", Box::new(source), true)?;
     let (mut some, mut got) = (Vec::new(), 0);
     while stream.get(None).is_ok() {
         stream.get_many(&mut some, 4096);
         got += 1 + some.len();
         some.clear();
+        taken.store(got as u64, Ordering::Release);
     }
     let wanted = until as usize * payload / heap;
     // The last heap may end behind the last train.

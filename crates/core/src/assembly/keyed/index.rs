@@ -31,6 +31,9 @@ pub(super) enum Known {
 const FINISHED: u32 = 1 << 31;
 /// The golden ratio: odd, without a pattern in its bits.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Odd, without a pattern in their bits, and without a relation to each other.
+const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;
+const SOURCES: u64 = 0xA076_1D64_78BD_642F;
 
 impl Known {
     fn word(self) -> u32 {
@@ -101,10 +104,11 @@ impl Index {
     #[inline(always)]
     pub(super) fn hash(&self, key: Key) -> u32 {
         let secret = self.secret.unwrap_or(GOLDEN);
-        let source = key.source.wrapping_mul(GOLDEN) ^ secret.rotate_left(32);
         let (group, place) = (key.number / LINE as u64, key.number as u32 % LINE as u32);
-        let product = u128::from(group ^ secret) * u128::from(source | 1);
-        let line = (((product >> 64) as u64 ^ product as u64) >> 32) as u32;
+        // Two rounds: with one product, some secrets sent many consecutive groups to neighbouring lines.
+        let first = (group ^ secret).wrapping_mul(GOLDEN);
+        let mixed = first ^ first >> 32 ^ key.source.wrapping_mul(SOURCES) ^ secret.rotate_left(32);
+        let line = (mixed.wrapping_mul(SECOND) >> 32) as u32;
         line & !15 | 8 | place
     }
 
