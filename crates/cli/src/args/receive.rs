@@ -1,4 +1,4 @@
-//! Arguments of `receive` and `record`, most of which are the same.
+//! Arguments of `receive` and `record`, which share most of them.
 
 use super::applies::{ALWAYS, EVENTS, FRAMES, OBJECTS, TCP, UDP, to, with};
 use super::heaps::HeapReceiveArgs;

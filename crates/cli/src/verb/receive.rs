@@ -1,4 +1,4 @@
-//! `skyhaul receive`. Finished heaps and events pass through sinks, each of which does its part and hands them on:
+//! `skyhaul receive`. Finished heaps and events pass through a chain of sinks:
 //!
 //! ```text
 //!   finished ─▶ Worked (--work) ─▶ Listed (--list) ─▶ Payloads (--output-file), or nowhere
@@ -290,7 +290,7 @@ impl Write for Output {
 /// The first line of a list.
 const TICK_COLUMNS: &str = "tick,sources,bytes,lacking,sizes";
 
-/// What became of ticks so far, for whoever reports it.
+/// Counts of ticks by outcome so far, for reports.
 pub(super) type Shared = Arc<Mutex<BuildReport>>;
 
 /// A whole event.

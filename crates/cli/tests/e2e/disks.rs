@@ -367,7 +367,7 @@ fn balanced(ledger: &Value) -> (u64, u64, u64) {
     (n("received"), n("recorded"), n("discarded"))
 }
 
-/// The report of a recorder on full disks, of which `check`, `ls` and `cat` know the same.
+/// The report of a recorder on full disks, with which `check`, `ls` and `cat` agree.
 #[track_caller]
 fn agreed(site: &Site, report: &Value) -> (u64, u64, u64) {
     assert!(report["unbalanced"].is_null(), "{report}");
@@ -561,19 +561,14 @@ fn recorded() -> Site {
 #[test]
 fn a_closed_standard_error_changes_no_exit_status() {
     let site = recorded();
-    let on_disks = |line: &str| {
-        let mut all = words(line);
-        all.splice(1..1, site.disk_words());
-        all
-    };
     let chunk = site.disks[0].join("trial/trial.00000000").display().to_string();
     for (line, code) in [
-        (on_disks("check trial --verify"), 0),
-        (on_disks("check nothing"), 2),
-        (on_disks("cat trial"), 0),
+        (site.words("check trial --verify"), 0),
+        (site.words("check nothing"), 2),
+        (site.words("cat trial"), 0),
         (words(&format!("send --to udp://127.0.0.1:9 --rate 1Gbps --input {chunk}")), 0),
         (words(&format!("receive {ANY} --wait 100ms --memory 64MiB --chunk 1MiB")), 1),
-        (on_disks(&format!("record --scan other {ANY} --wait 100ms --memory 64MiB --chunk 1MiB")), 1),
+        (site.words(&format!("record --scan other {ANY} --wait 100ms --memory 64MiB --chunk 1MiB")), 1),
         (words("send --to nowhere"), 2),
         (words("disk /no/such/directory"), 2),
     ] {
@@ -587,17 +582,12 @@ fn a_closed_standard_error_changes_no_exit_status() {
 #[test]
 fn a_report_or_data_that_cannot_be_written_are_never_success() {
     let site = recorded();
-    let on_disks = |line: &str| {
-        let mut all = words(line);
-        all.splice(1..1, site.disk_words());
-        all
-    };
     let chunk = site.disks[0].join("trial/trial.00000000").display().to_string();
     for line in [
-        on_disks("ls"),
-        on_disks("ls --json"),
-        on_disks("check trial --json"),
-        on_disks("cat trial"),
+        site.words("ls"),
+        site.words("ls --json"),
+        site.words("check trial --json"),
+        site.words("cat trial"),
         words(&format!("inspect {chunk}")),
         words(&format!("inspect {chunk} --json")),
         words(&format!("send --json --to udp://127.0.0.1:9 --rate 1Gbps --input {chunk}")),

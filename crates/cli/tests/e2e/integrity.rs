@@ -189,10 +189,14 @@ impl Account {
 
     /// The events of a source, whose report must agree.
     fn sender(&mut self, source: &Source, sent: &Value) -> (u16, Vec<SentEvent>) {
-        let (events, lost, doubled) = source.events();
-        assert_eq!((number(&sent["lost"]), number(&sent["duplicated"])), (lost, doubled), "{sent}");
+        let (events, lost, duplicated) = source.events();
+        assert_eq!((number(&sent["lost"]), number(&sent["duplicated"])), (lost, duplicated), "{sent}");
         let packets: u64 = events.iter().map(|event| event.packets).sum();
-        assert_eq!(packets, number(&sent["packets"]), "what goes out is made, less lost, and doubled");
+        assert_eq!(
+            packets,
+            number(&sent["packets"]),
+            "packets sent are those made, less those lost, plus duplicates"
+        );
         assert_eq!(number(&sent["refused"]), 0, "{sent}");
         self.sent += events.len() as u64;
         self.packets.0 += packets;
@@ -396,7 +400,7 @@ impl Source {
         )))
     }
 
-    /// Each event, from tick 1 on, and the packets lost and doubled in all: the faults follow from their seed.
+    /// Each event, from tick 1 on, and the total of packets lost and duplicated: the seed determines the faults.
     pub(super) fn events(&self) -> (Vec<SentEvent>, u64, u64) {
         let mut plan = FaultPlan::new(&self.faults().parse().unwrap());
         let (least, most) = self.sizes;

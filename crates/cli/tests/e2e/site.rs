@@ -246,12 +246,17 @@ impl Site {
         self.disks.iter().flat_map(|disk| ["--disk".to_owned(), disk.display().to_string()]).collect()
     }
 
+    /// The words of a verb on these disks.
+    pub(crate) fn words(&self, line: &str) -> Vec<String> {
+        let mut all = words(line);
+        all.splice(1..1, self.disk_words());
+        all
+    }
+
     /// Start a verb on these disks.
     #[track_caller]
     pub(crate) fn start(&self, line: &str) -> Job {
-        let mut all = words(line);
-        all.splice(1..1, self.disk_words());
-        Job::start(&all)
+        Job::start(&self.words(line))
     }
 
     /// Record as scan `trial`, with a report.

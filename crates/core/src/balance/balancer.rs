@@ -441,8 +441,8 @@ const FAR: Nanos = Nanos(10_000_000_000);
 /// | the ticks of all data are far behind and rise, for as long as packets may be in flight | calendars that begin after them are withdrawn |
 ///
 /// Late packets arrive among packets with newer ticks, or in random order. As long as other senders continue, nothing
-/// is restarted, because all sources of a balancer share their ticks. Neither is it if the synchronisation messages of a
-/// source that lags behind the others say that it goes on: the other sources' parts of these ticks were routed by
+/// is restarted, because all sources of a balancer share their ticks. Nor is anything restarted if the synchronisation messages
+/// of a source that lags behind the others show that it continues: the other sources' parts of these ticks were routed by
 /// calendars that are gone, so its packets are refused until it has caught up.
 ///
 /// Limits: a sender that sends no synchronisation messages, and lags far behind others that have ended, is taken for a

@@ -337,7 +337,7 @@ impl Track {
     fn falls_back(&self, tick: u64, sent: u64, now: Nanos) -> bool {
         let here = self.samples.back().map_or(0, |last| last.tick).max(self.lowest(now));
         let near = (self.fastest() * 2.0 * FITS).max(1.0) as u64;
-        // One that was only held up goes on from where it was.
+        // A source that was only delayed continues from where it was.
         let is_back = self.samples.back().is_some_and(|last| tick < last.tick);
         sent > self.sent && self.is_settled() && is_back && tick.saturating_add(near) < here
     }

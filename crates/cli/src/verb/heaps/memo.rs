@@ -286,7 +286,7 @@ fn rates(points: &[RatePoint]) -> Vec<u64> {
 
 /// Bits per second at which CPU time is measured: less than half a processor receives.
 const RATE: u64 = 4_000_000_000;
-/// Bytes of socket buffer that candidates are told to ask for, where all of them get so much.
+/// Socket buffer that every candidate requests, in bytes, if all of them can have it.
 const BUFFER: u64 = 64 << 20;
 /// The largest heap that `receive` takes unasked, bytes.
 const LARGEST_HEAP: u64 = 256 << 20;
@@ -326,7 +326,7 @@ pub(super) fn limited_options(
         cpus: args.cpus,
         packets,
         heap_bytes: heap as usize,
-        // Ours may take more by its privilege, which the others do not try: all are told what all get.
+        // As root, ours may exceed the limit, which the others do not try: every candidate requests what all can get.
         buffer: BUFFER.min(largest_buffer()),
         rate: limited.rates.first().map_or(RATE, |rate| rate.bits_per_second()),
         time: args.time.duration(),
