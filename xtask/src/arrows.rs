@@ -1,7 +1,7 @@
 //! Which crate may depend on which, which module of the core on which, and no two files on each other ([`circles`]).
 //!
 //! ```text
-//!   core  io  skyhaul  measure  transfer  experiments  daemon  cli        a crate may use any crate to its left
+//!   core  io  skyhaul  measure  transfer  mount  experiments  daemon  cli        a crate may use any crate to its left
 //!   core ◀ sim                            sim may use core; tests of the others may use sim
 //!   daemon ◀ python                       and what lies left of daemon
 //!   wire ─▶ placement ◀─ assembly         inside core: wire and assembly never meet
@@ -18,12 +18,13 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Published crates, each allowed to use those before it.
-const ORDER: [&str; 8] = [
+const ORDER: [&str; 9] = [
     "skyhaul-core",
     "skyhaul-io",
     "skyhaul",
     "skyhaul-measure",
     "skyhaul-transfer",
+    "skyhaul-mount",
     "skyhaul-experiments",
     "skyhaul-daemon",
     "skyhaul-cli",

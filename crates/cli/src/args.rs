@@ -19,6 +19,7 @@ mod heaps;
 mod host;
 mod lab;
 mod limits;
+mod mount;
 mod probe;
 mod receive;
 mod report;
@@ -40,6 +41,7 @@ pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, Sto
 pub(crate) use host::HostArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
 pub(crate) use limits::{OutputArgs, ValueList};
+pub(crate) use mount::MountArgs;
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,

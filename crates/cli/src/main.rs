@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "experiments", feature = "services", feature = "png")),
+    not(all(feature = "experiments", feature = "mount", feature = "services", feature = "png")),
     allow(unused_imports, dead_code, reason = "what only the verbs use that are left out of this build")
 )]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -74,6 +74,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Ls(args) => verb::stored::ls(&args),
         Verb::Check(args) => verb::check::run(&args),
         Verb::Cat(args) => verb::stored::cat(&args),
+        Verb::Mount(args) => verb::mount::run(&args),
         Verb::Plot(args) => verb::plot::run(&args),
         Verb::Export(args) => verb::stored::export(&args),
         Verb::Inspect(args) => verb::inspect::run(&args),

@@ -19,6 +19,8 @@ pub(crate) mod inspect;
 mod joining;
 pub(crate) mod lab;
 mod listener;
+#[cfg(feature = "mount")]
+pub(crate) mod mount;
 mod output;
 pub(crate) mod plot;
 pub(crate) mod probe;
@@ -29,8 +31,10 @@ pub(crate) mod report;
 pub(crate) mod send;
 mod sending;
 pub(crate) mod stored;
-#[cfg(not(all(feature = "experiments", feature = "services")))]
+#[cfg(not(all(feature = "experiments", feature = "mount", feature = "services")))]
 pub(crate) mod unbuilt;
 
+#[cfg(not(feature = "mount"))]
+pub(crate) use unbuilt::mount;
 #[cfg(not(feature = "services"))]
 pub(crate) use unbuilt::{self as balance, self as balancer, self as joining};

@@ -200,12 +200,25 @@ impl Source {
     /// # Errors
     /// A system error; `InvalidInput` if the offset is not aligned.
     pub fn read(&self, offset: u64, block: &mut Block) -> io::Result<usize> {
+        self.read_up_to(offset, block.len(), block)
+    }
+
+    /// The same for the first `bytes` bytes of `block`: with `O_DIRECT`, at most the rest of a page is read behind them.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// # Panics
+    /// If `block` is shorter.
+    pub fn read_up_to(&self, offset: u64, bytes: usize, block: &mut Block) -> io::Result<usize> {
         if self.aligned && !offset.is_multiple_of(ALIGN as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let most = bytes.next_multiple_of(ALIGN);
+        let into = &mut block[..most];
         let mut filled = 0;
-        while filled < block.len() {
-            match self.file.read_at(&mut block[filled..], offset + filled as u64) {
+        while filled < most {
+            match self.file.read_at(&mut into[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

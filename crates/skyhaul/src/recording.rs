@@ -21,6 +21,7 @@
 
 mod contents;
 mod index;
+mod layout;
 mod list;
 pub mod mark6;
 mod open;
@@ -38,10 +39,12 @@ pub use index::record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
 };
 pub use index::{IndexReader, Tally};
-pub use list::{ScanSummary, ls};
+pub use layout::{ExtentContent, ScanExtent, ScanLayout};
+pub use list::{ScanSummary, ls, scans_on};
 pub use open::{OpenError, Recording};
 pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};
+pub use read::unit::{ChunkFile, ChunkVerifier, UNIT_BLOCK_BYTES, UnitBytes, UnitError, UnitRead};
 pub use read::{Next, Reader};
 pub use report::{
     DatastreamReport, DiskState, DiskStatus, Event, Latency, RecordingReport, SpaceReport, in_words,

@@ -9,6 +9,7 @@ use super::disk::DiskMeasureArgs;
 use super::host::HostArgs;
 use super::lab::LabArgs;
 use super::limits::{DISKS, GENERAL, OutputArgs, some, up_to};
+use super::mount::MountArgs;
 use super::probe::ProbeArgs;
 use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
@@ -51,6 +52,8 @@ pub(crate) enum Verb {
     Check(CheckArgs),
     /// Write a recording to standard output
     Cat(CatArgs),
+    /// Mount recordings: each scan one file
+    Mount(MountArgs),
     /// Plot samples: spectrum, autocorrelation, levels, losses
     Plot(PlotArgs),
     /// Write samples as NumPy, raw numbers, HDF5 or Zarr

@@ -22,6 +22,17 @@ pub(crate) fn experiments<A>(_: &A) -> Result<Outcome> {
     bail!("this build of skyhaul lacks the experiments of papers and talks{BUILD_HINT}")
 }
 
+/// `mount`, which this build does not have.
+pub(crate) mod mount {
+    use super::BUILD_HINT;
+    use crate::outcome::Outcome;
+    use anyhow::{Result, bail};
+
+    pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
+        bail!("this build of skyhaul lacks the file system of recordings{BUILD_HINT}")
+    }
+}
+
 /// A balancer to join: there is none.
 pub(crate) struct Joining(Infallible);
 

@@ -58,18 +58,25 @@ impl ScanSummary {
 #[must_use]
 pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
     let paths: Vec<PathBuf> = disks.iter().map(|disk| disk.as_ref().to_owned()).collect();
-    let mut labels: BTreeSet<String> = paths.iter().flat_map(|disk| labels(disk)).collect();
-    labels.extend(paths.iter().flat_map(|disk| mark6::scans_on(disk)));
-    // A further datastream's directory is part of its scan.
-    let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
-    let whole = labels.iter().filter(|label| !is_part(label));
-    whole
+    let scans = scans_on(&paths);
+    scans
+        .iter()
         .filter_map(|label| match Recording::open(&paths, label) {
             Ok(recording) => Some(summary(recording)),
             Err(OpenError::NoDisk { error, .. }) => Some(unreadable(label, &error)),
             Err(_) => None,
         })
         .collect()
+}
+
+/// The labels of all scans on `disks`, in order. Only names are read.
+#[must_use]
+pub fn scans_on(disks: &[PathBuf]) -> Vec<String> {
+    let mut labels: BTreeSet<String> = disks.iter().flat_map(|disk| labels(disk)).collect();
+    labels.extend(disks.iter().flat_map(|disk| mark6::scans_on(disk)));
+    // A further datastream's directory is part of its scan.
+    let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
+    labels.iter().filter(|label| !is_part(label)).cloned().collect()
 }
 
 /// Directories of one disk that can be scans: they hold an index or chunk files.

@@ -356,7 +356,11 @@ pub(super) const MAX_FILLED_CHUNKS: u32 = 10_000;
 ///
 /// # Errors
 /// Why not: the index claims what no recorder wrote.
-pub(super) fn bounded(about: Option<&Datastream>, chunks: (u32, u32), bytes: u64) -> Result<u64, String> {
+pub(in crate::recording) fn bounded(
+    about: Option<&Datastream>,
+    chunks: (u32, u32),
+    bytes: u64,
+) -> Result<u64, String> {
     let count = chunks.1.saturating_sub(chunks.0);
     if count > MAX_FILLED_CHUNKS {
         return Err(format!(

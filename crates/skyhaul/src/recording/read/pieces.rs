@@ -391,7 +391,7 @@ impl Parts {
 }
 
 /// The CRC-32C of a chunk, of those of its parts.
-fn whole(record: &ChunkRecord) -> u32 {
+pub(super) fn whole(record: &ChunkRecord) -> u32 {
     let (size, mut left) = (record.part_bytes(), record.bytes);
     record.parts.iter().fold(0, |crc, &part| {
         let length = size.min(left);

@@ -1,0 +1,139 @@
+//! The mount point: what is mounted there, a mount whose process is gone, and unmounting.
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The type of our mounts in the mount table.
+pub(crate) const SUBTYPE: &str = "skyhaul";
+
+/// What is at a mount point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mounted {
+    /// Nothing.
+    Nothing,
+    /// Recordings, by a process that runs.
+    Served,
+    /// Recordings, by a process that is gone.
+    Abandoned,
+    /// Another file system.
+    Other,
+}
+
+/// What is mounted at `point`.
+pub(crate) fn mounted(point: &Path) -> Mounted {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_gone = std::fs::metadata(point).is_err_and(|error| {
+        matches!(Errno::from_io_error(&error), Some(Errno::NOTCONN | Errno::CONNABORTED))
+    });
+    match type_of(&table, &real(point)) {
+        None if is_gone => Mounted::Other,
+        None => Mounted::Nothing,
+        Some(kind) if kind != format!("fuse.{SUBTYPE}") => Mounted::Other,
+        Some(_) if is_gone => Mounted::Abandoned,
+        Some(_) => Mounted::Served,
+    }
+}
+
+/// The path without links: of a mount point that does not answer, that of its directory and its name.
+fn real(point: &Path) -> PathBuf {
+    let whole = std::fs::canonicalize(point);
+    whole.unwrap_or_else(|_| match (point.parent(), point.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            std::fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned()).join(name)
+        }
+        _ => point.to_owned(),
+    })
+}
+
+/// The type of the last file system mounted at `point`, from the text of `mountinfo`.
+fn type_of(table: &str, point: &Path) -> Option<String> {
+    let lines = table.lines().filter_map(|line| {
+        let (mount, about) = line.split_once(" - ")?;
+        let at = mount.split(' ').nth(4)?;
+        let is_here = unescaped(at) == point.as_os_str().to_string_lossy();
+        is_here.then(|| about.split(' ').next().unwrap_or_default().to_owned())
+    });
+    lines.last()
+}
+
+/// Spaces and line ends are written as `\040` and the like.
+fn unescaped(text: &str) -> String {
+    let (mut octets, mut rest) = (Vec::new(), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
+            Some(octet) => (octets.push(octet), rest = &after[3..]).1,
+            None => (octets.push(*first), rest = after).1,
+        }
+    }
+    String::from_utf8_lossy(&octets).into_owned()
+}
+
+/// How a mount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unmounted {
+    /// It is gone.
+    Whole,
+    /// Nobody can open a file there any more, but open ones are still read.
+    Lazily,
+}
+
+/// Unmount `point`, also while files in it are open.
+///
+/// # Errors
+/// Neither the kernel nor `fusermount3` unmounts it.
+pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
+    match unmount(point, UnmountFlags::empty()) {
+        Ok(()) => return Ok(Unmounted::Whole),
+        // Gone already, or a mount of a process that is.
+        Err(Errno::INVAL | Errno::NOENT) => return Ok(Unmounted::Whole),
+        Err(Errno::BUSY) => {
+            unmount(point, UnmountFlags::DETACH)?;
+            return Ok(Unmounted::Lazily);
+        }
+        // Only root may: the helper has the right.
+        Err(_) => {}
+    }
+    if helper(&["-u"], point) {
+        return Ok(Unmounted::Whole);
+    }
+    if helper(&["-u", "-z"], point) {
+        return Ok(Unmounted::Lazily);
+    }
+    Err(io::Error::other("neither the kernel nor fusermount3 unmounts it"))
+}
+
+/// Unmount with the helper of FUSE.
+fn helper(options: &[&str], point: &Path) -> bool {
+    let mut helper = Command::new("fusermount3");
+    helper
+        .args(options)
+        .arg("--")
+        .arg(point)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    helper.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_mount_at_a_point_counts() {
+        let table = "22 1 0:21 / /mnt/scans rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+                     30 22 0:50 / /mnt/scans ro,nosuid - fuse.skyhaul skyhaul ro,user_id=0\n\
+                     31 22 0:51 / /mnt/a\\040b ro - fuse.sshfs x ro\n";
+        assert_eq!(type_of(table, Path::new("/mnt/scans")).as_deref(), Some("fuse.skyhaul"));
+        assert_eq!(type_of(table, Path::new("/mnt/a b")).as_deref(), Some("fuse.sshfs"));
+        assert_eq!(type_of(table, Path::new("/mnt")), None);
+        assert_eq!(mounted(Path::new("/")), Mounted::Other);
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(mounted(directory.path()), Mounted::Nothing);
+    }
+}

@@ -1,0 +1,366 @@
+//! The files that are served: reads are answered from memory, or by the threads of the disks.
+
+use crate::lanes::{Lanes, Task};
+use crate::reads::{Answer, Reads};
+use crate::segments::{FileState, Segment, ServedChunk, UnitKey};
+use crate::{MountEvent, MountOptions};
+use skyhaul::recording::{ExtentContent, Gap, UNIT_BLOCK_BYTES, UnitBytes, UnitError};
+use skyhaul_io::lock::lock;
+use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time between looks for reads that waited too long.
+const TIMEOUT_INTERVAL: Duration = Duration::from_millis(100);
+/// Units read ahead of one reader, at most.
+const MAX_UNITS_AHEAD: usize = 8;
+/// A read this close to where the last one ended continues it: the kernel does not keep their order.
+const SEQUENTIAL_BYTES: u64 = 4 << 20;
+/// Time between looks for a free block.
+const BLOCK_POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Who asked for bytes.
+pub(crate) trait Respond: Send {
+    /// The bytes; fewer than asked for at the end of the file.
+    fn data(self: Box<Self>, bytes: &[u8]);
+    /// An input/output error.
+    fn error(self: Box<Self>);
+}
+
+/// A file of the tree.
+#[derive(Debug)]
+pub(crate) struct ServedFile {
+    pub(crate) name: String,
+    pub(crate) inode: u64,
+    /// The recording that it is of.
+    pub(crate) scan: String,
+    pub(crate) session: String,
+    state: RwLock<Arc<FileState>>,
+    modified: Mutex<SystemTime>,
+}
+
+impl ServedFile {
+    pub(crate) fn new(name: String, inode: u64, (scan, session): (String, String)) -> Self {
+        let modified = Mutex::new(SystemTime::UNIX_EPOCH);
+        Self { name, inode, scan, session, state: RwLock::default(), modified }
+    }
+
+    pub(crate) fn state(&self) -> Arc<FileState> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn modified(&self) -> SystemTime {
+        *lock(&self.modified)
+    }
+
+    pub(crate) fn update(&self, state: FileState, modified: SystemTime) {
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        *lock(&self.modified) = modified;
+    }
+}
+
+/// All files, by name and by number.
+#[derive(Debug, Default)]
+pub(crate) struct ScanTree {
+    pub(crate) by_name: BTreeMap<String, Arc<ServedFile>>,
+    pub(crate) by_inode: HashMap<u64, Arc<ServedFile>>,
+}
+
+/// Space on the disks together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DiskSpace {
+    pub(crate) total_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) available_bytes: u64,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct OpenScan {
+    pub(crate) file: Arc<ServedFile>,
+    /// Where the last read ended, and how many reads in a row continued each other.
+    last: Mutex<(u64, usize)>,
+}
+
+/// What was done so far.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    pub(crate) reads: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) gaps: AtomicU64,
+}
+
+struct Waiters {
+    reads: Reads<UnitBytes, Box<dyn Respond>>,
+    /// The lane of each unit that is being loaded.
+    lane_of: HashMap<UnitKey, usize>,
+    reported: HashSet<u64>,
+}
+
+/// Everything that is served.
+pub(crate) struct Served {
+    pub(crate) options: MountOptions,
+    pub(crate) lanes: Lanes,
+    pool: Pool,
+    waiters: Mutex<Waiters>,
+    tree: RwLock<Arc<ScanTree>>,
+    pub(crate) space: Mutex<DiskSpace>,
+    pub(crate) counters: ReadCounters,
+    pub(crate) open: AtomicUsize,
+    pub(crate) is_ending: AtomicBool,
+    events: Mutex<Sender<MountEvent>>,
+    next_chunk: AtomicU64,
+}
+
+impl Served {
+    pub(crate) fn new(options: MountOptions, events: Sender<MountEvent>) -> std::io::Result<Arc<Self>> {
+        let total_bytes = options.memory_bytes;
+        let pool = Pool::new(&PoolOptions { total_bytes, block_bytes: UNIT_BLOCK_BYTES, shared: false })?;
+        let waiters = Waiters {
+            reads: Reads::new(options.fill, options.timeout),
+            lane_of: HashMap::new(),
+            reported: HashSet::new(),
+        };
+        let served = Arc::new(Self {
+            lanes: Lanes::new(options.disks.len())?,
+            options,
+            pool,
+            waiters: Mutex::new(waiters),
+            tree: RwLock::default(),
+            space: Mutex::default(),
+            counters: ReadCounters::default(),
+            open: AtomicUsize::new(0),
+            is_ending: AtomicBool::new(false),
+            events: Mutex::new(events),
+            next_chunk: AtomicU64::new(1),
+        });
+        let of_timer = Arc::clone(&served);
+        std::thread::Builder::new().name("read-timeouts".into()).spawn(move || of_timer.watch_timeouts())?;
+        Ok(served)
+    }
+
+    pub(crate) fn tree(&self) -> Arc<ScanTree> {
+        Arc::clone(&self.tree.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_tree(&self, tree: ScanTree) {
+        *self.tree.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tree);
+    }
+
+    pub(crate) fn tell(&self, event: MountEvent) {
+        // Nobody listens at the end.
+        let _ = lock(&self.events).send(event);
+    }
+
+    /// A number for another chunk.
+    pub(crate) fn number_chunk(&self) -> u64 {
+        self.next_chunk.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn open(&self, file: Arc<ServedFile>) -> OpenScan {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenScan { file, last: Mutex::new((0, 0)) }
+    }
+
+    pub(crate) fn close(&self, _: &OpenScan) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Answer `to` with `size` bytes from `offset` on, now or when their disks have given them. With `is_partial`, what can be
+    /// read before missing bytes is an answer.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        open: &OpenScan,
+        (offset, size): (u64, u64),
+        is_partial: bool,
+        to: Box<dyn Respond>,
+    ) {
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        let state = open.file.state();
+        let segments = state.segments(offset, size);
+        if segments.is_empty() {
+            return to.data(&[]);
+        }
+        let is_hung = |extent: usize| self.lanes.is_hung(lane(&state, extent), self.options.timeout);
+        let (now, mut wanted) = (Instant::now(), Vec::new());
+        let mut waiters = lock(&self.waiters);
+        let keys = segments.clone();
+        let answer = waiters.reads.handle_read(now, segments, (is_partial, is_hung), to, &mut wanted);
+        let mut tasks = Vec::new();
+        for segment in &keys {
+            if let Segment::Unit { key, extent, .. } = *segment {
+                if wanted.contains(&key) {
+                    tasks.push((key, extent, true));
+                } else if let Some(&lane) = waiters.lane_of.get(&key) {
+                    self.lanes.hurry(lane, key);
+                }
+            }
+        }
+        let ahead = self.units_ahead(open, offset, size);
+        if ahead > 0 {
+            let next = state.units_from(offset + size, ahead);
+            wanted.clear();
+            waiters.reads.read_ahead(now, next.iter().map(|(key, _)| *key), &mut wanted);
+            tasks.extend(
+                next.into_iter().filter(|(key, _)| wanted.contains(key)).map(|(key, at)| (key, at, false)),
+            );
+        }
+        for &(key, extent, _) in &tasks {
+            waiters.lane_of.insert(key, lane(&state, extent));
+        }
+        drop(waiters);
+        for (key, extent, is_urgent) in tasks {
+            match state.chunks.get(extent).and_then(Option::as_ref) {
+                Some(chunk) => self.load(key, chunk.clone(), lane(&state, extent), is_urgent),
+                None => self.loaded(key, None),
+            }
+        }
+        answer.into_iter().for_each(|(to, answer)| self.answer(to, answer));
+    }
+
+    /// How many units to read ahead of this read.
+    fn units_ahead(&self, open: &OpenScan, offset: u64, size: u64) -> usize {
+        let mut last = lock(&open.last);
+        let is_next = offset.abs_diff(last.0) <= SEQUENTIAL_BYTES;
+        *last =
+            if is_next { (last.0.max(offset + size), last.1.saturating_add(1)) } else { (offset + size, 0) };
+        let readers = self.open.load(Ordering::Relaxed).max(1);
+        let most = (self.pool.blocks() / 2 / readers).clamp(1, MAX_UNITS_AHEAD);
+        // A few reads at the beginning of a file are no reader of all of it.
+        last.1.saturating_sub(1).min(most)
+    }
+
+    fn load(self: &Arc<Self>, key: UnitKey, chunk: ServedChunk, lane: usize, is_urgent: bool) {
+        let served = Arc::clone(self);
+        let run = Box::new(move || served.load_now(key, &chunk, lane));
+        self.lanes.push(lane, is_urgent, Task { key: Some(key), run });
+    }
+
+    /// On a thread of the lane.
+    fn load_now(self: &Arc<Self>, key: UnitKey, chunk: &ServedChunk, lane: usize) {
+        let begun = Instant::now();
+        loop {
+            match chunk.file.read(key.unit, || self.block()) {
+                Ok(read) => {
+                    read.unverified.into_iter().for_each(|gap| self.report(chunk, &gap));
+                    // The one that was asked for last: nothing that comes with it pushes it out.
+                    let (own, others) =
+                        read.units.into_iter().partition::<Vec<_>, _>(|(unit, _)| *unit == key.unit);
+                    for (unit, data) in others.into_iter().chain(own) {
+                        self.loaded(UnitKey { unit, ..key }, Some(data));
+                    }
+                    return;
+                }
+                Err(UnitError::NoMemory) if begun.elapsed() < self.options.timeout => {
+                    std::thread::sleep(BLOCK_POLL_INTERVAL);
+                }
+                Err(UnitError::NoMemory) => return self.loaded(key, None),
+                Err(UnitError::NotHere(gap)) if lane != self.lanes.search() => {
+                    drop(gap);
+                    let (search, served, chunk) = (self.lanes.search(), Arc::clone(self), chunk.clone());
+                    lock(&self.waiters).lane_of.insert(key, search);
+                    let run = Box::new(move || {
+                        chunk.file.search();
+                        served.load_now(key, &chunk, search);
+                    });
+                    return self.lanes.push(search, true, Task { key: Some(key), run });
+                }
+                Err(UnitError::NotHere(gap)) => {
+                    self.report(chunk, &gap);
+                    return self.loaded(key, None);
+                }
+            }
+        }
+    }
+
+    /// A free block: that of the least recently used unit, if there is no other.
+    fn block(&self) -> Option<Block> {
+        loop {
+            if let Some(block) = self.pool.take() {
+                return Some(block);
+            }
+            if !lock(&self.waiters).reads.evict() {
+                return None;
+            }
+        }
+    }
+
+    fn loaded(&self, key: UnitKey, data: Option<UnitBytes>) {
+        let mut answers = Vec::new();
+        let mut waiters = lock(&self.waiters);
+        waiters.lane_of.remove(&key);
+        waiters.reads.handle_unit(Instant::now(), key, data, &mut answers);
+        drop(waiters);
+        answers.into_iter().for_each(|(to, answer)| self.answer(to, answer));
+    }
+
+    fn answer(&self, to: Box<dyn Respond>, answer: Answer<UnitBytes>) {
+        use crate::reads::UnitData;
+        let count = |bytes: &[u8]| {
+            self.counters.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        };
+        match answer {
+            Answer::Data(data, from, upto) => match data.slice(from, upto) {
+                Some(bytes) => {
+                    count(bytes);
+                    to.data(bytes);
+                }
+                None => to.error(),
+            },
+            Answer::Bytes(bytes) => {
+                count(&bytes);
+                to.data(&bytes);
+            }
+            Answer::Error => {
+                self.counters.errors.fetch_add(1, Ordering::Relaxed);
+                to.error();
+            }
+        }
+    }
+
+    /// Report what is wrong with a chunk, once.
+    fn report(&self, chunk: &ServedChunk, gap: &Gap) {
+        if lock(&self.waiters).reported.insert(chunk.number) {
+            self.counters.gaps.fetch_add(1, Ordering::Relaxed);
+            self.tell(MountEvent::Gap { gap: gap.clone() });
+        }
+    }
+
+    fn watch_timeouts(&self) {
+        let mut hung = vec![false; self.options.disks.len()];
+        while !self.is_ending.load(Ordering::Relaxed) {
+            std::thread::sleep(TIMEOUT_INTERVAL);
+            for (lane, was) in hung.iter_mut().enumerate() {
+                let is = self.lanes.is_hung(lane, self.options.timeout);
+                let disk = self.options.disks[lane].clone();
+                match (*was, is) {
+                    (false, true) => self.tell(MountEvent::DiskHangs { disk }),
+                    (true, false) => self.tell(MountEvent::DiskAnswers { disk }),
+                    _ => {}
+                }
+                *was = is;
+            }
+            let mut answers = Vec::new();
+            let mut waiters = lock(&self.waiters);
+            if waiters.reads.waiting() > 0 {
+                let Waiters { reads, lane_of, .. } = &mut *waiters;
+                let progress = |key| self.lanes.progress(*lane_of.get(&key)?, key);
+                reads.handle_timeout(Instant::now(), progress, &mut answers);
+            }
+            drop(waiters);
+            answers.into_iter().for_each(|(to, answer)| self.answer(to, answer));
+        }
+    }
+}
+
+/// The lane of an extent: its disk.
+fn lane(state: &FileState, extent: usize) -> usize {
+    match state.layout.extents.get(extent).map(|extent| &extent.content) {
+        Some(ExtentContent::Chunk(entry)) => entry.disk,
+        _ => usize::MAX,
+    }
+}
