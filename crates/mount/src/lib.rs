@@ -109,7 +109,7 @@ pub enum MountEvent {
         /// The disk.
         disk: PathBuf,
     },
-    /// A disk does not answer when scans are listed: scans that are on it alone are not shown, or keep their length.
+    /// A disk does not answer, or cannot be read, when scans are listed: scans that are on it alone are not shown, or keep their length.
     DiskLeftOut {
         /// The disk.
         disk: PathBuf,
@@ -194,12 +194,16 @@ impl ScanMount {
         let allow_other = options.allow_other;
         let served = Served::new(options, to)?;
         let mut watch = Watch::default();
-        watch.pass(&served);
+        let ready = watch.pass(&served);
+        if let Some((disk, error)) = ready {
+            served.is_ending.store(true, Ordering::Relaxed);
+            return Err(MountError::Disk(skyhaul_io::file::failed("read disk", &disk, &error)));
+        }
         let mut config = fuser::Config::default();
         config.mount_options = vec![
             MountOption::RO,
-            MountOption::FSName("skyhaul".to_owned()),
-            MountOption::Subtype(point::SUBTYPE.to_owned()),
+            MountOption::FSName(point::SOURCE.to_owned()),
+            MountOption::Subtype(point::SOURCE.to_owned()),
             MountOption::NoDev,
             MountOption::NoSuid,
             MountOption::DefaultPermissions,

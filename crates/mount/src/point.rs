@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The type of our mounts in the mount table.
-pub(crate) const SUBTYPE: &str = "skyhaul";
+/// The source of our mounts in the mount table.
+pub(crate) const SOURCE: &str = "skyhaul";
 
 /// What is at a mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,11 @@ pub(crate) fn mounted(point: &Path) -> Mounted {
     let is_gone = std::fs::metadata(point).is_err_and(|error| {
         matches!(Errno::from_io_error(&error), Some(Errno::NOTCONN | Errno::CONNABORTED))
     });
-    match type_of(&table, &real(point)) {
-        None if is_gone => Mounted::Other,
-        None => Mounted::Nothing,
-        Some(kind) if kind != format!("fuse.{SUBTYPE}") => Mounted::Other,
-        Some(_) if is_gone => Mounted::Abandoned,
-        Some(_) => Mounted::Served,
+    match (is_ours(&table, &real(point)), is_gone) {
+        (Some(true), true) => Mounted::Abandoned,
+        (Some(true), false) => Mounted::Served,
+        (None, false) => Mounted::Nothing,
+        _ => Mounted::Other,
     }
 }
 
@@ -49,13 +48,16 @@ fn real(point: &Path) -> PathBuf {
     })
 }
 
-/// The type of the last file system mounted at `point`, from the text of `mountinfo`.
-fn type_of(table: &str, point: &Path) -> Option<String> {
+/// Whether the last file system mounted at `point` is one of ours, from the text of `mountinfo`. `None`: nothing is. Mounts of
+/// the helper have a type of their own, those of root have not.
+fn is_ours(table: &str, point: &Path) -> Option<bool> {
     let lines = table.lines().filter_map(|line| {
         let (mount, about) = line.split_once(" - ")?;
         let at = mount.split(' ').nth(4)?;
-        let is_here = unescaped(at) == point.as_os_str().to_string_lossy();
-        is_here.then(|| about.split(' ').next().unwrap_or_default().to_owned())
+        let mut about = about.split(' ');
+        let (kind, source) = (about.next()?, about.next()?);
+        let is_ours = source == SOURCE && (kind == "fuse" || kind == "fuse.skyhaul");
+        (unescaped(at) == point.as_os_str().to_string_lossy()).then_some(is_ours)
     });
     lines.last()
 }
@@ -127,11 +129,12 @@ mod tests {
     #[test]
     fn the_last_mount_at_a_point_counts() {
         let table = "22 1 0:21 / /mnt/scans rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
-                     30 22 0:50 / /mnt/scans ro,nosuid - fuse.skyhaul skyhaul ro,user_id=0\n\
-                     31 22 0:51 / /mnt/a\\040b ro - fuse.sshfs x ro\n";
-        assert_eq!(type_of(table, Path::new("/mnt/scans")).as_deref(), Some("fuse.skyhaul"));
-        assert_eq!(type_of(table, Path::new("/mnt/a b")).as_deref(), Some("fuse.sshfs"));
-        assert_eq!(type_of(table, Path::new("/mnt")), None);
+                     30 22 0:50 / /mnt/scans ro,nosuid - fuse skyhaul ro,user_id=0\n\
+                     31 22 0:51 / /mnt/a\\040b ro - fuse.sshfs x ro\n\
+                     32 22 0:52 / /mnt/b ro - fuse.skyhaul skyhaul ro\n";
+        let of = |point| is_ours(table, Path::new(point));
+        let found = ["/mnt/scans", "/mnt/a b", "/mnt/b", "/mnt"].map(of);
+        assert_eq!(found, [Some(true), Some(false), Some(true), None]);
         assert_eq!(mounted(Path::new("/")), Mounted::Other);
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(mounted(directory.path()), Mounted::Nothing);

@@ -15,6 +15,7 @@ use crate::served::{DiskSpace, ScanTree, Served, ServedFile};
 use skyhaul::recording::{ChunkFile, ChunkVerifier, ExtentContent, Recording, ScanLayout, scans_on};
 use skyhaul_io::lock::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,14 +54,15 @@ impl Watch {
         let mut pause = PASS_INTERVAL;
         while wait(served, pause) {
             let begun = Instant::now();
-            self.pass(served);
+            // A disk that became unreadable is left out, as one that does not answer.
+            let _ = self.pass(served);
             pause = PASS_INTERVAL.max(begun.elapsed() * PASS_SHARE);
         }
     }
 
-    /// Look at all disks that answer.
-    pub(crate) fn pass(&mut self, served: &Arc<Served>) {
-        let present = answering(served);
+    /// Look at all disks that answer; returns one that cannot be read, and why.
+    pub(crate) fn pass(&mut self, served: &Arc<Served>) -> Option<(PathBuf, io::Error)> {
+        let (present, unreadable) = answering(served);
         let disks: Vec<PathBuf> = present.iter().map(|&disk| served.options.disks[disk].clone()).collect();
         let is_all = disks.len() == served.options.disks.len();
         self.tell_absent(served, &present);
@@ -84,6 +86,7 @@ impl Watch {
         }
         let by_inode = self.files.values().map(|file| (file.inode, Arc::clone(file))).collect();
         served.set_tree(ScanTree { by_name: self.files.clone(), by_inode });
+        unreadable
     }
 
     /// The files of a recording; returns whether it is being recorded.
@@ -183,8 +186,8 @@ fn wait(served: &Served, time: Duration) -> bool {
     !served.is_ending.load(Ordering::Relaxed)
 }
 
-/// The disks that answer within the time limit.
-fn answering(served: &Served) -> Vec<usize> {
+/// The disks that answer within the time limit, and an error that one answered.
+fn answering(served: &Served) -> (Vec<usize>, Option<(PathBuf, io::Error)>) {
     let (done, answers) = channel();
     let mut asked = 0;
     for (at, disk) in served.options.disks.iter().enumerate() {
@@ -193,20 +196,24 @@ fn answering(served: &Served) -> Vec<usize> {
         }
         let (disk, done) = (disk.clone(), done.clone());
         let run = Box::new(move || {
-            let _ = std::fs::read_dir(&disk).map(|mut entries| entries.next().is_some());
-            let _ = done.send(at);
+            let read = std::fs::read_dir(&disk).map(|mut entries| entries.next().is_some());
+            let _ = done.send((at, read.err().map(|error| (disk, error))));
         });
         served.lanes.push(at, true, Task { key: None, run });
         asked += 1;
     }
     let until = Instant::now() + served.options.timeout;
-    let mut present = Vec::new();
-    while present.len() < asked {
-        let Ok(at) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
-        present.push(at);
+    let (mut present, mut unreadable) = (Vec::new(), None);
+    for _ in 0..asked {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok((at, error)) = answers.recv_timeout(left) else { break };
+        match error {
+            None => present.push(at),
+            error => unreadable = unreadable.or(error),
+        }
     }
     present.sort_unstable();
-    present
+    (present, unreadable)
 }
 
 /// The space of the file systems of these disks, each counted once.

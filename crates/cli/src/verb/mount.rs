@@ -8,7 +8,6 @@ use crate::print::{self, Progress, counted};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::core::hint::{Hint, lines};
-use skyhaul::io::file::failed;
 use skyhaul_mount::{MountEvent, MountOptions, MountReport, ScanMount, ScanPattern};
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
@@ -87,12 +86,6 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
 }
 
 fn options(args: &MountArgs) -> Result<MountOptions> {
-    for disk in &args.disks.disk {
-        // One that hangs is for the threads that may.
-        if let Err(error) = std::fs::symlink_metadata(disk) {
-            return Err(failed("read disk", disk, &error).into());
-        }
-    }
     let patterns = args.scans.iter().map(|text| ScanPattern::new(text).map_err(anyhow::Error::msg));
     Ok(MountOptions {
         disks: args.disks.disk.clone(),
@@ -136,8 +129,10 @@ fn tell(event: &MountEvent, gaps: &mut usize) {
         MountEvent::DiskAnswers { disk } => say!("{} answers again", print::name(disk)),
         MountEvent::DiskLeftOut { disk } => {
             let hint = Hint("check with `dmesg` whether the disk failed");
-            let text =
-                format!("{} does not answer: what is on it alone is not shown{hint}", print::name(disk));
+            let text = format!(
+                "{} does not answer, or cannot be read: what is on it alone is not shown{hint}",
+                print::name(disk)
+            );
             say!("{}", lines("", &text));
         }
         MountEvent::StillOpen { files } => {

@@ -251,12 +251,12 @@ fn lanes_become_streams_and_the_packets_are_told_field_by_field() {
     }
 }
 
-const SCAN: &str = "exp_st_no0001";
+pub(crate) const SCAN: &str = "exp_st_no0001";
 const FRAME: usize = 432;
 const FPS: u32 = 2000;
 /// Frames in a block.
 const BLOCK: u32 = 300;
-const BLOCKS: u32 = 17;
+pub(crate) const BLOCKS: u32 = 17;
 
 fn frame(n: u32) -> Vec<u8> {
     vdif(1_790_000_000 + i64::from(n / FPS), n % FPS, 0, 400)
@@ -269,7 +269,7 @@ fn block(number: u32) -> Vec<u8> {
 }
 
 /// A module of three disks: blocks in turn, but for a slow disk that gets few. `without`: blocks that are not there.
-fn module(without: &[u32]) -> Site {
+pub(crate) fn module(without: &[u32]) -> Site {
     let site = Site::new(3);
     let disk_of = |number: u32| if number.is_multiple_of(7) { 2 } else { number as usize % 2 };
     for (disk, path) in site.disks.iter().enumerate() {
@@ -291,7 +291,7 @@ fn file(site: &Site, disk: usize) -> PathBuf {
     site.disks[disk].join(format!("data/{SCAN}.vdif"))
 }
 
-fn stream(numbers: impl Iterator<Item = u32>) -> Vec<u8> {
+pub(crate) fn stream(numbers: impl Iterator<Item = u32>) -> Vec<u8> {
     numbers.flat_map(block).collect()
 }
 

@@ -25,6 +25,7 @@ mod join;
 mod lab;
 mod limited;
 mod monitor;
+mod mounted;
 mod probe;
 mod readers;
 mod recorded;
