@@ -9,9 +9,9 @@ and alone in a line for any number of lines |
 | ```` ```rust ```` | lines of a program, which `crates/skyhaul/tests/tutorial.rs` holds and runs |
 
 A `receive` or `record` that listens is typed into a terminal of its own; what follows is typed once it listens, and what is
-no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance` or `probe serve` has a terminal
+no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance`, `mount` or `probe serve` has a terminal
 of its own, too, and goes on: Ctrl-C ends it with the page. `export NAME=VALUE` holds for all that follows. In the directory of a page, `docs`
-is that of the clone, and the page has a network of its own where that is possible.
+is that of the clone, and the page has a network and mounts of its own where that is possible.
 
 What Python prints must be in the page, in full. Of what a shell says, a page shows what it wants, in whole lines and in order.
 
@@ -49,7 +49,7 @@ SHORTER = {
 STATION = 'memory = "256MiB"\n'
 KEPT = ROOT / "target/pages"
 # What says that a command listens.
-LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving) ", re.MULTILINE)
+LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving|mounted) ", re.MULTILINE)
 # Runs what it is given, block by block, as the main module; says when each is done.
 DRIVER = """
 import sys
@@ -122,7 +122,7 @@ class Reader:
         if verb in ("receive", "record") and "--pcap" not in line:
             self.terminals.append(self.open(line))
             return
-        if verb == "balance" or line.startswith(("skyhaul probe serve", "skyhaul copy serve")):
+        if verb in ("balance", "mount") or line.startswith(("skyhaul probe serve", "skyhaul copy serve")):
             self.services.append(self.open(line))
             return
         if line.startswith("export "):
@@ -201,9 +201,9 @@ class Reader:
 
 
 def type_page(page, directory, python=True):
-    """Type a page in a network of its own, if there may be one: what went wrong, or nothing."""
+    """Type a page with a network and mounts of its own, if there may be such: what went wrong, or nothing."""
     words = [str(page), str(directory), *([] if python else ["--no-python"])]
-    alone = ["unshare", "-rn", "sh", "-c", f"ip link set lo up && exec {shlex.join([sys.executable, __file__])} \"$@\"", "sh"]
+    alone = ["unshare", "-rnm", "sh", "-c", f"ip link set lo up && exec {shlex.join([sys.executable, __file__])} \"$@\"", "sh"]
     if subprocess.run([*alone, "--try"], stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode:
         alone = [sys.executable, __file__]
     done = subprocess.run([*alone, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=570, check=False)

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose public names are for users, in the order of the glossary.
-const CRATES: [&str; 6] = ["core", "io", "skyhaul", "measure", "transfer", "daemon"];
+const CRATES: [&str; 7] = ["core", "io", "skyhaul", "measure", "transfer", "mount", "daemon"];
 const KINDS: [&str; 4] = ["struct", "enum", "trait", "type"];
 /// Words that no engineer of the field searches for.
 const HOUSE: [&str; 14] = [

@@ -5,13 +5,13 @@
 //!
 //! ```text
 //!   /mnt/scans/n26c3_mh_no0001 ── read(offset, size) ─▶ segments ─▶ units in memory ─▶ answer
-//!        kernel (FUSE)              filesystem              └─▶ lanes: threads of each disk ─▶ read, verify
+//!        kernel (FUSE)              filesystem              └─▶ disks: threads of each disk ─▶ read, verify
 //! ```
 //!
 //! | module | contents |
 //! |---|---|
 //! | `names`, `segments`, `reads` | pure: names and numbers of files; from a range to units; reads that wait, and the units in memory |
-//! | `lanes` | threads of each disk, which may hang |
+//! | `disks` | threads of each disk, which may hang |
 //! | `served` | what is served: answers, loading, time limits |
 //! | `watch` | scans found on the disks, and those that grow |
 //! | `filesystem`, `point` | the kernel's requests; the mount point |
@@ -21,8 +21,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod disks;
 mod filesystem;
-mod lanes;
 mod names;
 mod point;
 mod reads;

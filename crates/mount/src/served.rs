@@ -1,6 +1,6 @@
 //! The files that are served: reads are answered from memory, or by the threads of the disks.
 
-use crate::lanes::{Lanes, Task};
+use crate::disks::{DiskThreads, Task};
 use crate::reads::{Answer, Reads};
 use crate::segments::{FileState, Segment, ServedChunk, UnitKey};
 use crate::{MountEvent, MountOptions};
@@ -96,15 +96,15 @@ pub(crate) struct ReadCounters {
 
 struct Waiters {
     reads: Reads<UnitBytes, Box<dyn Respond>>,
-    /// The lane of each unit that is being loaded.
-    lane_of: HashMap<UnitKey, usize>,
+    /// The disk of each unit that is being loaded.
+    disk_of: HashMap<UnitKey, usize>,
     reported: HashSet<u64>,
 }
 
 /// Everything that is served.
 pub(crate) struct Served {
     pub(crate) options: MountOptions,
-    pub(crate) lanes: Lanes,
+    pub(crate) threads: DiskThreads,
     pool: Pool,
     waiters: Mutex<Waiters>,
     tree: RwLock<Arc<ScanTree>>,
@@ -122,11 +122,11 @@ impl Served {
         let pool = Pool::new(&PoolOptions { total_bytes, block_bytes: UNIT_BLOCK_BYTES, shared: false })?;
         let waiters = Waiters {
             reads: Reads::new(options.fill, options.timeout),
-            lane_of: HashMap::new(),
+            disk_of: HashMap::new(),
             reported: HashSet::new(),
         };
         let served = Arc::new(Self {
-            lanes: Lanes::new(options.disks.len())?,
+            threads: DiskThreads::new(options.disks.len())?,
             options,
             pool,
             waiters: Mutex::new(waiters),
@@ -185,7 +185,7 @@ impl Served {
         if segments.is_empty() {
             return to.data(&[]);
         }
-        let is_hung = |extent: usize| self.lanes.is_hung(lane(&state, extent), self.options.timeout);
+        let is_hung = |extent: usize| self.threads.is_hung(disk_of(&state, extent), self.options.timeout);
         let (now, mut wanted) = (Instant::now(), Vec::new());
         let mut waiters = lock(&self.waiters);
         let keys = segments.clone();
@@ -195,8 +195,8 @@ impl Served {
             if let Segment::Unit { key, extent, .. } = *segment {
                 if wanted.contains(&key) {
                     tasks.push((key, extent, true));
-                } else if let Some(&lane) = waiters.lane_of.get(&key) {
-                    self.lanes.hurry(lane, key);
+                } else if let Some(&disk) = waiters.disk_of.get(&key) {
+                    self.threads.hurry(disk, key);
                 }
             }
         }
@@ -210,12 +210,12 @@ impl Served {
             );
         }
         for &(key, extent, _) in &tasks {
-            waiters.lane_of.insert(key, lane(&state, extent));
+            waiters.disk_of.insert(key, disk_of(&state, extent));
         }
         drop(waiters);
         for (key, extent, is_urgent) in tasks {
             match state.chunks.get(extent).and_then(Option::as_ref) {
-                Some(chunk) => self.load(key, chunk.clone(), lane(&state, extent), is_urgent),
+                Some(chunk) => self.load(key, chunk.clone(), disk_of(&state, extent), is_urgent),
                 None => self.loaded(key, None),
             }
         }
@@ -234,14 +234,14 @@ impl Served {
         last.1.saturating_sub(1).min(most)
     }
 
-    fn load(self: &Arc<Self>, key: UnitKey, chunk: ServedChunk, lane: usize, is_urgent: bool) {
+    fn load(self: &Arc<Self>, key: UnitKey, chunk: ServedChunk, disk: usize, is_urgent: bool) {
         let served = Arc::clone(self);
-        let run = Box::new(move || served.load_now(key, &chunk, lane));
-        self.lanes.push(lane, is_urgent, Task { key: Some(key), run });
+        let run = Box::new(move || served.load_now(key, &chunk, disk));
+        self.threads.push(disk, is_urgent, Task { key: Some(key), run });
     }
 
-    /// On a thread of the lane.
-    fn load_now(self: &Arc<Self>, key: UnitKey, chunk: &ServedChunk, lane: usize) {
+    /// On a thread of the disk.
+    fn load_now(self: &Arc<Self>, key: UnitKey, chunk: &ServedChunk, disk: usize) {
         let begun = Instant::now();
         loop {
             match chunk.file.read(key.unit, || self.block()) {
@@ -259,15 +259,15 @@ impl Served {
                     std::thread::sleep(BLOCK_POLL_INTERVAL);
                 }
                 Err(UnitError::NoMemory) => return self.loaded(key, None),
-                Err(UnitError::NotHere(gap)) if lane != self.lanes.search() => {
+                Err(UnitError::NotHere(gap)) if disk != self.threads.search() => {
                     drop(gap);
-                    let (search, served, chunk) = (self.lanes.search(), Arc::clone(self), chunk.clone());
-                    lock(&self.waiters).lane_of.insert(key, search);
+                    let (search, served, chunk) = (self.threads.search(), Arc::clone(self), chunk.clone());
+                    lock(&self.waiters).disk_of.insert(key, search);
                     let run = Box::new(move || {
                         chunk.file.search();
                         served.load_now(key, &chunk, search);
                     });
-                    return self.lanes.push(search, true, Task { key: Some(key), run });
+                    return self.threads.push(search, true, Task { key: Some(key), run });
                 }
                 Err(UnitError::NotHere(gap)) => {
                     self.report(chunk, &gap);
@@ -292,7 +292,7 @@ impl Served {
     fn loaded(&self, key: UnitKey, data: Option<UnitBytes>) {
         let mut answers = Vec::new();
         let mut waiters = lock(&self.waiters);
-        waiters.lane_of.remove(&key);
+        waiters.disk_of.remove(&key);
         waiters.reads.handle_unit(Instant::now(), key, data, &mut answers);
         drop(waiters);
         answers.into_iter().for_each(|(to, answer)| self.answer(to, answer));
@@ -334,9 +334,9 @@ impl Served {
         let mut hung = vec![false; self.options.disks.len()];
         while !self.is_ending.load(Ordering::Relaxed) {
             std::thread::sleep(TIMEOUT_INTERVAL);
-            for (lane, was) in hung.iter_mut().enumerate() {
-                let is = self.lanes.is_hung(lane, self.options.timeout);
-                let disk = self.options.disks[lane].clone();
+            for (number, was) in hung.iter_mut().enumerate() {
+                let is = self.threads.is_hung(number, self.options.timeout);
+                let disk = self.options.disks[number].clone();
                 match (*was, is) {
                     (false, true) => self.tell(MountEvent::DiskHangs { disk }),
                     (true, false) => self.tell(MountEvent::DiskAnswers { disk }),
@@ -347,8 +347,8 @@ impl Served {
             let mut answers = Vec::new();
             let mut waiters = lock(&self.waiters);
             if waiters.reads.waiting() > 0 {
-                let Waiters { reads, lane_of, .. } = &mut *waiters;
-                let progress = |key| self.lanes.progress(*lane_of.get(&key)?, key);
+                let Waiters { reads, disk_of, .. } = &mut *waiters;
+                let progress = |key| self.threads.progress(*disk_of.get(&key)?, key);
                 reads.handle_timeout(Instant::now(), progress, &mut answers);
             }
             drop(waiters);
@@ -357,8 +357,8 @@ impl Served {
     }
 }
 
-/// The lane of an extent: its disk.
-fn lane(state: &FileState, extent: usize) -> usize {
+/// The disk of an extent.
+fn disk_of(state: &FileState, extent: usize) -> usize {
     match state.layout.extents.get(extent).map(|extent| &extent.content) {
         Some(ExtentContent::Chunk(entry)) => entry.disk,
         _ => usize::MAX,

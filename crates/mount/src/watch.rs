@@ -8,7 +8,7 @@
 //! affected.
 
 use crate::MountEvent;
-use crate::lanes::Task;
+use crate::disks::Task;
 use crate::names;
 use crate::segments::{FileState, ServedChunk};
 use crate::served::{DiskSpace, ScanTree, Served, ServedFile};
@@ -191,7 +191,7 @@ fn answering(served: &Served) -> (Vec<usize>, Option<(PathBuf, io::Error)>) {
     let (done, answers) = channel();
     let mut asked = 0;
     for (at, disk) in served.options.disks.iter().enumerate() {
-        if served.lanes.is_hung(at, served.options.timeout) {
+        if served.threads.is_hung(at, served.options.timeout) {
             continue;
         }
         let (disk, done) = (disk.clone(), done.clone());
@@ -199,7 +199,7 @@ fn answering(served: &Served) -> (Vec<usize>, Option<(PathBuf, io::Error)>) {
             let read = std::fs::read_dir(&disk).map(|mut entries| entries.next().is_some());
             let _ = done.send((at, read.err().map(|error| (disk, error))));
         });
-        served.lanes.push(at, true, Task { key: None, run });
+        served.threads.push(at, true, Task { key: None, run });
         asked += 1;
     }
     let until = Instant::now() + served.options.timeout;

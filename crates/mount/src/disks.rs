@@ -35,12 +35,12 @@ struct Queue {
 }
 
 #[derive(Default)]
-struct Lane {
+struct DiskQueue {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
-impl Lane {
+impl DiskQueue {
     fn work(&self, thread: usize) {
         loop {
             let mut queue = lock(&self.queue);
@@ -66,54 +66,54 @@ impl Lane {
     }
 }
 
-/// The lanes of all disks, and the one that searches.
-pub(crate) struct Lanes {
-    lanes: Vec<Arc<Lane>>,
+/// The threads of all disks, and the one that searches.
+pub(crate) struct DiskThreads {
+    queues: Vec<Arc<DiskQueue>>,
 }
 
-impl Lanes {
-    /// Lanes for this many disks.
+impl DiskThreads {
+    /// Threads for this many disks.
     ///
     /// # Errors
     /// A thread cannot be started.
     pub(crate) fn new(disks: usize) -> std::io::Result<Self> {
-        let mut lanes = Vec::new();
+        let mut queues = Vec::new();
         for number in 0..=disks {
-            let lane = Arc::new(Lane::default());
+            let disk = Arc::new(DiskQueue::default());
             let threads = if number == disks { 1 } else { THREADS };
-            lock(&lane.queue).running = vec![None; threads];
+            lock(&disk.queue).running = vec![None; threads];
             for thread in 0..threads {
-                let lane = Arc::clone(&lane);
+                let disk = Arc::clone(&disk);
                 std::thread::Builder::new()
                     .name(format!("disk-{number}"))
-                    .spawn(move || lane.work(thread))?;
+                    .spawn(move || disk.work(thread))?;
             }
-            lanes.push(lane);
+            queues.push(disk);
         }
-        Ok(Self { lanes })
+        Ok(Self { queues })
     }
 
-    /// The lane that searches.
+    /// The number, among those of disks, of the thread that searches.
     pub(crate) fn search(&self) -> usize {
-        self.lanes.len() - 1
+        self.queues.len() - 1
     }
 
-    pub(crate) fn push(&self, lane: usize, is_urgent: bool, task: Task) {
-        let Some(lane) = self.lanes.get(lane) else { return };
-        let mut queue = lock(&lane.queue);
+    pub(crate) fn push(&self, disk: usize, is_urgent: bool, task: Task) {
+        let Some(disk) = self.queues.get(disk) else { return };
+        let mut queue = lock(&disk.queue);
         if is_urgent {
             queue.urgent.push_back(task);
         } else {
             queue.ahead.push_back(task);
         }
         drop(queue);
-        lane.changed.notify_one();
+        disk.changed.notify_one();
     }
 
     /// A read waits for this unit now.
-    pub(crate) fn hurry(&self, lane: usize, key: UnitKey) {
-        let Some(lane) = self.lanes.get(lane) else { return };
-        let mut queue = lock(&lane.queue);
+    pub(crate) fn hurry(&self, disk: usize, key: UnitKey) {
+        let Some(disk) = self.queues.get(disk) else { return };
+        let mut queue = lock(&disk.queue);
         if let Some(at) = queue.ahead.iter().position(|task| task.key == Some(key))
             && let Some(task) = queue.ahead.remove(at)
         {
@@ -122,29 +122,29 @@ impl Lanes {
     }
 
     /// When a unit last made progress: its own work began, or, while it waits for a thread, other work of its disk ended.
-    pub(crate) fn progress(&self, lane: usize, key: UnitKey) -> Option<Instant> {
-        let queue = lock(&self.lanes.get(lane)?.queue);
+    pub(crate) fn progress(&self, disk: usize, key: UnitKey) -> Option<Instant> {
+        let queue = lock(&self.queues.get(disk)?.queue);
         let own = queue.running.iter().flatten().find(|(of, _)| *of == Some(key));
         own.map(|(_, since)| *since).or(queue.last_done)
     }
 
-    /// Whether every thread of a lane has been in one task for longer than this.
-    pub(crate) fn is_hung(&self, lane: usize, limit: Duration) -> bool {
-        let Some(lane) = self.lanes.get(lane) else { return false };
-        let queue = lock(&lane.queue);
+    /// Whether every thread of a disk has been in one task for longer than this.
+    pub(crate) fn is_hung(&self, disk: usize, limit: Duration) -> bool {
+        let Some(disk) = self.queues.get(disk) else { return false };
+        let queue = lock(&disk.queue);
         queue.running.iter().all(|task| task.as_ref().is_some_and(|(_, since)| since.elapsed() >= limit))
     }
 }
 
-impl Drop for Lanes {
+impl Drop for DiskThreads {
     fn drop(&mut self) {
-        for lane in &self.lanes {
-            let mut queue = lock(&lane.queue);
+        for disk in &self.queues {
+            let mut queue = lock(&disk.queue);
             queue.is_closed = true;
             queue.urgent.clear();
             queue.ahead.clear();
             drop(queue);
-            lane.changed.notify_all();
+            disk.changed.notify_all();
         }
     }
 }
@@ -155,8 +155,8 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_lane_that_hangs_is_noticed_and_holds_up_no_other() {
-        let lanes = Lanes::new(2).unwrap();
+    fn a_disk_that_hangs_is_noticed_and_holds_up_no_other() {
+        let threads = DiskThreads::new(2).unwrap();
         let (release, hold) = channel::<()>();
         let hold = Arc::new(Mutex::new(hold));
         for _ in 0..THREADS {
@@ -164,18 +164,18 @@ mod tests {
             let run = Box::new(move || {
                 let _ = lock(&hold).recv();
             });
-            lanes.push(0, true, Task { key: None, run });
+            threads.push(0, true, Task { key: None, run });
         }
         let (done, told) = channel();
-        lanes.push(1, false, Task { key: None, run: Box::new(move || done.send(()).unwrap()) });
+        threads.push(1, false, Task { key: None, run: Box::new(move || done.send(()).unwrap()) });
         told.recv_timeout(Duration::from_secs(60)).unwrap();
         let limit = Duration::from_millis(20);
-        while !lanes.is_hung(0, limit) {
+        while !threads.is_hung(0, limit) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(!lanes.is_hung(1, limit) && !lanes.is_hung(lanes.search(), limit));
+        assert!(!threads.is_hung(1, limit) && !threads.is_hung(threads.search(), limit));
         drop(release);
-        while lanes.is_hung(0, limit) {
+        while threads.is_hung(0, limit) {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
