@@ -41,7 +41,7 @@ pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, Sto
 pub(crate) use host::HostArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
 pub(crate) use limits::{OutputArgs, ValueList};
-pub(crate) use mount::MountArgs;
+pub(crate) use mount::{MountArgs, MountView};
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,

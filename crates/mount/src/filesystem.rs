@@ -9,6 +9,7 @@ use fuser::{
     KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyStatfs, Request,
 };
+use skyhaul::recording::{ExtentContent, ScanExtent};
 use skyhaul_io::lock::lock;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// Bytes that the kernel asks for at once, at most.
-const MAX_READ_BYTES: u32 = 1 << 20;
+pub(crate) const MAX_READ_BYTES: u32 = 1 << 20;
 /// How long the kernel may believe what it was told of a file.
 const ATTRIBUTES_TTL: Duration = Duration::from_secs(1);
 /// The same for one that grows.
@@ -68,7 +69,7 @@ impl ScanFilesystem {
     fn of_file(&self, file: &ServedFile) -> (FileAttr, Duration) {
         let state = file.state();
         let ttl = if state.layout.is_growing { GROWING_TTL } else { ATTRIBUTES_TTL };
-        (self.attributes(file.inode, state.layout.bytes(), file.modified(), FileType::RegularFile), ttl)
+        (self.attributes(file.inode, file.bytes(), file.modified(), FileType::RegularFile), ttl)
     }
 
     fn root(&self) -> FileAttr {
@@ -217,5 +218,9 @@ fn is_direct(file: &ServedFile) -> bool {
     let state = file.state();
     let is_new = file.modified().elapsed().is_ok_and(|age| age < SETTLED_AGE);
     let may_grow = file.session.is_empty() && is_new;
-    state.layout.is_growing || may_grow || state.chunks.iter().any(Option::is_none)
+    let is_missing = |extent: &ScanExtent| match &extent.content {
+        ExtentContent::Chunk(entry) => entry.bytes.is_none_or(|bytes| bytes < extent.bytes),
+        ExtentContent::Missing(_) => true,
+    };
+    state.layout.is_growing || may_grow || state.layout.extents.iter().any(is_missing)
 }

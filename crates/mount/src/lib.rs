@@ -11,6 +11,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `names`, `segments`, `reads` | pure: names and numbers of files; from a range to units; reads that wait, and the units in memory |
+//! | `threads` | a thread of a scan as a file |
 //! | `disks` | threads of each disk, which may hang |
 //! | `served` | what is served: answers, loading, time limits |
 //! | `watch` | scans found on the disks, and those that grow |
@@ -28,6 +29,7 @@ mod point;
 mod reads;
 mod segments;
 mod served;
+mod threads;
 mod watch;
 
 pub use names::ScanPattern;
@@ -67,6 +69,8 @@ pub struct MountOptions {
     pub timeout: Duration,
     /// Memory for units that are read ahead, in bytes.
     pub memory_bytes: u64,
+    /// Each thread of a scan with several is a further file, `<scan>.thread<number>`.
+    pub threads: bool,
     /// Other users may read, too.
     pub allow_other: bool,
 }
@@ -80,6 +84,7 @@ impl Default for MountOptions {
             verify: true,
             timeout: Duration::from_secs(10),
             memory_bytes: 256 << 20,
+            threads: false,
             allow_other: false,
         }
     }
@@ -216,6 +221,7 @@ impl ScanMount {
             served.is_ending.store(true, Ordering::Relaxed);
             unusable(point, &refusal(&error, allow_other))
         })?;
+        point::set_read_ahead(point, filesystem::MAX_READ_BYTES);
         let of_watch = Arc::clone(&served);
         std::thread::Builder::new().name("scan-watch".into()).spawn(move || watch.run(&of_watch))?;
         Ok(Self { served, session: Some(session), point: point.to_owned(), events })
@@ -231,7 +237,6 @@ impl ScanMount {
     #[must_use]
     pub fn report(&self) -> MountReport {
         let (tree, counters) = (self.served.tree(), &self.served.counters);
-        let states = tree.by_name.values().map(|file| file.state());
         let mut report = MountReport {
             files: tree.by_name.len() as u64,
             open: self.served.open.load(Ordering::Relaxed) as u64,
@@ -241,9 +246,9 @@ impl ScanMount {
             gaps: counters.gaps.load(Ordering::Relaxed),
             ..MountReport::default()
         };
-        for state in states {
-            report.file_bytes = report.file_bytes.saturating_add(state.layout.bytes());
-            report.growing += u64::from(state.layout.is_growing);
+        for file in tree.by_name.values() {
+            report.file_bytes = report.file_bytes.saturating_add(file.bytes());
+            report.growing += u64::from(file.state().layout.is_growing);
         }
         report
     }
@@ -296,7 +301,7 @@ fn check(point: &Path, options: &MountOptions) -> Result<(), MountError> {
             let hint = Hint(format_args!("unmount it first: umount {shown}"));
             return Err(unusable(point, &format!("recordings are mounted there already{hint}")));
         }
-        Mounted::Other if std::fs::metadata(point).is_err() => {
+        Mounted::Other if rustix::fs::statvfs(point).is_err() => {
             let hint = Hint(format_args!("see `findmnt {shown}`; then: umount -l {shown}"));
             return Err(unusable(
                 point,

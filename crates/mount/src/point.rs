@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,9 +26,8 @@ pub(crate) enum Mounted {
 /// What is mounted at `point`.
 pub(crate) fn mounted(point: &Path) -> Mounted {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let is_gone = std::fs::metadata(point).is_err_and(|error| {
-        matches!(Errno::from_io_error(&error), Some(Errno::NOTCONN | Errno::CONNABORTED))
-    });
+    // The kernel remembers what a directory is for a while, but not this.
+    let is_gone = matches!(rustix::fs::statvfs(point), Err(Errno::NOTCONN | Errno::CONNABORTED));
     match (is_ours(&table, &real(point)), is_gone) {
         (Some(true), true) => Mounted::Abandoned,
         (Some(true), false) => Mounted::Served,
@@ -67,12 +67,23 @@ fn unescaped(text: &str) -> String {
     let (mut octets, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, after @ ..] = rest {
         let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\') {
-            Some(octet) => (octets.push(octet), rest = &after[3..]).1,
-            None => (octets.push(*first), rest = after).1,
-        }
+        let octet = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\');
+        octets.push(octet.unwrap_or(*first));
+        rest = if octet.is_some() { &after[3..] } else { after };
     }
     String::from_utf8_lossy(&octets).into_owned()
+}
+
+/// Let the kernel read ahead this much of files at `point`; only root may, and without it is only slower.
+pub(crate) fn set_read_ahead(point: &Path, bytes: u32) {
+    if let Ok(about) = std::fs::metadata(point) {
+        let device = about.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let _ = std::fs::write(
+            format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"),
+            (bytes / 1024).to_string(),
+        );
+    }
 }
 
 /// How a mount ended.

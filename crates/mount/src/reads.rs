@@ -20,7 +20,7 @@ pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Failed units that are remembered.
 const MAX_FAILED: usize = 4096;
 /// Bytes that stand for missing ones.
-const FILL: [u8; 4] = [0x44, 0x33, 0x22, 0x11];
+pub(crate) const FILL: [u8; 4] = [0x44, 0x33, 0x22, 0x11];
 
 /// The bytes of a unit in memory.
 pub(crate) trait UnitData {

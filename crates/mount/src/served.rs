@@ -3,8 +3,9 @@
 use crate::disks::{DiskThreads, Task};
 use crate::reads::{Answer, Reads};
 use crate::segments::{FileState, Segment, ServedChunk, UnitKey};
+use crate::threads::ThreadView;
 use crate::{MountEvent, MountOptions};
-use skyhaul::recording::{ExtentContent, Gap, UNIT_BLOCK_BYTES, UnitBytes, UnitError};
+use skyhaul::recording::{ExtentContent, Gap, Instead, UNIT_BLOCK_BYTES, UnitBytes, UnitError};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -38,14 +39,27 @@ pub(crate) struct ServedFile {
     /// The recording that it is of.
     pub(crate) scan: String,
     pub(crate) session: String,
+    /// The thread that it shows alone.
+    thread: Option<ThreadView>,
     state: RwLock<Arc<FileState>>,
     modified: Mutex<SystemTime>,
 }
 
 impl ServedFile {
-    pub(crate) fn new(name: String, inode: u64, (scan, session): (String, String)) -> Self {
+    pub(crate) fn new(
+        name: String,
+        inode: u64,
+        (scan, session): (String, String),
+        thread: Option<ThreadView>,
+    ) -> Self {
         let modified = Mutex::new(SystemTime::UNIX_EPOCH);
-        Self { name, inode, scan, session, state: RwLock::default(), modified }
+        Self { name, inode, scan, session, thread, state: RwLock::default(), modified }
+    }
+
+    /// Its size.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.state().layout.bytes();
+        self.thread.as_ref().map_or(bytes, |thread| thread.size(bytes))
     }
 
     pub(crate) fn state(&self) -> Arc<FileState> {
@@ -56,8 +70,8 @@ impl ServedFile {
         *lock(&self.modified)
     }
 
-    pub(crate) fn update(&self, state: FileState, modified: SystemTime) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+    pub(crate) fn update(&self, state: Arc<FileState>, modified: SystemTime) {
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         *lock(&self.modified) = modified;
     }
 }
@@ -181,10 +195,14 @@ impl Served {
     ) {
         self.counters.reads.fetch_add(1, Ordering::Relaxed);
         let state = open.file.state();
-        let segments = state.segments(offset, size);
+        let (segments, end, to) = match &open.file.thread {
+            None => (state.segments(offset, size), offset + size, to),
+            Some(thread) => of_thread(thread, &state, (offset, size), to),
+        };
         if segments.is_empty() {
             return to.data(&[]);
         }
+        let is_partial = is_partial && open.file.thread.is_none();
         let is_hung = |extent: usize| self.threads.is_hung(disk_of(&state, extent), self.options.timeout);
         let (now, mut wanted) = (Instant::now(), Vec::new());
         let mut waiters = lock(&self.waiters);
@@ -202,7 +220,7 @@ impl Served {
         }
         let ahead = self.units_ahead(open, offset, size);
         if ahead > 0 {
-            let next = state.units_from(offset + size, ahead);
+            let next = state.units_from(end, ahead);
             wanted.clear();
             waiters.reads.read_ahead(now, next.iter().map(|(key, _)| *key), &mut wanted);
             tasks.extend(
@@ -246,7 +264,9 @@ impl Served {
         loop {
             match chunk.file.read(key.unit, || self.block()) {
                 Ok(read) => {
-                    read.unverified.into_iter().for_each(|gap| self.report(chunk, &gap));
+                    for gap in read.unverified {
+                        self.report(chunk, &Gap { instead: Instead::AsItIs, ..*gap });
+                    }
                     // The one that was asked for last: nothing that comes with it pushes it out.
                     let (own, others) =
                         read.units.into_iter().partition::<Vec<_>, _>(|(unit, _)| *unit == key.unit);
@@ -354,6 +374,48 @@ impl Served {
             drop(waiters);
             answers.into_iter().for_each(|(to, answer)| self.answer(to, answer));
         }
+    }
+}
+
+/// The segments of the frames of a thread that a range touches, where the last of them ends in the scan, and who gets the range
+/// out of them.
+fn of_thread(
+    thread: &ThreadView,
+    state: &FileState,
+    (offset, size): (u64, u64),
+    to: Box<dyn Respond>,
+) -> (Vec<Segment>, u64, Box<dyn Respond>) {
+    let (mut segments, mut end) = (Vec::new(), offset);
+    let bytes = state.layout.bytes();
+    let (begin, frames) = thread.frames((offset, size), bytes);
+    for at in frames {
+        segments.extend(state.segments(at, thread.frame_bytes()));
+        end = at + thread.frame_bytes();
+    }
+    let most = thread.size(bytes).saturating_sub(offset).min(size) as usize;
+    let respond = OfThread { thread: thread.clone(), skip: offset.saturating_sub(begin) as usize, most, to };
+    (segments, end, Box::new(respond))
+}
+
+/// Gives a range of whole frames, if they are all of the thread.
+struct OfThread {
+    thread: ThreadView,
+    skip: usize,
+    most: usize,
+    to: Box<dyn Respond>,
+}
+
+impl Respond for OfThread {
+    fn data(self: Box<Self>, bytes: &[u8]) {
+        match bytes.get(self.skip..self.skip + self.most) {
+            Some(part) if self.thread.has(bytes) => self.to.data(part),
+            _ if bytes.is_empty() => self.to.data(&[]),
+            _ => self.to.error(),
+        }
+    }
+
+    fn error(self: Box<Self>) {
+        self.to.error();
     }
 }
 

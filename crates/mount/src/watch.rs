@@ -12,7 +12,10 @@ use crate::disks::Task;
 use crate::names;
 use crate::segments::{FileState, ServedChunk};
 use crate::served::{DiskSpace, ScanTree, Served, ServedFile};
-use skyhaul::recording::{ChunkFile, ChunkVerifier, ExtentContent, Recording, ScanLayout, scans_on};
+use crate::threads::ThreadView;
+use skyhaul::recording::{
+    ChunkFile, ChunkVerifier, Datastream, ExtentContent, Lack, Recording, ScanLayout, scans_on,
+};
 use skyhaul_io::lock::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -108,23 +111,50 @@ impl Watch {
             let session = recording.sessions.first().map(|of| of.session.clone()).unwrap_or_default();
             let Some(name) = self.free_name(names::escaped(&stream.name), label) else { continue };
             let before = self.files.get(&name).cloned();
-            let file = match before.filter(|file| file.session == session) {
-                Some(file) if layout.continues(&file.state().layout) => file,
+            let (file, is_new) = match before.filter(|file| file.session == session) {
+                Some(file) if layout.continues(&file.state().layout) => (file, false),
                 // Without its disk less is seen of it, and a file that is read does not shrink.
                 Some(_) if !is_all => continue,
                 same => {
                     let salt = same.map(|_| self.replaced + 1).unwrap_or_default();
                     self.replaced = self.replaced.max(salt);
-                    let identity = if salt > 0 { format!("{session}#{salt}") } else { session.clone() };
-                    let taken = self.files.values().map(|file| file.inode).collect();
-                    let inode = names::inode(&name, &identity, &taken);
-                    Arc::new(ServedFile::new(name.clone(), inode, (label.to_owned(), session)))
+                    (self.new_file(name.clone(), (label, &session), salt, None), true)
                 }
             };
             update(served, &file, recording, at, layout);
-            self.files.insert(name, file);
+            self.files.insert(name, Arc::clone(&file));
+            if served.options.threads {
+                self.add_threads(&file, recording.about(at), is_new);
+            }
         }
         is_live
+    }
+
+    fn new_file(
+        &self,
+        name: String,
+        (scan, session): (&str, &str),
+        salt: u64,
+        thread: Option<ThreadView>,
+    ) -> Arc<ServedFile> {
+        let identity = if salt > 0 { format!("{session}#{salt}") } else { session.to_owned() };
+        let taken = self.files.values().map(|file| file.inode).collect();
+        let inode = names::inode(&name, &identity, &taken);
+        Arc::new(ServedFile::new(name, inode, (scan.to_owned(), session.to_owned()), thread))
+    }
+
+    /// The files of the threads of `whole`, with its state.
+    fn add_threads(&mut self, whole: &ServedFile, about: Option<Datastream>, is_new: bool) {
+        let (Some(about), state) = (about, whole.state()) else { return };
+        for thread in ThreadView::of(&about, &state.layout) {
+            let name = format!("{}.thread{}", whole.name, thread.id);
+            let known = self.files.get(&name).filter(|_| !is_new).cloned();
+            let identity = (whole.scan.as_str(), whole.session.as_str());
+            let salt = if is_new && self.files.contains_key(&name) { self.replaced } else { 0 };
+            let file = known.unwrap_or_else(|| self.new_file(name.clone(), identity, salt, Some(thread)));
+            file.update(Arc::clone(&state), whole.modified());
+            self.files.insert(name, file);
+        }
     }
 
     /// The name of a file, or that name with a number if another scan has it.
@@ -254,11 +284,13 @@ fn update(served: &Served, file: &ServedFile, recording: &Recording, at: usize, 
         }),
     });
     let chunks: Vec<Option<ServedChunk>> = chunks.collect();
-    for gap in layout.gaps.iter().filter(|gap| !before.layout.gaps.contains(gap)) {
+    // That nothing says where a recording without an index ends is no fault of it.
+    let faults = layout.gaps.iter().filter(|gap| gap.has_chunks() || gap.lack == Lack::Ambiguous);
+    for gap in faults.filter(|gap| !before.layout.gaps.contains(gap)) {
         served.tell(MountEvent::Gap { gap: gap.clone() });
     }
     let modified = modified(&layout).unwrap_or(SystemTime::UNIX_EPOCH);
-    file.update(FileState { layout, chunks }, modified);
+    file.update(Arc::new(FileState { layout, chunks }), modified);
 }
 
 /// When the last chunk was written.

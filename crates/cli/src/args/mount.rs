@@ -2,7 +2,7 @@
 
 use super::limits::{OutputArgs, some};
 use super::stored::DiskArgs;
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Size, Span};
 use std::path::PathBuf;
 
@@ -16,6 +16,9 @@ pub(crate) struct MountArgs {
     /// Scans to show, with * and ? for any characters (default: all)
     #[arg(value_name = "SCAN")]
     pub(crate) scans: Vec<String>,
+    /// What is shown of each scan
+    #[arg(long, value_enum, default_value = "whole", value_name = "VIEW")]
+    pub(crate) view: MountView,
     /// Read missing and damaged bytes as fill (0x11223344) instead of an input/output error
     #[arg(long)]
     pub(crate) fill: bool,
@@ -33,4 +36,12 @@ pub(crate) struct MountArgs {
     pub(crate) memory: Size,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MountView {
+    /// One file
+    Whole,
+    /// One file, and a further one for each thread: SCAN.thread0
+    Threads,
 }

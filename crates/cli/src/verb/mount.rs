@@ -2,7 +2,7 @@
 
 use super::output::command_line;
 use super::receiving::print_json;
-use crate::args::MountArgs;
+use crate::args::{MountArgs, MountView};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress, counted};
 use anyhow::Result;
@@ -94,6 +94,7 @@ fn options(args: &MountArgs) -> Result<MountOptions> {
         verify: !args.no_check,
         timeout: args.timeout.duration(),
         memory_bytes: args.memory.bytes(),
+        threads: args.view == MountView::Threads,
         allow_other: args.allow_other,
     })
 }

@@ -121,6 +121,13 @@ impl Device {
     pub(crate) fn set(&self, mode: Mode) {
         self.shared.set(mode);
     }
+
+    /// Let the kernel forget what it has of the device in memory: the next read comes here.
+    pub(crate) fn forget(&self) {
+        let store = File::open(self.store.join("store")).unwrap();
+        store.sync_all().unwrap();
+        rustix::fs::fadvise(&store, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
 }
 
 impl Drop for Device {
