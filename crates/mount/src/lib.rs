@@ -10,6 +10,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `options` | what is mounted and how, what happens meanwhile, what was served |
 //! | `names`, `segments`, `reads` | pure: names and numbers of files; from a range to units; reads that wait, and the units in memory |
 //! | `threads` | a thread of a scan as a file |
 //! | `disks` | threads of each disk, which may hang |
@@ -25,6 +26,7 @@
 mod disks;
 mod filesystem;
 mod names;
+mod options;
 mod point;
 mod reads;
 mod segments;
@@ -33,14 +35,13 @@ mod threads;
 mod watch;
 
 pub use names::ScanPattern;
+pub use options::{MountEvent, MountOptions, MountReport};
 
 use crate::filesystem::ScanFilesystem;
 use crate::point::{Mounted, Unmounted};
 use crate::served::Served;
 use crate::watch::Watch;
 use fuser::{BackgroundSession, MountOption, Session, SessionACL};
-use serde::Serialize;
-use skyhaul::recording::Gap;
 use skyhaul_core::hint::Hint;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,99 +54,6 @@ use std::time::{Duration, Instant};
 const REQUEST_THREADS: usize = 2;
 /// Memory without which a reader of several disks would wait for blocks.
 const MIN_MEMORY_BYTES: u64 = 32 << 20;
-
-/// What is mounted, and how it is read.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// The disks of the recordings.
-    pub disks: Vec<PathBuf>,
-    /// Scans to show; none: all.
-    pub patterns: Vec<ScanPattern>,
-    /// Missing and damaged bytes are read as fill, not as errors.
-    pub fill: bool,
-    /// Only verified bytes are given.
-    pub verify: bool,
-    /// A disk that does not answer for this long is an error.
-    pub timeout: Duration,
-    /// Memory for units that are read ahead, in bytes.
-    pub memory_bytes: u64,
-    /// Each thread of a scan with several is a further file, `<scan>.thread<number>`.
-    pub threads: bool,
-    /// Other users may read, too.
-    pub allow_other: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        Self {
-            disks: Vec::new(),
-            patterns: Vec::new(),
-            fill: false,
-            verify: true,
-            timeout: Duration::from_secs(10),
-            memory_bytes: 256 << 20,
-            threads: false,
-            allow_other: false,
-        }
-    }
-}
-
-/// What an operator has to know.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum MountEvent {
-    /// A mount whose process was gone was removed from the mount point.
-    Removed {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// Bytes of a scan are missing, damaged or unverified.
-    Gap {
-        /// Which, and why.
-        gap: Gap,
-    },
-    /// Nothing that was asked of a disk was answered within the time limit: reads from it are errors.
-    DiskHangs {
-        /// The disk.
-        disk: PathBuf,
-    },
-    /// It answers again.
-    DiskAnswers {
-        /// The disk.
-        disk: PathBuf,
-    },
-    /// A disk does not answer, or cannot be read, when scans are listed: scans that are on it alone are not shown, or keep their length.
-    DiskLeftOut {
-        /// The disk.
-        disk: PathBuf,
-    },
-    /// Files were open when it was unmounted: they can be read until they are closed, or this process ends.
-    StillOpen {
-        /// Their number.
-        files: u64,
-    },
-}
-
-/// What was served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MountReport {
-    /// Files in the directory.
-    pub files: u64,
-    /// Their bytes.
-    pub file_bytes: u64,
-    /// Files of scans that are being recorded.
-    pub growing: u64,
-    /// Files that are open.
-    pub open: u64,
-    /// Requests to read.
-    pub reads: u64,
-    /// Bytes that were read.
-    pub read_bytes: u64,
-    /// Requests that were answered with an error.
-    pub errors: u64,
-    /// Damaged or unverified chunks that were met.
-    pub gaps: u64,
-}
 
 /// Why recordings cannot be mounted.
 #[derive(Debug, thiserror::Error)]

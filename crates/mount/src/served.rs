@@ -1,10 +1,10 @@
 //! The files that are served: reads are answered from memory, or by the threads of the disks.
 
 use crate::disks::{DiskThreads, Task};
+use crate::options::{MountEvent, MountOptions};
 use crate::reads::{Answer, Reads};
 use crate::segments::{FileState, Segment, ServedChunk, UnitKey};
 use crate::threads::ThreadView;
-use crate::{MountEvent, MountOptions};
 use skyhaul::recording::{ExtentContent, Gap, Instead, UNIT_BLOCK_BYTES, UnitBytes, UnitError};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
@@ -264,7 +264,7 @@ impl Served {
         loop {
             match chunk.file.read(key.unit, || self.block()) {
                 Ok(read) => {
-                    for gap in read.unverified {
+                    if let Some(gap) = read.unverified {
                         self.report(chunk, &Gap { instead: Instead::AsItIs, ..*gap });
                     }
                     // The one that was asked for last: nothing that comes with it pushes it out.

@@ -7,9 +7,9 @@
 //! Limit: a disk that stops answering in the middle of a pass holds up further passes until it answers; reads are not
 //! affected.
 
-use crate::MountEvent;
 use crate::disks::Task;
 use crate::names;
+use crate::options::MountEvent;
 use crate::segments::{FileState, ServedChunk};
 use crate::served::{DiskSpace, ScanTree, Served, ServedFile};
 use crate::threads::ThreadView;

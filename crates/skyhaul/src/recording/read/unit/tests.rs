@@ -22,8 +22,8 @@ fn chunk(directory: &Path) -> (Arc<ChunkVerifier>, ChunkEntry, Vec<u8>) {
 }
 
 fn read(file: &ChunkFile, unit: u64, blocks: usize) -> Result<(Vec<u64>, Vec<u8>), UnitError> {
-    let pool = read_buffers(blocks, UNIT_BLOCK_BYTES).unwrap();
-    let read = file.read(unit, || pool.take())?;
+    let pool = read_buffers(blocks.max(1), UNIT_BLOCK_BYTES).unwrap();
+    let read = file.read(unit, || pool.take().filter(|_| blocks > 0))?;
     let own = read.units.iter().find(|(number, _)| *number == unit).unwrap();
     let bytes = own.1.iter().flat_map(|part| part.to_vec()).collect();
     Ok((read.units.iter().map(|(number, _)| *number).collect(), bytes))
