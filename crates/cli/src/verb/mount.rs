@@ -34,7 +34,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
     let (timeout, started) = (options.timeout, Instant::now());
     let mount = ScanMount::new(&args.point, options)?;
     let report = mount.report();
-    let (files, point) = (counted(report.files, "scan"), args.point.display());
+    let (files, point) = (counted(report.files, "file"), args.point.display());
     say!("mounted {files} at {point}, {}", print::bytes(report.file_bytes));
     say!("  Ctrl-C unmounts, as does: umount {point}");
     let mut line = Progress::new(args.output.quiet);
@@ -106,7 +106,7 @@ fn progress(report: &MountReport, bits: f64) -> String {
     };
     format!(
         "{}{growing}, {} open, {} read, {}",
-        counted(report.files, "scan"),
+        counted(report.files, "file"),
         report.open,
         print::bytes(report.read_bytes),
         print::rate(bits)
