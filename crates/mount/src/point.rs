@@ -51,7 +51,7 @@ fn real(point: &Path) -> PathBuf {
 /// Whether the last file system mounted at `point` is one of ours, from the text of `mountinfo`. `None`: nothing is. Mounts of
 /// the helper have a type of their own, those of root have not.
 fn is_ours(table: &str, point: &Path) -> Option<bool> {
-    let lines = table.lines().filter_map(|line| {
+    let mut lines = table.lines().filter_map(|line| {
         let (mount, about) = line.split_once(" - ")?;
         let at = mount.split(' ').nth(4)?;
         let mut about = about.split(' ');
@@ -59,7 +59,7 @@ fn is_ours(table: &str, point: &Path) -> Option<bool> {
         let is_ours = source == SOURCE && (kind == "fuse" || kind == "fuse.skyhaul");
         (unescaped(at) == point.as_os_str().to_string_lossy()).then_some(is_ours)
     });
-    lines.last()
+    lines.next_back()
 }
 
 /// Spaces and line ends are written as `\040` and the like.
