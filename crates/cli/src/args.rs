@@ -22,6 +22,7 @@ mod limits;
 mod probe;
 mod receive;
 mod report;
+mod schedule;
 mod send;
 mod situation;
 mod stored;
@@ -48,6 +49,7 @@ pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+pub(crate) use schedule::{ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleWhat};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
 

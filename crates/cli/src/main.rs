@@ -71,6 +71,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Send(args) => verb::send::run(&args),
         Verb::Receive(args) => verb::receive::run(&args),
         Verb::Record(args) => verb::record::run(&args),
+        Verb::Schedule(args) => verb::schedule::run(&args),
         Verb::Ls(args) => verb::stored::ls(&args),
         Verb::Check(args) => verb::check::run(&args),
         Verb::Cat(args) => verb::stored::cat(&args),

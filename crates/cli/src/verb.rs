@@ -26,6 +26,7 @@ pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod schedule;
 pub(crate) mod send;
 mod sending;
 pub(crate) mod stored;

@@ -12,6 +12,7 @@ use super::limits::{DISKS, GENERAL, OutputArgs, some, up_to};
 use super::probe::ProbeArgs;
 use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
+use super::schedule::ScheduleArgs;
 use super::send::SendArgs;
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
@@ -45,6 +46,8 @@ pub(crate) enum Verb {
     Receive(ReceiveArgs),
     /// Record streams onto disks, and forward them
     Record(RecordArgs),
+    /// Check the schedule of an observation: what is recorded when, space, rate, conflicts
+    Schedule(ScheduleArgs),
     /// List recordings
     Ls(LsArgs),
     /// Check that a recording holds everything that was acknowledged

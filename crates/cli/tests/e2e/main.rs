@@ -29,6 +29,7 @@ mod probe;
 mod readers;
 mod recorded;
 mod regular;
+mod schedule;
 mod sent_files;
 mod signals;
 mod spead;
