@@ -33,6 +33,7 @@
 pub mod check;
 pub mod rate;
 pub mod scan;
+pub mod sequencer;
 pub mod snap;
 pub mod time;
 pub mod vex;

@@ -214,7 +214,7 @@ fn heading(report: &ScheduleReport, all: usize) -> String {
         escaped_name(&report.format),
         if report.station.is_empty() { "?".into() } else { escaped_name(&report.station) },
         print::counted(report.scans.len() as u64, "scan"),
-        print::bytes(report.total_bytes),
+        print::bytes(report.scans.iter().filter_map(|scan| scan.bytes).sum()),
     )
 }
 

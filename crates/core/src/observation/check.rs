@@ -117,7 +117,7 @@ pub struct CheckedScan<'a> {
     pub scan: &'a ScheduledScan,
     /// Bytes on disks, if its rate is known.
     pub bytes: Option<u64>,
-    /// Bytes of all scans until its end. Scans without a known rate count as 0.
+    /// Bytes of all scans until its end, without those that are past. Scans without a known rate count as 0.
     pub total_bytes: u64,
     /// What to know of it.
     pub problems: Vec<ScanProblem>,
@@ -133,10 +133,11 @@ pub fn check<'a>(scans: &'a [ScheduledScan], limits: &CheckLimits) -> Vec<Checke
     let mut checked = Vec::with_capacity(scans.len());
     for scan in scans {
         let mut problems = Vec::new();
-        // What is past takes no more space.
         let is_past = limits.now.is_some_and(|now| scan.stop <= now);
-        let bytes = if is_past { Some(0) } else { scan.bytes() };
-        total = total.saturating_add(bytes.unwrap_or(0));
+        let bytes = scan.bytes();
+        if !is_past {
+            total = total.saturating_add(bytes.unwrap_or(0));
+        }
         if scan.recorded {
             let repeated = !names.insert(scan.name.as_str());
             problems.extend(repeated.then_some(ScanProblem::NameRepeated));
@@ -198,7 +199,7 @@ mod tests {
     fn scan(name: &str, start: i64, seconds: i64, megabits: u64) -> ScheduledScan {
         let rate = RecordedRate {
             sample_bits_per_second: megabits * 1_000_000,
-            frame: FrameSize::vdif(8000, false),
+            frame: FrameSize::of("VDIF"),
             format: "VDIF".to_owned(),
         };
         ScheduledScan {
@@ -245,7 +246,11 @@ mod tests {
             ]
         );
         assert_eq!(checked[2].problems[0].to_string(), "overlaps with b by 1 s");
-        assert_eq!((checked[0].bytes, checked[0].total_bytes), (Some(0), 0), "a past scan takes no space");
+        assert_eq!(
+            (checked[0].bytes, checked[0].total_bytes),
+            (Some(50_200_000), 0),
+            "a past scan takes no more space"
+        );
     }
 
     #[test]

@@ -50,14 +50,11 @@ pub struct FrameSize {
 impl FrameSize {
     /// No header besides the samples.
     pub const BARE: Self = Self { frame_bytes: 1, sample_bytes: 1 };
-    /// Mark 5B.
-    pub const MARK5B: Self = Self { frame_bytes: 10_016, sample_bytes: 10_000 };
-
-    /// Returns VDIF frames of `sample_bytes` of samples.
+    /// Returns frames with `sample_bytes` of samples, in a format by its name, such as `VDIF` or `VDIFL`.
     #[must_use]
-    pub fn vdif(sample_bytes: u32, legacy: bool) -> Self {
+    pub fn with_samples(format: &str, sample_bytes: u32) -> Self {
         let sample_bytes = sample_bytes.clamp(8, 1 << 27);
-        Self { frame_bytes: sample_bytes + if legacy { 16 } else { 32 }, sample_bytes }
+        Self { frame_bytes: sample_bytes + header_bytes(format), sample_bytes }
     }
 
     /// Returns the frames of a format by its name in VEX, which gives the size of the whole frame, such as `VDIF/8032/2`, `VDIF5032` or `MARK5B`.
@@ -65,15 +62,14 @@ impl FrameSize {
     pub fn of(format: &str) -> Self {
         let upper = format.to_ascii_uppercase();
         if upper.contains("VDIF") {
-            let legacy = upper.contains("VDIFL");
-            let header = if legacy { 16 } else { 32 };
+            let header = header_bytes(&upper);
             let mut numbers =
                 upper.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u32>().ok());
             let size = numbers.find(|n| (64..=1 << 27).contains(n)).unwrap_or(8000 + header);
-            return Self::vdif(size - header, legacy);
+            return Self::with_samples(&upper, size - header);
         }
         if upper.contains("MARK5B") {
-            return Self::MARK5B;
+            return Self { frame_bytes: 10_016, sample_bytes: 10_000 };
         }
         if upper.starts_with("VLBA") {
             return Self { frame_bytes: 20_160, sample_bytes: 20_000 };
@@ -85,6 +81,11 @@ impl FrameSize {
         let all = u128::from(samples) * u128::from(self.frame_bytes);
         u64::try_from(all.div_ceil(u128::from(self.sample_bytes.max(1)))).unwrap_or(u64::MAX)
     }
+}
+
+/// Bytes of the header of a frame of VDIF, of which the legacy form has half.
+fn header_bytes(format: &str) -> u32 {
+    if format.to_ascii_uppercase().contains("VDIFL") { 16 } else { 32 }
 }
 
 /// Returns bits per second of `streams` of one bit per sample; `None` if that is out of range.
@@ -150,9 +151,9 @@ pub fn named_mode(name: &str) -> Option<RecordedRate> {
     let frame = match (format, head.split_once('_')) {
         ("VDIF" | "VDIFC" | "VDIFL", size) => {
             let size = size.map_or(Some(8000), |(_, size)| size.parse().ok());
-            FrameSize::vdif(size.filter(|size| (8..1 << 27).contains(size))?, format == "VDIFL")
+            FrameSize::with_samples(format, size.filter(|size| (8..1 << 27).contains(size))?)
         }
-        ("MARK5B", None) => FrameSize::MARK5B,
+        ("MARK5B", None) => FrameSize::of(format),
         _ => return None,
     };
     Some(RecordedRate { sample_bits_per_second: megabits * 1_000_000, frame, format: format.to_owned() })

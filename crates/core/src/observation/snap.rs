@@ -87,9 +87,8 @@ fn set_rate(line: &str) -> Option<RecordedRate> {
         (rate, _) => rate.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate < 1e6)? * 1e6,
     };
     let bits = (rate * f64::from(mask.count_ones())).round() as u64;
-    let is_vdif = format == "vdif";
-    let frame = if is_vdif { FrameSize::vdif(8000, false) } else { FrameSize::MARK5B };
-    let format = if is_vdif { "VDIF" } else { "MARK5B" }.to_owned();
+    let format = if format == "vdif" { "VDIF" } else { "MARK5B" }.to_owned();
+    let frame = FrameSize::of(&format);
     (bits > 0).then_some(RecordedRate { sample_bits_per_second: bits, frame, format })
 }
 

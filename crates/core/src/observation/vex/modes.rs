@@ -147,7 +147,7 @@ fn threads(definition: &VexDefinition) -> Result<Vec<RecordedRate>, RateError> {
         let bytes = field(7).parse().ok().filter(|bytes| (8..=1 << 27).contains(bytes));
         let frame = match bytes {
             Some(bytes) if format.to_ascii_uppercase().contains("VDIF") => {
-                FrameSize::vdif(bytes, format.eq_ignore_ascii_case("VDIFL"))
+                FrameSize::with_samples(&format, bytes)
             }
             _ => FrameSize::of(&format),
         };
@@ -181,7 +181,11 @@ fn bitstreams(definition: &VexDefinition) -> Result<RecordedRate, RateError> {
         RateError::Invalid(format!("{} of $BITSTREAMS gives no rate", excerpt(&definition.name)))
     })?;
     // VSI bit streams are what Mark 5B formats.
-    Ok(RecordedRate { sample_bits_per_second: rate, frame: FrameSize::MARK5B, format: "MARK5B".to_owned() })
+    Ok(RecordedRate {
+        sample_bits_per_second: rate,
+        frame: FrameSize::of("MARK5B"),
+        format: "MARK5B".to_owned(),
+    })
 }
 
 /// `fanout_def = pass : channel : sign|mag : headstack : track …`; `None`: nothing is recorded.
