@@ -1,7 +1,11 @@
-//! `skyhaul schedule check`: what a station will record when, and what prevents it.
+//! `skyhaul schedule check`: what a station will record when, and what prevents it. `record --schedule`: recording it.
 
 mod file;
+mod follow;
+mod journal;
 mod plain;
+
+pub(crate) use follow::follow;
 
 use super::receiving::{now, print_json};
 use crate::args::{ScheduleArgs, ScheduleCheckArgs, ScheduleWhat};
@@ -60,7 +64,7 @@ fn free(disks: &[PathBuf]) -> Result<Option<u64>> {
 struct ScheduleReport {
     file: PathBuf,
     format: String,
-    session: String,
+    experiment: String,
     station: String,
     station_name: String,
     remarks: Vec<String>,
@@ -109,7 +113,7 @@ fn report(
     ScheduleReport {
         file: args.schedule.file.clone(),
         format: schedule.format.clone(),
-        session: schedule.session.clone(),
+        experiment: schedule.experiment.clone(),
         station: schedule.station.clone(),
         station_name: schedule.station_name.clone(),
         remarks: schedule.remarks.clone(),
@@ -207,10 +211,10 @@ fn heading(report: &ScheduleReport, all: usize) -> String {
     } else {
         String::new()
     };
-    let session = if report.session.is_empty() { "schedule" } else { &report.session };
+    let experiment = if report.experiment.is_empty() { "schedule" } else { &report.experiment };
     format!(
         "{} ({}), station {}{name}: {}{of}{pointing}, {}\n",
-        escaped_name(session),
+        escaped_name(experiment),
         escaped_name(&report.format),
         if report.station.is_empty() { "?".into() } else { escaped_name(&report.station) },
         print::counted(report.scans.len() as u64, "scan"),

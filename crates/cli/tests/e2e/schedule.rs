@@ -1,8 +1,10 @@
-//! `schedule check` with files of each format.
+//! `schedule check` with files of each format; `record --schedule`, killed and started again.
 
-use crate::site::run;
+use crate::site::{Job, Site, run, wait_for, words};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const VEX: &str = r#"VEX_rev = 1.5;
 $STATION; def Mh; enddef; def On; enddef;
@@ -87,4 +89,45 @@ fn hostile_names_cannot_command_a_terminal() {
     assert!(done.stderr.contains("line 3: `a`, which begins on line 3, has no"), "{}", done.stderr);
     let path = file(directory.path(), "other", "hello\n");
     assert!(run(&format!("schedule check {}", path.display())).expect(2).stderr.contains("hint: "));
+}
+
+/// A schedule of scans that begin so many seconds from now, and last so long.
+fn soon(directory: &Path, scans: &[(i64, i64)]) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let mut text = "experiment = 'N26C3'\nstation = 'Mh'\n".to_owned();
+    for (at, (begin, seconds)) in scans.iter().enumerate() {
+        let start = skyhaul::time::format(now + begin);
+        text += &format!("[[scan]]\nname = 'no{at}'\nstart = {start}\nduration = '{seconds}s'\n");
+    }
+    file(directory, "n26c3.toml", &text)
+}
+
+/// The scans of a schedule are recorded under their names, on data time; a restart records the rest of what it cut, and starts
+/// nothing twice.
+#[test]
+fn a_schedule_is_recorded_over_a_restart() {
+    let site = Site::new(2);
+    let path = soon(site.disks[0].parent().unwrap(), &[(-100, 10), (0, 600)]);
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let line = format!(
+        "record --schedule {} --listen udp://127.0.0.1:{port} --memory 64MiB --chunk 1MiB --disk {} --disk {}",
+        path.display(),
+        site.disks[0].display(),
+        site.disks[1].display()
+    );
+    let first = Job::start(&words(&line));
+    wait_for("the scan", || first.stderr().contains("recording n26c3_mh_no1").then_some(()));
+    first.signal(Signal::KILL);
+    let _ = first.finish();
+    let second = Job::start(&words(&format!("{line} --json")));
+    wait_for("the rest", || second.stderr().contains("recording n26c3_mh_no1_rest1").then_some(()));
+    second.signal(Signal::INT);
+    let report = second.finish().expect(1).json();
+    let scans = report["scans"].as_array().unwrap();
+    assert_eq!((&scans[0]["name"], &scans[0]["past"]), (&"n26c3_mh_no0".into(), &true.into()));
+    assert_eq!((&scans[1]["attempts"], &scans[1]["complete"]), (&2.into(), &false.into()));
+    let journal = std::fs::read_to_string(site.disks[1].join("n26c3_mh_schedule.journal")).unwrap();
+    let kinds: Vec<_> =
+        journal.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(kinds, ["begun 1", "begun 2", "cut 2"], "{journal}");
 }

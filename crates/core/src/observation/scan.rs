@@ -89,7 +89,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StationSchedule {
     /// The experiment.
-    pub session: String,
+    pub experiment: String,
     /// The station, as the schedule writes it.
     pub station: String,
     /// The full name of the station, if it is given.

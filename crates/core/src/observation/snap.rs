@@ -114,8 +114,8 @@ pub fn parse(text: &str, procedures: &SnapProcedures) -> Result<StationSchedule,
         return Err(ScheduleError::new(running.line, format!("`{}` has no `{}`", marks.0, marks.1)));
     }
     schedule.scans.sort_by_key(|scan| (scan.start, scan.stop));
-    if schedule.session.is_empty() {
-        schedule.session = reader.next.session;
+    if schedule.experiment.is_empty() {
+        schedule.experiment = reader.next.experiment;
     }
     if schedule.station.is_empty() {
         schedule.station = reader.next.station;
@@ -154,11 +154,11 @@ fn header(text: &str, schedule: &mut StationSchedule) {
         return;
     };
     let words: Vec<&str> = first.split_whitespace().take(6).collect();
-    if let [session, year, name, _, station, ..] = words[..]
+    if let [experiment, year, name, _, station, ..] = words[..]
         && year.len() == 4
         && year.bytes().all(|b| b.is_ascii_digit())
     {
-        schedule.session = excerpt(session);
+        schedule.experiment = excerpt(experiment);
         schedule.station_name = excerpt(name);
         schedule.station = excerpt(station);
     }
@@ -168,7 +168,7 @@ fn header(text: &str, schedule: &mut StationSchedule) {
 #[derive(Clone, Debug, Default)]
 struct Next {
     name: String,
-    session: String,
+    experiment: String,
     station: String,
     source: String,
     setup: String,
@@ -213,7 +213,7 @@ impl Reader<'_> {
         match command.trim().to_ascii_lowercase().as_str() {
             "scan_name" => {
                 self.next.name = field();
-                self.next.session = field();
+                self.next.experiment = field();
                 self.next.station = field();
             }
             "source" => self.next.source = field(),
@@ -330,7 +330,7 @@ enddef
     #[test]
     fn a_schedule_of_drudg() {
         let schedule = parse(SCHEDULE, &SnapProcedures::parse(PROCEDURES).unwrap()).unwrap();
-        assert_eq!((schedule.session.as_str(), schedule.station.as_str()), ("N26C3", "Mh"));
+        assert_eq!((schedule.experiment.as_str(), schedule.station.as_str()), ("N26C3", "Mh"));
         let noon = 1_795_694_400;
         let [first, second] = &schedule.scans[..] else { panic!("{schedule:?}") };
         assert_eq!((first.name.as_str(), first.source.as_str(), first.line), ("no0001", "3c84", 7));

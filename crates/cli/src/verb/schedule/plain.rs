@@ -1,7 +1,7 @@
 //! A schedule as TOML.
 //!
 //! ```toml
-//! session = "n26c3"
+//! experiment = "n26c3"
 //! station = "Mh"
 //!
 //! [mode.wide]
@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<StationSchedule, ScheduleError> {
     for (key, value) in table.get_ref().iter() {
         let reader = Entry { text, key: key.get_ref(), value };
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("session", _) => schedule.session = reader.words()?,
+            ("experiment", _) => schedule.experiment = reader.words()?,
             ("station", _) => schedule.station = reader.words()?,
             ("mode", DeValue::Table(all)) => {
                 for (name, mode) in all.iter() {
@@ -47,7 +47,7 @@ pub(super) fn parse(text: &str) -> Result<StationSchedule, ScheduleError> {
                 }
             }
             ("scan", DeValue::Array(scans)) => list = scans,
-            _ => return Err(reader.wrong("expected session, station, [mode.NAME] or [[scan]]")),
+            _ => return Err(reader.wrong("expected experiment, station, [mode.NAME] or [[scan]]")),
         }
     }
     for value in list.iter().take(MAX_SCANS) {
@@ -160,7 +160,7 @@ impl<'a> Entry<'a> {
 mod tests {
     use super::*;
 
-    const SCHEDULE: &str = "session = 'n26c3'
+    const SCHEDULE: &str = "experiment = 'n26c3'
 station = 'Mh'
 [mode.wide]
 rate = '2Gbps'
@@ -188,8 +188,8 @@ duration = '60s'
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, line) in [
-            ("session =", 1),
-            ("\nsession = 1", 2),
+            ("experiment =", 1),
+            ("\nexperiment = 1", 2),
             ("[mode.a]\n", 1),
             ("[mode.a]\nrate = '0Gbps'", 2),
             ("\n[[scan]]\nname = 'a'", 2),

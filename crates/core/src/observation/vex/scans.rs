@@ -58,12 +58,12 @@ impl VexFile {
         }
         scans.sort_by_key(|scan| (scan.start, scan.stop));
         let experiment = self.definitions("EXPER").next();
-        let session =
+        let experiment =
             experiment.map(|found| value(found, "exper_name").unwrap_or_else(|| found.name.clone()));
         let known = self.definition("STATION", station).is_some();
         let remark = || format!("station {} has scans, but is not in $STATION", excerpt(station));
         Ok(StationSchedule {
-            session: session.unwrap_or_default(),
+            experiment: experiment.unwrap_or_default(),
             station: station.clone(),
             station_name: self.station_name(station).unwrap_or_default(),
             format: format!("VEX {}", excerpt(&self.revision)),

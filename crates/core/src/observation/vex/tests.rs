@@ -56,7 +56,7 @@ fn scans_of_a_station() {
     let file = VexFile::parse(FIRST).unwrap();
     assert_eq!(file.stations(), ["Mh", "On"]);
     let schedule = file.schedule("mh").unwrap();
-    assert_eq!((schedule.session.as_str(), schedule.station.as_str()), ("N26C3", "Mh"));
+    assert_eq!((schedule.experiment.as_str(), schedule.station.as_str()), ("N26C3", "Mh"));
     assert_eq!((schedule.station_name.as_str(), schedule.format.as_str()), ("METSAHOV", "VEX 1.5"));
     let [first, second] = &schedule.scans[..] else { panic!("{schedule:?}") };
     let noon = 1_795_694_400;
