@@ -44,10 +44,10 @@ pub(crate) enum Verb {
     Send(SendArgs),
     /// Receive streams and write them to a file or standard output, or discard them
     Receive(ReceiveArgs),
-    /// Record streams onto disks, and forward them
-    Record(RecordArgs),
     /// Check the schedule of an observation: what is recorded when, space, rate, conflicts
     Schedule(ScheduleArgs),
+    /// Record streams onto disks, and forward them
+    Record(RecordArgs),
     /// List recordings
     Ls(LsArgs),
     /// Check that a recording holds everything that was acknowledged
