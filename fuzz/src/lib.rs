@@ -23,6 +23,7 @@ mod iperf3;
 mod learn;
 pub mod mutate;
 mod netlink;
+mod observation;
 mod packets;
 mod peer;
 mod pieces;
@@ -131,6 +132,8 @@ const OTHERS: &[Parser] = &[
     other("copy", 2, copy::run, copy::seeds),
     other("pieces", 16, pieces::run, pieces::seeds),
     other("heaps", 16, heaps::run, heaps::seeds),
+    other("vex", 4, observation::vex, observation::vex_seeds),
+    other("snap", 2, observation::snap, observation::snap_seeds),
 ];
 
 /// The target of this name.

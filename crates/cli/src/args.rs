@@ -23,6 +23,7 @@ mod mount;
 mod probe;
 mod receive;
 mod report;
+mod schedule;
 mod send;
 mod situation;
 mod stored;
@@ -32,7 +33,7 @@ pub(crate) use balance::{
     RESERVATION, RESOURCES, ReserveArgs, SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
 pub(crate) use bench::{BenchArgs, BenchWhat};
-pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, Verb, described};
+pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, PacketPathArgs, Verb, described};
 pub(crate) use config::ConfigPaths;
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
 pub(crate) use disk::DiskMeasureArgs;
@@ -50,6 +51,7 @@ pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+pub(crate) use schedule::{ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleWhat};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
 

@@ -22,12 +22,14 @@ mod listener;
 #[cfg(feature = "mount")]
 pub(crate) mod mount;
 mod output;
+pub(crate) mod packet_path;
 pub(crate) mod plot;
 pub(crate) mod probe;
 pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod schedule;
 pub(crate) mod send;
 mod sending;
 pub(crate) mod stored;

@@ -59,6 +59,7 @@ pub mod diagnose;
 pub mod framing;
 pub mod hint;
 pub mod measure;
+pub mod observation;
 pub mod pace;
 pub mod packetize;
 pub mod pattern;

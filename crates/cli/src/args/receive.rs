@@ -311,15 +311,25 @@ pub(crate) enum KeepArg {
     Packet,
 }
 
-#[derive(Args, Debug)]
+/// Options that a schedule decides for each scan.
+const OF_ONE_SCAN: [&str; 11] =
+    ["scan", "pcap", "start", "stop", "start_at", "stop_at", "duration", "idle", "wait", "bytes", "heaps"];
+
+#[derive(Args, Clone, Debug)]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) common: ReceiveCommon,
     #[command(flatten, next_help_heading = DESTINATION)]
     pub(crate) disks: DiskArgs,
     /// Name of the recording, like exp_st_no0001
-    #[arg(long, value_name = "NAME", add = ALWAYS, help_heading = DESTINATION, display_order = 1)]
-    pub(crate) scan: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "schedule", add = ALWAYS, help_heading = DESTINATION, display_order = 1)]
+    pub(crate) scan: Option<String>,
+    /// Record the scans of this schedule, each at its time: VEX, SNAP (.snp) or TOML, as `schedule check` shows it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = OF_ONE_SCAN, add = ALWAYS, help_heading = WHEN)]
+    pub(crate) schedule: Option<PathBuf>,
+    /// Station whose scans of the schedule are recorded, like Mh
+    #[arg(long, value_name = "STATION", requires = "schedule", add = ALWAYS, help_heading = WHEN)]
+    pub(crate) schedule_station: Option<String>,
     /// What to do if the recording already exists
     #[arg(long, value_enum, default_value_t = ExistsArg::Suffix, add = ALWAYS, help_heading = DESTINATION)]
     pub(crate) exists: ExistsArg,

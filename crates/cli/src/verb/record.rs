@@ -20,12 +20,37 @@ use std::time::Duration;
 const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
+    if let Some(schedule) = &args.schedule {
+        return super::schedule::follow(args, schedule);
+    }
+    check(args)?;
+    let report = record(args, &Interrupt::listen()?)?;
+    if args.output.json {
+        receiving::print_json(&report)?;
+    } else {
+        tell_text!("{}", summary(&report));
+    }
+    print::advise(&report.receive, args.output.json);
+    Ok(if is_good(&report) { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Whether something was recorded, and nothing was lost here.
+pub(crate) fn is_good(report: &RecordReport) -> bool {
+    report.is_whole() && report.receive.is_whole() && !report.is_empty()
+}
+
+/// What can be refused before anything is opened.
+pub(crate) fn check(args: &RecordArgs) -> Result<()> {
     receiving::check_recordable(&args.common)?;
     receiving::check(&args.common)?;
+    options(args)?.writer.check()?;
+    Ok(())
+}
+
+/// Records a scan to its end.
+pub(crate) fn record(args: &RecordArgs, interrupt: &Interrupt) -> Result<RecordReport> {
     let options = options(args)?;
-    options.writer.check()?;
     let capture = super::receive::capture(&args.common)?;
-    let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
     let mut recorder = Recorder::open(options)?;
     super::receive::add_capture(&args.common, capture, recorder.receiver());
@@ -44,25 +69,18 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
             (Snapshot::of(recording.running(), &pool), recording.running().progress())
         },
         &args.common,
-        &interrupt,
+        interrupt,
         &mut progress,
         &mut || extra(&shared.borrow(), &mut told),
     );
     let mut report = recording.finish(FINISH_TIMEOUT);
     ended.enter(&mut report.receive);
-    if args.output.json {
-        receiving::print_json(&report)?;
-    } else {
-        tell_text!("{}", summary(&report));
-    }
-    print::advise(&report.receive, args.output.json);
-    let whole = report.is_whole() && report.receive.is_whole() && !report.is_empty();
-    Ok(if whole { Outcome::Done } else { Outcome::Failed })
+    Ok(report)
 }
 
 /// Where to write, and how.
 fn writer(args: &RecordArgs) -> Result<WriterOptions> {
-    let mut writer = WriterOptions::new(args.disks.disk.iter(), &args.scan);
+    let mut writer = WriterOptions::new(args.disks.disk.iter(), args.scan.as_deref().unwrap_or_default());
     writer.sync = match args.sync {
         SyncArg::Chunk => SyncPolicy::Chunk,
         SyncArg::Interval => SyncPolicy::Interval(Duration::from_millis(200)),

@@ -30,6 +30,7 @@ mod probe;
 mod readers;
 mod recorded;
 mod regular;
+mod schedule;
 mod sent_files;
 mod signals;
 mod spead;

@@ -1,0 +1,87 @@
+//! Arguments of `schedule`.
+
+use super::limits::{DESTINATION, GENERAL, SOURCE, some};
+use super::receive::data_time;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use skyhaul::core::observation::scan::ScheduleFormat;
+use skyhaul::io::quantity::{Rate, Span};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Args, Debug)]
+pub(crate) struct ScheduleArgs {
+    #[command(subcommand)]
+    pub(crate) what: ScheduleWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleWhat {
+    /// Show what a station will record when, and what prevents it
+    Check(ScheduleCheckArgs),
+}
+
+/// A schedule, and whose.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScheduleFileArgs {
+    /// Schedule: VEX 1.5 or 2.0, SNAP of the Field System (.snp), or TOML
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Station whose scans count, like Mh; needed if the schedule has several
+    #[arg(long, value_name = "STATION", help_heading = SOURCE)]
+    pub(crate) station: Option<String>,
+    /// Format of the schedule (default: found from its first statement)
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = SOURCE)]
+    pub(crate) format: Option<ScheduleFormatArg>,
+    /// Procedures of the Field System, which set the rates of a .snp schedule (default: FILE with the ending .prc, if it exists)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
+    pub(crate) procedures: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScheduleCheckArgs {
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleFileArgs,
+    /// Only scans that end after this time (UTC), like 2026-11-21T03:00:00Z, or now
+    #[arg(long, value_name = "TIME", value_parser = time_or_now, help_heading = SOURCE)]
+    pub(crate) from: Option<i64>,
+    /// Only scans that start before this time (UTC)
+    #[arg(long, value_name = "TIME", value_parser = time_or_now, help_heading = SOURCE)]
+    pub(crate) until: Option<i64>,
+    /// Compare with the free space of this disk: a directory; may be repeated
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
+    pub(crate) disk: Vec<PathBuf>,
+    /// Highest rate of samples that the station can record
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 8Gbps, or omit it"), help_heading = DESTINATION)]
+    pub(crate) rate: Option<Rate>,
+    /// Shorter gaps between scans are reported
+    #[arg(long, default_value = "2s", value_name = "TIME", help_heading = DESTINATION)]
+    pub(crate) min_gap: Span,
+    /// Print one JSON report on standard output
+    #[arg(long, help_heading = GENERAL)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScheduleFormatArg {
+    /// VEX 1.5 or 2.0
+    Vex,
+    /// SNAP, as drudg writes it
+    Snap,
+    /// A list of scans
+    Toml,
+}
+
+impl From<ScheduleFormatArg> for ScheduleFormat {
+    fn from(format: ScheduleFormatArg) -> Self {
+        match format {
+            ScheduleFormatArg::Vex => Self::Vex,
+            ScheduleFormatArg::Snap => Self::Snap,
+            ScheduleFormatArg::Toml => Self::Toml,
+        }
+    }
+}
+
+fn time_or_now(text: &str) -> Result<i64, String> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64);
+    if text == "now" { Ok(now()) } else { data_time(text) }
+}

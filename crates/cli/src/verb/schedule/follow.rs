@@ -1,0 +1,256 @@
+//! `skyhaul record --schedule`: the scans of a station, each recorded at its time.
+
+use super::file;
+use super::journal::Journal;
+use crate::args::{RecordArgs, ScheduleFileArgs};
+use crate::outcome::{Interrupt, Outcome};
+use crate::print::{self, Progress};
+use crate::verb::receiving::{now, print_json};
+use crate::verb::record;
+use anyhow::{Result, anyhow, ensure};
+use serde::Serialize;
+use skyhaul::core::hint::Hint;
+use skyhaul::core::observation::scan::StationSchedule;
+use skyhaul::core::observation::sequencer::{
+    ScanEnd, Sequencer, SequencerAction, SequencerEvent, SequencerOptions,
+};
+use skyhaul::recorder::RecordReport;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often the clock is read while no scan is recorded.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What became of a schedule.
+#[derive(Debug, Serialize)]
+struct FollowReport {
+    experiment: String,
+    station: String,
+    scans: Vec<FollowedScan>,
+}
+
+#[derive(Debug, Serialize)]
+struct FollowedScan {
+    name: String,
+    start: String,
+    stop: String,
+    /// It was over before this run began.
+    past: bool,
+    /// Recorded until its end, in this run or an earlier one.
+    complete: bool,
+    /// How often it was started, in all runs.
+    attempts: u32,
+    /// The recordings of this run.
+    recordings: Vec<RecordReport>,
+}
+
+pub(crate) fn follow(args: &RecordArgs, path: &Path) -> Result<Outcome> {
+    let read = ScheduleFileArgs {
+        file: path.to_owned(),
+        station: args.schedule_station.clone(),
+        format: None,
+        procedures: None,
+    };
+    let mut schedule = file::read(&read)?;
+    schedule.scans.retain(|scan| scan.recorded && scan.seconds() > 0);
+    ensure!(!schedule.scans.is_empty(), "{}: no scan to record for {}", path.display(), schedule.station);
+    let scans: Vec<_> =
+        schedule.scans.iter().map(|scan| (label(&schedule, &scan.name), scan.start, scan.stop)).collect();
+    let mut names: Vec<_> = scans.iter().map(|(name, ..)| name).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        let hint = Hint("rename one of them: a recording has one name");
+        return Err(anyhow!("{}: two scans are named {}{hint}", path.display(), twice[0]));
+    }
+    for (name, start, stop) in &scans {
+        // The longest name that it may get.
+        let one = of_scan(args, &format!("{name}_rest999"), *start, *stop);
+        record::check(&RecordArgs { common: args.common.clone(), ..one })?;
+    }
+    let journal = Journal::open(&args.disks.disk, &format!("{}.journal", label(&schedule, "schedule")))?;
+    Follower::new(args, schedule, scans, journal)?.run()
+}
+
+/// The name of a recording: experiment, station and scan, as correlators expect it.
+fn label(schedule: &StationSchedule, scan: &str) -> String {
+    let parts = [&schedule.experiment.to_lowercase(), &schedule.station.to_lowercase(), &scan.to_lowercase()];
+    let parts: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|part| !part.is_empty()).collect();
+    parts.join("_")
+}
+
+/// The arguments with which one scan is recorded.
+fn of_scan(args: &RecordArgs, name: &str, start: i64, stop: i64) -> RecordArgs {
+    let mut one = args.clone();
+    one.scan = Some(name.to_owned());
+    one.schedule = None;
+    one.common.stream.start = Some(start);
+    one.common.stream.stop = Some(stop);
+    one
+}
+
+struct Follower<'a> {
+    args: &'a RecordArgs,
+    schedule: StationSchedule,
+    scans: Vec<(String, i64, i64)>,
+    journal: Journal,
+    sequencer: Sequencer,
+    options: SequencerOptions,
+    interrupt: Interrupt,
+    begun: i64,
+    recordings: Vec<(usize, RecordReport)>,
+}
+
+impl<'a> Follower<'a> {
+    fn new(
+        args: &'a RecordArgs,
+        schedule: StationSchedule,
+        scans: Vec<(String, i64, i64)>,
+        journal: Journal,
+    ) -> Result<Self> {
+        let options = SequencerOptions::default();
+        let sequencer = Sequencer::new(&scans, &journal.records, options);
+        let interrupt = Interrupt::listen()?;
+        Ok(Self {
+            args,
+            schedule,
+            scans,
+            journal,
+            sequencer,
+            options,
+            interrupt,
+            begun: now(),
+            recordings: Vec::new(),
+        })
+    }
+
+    fn run(mut self) -> Result<Outcome> {
+        let mut progress = Progress::new(self.args.output.quiet);
+        let mut event = SequencerEvent::Time(now());
+        if !self.args.output.quiet {
+            self.say_what_is_left();
+        }
+        loop {
+            let mut next = None;
+            for action in self.sequencer.handle(event) {
+                match action {
+                    SequencerAction::Write(record) => self.journal.append(&record)?,
+                    SequencerAction::Start { scan, name, start, stop } => {
+                        progress.clear();
+                        let end = self.record(scan, &name, start, stop);
+                        // What ended it has to be known first; to stop it is no longer necessary.
+                        let _ = self.sequencer.handle(SequencerEvent::Time(now()));
+                        if self.interrupt.is_set() {
+                            let _ = self.sequencer.handle(SequencerEvent::Interrupt);
+                        }
+                        next = Some(SequencerEvent::Ended(end));
+                    }
+                    // A recording has ended before its actions are asked for.
+                    SequencerAction::Stop => {}
+                    SequencerAction::Finish => {
+                        progress.clear();
+                        return self.finish();
+                    }
+                }
+            }
+            event = match next {
+                Some(event) => event,
+                None if self.interrupt.is_set() => SequencerEvent::Interrupt,
+                None => {
+                    if let Some((scan, at)) = self.sequencer.waits_until() {
+                        let seconds = at.saturating_sub(now()).max(0);
+                        progress.show(&format!(
+                            "waiting for {}, which is prepared in {seconds} s",
+                            self.scans[scan].0
+                        ));
+                    }
+                    std::thread::sleep(POLL_INTERVAL);
+                    SequencerEvent::Time(now())
+                }
+            };
+        }
+    }
+
+    fn say_what_is_left(&self) {
+        let is_left = |at: usize| {
+            self.scans[at].2 > self.begun && !self.sequencer.outcome(at).is_some_and(|(done, _)| done)
+        };
+        let left: Vec<_> = (0..self.scans.len()).filter(|&at| is_left(at)).collect();
+        if let Some((name, start, _)) = left.first().map(|&at| &self.scans[at]) {
+            let count = print::counted(left.len() as u64, "scan");
+            say!("{count} to record; the first is {name}, at {}", skyhaul::time::format(*start));
+        }
+    }
+
+    fn record(&mut self, scan: usize, name: &str, start: i64, stop: i64) -> ScanEnd {
+        let mut one = of_scan(self.args, name, start, stop);
+        one.common.stop_at = Some(stop.saturating_add(self.options.grace));
+        match record::record(&one, &self.interrupt) {
+            Ok(report) => {
+                if !self.args.output.json {
+                    tell_text!("{}", record::summary(&report));
+                }
+                print::advise(&report.receive, self.args.output.json);
+                let is_cut = ["interrupted", "stop time"].contains(&report.receive.ended.as_str());
+                self.recordings.push((scan, report));
+                if is_cut { ScanEnd::Cut } else { ScanEnd::Complete }
+            }
+            Err(error) => {
+                print::error(&error.context(format!("{name} is not recorded")));
+                ScanEnd::Failed
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Outcome> {
+        let mut recordings = self.recordings;
+        let good = recordings.iter().all(|(_, report)| record::is_good(report));
+        let mut scans = Vec::with_capacity(self.scans.len());
+        for (at, (name, start, stop)) in self.scans.iter().enumerate() {
+            let (complete, attempts) = self.sequencer.outcome(at).unwrap_or_default();
+            scans.push(FollowedScan {
+                name: name.clone(),
+                start: skyhaul::time::format(*start),
+                stop: skyhaul::time::format(*stop),
+                past: *stop <= self.begun,
+                complete,
+                attempts,
+                recordings: recordings
+                    .extract_if(.., |(scan, _)| *scan == at)
+                    .map(|(_, report)| report)
+                    .collect(),
+            });
+        }
+        let report =
+            FollowReport { experiment: self.schedule.experiment, station: self.schedule.station, scans };
+        if self.args.output.json {
+            print_json(&report)?;
+        } else {
+            tell_text!("{}", text(&report));
+        }
+        let complete = report.scans.iter().all(|scan| scan.past || scan.complete);
+        Ok(if good && complete { Outcome::Done } else { Outcome::Failed })
+    }
+}
+
+fn text(report: &FollowReport) -> String {
+    let mut out = String::new();
+    for scan in &report.scans {
+        let bytes: u64 = scan.recordings.iter().map(|report| report.recording.acknowledged_bytes()).sum();
+        let parts = match scan.attempts {
+            0 | 1 => String::new(),
+            n => format!(" in {}", print::counted(n.into(), "part")),
+        };
+        let what = match (scan.complete, scan.attempts, scan.past) {
+            (true, _, _) if scan.recordings.is_empty() => "was recorded before".to_owned(),
+            (true, _, _) => format!("recorded{parts}, {} in this run", print::bytes(bytes)),
+            (false, 0, true) => "past, not recorded".to_owned(),
+            (false, 0, false) => "NOT recorded".to_owned(),
+            (false, _, _) => {
+                format!("CUT: recorded{parts} without its end, {} in this run", print::bytes(bytes))
+            }
+        };
+        let _ = writeln!(out, "{}  {}  {what}", scan.name, scan.start);
+    }
+    out
+}
