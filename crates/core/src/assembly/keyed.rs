@@ -276,7 +276,7 @@ impl<B> KeyedWindow<B> {
     #[must_use]
     pub fn soon(&self) -> Option<[&[u64]; 2]> {
         let ahead = self.index.ahead()?;
-        Some([ahead, self.finished.leaves_soon().map_or(ahead, |key| self.index.line(key))])
+        Some([ahead, self.finished.leaves_soon().map_or(ahead, |hash| self.index.line(hash))])
     }
 
     /// Number of objects under construction.

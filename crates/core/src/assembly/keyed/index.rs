@@ -4,7 +4,8 @@
 //!   entry, 8 bytes:   hash of the key, 32 bits │ finished? │ number of the slot, 31 bits        0 = nothing here
 //! ```
 //!
-//! Open addressing with linear probing; removal moves the neighbours back, so there are no tombstones. Equal hashes nearly always
+//! Open addressing with linear probing; removal moves the neighbours back, so there are no tombstones. An entry is marked when
+//! another's place is searched beyond it: the neighbours of one that is not marked stay where they are. Equal hashes nearly always
 //! mean equal keys, so a new object touches nothing else.
 //!
 //! ```text
@@ -34,6 +35,8 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Odd, without a pattern in their bits, and without a relation to each other.
 const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;
 const SOURCES: u64 = 0xA076_1D64_78BD_642F;
+/// In the hash of an entry: the place of another was searched beyond this one.
+const PASSED: u32 = 1 << 4;
 
 impl Known {
     fn word(self) -> u32 {
@@ -100,7 +103,7 @@ impl Index {
         self.lines[(position / LINE) & mask].0[position % LINE] = entry;
     }
 
-    /// The hash of a key: of its line, and its place there. Never 0, so no entry is 0.
+    /// The hash of a key: of its line, and its place there. Never 0, so no entry is 0. Without [`PASSED`].
     #[inline(always)]
     pub(super) fn hash(&self, key: Key) -> u32 {
         let secret = self.secret.unwrap_or(GOLDEN);
@@ -109,7 +112,7 @@ impl Index {
         let first = (group ^ secret).wrapping_mul(GOLDEN);
         let mixed = first ^ first >> 32 ^ key.source.wrapping_mul(SOURCES) ^ secret.rotate_left(32);
         let line = (mixed.wrapping_mul(SECOND) >> 32) as u32;
-        line & !15 | 8 | place
+        line & !31 | 8 | place
     }
 
     /// Where an entry with this hash belongs.
@@ -127,7 +130,7 @@ impl Index {
             if entry == 0 {
                 return None;
             }
-            if (entry >> 32) as u32 == hash {
+            if (entry >> 32) as u32 & !PASSED == hash {
                 let known = Known::of(entry as u32);
                 if wanted(known) {
                     return Some(known);
@@ -137,14 +140,15 @@ impl Index {
         }
     }
 
-    /// Insert `key`; if it is the first, `now` becomes the seed of the hash.
+    /// Insert `key`; if it is the first, `now` becomes the seed of the hash. Returns its hash.
     #[inline(always)]
-    pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) {
+    pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) -> u32 {
         self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
         if (self.used + 1) * 2 > self.size() {
             self.grow();
         }
-        self.place(u64::from(self.hash(key)) << 32 | u64::from(known.word()));
+        let hash = self.hash(key);
+        self.place(hash, known.word());
         self.used += 1;
         let group = |key: Key| (key.source, key.number / LINE as u64);
         self.ahead = None;
@@ -155,28 +159,34 @@ impl Index {
             self.ahead = Some(Key { number, ..key });
         }
         self.last = key;
+        hash
     }
 
-    /// Where the entry of a key is, or will be: to prefetch.
+    /// Where the entry of a key with this hash is, or will be: to prefetch.
     #[inline(always)]
-    pub(super) fn line(&self, key: Key) -> &[u64] {
-        &self.lines[self.home(self.hash(key)) / LINE].0
+    pub(super) fn line(&self, hash: u32) -> &[u64] {
+        &self.lines[self.home(hash) / LINE].0
     }
 
     /// The same for the key that will be inserted eight keys after the last, if the sender counts on. `None`: the line of the last
     /// key was in use before.
     #[inline]
     pub(super) fn ahead(&self) -> Option<&[u64]> {
-        self.ahead.map(|key| self.line(key))
+        self.ahead.map(|key| self.line(self.hash(key)))
     }
 
     #[inline]
-    fn place(&mut self, entry: u64) {
-        let mut at = self.home((entry >> 32) as u32);
-        while self.at(at) != 0 {
+    fn place(&mut self, hash: u32, word: u32) {
+        let mut at = self.home(hash);
+        loop {
+            let entry = self.at(at);
+            if entry == 0 {
+                break;
+            }
+            self.set(at, entry | u64::from(PASSED) << 32);
             at += 1;
         }
-        self.set(at, entry);
+        self.set(at, u64::from(hash) << 32 | u64::from(word));
     }
 
     /// The number of keys, and the capacity.
@@ -190,7 +200,9 @@ impl Index {
         let lines = self.lines.len() * 2;
         self.shift -= 1;
         for line in std::mem::replace(&mut self.lines, vec![Line::default(); lines]) {
-            line.0.into_iter().filter(|&entry| entry != 0).for_each(|entry| self.place(entry));
+            for entry in line.0.into_iter().filter(|&entry| entry != 0) {
+                self.place((entry >> 32) as u32 & !PASSED, entry as u32);
+            }
         }
     }
 
@@ -202,29 +214,41 @@ impl Index {
         loop {
             match self.at(at) {
                 0 => return None,
-                here if here == entry => return Some(at),
+                here if here & !(u64::from(PASSED) << 32) == entry => return Some(at),
                 _ => at += 1,
             }
         }
     }
 
-    /// Let the entry of `key` that refers to `known` refer to `new`. Returns whether there is one.
+    /// Let the entry with this hash that refers to `known` refer to `new`. Returns whether there is one.
     #[inline]
-    pub(super) fn replace(&mut self, key: Key, known: Known, new: Known) -> bool {
-        let hash = self.hash(key);
+    pub(super) fn replace(&mut self, hash: u32, known: Known, new: Known) -> bool {
         let position = self.position(hash, known);
         if let Some(at) = position {
-            self.set(at, u64::from(hash) << 32 | u64::from(new.word()));
+            self.set(at, self.at(at) >> 32 << 32 | u64::from(new.word()));
         }
         position.is_some()
     }
 
     /// Remove the entry of `key` that refers to `known`, if there is one.
-    #[inline]
     pub(super) fn remove(&mut self, key: Key, known: Known) {
-        let Some(mut hole) = self.position(self.hash(key), known) else { return };
+        self.remove_hash(self.hash(key), known);
+    }
+
+    /// The same for the key with this hash.
+    #[inline]
+    pub(super) fn remove_hash(&mut self, hash: u32, known: Known) {
+        let Some(hole) = self.position(hash, known) else { return };
         self.used -= 1;
-        // The following entries move into the hole, unless it lies before their home.
+        if self.at(hole) & u64::from(PASSED) << 32 == 0 {
+            self.set(hole, 0);
+        } else {
+            self.close_up(hole);
+        }
+    }
+
+    /// Let the following entries move into the hole, unless it lies before their home.
+    fn close_up(&mut self, mut hole: usize) {
         let mask = self.size() - 1;
         let mut at = hole;
         loop {
@@ -235,7 +259,8 @@ impl Index {
             }
             let home = self.home((entry >> 32) as u32);
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                self.set(hole, entry);
+                // Others may have passed over the hole, too.
+                self.set(hole, entry | u64::from(PASSED) << 32);
                 hole = at;
             }
         }
@@ -266,7 +291,7 @@ mod tests {
                         index.insert(key(n), live, Nanos(first));
                     }
                     known if insert => {
-                        prop_assert_eq!(index.replace(key(n), live, finished), known == Some(&live));
+                        prop_assert_eq!(index.replace(index.hash(key(n)), live, finished), known == Some(&live));
                         map.insert(n, finished);
                     }
                     known => {

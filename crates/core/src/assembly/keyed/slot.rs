@@ -82,16 +82,16 @@ impl<B> KeyedWindow<B> {
         }
     }
 
-    /// Retire an object that arrived in one part and was never live.
-    #[inline]
-    pub(super) fn retire_whole(
+    /// Retire an object that arrived in one part and was never live. `None`: it may still lose to a rival.
+    #[inline(always)]
+    fn retire_whole(
         &mut self,
         key: Key,
         block: B,
         bytes: u64,
         (first, number_bits): (Nanos, u8),
         (packets, contested): (u64, bool),
-    ) {
+    ) -> Option<Retired<B>> {
         if self.config.counting == Counting::Begun {
             self.make_way(key);
             self.table.pass(key);
@@ -120,10 +120,11 @@ impl<B> KeyedWindow<B> {
                 if self.is_release_due() {
                     self.release(self.now);
                 }
+                None
             }
             _ => {
                 self.finished.push(entry, None, &mut self.index);
-                self.retired.push_back(retired);
+                Some(retired)
             }
         }
     }
@@ -133,6 +134,13 @@ impl<B> KeyedWindow<B> {
         if cause != Cause::Complete && self.has_rival(at) {
             return self.end_candidate(at);
         }
+        let retired = self.take_out(at, cause);
+        self.retired.extend(retired);
+    }
+
+    /// The live object at `at`, which retires.
+    #[inline(always)]
+    fn take_out(&mut self, at: u32, cause: Cause) -> Option<Retired<B>> {
         let live = self.table.at(at);
         let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
         let bytes = live.bytes();
@@ -144,11 +152,26 @@ impl<B> KeyedWindow<B> {
         } else {
             self.index.remove(key, Known::Live(at));
         }
-        if let Some(block) = self.close(at) {
-            let (epoch, range, after) = (0, 0..bytes, None);
-            let retired = Retired { key, epoch, block, range, size, missing, after, first, last, cause };
-            self.retired.push_back(retired);
-        }
+        let (epoch, range, after) = (0, 0..bytes, None);
+        self.close(at).map(|block| Retired {
+            key,
+            epoch,
+            block,
+            range,
+            size,
+            missing,
+            after,
+            first,
+            last,
+            cause,
+        })
+    }
+
+    /// The next finished object, as [`poll_retired`](Window::poll_retired), without looking for [held](super::KeyedConfig::contest)
+    /// objects that are due.
+    #[inline]
+    pub fn pop_retired(&mut self) -> Option<Retired<B>> {
+        self.retired.pop_front()
     }
 
     /// Discard the live object at `at`.
@@ -272,7 +295,7 @@ impl<B> Window<B> for KeyedWindow<B> {
         if self.is_release_due() {
             self.release(self.now);
         }
-        self.retired.pop_front()
+        self.pop_retired()
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
@@ -309,7 +332,7 @@ impl<B> Window<B> for KeyedWindow<B> {
     }
 }
 
-impl<B> KeyedSlot<'_, B> {
+impl<'a, B> KeyedSlot<'a, B> {
     /// Shorten the part to end at `end`.
     #[inline]
     pub fn cut(&mut self, end: u64) {
@@ -327,6 +350,58 @@ impl<B> KeyedSlot<'_, B> {
     #[must_use]
     pub fn is_first(&self) -> bool {
         matches!(self.at, At::New { .. })
+    }
+
+    /// The payload has been written, as [`commit`](Slot::commit) says. If its object is complete, it is returned, without the
+    /// queue of [`pop_retired`](KeyedWindow::pop_retired): those that are there retired before it.
+    #[inline(always)]
+    pub fn complete(self, now: Nanos) -> Option<Retired<B>> {
+        self.finish(now).1
+    }
+
+    #[inline(always)]
+    fn finish(self, now: Nanos) -> (&'a mut KeyedWindow<B>, Option<Retired<B>>) {
+        let Self {
+            window,
+            placement: Placement { key, size, number_bits, .. },
+            at,
+            part,
+            packets,
+            contested,
+        } = self;
+        window.now = window.now.max(now);
+        let at = match at {
+            At::Live(at) => at,
+            At::New { block, first, .. } if size == Some(part.end - part.start) => {
+                if contested && packets > 1 {
+                    window.win(key, part.end);
+                }
+                let counts = (packets, contested);
+                let retired = window.retire_whole(key, block, part.end, (first, number_bits), counts);
+                return (window, retired);
+            }
+            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
+        };
+        let now = window.now;
+        let live = window.table.at_mut(at);
+        live.size = live.size.or(size);
+        if !part.is_empty() {
+            live.seen.insert(&part);
+        }
+        live.last = now;
+        if live.unconfirmed > 0 && live.seen.bytes() >= live.unconfirmed / 2 {
+            window.unconfirmed.settle(&mut live.unconfirmed);
+        }
+        live.packets += packets;
+        live.contested |= contested;
+        if live.contested && live.packets > 1 {
+            live.contested = false;
+            window.win(key, size.unwrap_or(u64::MAX));
+        }
+        let live = window.table.at(at);
+        let is_complete = live.size == Some(live.seen.bytes());
+        let retired = if is_complete { window.take_out(at, Cause::Complete) } else { None };
+        (window, retired)
     }
 }
 
@@ -349,44 +424,7 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
     /// Retires the oldest object if this part begins one that exceeds the window.
     #[inline]
     fn commit(self, now: Nanos) {
-        let Self {
-            window,
-            placement: Placement { key, size, number_bits, .. },
-            at,
-            part,
-            packets,
-            contested,
-        } = self;
-        window.now = window.now.max(now);
-        let at = match at {
-            At::Live(at) => at,
-            At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                if contested && packets > 1 {
-                    window.win(key, part.end);
-                }
-                return window.retire_whole(key, block, part.end, (first, number_bits), (packets, contested));
-            }
-            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
-        };
-        let now = window.now;
-        let live = window.table.at_mut(at);
-        live.size = live.size.or(size);
-        if !part.is_empty() {
-            live.seen.insert(&part);
-        }
-        live.last = now;
-        if live.unconfirmed > 0 && live.seen.bytes() >= live.unconfirmed / 2 {
-            window.unconfirmed.settle(&mut live.unconfirmed);
-        }
-        live.packets += packets;
-        live.contested |= contested;
-        if live.contested && live.packets > 1 {
-            live.contested = false;
-            window.win(key, size.unwrap_or(u64::MAX));
-        }
-        let live = window.table.at(at);
-        if live.size == Some(live.seen.bytes()) {
-            window.retire(at, Cause::Complete);
-        }
+        let (window, retired) = self.finish(now);
+        window.retired.extend(retired);
     }
 }

@@ -200,9 +200,10 @@ impl Items {
     /// Add those of a packet. Returns how many exceed the limit.
     #[inline]
     pub(super) fn add(&mut self, head: &Head<'_>) -> u64 {
-        if !head.has_items {
-            return 0;
-        }
+        if head.has_items { self.add_all(head) } else { 0 }
+    }
+
+    fn add_all(&mut self, head: &Head<'_>) -> u64 {
         // If packets repeat pointers, the next one follows the last one found.
         let (mut next, mut refused) = (0, 0);
         for pointer in head.kept() {
