@@ -44,8 +44,8 @@ pub(super) struct Entry {
 
 impl Entry {
     #[inline]
-    pub(super) fn new(key: Key, complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
-        let (hash, forgotten, held, contested) = Default::default();
+    pub(super) fn new((key, hash): (Key, u32), complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
+        let (forgotten, held, contested) = Default::default();
         Self { key, when: now, bytes, refused: 0, turn, hash, complete, forgotten, held, contested }
     }
 
@@ -188,12 +188,12 @@ impl Finished {
 
     /// Remember an object, whose entry in the index refers to `live` if it was under construction. Returns its number.
     #[inline]
-    pub(super) fn push(&mut self, mut entry: Entry, live: Option<Known>, index: &mut Index) -> u32 {
+    pub(super) fn push(&mut self, entry: Entry, live: Option<Known>, index: &mut Index) -> u32 {
         if self.most == 0 {
-            live.into_iter().for_each(|live| index.remove(entry.key, live));
+            live.into_iter().for_each(|live| index.remove(entry.hash, live));
             return 0;
         }
-        let (key, now) = (entry.key, entry.when);
+        let Entry { key, hash, when: now, .. } = entry;
         self.count += 1;
         for _ in 0..LEAVE {
             let is_full = self.entries.len() >= self.most;
@@ -204,15 +204,15 @@ impl Finished {
                 break;
             }
             self.forgotten_early += u64::from(!is_due);
-            index.remove_hash(oldest.hash, Known::Finished(self.first));
+            index.remove(oldest.hash, Known::Finished(self.first));
             self.entries.pop_front();
             self.first = (self.first + 1) % NUMBERS;
         }
         let here = ((u64::from(self.first) + self.entries.len() as u64) % u64::from(NUMBERS)) as u32;
         let known = Known::Finished(here);
-        let replaced = live.map(|live| (index.hash(key), live));
-        let replaced = replaced.filter(|&(hash, live)| index.replace(hash, live, known));
-        entry.hash = replaced.map_or_else(|| index.insert(key, known, now), |(hash, _)| hash);
+        if !live.is_some_and(|live| index.replace(hash, live, known)) {
+            index.insert(key, hash, known);
+        }
         self.entries.push_back(entry);
         here
     }

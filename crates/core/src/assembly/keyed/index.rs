@@ -115,6 +115,13 @@ impl Index {
         line & !31 | 8 | place
     }
 
+    /// The same of the first key that is looked up, which makes `now` the seed of all hashes.
+    #[inline(always)]
+    pub(super) fn seeded_hash(&mut self, key: Key, now: Nanos) -> u32 {
+        self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
+        self.hash(key)
+    }
+
     /// Where an entry with this hash belongs.
     #[inline(always)]
     fn home(&self, hash: u32) -> usize {
@@ -140,14 +147,12 @@ impl Index {
         }
     }
 
-    /// Insert `key`; if it is the first, `now` becomes the seed of the hash. Returns its hash.
+    /// Insert `key`, which has this hash.
     #[inline(always)]
-    pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) -> u32 {
-        self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
+    pub(super) fn insert(&mut self, key: Key, hash: u32, known: Known) {
         if (self.used + 1) * 2 > self.size() {
             self.grow();
         }
-        let hash = self.hash(key);
         self.place(hash, known.word());
         self.used += 1;
         let group = |key: Key| (key.source, key.number / LINE as u64);
@@ -159,7 +164,6 @@ impl Index {
             self.ahead = Some(Key { number, ..key });
         }
         self.last = key;
-        hash
     }
 
     /// Where the entry of a key with this hash is, or will be: to prefetch.
@@ -230,14 +234,9 @@ impl Index {
         position.is_some()
     }
 
-    /// Remove the entry of `key` that refers to `known`, if there is one.
-    pub(super) fn remove(&mut self, key: Key, known: Known) {
-        self.remove_hash(self.hash(key), known);
-    }
-
-    /// The same for the key with this hash.
+    /// Remove the entry with this hash that refers to `known`, if there is one.
     #[inline]
-    pub(super) fn remove_hash(&mut self, hash: u32, known: Known) {
+    pub(super) fn remove(&mut self, hash: u32, known: Known) {
         let Some(hole) = self.position(hash, known) else { return };
         self.used -= 1;
         if self.at(hole) & u64::from(PASSED) << 32 == 0 {
@@ -250,15 +249,15 @@ impl Index {
     /// Let the following entries move into the hole, unless it lies before their home.
     fn close_up(&mut self, mut hole: usize) {
         let mask = self.size() - 1;
-        let mut at = hole;
+        let mut at = hole & mask;
         loop {
-            at += 1;
+            at = (at + 1) & mask;
             let entry = self.at(at);
             if entry == 0 {
                 break;
             }
             let home = self.home((entry >> 32) as u32);
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+            if home != at && at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                 // Others may have passed over the hole, too.
                 self.set(hole, entry | u64::from(PASSED) << 32);
                 hole = at;
@@ -288,14 +287,15 @@ mod tests {
                 match map.get(&n) {
                     None if insert => {
                         map.insert(n, live);
-                        index.insert(key(n), live, Nanos(first));
+                        let hash = index.seeded_hash(key(n), Nanos(first));
+                        index.insert(key(n), hash, live);
                     }
                     known if insert => {
                         prop_assert_eq!(index.replace(index.hash(key(n)), live, finished), known == Some(&live));
                         map.insert(n, finished);
                     }
                     known => {
-                        index.remove(key(n), known.copied().unwrap_or(live));
+                        index.remove(index.hash(key(n)), known.copied().unwrap_or(live));
                         map.remove(&n);
                     }
                 }

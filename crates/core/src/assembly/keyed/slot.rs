@@ -27,7 +27,7 @@ pub struct KeyedSlot<'a, B> {
 #[derive(Debug)]
 enum At<B> {
     Live(u32),
-    New { block: B, room: u64, first: Nanos },
+    New { block: B, room: u64, first: Nanos, hash: u32 },
 }
 
 impl<B> KeyedWindow<B> {
@@ -37,6 +37,7 @@ impl<B> KeyedWindow<B> {
         &mut self,
         range: &Range<u64>,
         part: Placement,
+        hash: u32,
         room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
     ) -> Result<At<B>, Reject> {
         let key = part.key;
@@ -57,11 +58,11 @@ impl<B> KeyedWindow<B> {
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
             Ok(block) if is_behind => {
-                let at = self.open(key, block, bytes, self.now, part.number_bits);
+                let at = self.open((key, hash), block, bytes, self.now, part.number_bits);
                 self.table.at_mut(at).miss(range.end, part.size);
                 Err(Reject::OutOfOrder)
             }
-            Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
+            Ok(block) => Ok(At::New { block, room: bytes, first: self.now, hash }),
             Err(_) => {
                 self.unconfirmed.refuse(self.now);
                 self.release(Nanos(u64::MAX));
@@ -77,7 +78,7 @@ impl<B> KeyedWindow<B> {
     /// Retire the object with this key before its deadline. Does nothing if it is not live.
     pub fn give_up(&mut self, key: Key, now: Nanos) {
         self.now = self.now.max(now);
-        if let Some(Known::Live(at)) = self.known(key) {
+        if let Some(Known::Live(at)) = self.known(key, self.index.hash(key)) {
             self.retire(at, Cause::Timeout);
         }
     }
@@ -86,7 +87,7 @@ impl<B> KeyedWindow<B> {
     #[inline(always)]
     fn retire_whole(
         &mut self,
-        key: Key,
+        (key, hash): (Key, u32),
         block: B,
         bytes: u64,
         (first, number_bits): (Nanos, u8),
@@ -97,7 +98,8 @@ impl<B> KeyedWindow<B> {
             self.table.pass(key);
         }
         let turn = self.take_turn(key, number_bits);
-        let retired = Retired {
+        let last = self.now;
+        let retired = || Retired {
             key,
             epoch: 0,
             block,
@@ -106,17 +108,17 @@ impl<B> KeyedWindow<B> {
             missing: Vec::new(),
             after: None,
             first,
-            last: self.now,
+            last,
             cause: Cause::Complete,
         };
-        let entry = Entry::new(key, true, bytes, turn, self.now);
+        let entry = Entry::new((key, hash), true, bytes, turn, last);
         match self.config.contest {
             Some(time) if packets == 1 && self.config.remember > 0 => {
                 let entry = self.finished.push(entry.held(), None, &mut self.index);
                 if contested {
                     self.finished.contest(entry);
                 }
-                self.contest.undisputed.push(Held { retired, entry, due: self.now.plus(time) });
+                self.contest.undisputed.push(Held { retired: retired(), entry, due: last.plus(time) });
                 if self.is_release_due() {
                     self.release(self.now);
                 }
@@ -124,7 +126,7 @@ impl<B> KeyedWindow<B> {
             }
             _ => {
                 self.finished.push(entry, None, &mut self.index);
-                Some(retired)
+                Some(retired())
             }
         }
     }
@@ -142,15 +144,16 @@ impl<B> KeyedWindow<B> {
     #[inline(always)]
     fn take_out(&mut self, at: u32, cause: Cause) -> Option<Retired<B>> {
         let live = self.table.at(at);
-        let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
+        let (key, hash, size, turn) = (live.key, live.hash, live.size, live.turn);
+        let (first, last) = (live.first, live.last);
         let bytes = live.bytes();
         let missing = if live.seen.bytes() == bytes { Vec::new() } else { live.seen.missing(0..bytes) };
         let complete = cause == Cause::Complete;
         if complete || self.config.counting == Counting::Incomplete {
-            let entry = Entry::new(key, complete, bytes, turn, self.now);
+            let entry = Entry::new((key, hash), complete, bytes, turn, self.now);
             self.finished.push(entry, Some(Known::Live(at)), &mut self.index);
         } else {
-            self.index.remove(key, Known::Live(at));
+            self.index.remove(hash, Known::Live(at));
         }
         let (epoch, range, after) = (0, 0..bytes, None);
         self.close(at).map(|block| Retired {
@@ -176,7 +179,7 @@ impl<B> KeyedWindow<B> {
 
     /// Discard the live object at `at`.
     pub(super) fn discard(&mut self, at: u32) -> Option<B> {
-        self.index.remove(self.table.at(at).key, Known::Live(at));
+        self.index.remove(self.table.at(at).hash, Known::Live(at));
         self.close(at)
     }
 
@@ -270,12 +273,16 @@ impl<B> Window<B> for KeyedWindow<B> {
         self.now = self.now.max(now);
         let contest = size.filter(|_| self.config.contest.is_some());
         let is_hinted = |live: &Live<B>| live.key == key && (contest.is_none() || live.size == contest);
-        let (at, contested) = match self.table.get(self.hint) {
-            Some(live) if is_hinted(live) => (Some(self.hint), live.contested),
-            _ => match contest {
-                Some(size) => self.find_sized(&placement, size)?,
-                None => (self.find(key, length)?, false),
-            },
+        let ((at, contested), hash) = match self.table.get(self.hint) {
+            Some(live) if is_hinted(live) => ((Some(self.hint), live.contested), live.hash),
+            _ => {
+                let hash = self.index.seeded_hash(key, self.now);
+                let found = match contest {
+                    Some(size) => self.find_sized(&placement, hash, size)?,
+                    None => (self.find(key, hash, length)?, false),
+                };
+                (found, hash)
+            }
         };
         let at = at.filter(|&at| !self.gives_way(at));
         let part = offset..end;
@@ -285,7 +292,7 @@ impl<B> Window<B> for KeyedWindow<B> {
                 self.hint = at;
                 At::Live(at)
             }
-            None => self.begin(&part, placement, &mut room)?,
+            None => self.begin(&part, placement, hash, &mut room)?,
         };
         Ok(KeyedSlot { window: self, placement, at, part, packets: 1, contested })
     }
@@ -372,15 +379,15 @@ impl<'a, B> KeyedSlot<'a, B> {
         window.now = window.now.max(now);
         let at = match at {
             At::Live(at) => at,
-            At::New { block, first, .. } if size == Some(part.end - part.start) => {
+            At::New { block, first, hash, .. } if size == Some(part.end - part.start) => {
                 if contested && packets > 1 {
                     window.win(key, part.end);
                 }
                 let counts = (packets, contested);
-                let retired = window.retire_whole(key, block, part.end, (first, number_bits), counts);
+                let retired = window.retire_whole((key, hash), block, part.end, (first, number_bits), counts);
                 return (window, retired);
             }
-            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
+            At::New { block, room, first, hash } => window.open((key, hash), block, room, first, number_bits),
         };
         let now = window.now;
         let live = window.table.at_mut(at);

@@ -156,7 +156,8 @@ pub(crate) trait Store: Send + Sized + 'static {
     type Block: Send;
     /// What is delivered.
     type Out: Send;
-    /// Finished heaps are processed after every run of packets, not after every train.
+    /// A limit of heaps ends the stream after the run of packets that reaches it, not after the train: what is beyond it would be
+    /// written to the user's memory.
     const EAGER: bool = false;
     /// A block can be filled outside the table: see [`memory`](Self::memory).
     const FILLED_OUTSIDE: bool = false;
@@ -399,8 +400,12 @@ impl<W: Keyed> Store for ObjectStore<W> {
         match old {
             None => {
                 let mut place = self.places.pop().unwrap_or_default();
-                let (kept, Sender { address: sender, reader, .. }) = (W::begin(head), *from);
-                *place = Some(Parts { bytes: new, kept, sender, reader });
+                place.get_or_insert_with(|| Parts {
+                    bytes: new,
+                    kept: W::begin(head),
+                    sender: from.address,
+                    reader: from.reader,
+                });
                 Ok(LiveObject(place))
             }
             Some(mut old) => {
@@ -478,16 +483,16 @@ impl<W: Keyed> Store for ObjectStore<W> {
         if is_known { W::items_outside(&object.block.parts().kept, object.range.end) } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, object: Retired<LiveObject<W>>, out: &mut VecDeque<Object<W>>) {
         let (bytes, received) = (object.range.end, object.received());
         let LiveObject(mut place) = object.block;
-        if let Some(Parts { bytes: memory, kept, sender, .. }) = place.take() {
+        if let Some(Parts { bytes: mut memory, kept, sender, .. }) = place.take() {
             let complete = object.missing.is_empty();
-            let mut payload = Some(memory).filter(|_| self.keeps || complete);
-            if let Some(payload) = payload.as_mut().filter(|payload| payload.len() as u64 != bytes) {
-                payload.set_len((bytes as usize).min(payload.capacity()));
+            if memory.len() as u64 != bytes {
+                memory.set_len((bytes as usize).min(memory.capacity()));
             }
+            let payload = if self.keeps || complete { Some(memory) } else { None };
             out.push_back(Object {
                 number: object.key.number,
                 source: own_source(object.key),

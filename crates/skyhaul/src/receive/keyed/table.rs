@@ -155,7 +155,8 @@ impl<S: Store> Table<S> {
                 return Err(run.without_place(why, no_memory, packet.size.is_some()));
             }
         };
-        let (is_first, began_by) = (slot.is_first(), S::began_by(slot.block()));
+        let is_first = slot.is_first();
+        let began_by = if is_first { None } else { S::began_by(slot.block()) };
         self.missing.note_part::<S::Wire>(from, &packet, is_first, began_by, S::Wire::is_control(head));
         let copied = self.store.copy_run(slot.block(), head, part.offset, &run);
         let (placed, refused) = copied.map_err(|why| run.rejected(why))?;
@@ -164,7 +165,7 @@ impl<S: Store> Table<S> {
         slot.of_packets(placed as u64);
         let complete = slot.complete(now);
         while let Some(heap) = self.heaps.pop_retired() {
-            self.hand_over(heap, out, counts);
+            self.hand_over_queued(heap, out, counts);
         }
         if let Some(heap) = complete {
             self.hand_over(heap, out, counts);
@@ -378,7 +379,7 @@ impl<S: Store> Table<S> {
         }
         loop {
             while let Some(heap) = self.heaps.poll_retired() {
-                self.hand_over(heap, out, counts);
+                self.hand_over_queued(heap, out, counts);
             }
             if self.ended.is_some() || self.handed_heaps == 0 || !self.is_at_limit() {
                 return;
@@ -393,14 +394,9 @@ impl<S: Store> Table<S> {
         self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit
     }
 
-    /// Count a finished heap, and deliver it.
-    #[inline]
-    fn hand_over(
-        &mut self,
-        heap: Retired<S::Block>,
-        out: &mut VecDeque<S::Out>,
-        counts: &mut StreamCounts,
-    ) {
+    /// Count a finished heap, and deliver it. Inlined, so that it is not written to memory between the window and the user.
+    #[inline(always)]
+    fn hand_over(&mut self, heap: Retired<S::Block>, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
         counts.retired[heap.cause as usize] += 1;
         let whole = heap.missing.is_empty();
         counts.items_outside += S::items_outside(&heap);
@@ -419,5 +415,16 @@ impl<S: Store> Table<S> {
         counts.heap_bytes += bytes;
         counts.incomplete_heaps += u64::from(!whole);
         self.store.deliver(heap, out);
+    }
+
+    /// The same of a heap that did not end with the packet at hand.
+    #[inline(never)]
+    fn hand_over_queued(
+        &mut self,
+        heap: Retired<S::Block>,
+        out: &mut VecDeque<S::Out>,
+        counts: &mut StreamCounts,
+    ) {
+        self.hand_over(heap, out, counts);
     }
 }
