@@ -4,12 +4,13 @@
 //!   entry, 8 bytes:   hash of the key, 32 bits │ finished? │ number of the slot, 31 bits        0 = nothing here
 //! ```
 //!
-//! Open addressing with linear probing; removal moves the neighbours back, so there are no tombstones. An entry is marked when
-//! another's place is searched beyond it: the neighbours of one that is not marked stay where they are. Equal hashes nearly always
-//! mean equal keys, so a new object touches nothing else.
+//! Open addressing: an entry whose place is taken goes to the same place of the next line, so that eight consecutive numbers whose line
+//! is taken go there side by side. Removal moves those behind it back, so there are no tombstones. An entry is marked when another's
+//! place is searched beyond it: one that is not marked has none to move. Equal hashes nearly always mean equal keys, so a new object
+//! touches nothing else.
 //!
 //! ```text
-//!   cache line of (source, number / 8):   │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │   the place of number % 8
+//!   cache line of (source, number / 8):   │ 5 │ 6 │ 7 │ 0 │ 1 │ 2 │ 3 │ 4 │   the place of number % 8, turned by the hash
 //! ```
 //!
 //! Eight consecutive numbers share a cache line, because senders count: at 122 000 heaps a second the index of the last second has
@@ -65,6 +66,8 @@ pub(super) struct Index {
     /// Shift that leaves the highest bits of a hash: the number of its line.
     shift: u32,
     used: usize,
+    /// Entries at each place of a line.
+    at_place: [usize; LINE],
     secret: Option<u64>,
     /// The last key that was inserted.
     last: Key,
@@ -80,6 +83,7 @@ impl Index {
             lines: vec![Line::default(); lines],
             shift: 32 - lines.trailing_zeros(),
             used: 0,
+            at_place: [0; LINE],
             secret: None,
             last: Key::default(),
             ahead: None,
@@ -112,7 +116,7 @@ impl Index {
         let first = (group ^ secret).wrapping_mul(GOLDEN);
         let mixed = first ^ first >> 32 ^ key.source.wrapping_mul(SOURCES) ^ secret.rotate_left(32);
         let line = (mixed.wrapping_mul(SECOND) >> 32) as u32;
-        line & !31 | 8 | place
+        line & !31 | 8 | place.wrapping_add(line >> 5) % LINE as u32
     }
 
     /// The same of the first key that is looked up, which makes `now` the seed of all hashes.
@@ -143,16 +147,19 @@ impl Index {
                     return Some(known);
                 }
             }
-            at += 1;
+            at += LINE;
         }
     }
 
     /// Insert `key`, which has this hash.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: Key, hash: u32, known: Known) {
-        if (self.used + 1) * 2 > self.size() {
+        let at_place = self.at_place[hash as usize % LINE] + 1;
+        // The same place of some line is always free.
+        if (self.used + 1) * 2 > self.size() || at_place * 4 > self.lines.len() * 3 {
             self.grow();
         }
+        self.at_place[hash as usize % LINE] = at_place;
         self.place(hash, known.word());
         self.used += 1;
         let group = |key: Key| (key.source, key.number / LINE as u64);
@@ -188,7 +195,7 @@ impl Index {
                 break;
             }
             self.set(at, entry | u64::from(PASSED) << 32);
-            at += 1;
+            at += LINE;
         }
         self.set(at, u64::from(hash) << 32 | u64::from(word));
     }
@@ -219,7 +226,7 @@ impl Index {
             match self.at(at) {
                 0 => return None,
                 here if here & !(u64::from(PASSED) << 32) == entry => return Some(at),
-                _ => at += 1,
+                _ => at += LINE,
             }
         }
     }
@@ -239,6 +246,7 @@ impl Index {
     pub(super) fn remove(&mut self, hash: u32, known: Known) {
         let Some(hole) = self.position(hash, known) else { return };
         self.used -= 1;
+        self.at_place[hash as usize % LINE] -= 1;
         if self.at(hole) & u64::from(PASSED) << 32 == 0 {
             self.set(hole, 0);
         } else {
@@ -251,7 +259,7 @@ impl Index {
         let mask = self.size() - 1;
         let mut at = hole & mask;
         loop {
-            at = (at + 1) & mask;
+            at = (at + LINE) & mask;
             let entry = self.at(at);
             if entry == 0 {
                 break;

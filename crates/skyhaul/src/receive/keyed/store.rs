@@ -79,6 +79,7 @@ impl<'a> Run<'a> {
     ///
     /// # Panics
     /// If `bytes` is shorter than that.
+    #[inline]
     pub(crate) fn of(start: usize, bytes: &'a [u8], stride: usize, count: usize) -> Self {
         Run { bytes: &bytes[start..stride * count], stride, payload: stride - start, count }
     }

@@ -242,7 +242,7 @@ impl<S: Store> StreamState<S> {
     fn following<'a>(head: &HeadOf<'a, S>, bytes: &[u8], packet: &'a [u8]) -> usize {
         let Placement { offset, length, size, .. } = S::Wire::placement(head, 0);
         let (mut end, size) = (offset + length, size.unwrap_or(u64::MAX));
-        if end >= size {
+        if end >= size || bytes.len() < 2 * packet.len() {
             return 0;
         }
         let Some(follows) = S::Wire::following(head, packet) else { return 0 };
