@@ -204,7 +204,10 @@ def test_a_worker_that_is_removed_stays_away(skyhaul, site):
     worker = site.worker((site.directory / "uri").read_text().strip())
     client = ejfat.Client(balance.api, balance.operator.token)
     session = client("LoadBalancerStatus", lbId="1").workers[0].sessionId
-    said = skyhaul.run("balancer", "--balancer-file", site.directory / "uri", "status").decode()
+    status = ("balancer", "--balancer-file", site.directory / "uri", "status")
+    # The data plane tells its counts once a second.
+    ejfat_site.until(lambda: b"packets received" in skyhaul.run(*status))
+    said = skyhaul.run(*status).decode()
     for words in ("packets received", "refused", "forwarded", "not sent", "synchronisation messages"):
         assert words in said, said
     assert "fillPercent" not in said and "forwardedPackets" not in said, said

@@ -22,6 +22,8 @@ const QUIET: f64 = 30_000.0;
 
 /// Maximum fraction of a point's time that bursts take. A rate that exceeds a limit loses packets all the time.
 const SELDOM: f64 = 0.3;
+/// Loss within the bursts of a point that loses all the time is at least this many times as high as that loss.
+const DENSER: f64 = 2.0;
 
 /// Decides whether packets before a loss had waited in a queue.
 struct Waits {
@@ -56,10 +58,12 @@ fn of(point: &Point, waits: &Waits) -> u64 {
     if waits.before_loss(point) { 0 } else { at_times(point) }
 }
 
-/// Bursts of a point that do not go on for all of its time.
+/// Bursts of a point that do not go on for all of its time. A rate limit loses much all the time, and a bucket that refilled while the
+/// sender was held up cuts this loss into pieces: they are bursts only if they lose more than the rest.
 fn at_times(point: &Point) -> u64 {
     let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
-    if point.steady < AT_TIMES || seldom { point.bursts } else { point.solid }
+    let dense = point.burst_lost as f64 * point.spacing > DENSER * point.steady * point.burst_time;
+    if point.steady < AT_TIMES || seldom && dense { point.bursts } else { point.solid }
 }
 
 /// The fraction of a point's bursts that [`of`] counts.
