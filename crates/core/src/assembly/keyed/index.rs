@@ -116,7 +116,7 @@ impl Index {
         let first = (group ^ secret).wrapping_mul(GOLDEN);
         let mixed = first ^ first >> 32 ^ key.source.wrapping_mul(SOURCES) ^ secret.rotate_left(32);
         let line = (mixed.wrapping_mul(SECOND) >> 32) as u32;
-        line & !31 | 8 | place.wrapping_add(line >> 5) % LINE as u32
+        line & !31 | 8 | (place.wrapping_add(line >> 5) % LINE as u32)
     }
 
     /// The same of the first key that is looked up, which makes `now` the seed of all hashes.
