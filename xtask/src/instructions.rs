@@ -1,7 +1,7 @@
 //! Instructions of a packet on its way, counted by callgrind on fixed inputs, against what they were.
 //!
 //! A time depends on the machine and on who else is on it; a count of instructions is the same in every run, to a thousandth.
-//! `xtask/instructions.txt` has a line for each case of `crates/skyhaul/examples/packet_path.rs`: its name, and instructions for
+//! `xtask/instructions.txt` has a line for each case of `crates/measure/src/bench/fixed.rs`: its name, and instructions for
 //! each packet. More than [`MOST_PERCENT`] above it is a failure. Fewer are good news: write them down.
 //!
 //! ```text
@@ -16,6 +16,7 @@
 //! Limits: a cache miss, a system call and a division each count as one. Instructions depend on the compiler, which is pinned, on
 //! the functions of the C library, and on the instructions of the CPU: cases are counted with AVX2 only, which valgrind knows.
 
+use crate::generated::From;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
@@ -24,10 +25,6 @@ use std::process::Command;
 const KEPT: &str = "xtask/instructions.txt";
 /// How much longer a path may get, in percent. The index of heaps is seeded with the time, which moves a count by 0.5 %.
 const MOST_PERCENT: f64 = 3.0;
-/// What cargo needs to know to build the program.
-pub(crate) const PROGRAM: [&str; 5] =
-    ["--release", "--locked", "--package=skyhaul", "--example", "packet_path"];
-
 /// The outcome of counting.
 pub(crate) enum Outcome {
     /// What was found, and what is longer than it may be.
@@ -36,8 +33,8 @@ pub(crate) enum Outcome {
     Skipped(&'static str),
 }
 
-/// Build the program, count, and compare with the list; or write the list.
-pub(crate) fn run(write: bool) -> Result<Outcome> {
+/// Count, and compare with the list; or write the list.
+pub(crate) fn run(write: bool, from: From) -> Result<Outcome> {
     if !Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Ok(Outcome::Skipped("valgrind is not installed (apt-get install valgrind)"));
     }
@@ -47,8 +44,11 @@ pub(crate) fn run(write: bool) -> Result<Outcome> {
     if !has_avx2() {
         return Ok(Outcome::Skipped("this CPU has no AVX2, with which the list was counted"));
     }
-    if !workspace::cargo().arg("build").args(PROGRAM).status().context("run cargo")?.success() {
-        bail!("the program of the packet path was not built");
+    if from == From::Sources {
+        let build = ["build", "--release", "--locked", "--package=skyhaul-cli"];
+        if !workspace::cargo().args(build).status().context("run cargo")?.success() {
+            bail!("the command was not built");
+        }
     }
     let path = workspace::root().join(KEPT);
     let list = std::fs::read_to_string(&path).with_context(|| format!("read {KEPT}"))?;
@@ -89,13 +89,13 @@ fn count(case: &str) -> Result<f64> {
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
-            "--toggle-collect=packet_path::measured*",
+            "--toggle-collect=skyhaul_measure::bench::fixed::measured*",
             // Within what is measured, this turns counting off.
             "--toggle-collect=skyhaul_io::copy::x86::place*",
             "--callgrind-out-file=/dev/null",
         ])
-        .arg(root.join("target/release/examples/packet_path"))
-        .arg(case)
+        .arg(root.join("target/release/skyhaul"))
+        .args(["packet-path", case])
         .output()
         .context("run valgrind")?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -15,7 +15,7 @@
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask instructions  the instructions of a packet on its way, against what they were (--write: write them down)
 //! cargo xtask docs          the documentation site, target/site/index.html
-//! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
+//! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised; --no-install: only built)
 //! cargo xtask python --aarch64  the wheel for AArch64, in target/wheels-aarch64
 //! cargo xtask python --every    the tests of the wheel in target/wheels with each Python 3.11 to 3.14 that is here
 //! cargo xtask aarch64       tests of the code with instructions of AArch64, in an emulator
@@ -44,7 +44,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --every | --aarch64] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --no-install | --every | --aarch64] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -58,10 +58,10 @@ fn main() -> ExitCode {
         Some("host") => generated::host(),
         Some("glossary") => tidy::glossary(),
         Some("aarch64") => aarch64::run(),
-        Some("instructions") => instructions::run(flag("--write")).map(counted),
+        Some("instructions") => instructions::run(flag("--write"), generated::From::Sources).map(counted),
         Some("python") if flag("--every") => python::every(),
         Some("python") if flag("--aarch64") => python::aarch64(),
-        Some("python") => python::run(flag("--debug")),
+        Some("python") => python::run(flag("--debug"), !flag("--no-install")),
         Some("docs") => docs::run(),
         Some("suite") => suite::run(),
         Some("fuzz") => {

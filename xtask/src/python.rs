@@ -33,8 +33,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("docs/reference/completions/skyhaul.fish", "share/fish/vendor_completions.d/skyhaul.fish"),
 ];
 
-/// Build the command and the wheel and install the wheel; true if all went well.
-pub(crate) fn run(debug: bool) -> Result<bool> {
+/// Build the command and the wheel, and install the wheel if it shall be; true if all went well.
+pub(crate) fn run(debug: bool, install_it: bool) -> Result<bool> {
     let python = match prepare::python() {
         Ok(python) => python,
         Err(why) => {
@@ -44,7 +44,7 @@ pub(crate) fn run(debug: bool) -> Result<bool> {
     };
     let mut build = workspace::cargo();
     build.args(command(&python, debug)?);
-    Ok(shown(&mut build)? && install(&python, debug)?)
+    Ok(shown(&mut build)? && if install_it { install(&python, debug)? } else { wheel(&python, debug)? })
 }
 
 /// The words for cargo that build the command of the wheel.
@@ -113,6 +113,16 @@ pub(crate) fn every() -> Result<bool> {
 
 /// Build the wheel around a command that is already built, and install it; true if all went well.
 pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
+    if !wheel(python, debug)? {
+        return Ok(false);
+    }
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
+    pip.arg("--force-reinstall").args(wheels()?);
+    shown(&mut pip)
+}
+
+fn wheel(python: &Path, debug: bool) -> Result<bool> {
     let root = workspace::root();
     let profile = if debug { "debug" } else { "release" };
     stage(&root.join("target").join(profile).join("skyhaul"))?;
@@ -131,13 +141,7 @@ pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
             println!("   no Zig in .venv (pip install ziglang): the wheel needs the glibc of this machine");
         }
     }
-    if !shown(&mut maturin)? || !anonymous(python, &wheels()?)? {
-        return Ok(false);
-    }
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
-    pip.arg("--force-reinstall").args(wheels()?);
-    shown(&mut pip)
+    Ok(shown(&mut maturin)? && anonymous(python, &wheels()?)?)
 }
 
 fn link_with(maturin: &mut Command, tools: &Tools) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ───────┬─▶ whole programs
-//!                                                              └─▶ tests of each crate┘   (meanwhile the release binary)
+//!                                                              └─▶ tests of each crate┘   (meanwhile the release binary and the wheel)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
 //!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
@@ -43,12 +43,14 @@ pub(crate) fn run() -> Result<bool> {
     build_tests(&mut tally)?;
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
-    // Built beside tests, as they wait more than they compute.
-    let release =
-        python.as_ref().map_or(Ok(vec!["build".to_owned()]), |python| python::command(python, false))?;
-    let beside = Beside::start(&release);
+    // The release binary and the wheel are built beside tests, as they wait more than they compute.
+    let beside = Beside::start(&std::env::current_exe()?, &["python", "--no-install"]);
     rust(&mut tally)?;
     beside.finish();
+    let release = match &python {
+        Ok(python) => python::command(python, false)?,
+        Err(_) => ["build", "--release", "--locked", "--package", "skyhaul-cli"].map(str::to_owned).to_vec(),
+    };
     let built = Step::new("release binary", "cargo").args(words(&release)).minutes(25).run(&mut tally)?;
     let python = match python {
         Ok(python) if built => {
@@ -252,7 +254,7 @@ fn generated_files(tally: &mut Tally) {
 fn packet_path(tally: &mut Tally) {
     const NAME: &str = "instructions of a packet on its way";
     tally.say(&format!("\n== {NAME}"));
-    match instructions::run(false) {
+    match instructions::run(false, generated::From::Built) {
         Ok(instructions::Outcome::Counted(shown, longer)) => {
             tally.say(shown.trim_end());
             if longer.is_empty() {

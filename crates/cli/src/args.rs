@@ -31,7 +31,7 @@ pub(crate) use balance::{
     RESERVATION, RESOURCES, ReserveArgs, SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
 pub(crate) use bench::{BenchArgs, BenchWhat};
-pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, Verb, described};
+pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, PacketPathArgs, Verb, described};
 pub(crate) use config::ConfigPaths;
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
 pub(crate) use disk::DiskMeasureArgs;

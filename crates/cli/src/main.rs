@@ -80,6 +80,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Balance(args) => verb::balance::run(&args),
         Verb::Balancer(args) => verb::balancer::run(&args),
         Verb::DataPlane(args) => verb::data_plane::run(&args),
+        Verb::PacketPath(args) => verb::packet_path::run(&args),
         Verb::Host(args) => verb::host::run(&args),
         Verb::Lab(args) => verb::lab::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),

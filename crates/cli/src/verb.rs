@@ -20,6 +20,7 @@ mod joining;
 pub(crate) mod lab;
 mod listener;
 mod output;
+pub(crate) mod packet_path;
 pub(crate) mod plot;
 pub(crate) mod probe;
 pub(crate) mod receive;

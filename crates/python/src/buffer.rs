@@ -378,6 +378,22 @@ impl ChunkBytes for SharedMut {
         fits
     }
 
+    fn place_run(&mut self, at: usize, bytes: &[u8], stride: usize, each: usize) -> bool {
+        if bytes.len() == each {
+            return self.place(at, bytes);
+        }
+        let length = bytes.len().div_ceil(stride) * each;
+        let fits = self.has(at, length);
+        if fits {
+            // SAFETY: as in `fill`.
+            let to = unsafe { self.run.data.add(at) };
+            // SAFETY: as in `fill`. The reference ends with this call, and no other in Rust exists: the bytes are lent to this one.
+            let to = unsafe { slice::from_raw_parts_mut(to.as_ptr(), length) };
+            copy::place_run(to, bytes, stride, each);
+        }
+        fits
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }

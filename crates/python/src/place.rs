@@ -15,11 +15,12 @@ use crate::process::Here;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
-use skyhaul::io::lock::lock;
+use skyhaul::spead::receive::batch::BatchLock;
 use skyhaul::spead::receive::chunk::{
     BATCH, ChunkRule, EXTRA, ExprError, HeapHead, HeapPlace, PlaceFn, Tally,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of items passed to a function for each heap.
 pub(crate) const MOST_ITEMS: usize = 64;
@@ -94,8 +95,35 @@ pub(crate) struct Buffers {
     pub(crate) extra: Option<SharedMut>,
 }
 
-/// A chunk's buffers until it is closed.
-pub(crate) type Open = Arc<Mutex<Option<Buffers>>>;
+/// A chunk that streams fill until it is closed.
+pub(crate) struct Filled {
+    /// `None` when it is closed.
+    pub(crate) buffers: Arc<BatchLock<Option<Box<Buffers>>>>,
+    closed: AtomicBool,
+    /// Bytes of data, marks and notes.
+    pub(crate) shape: [usize; 3],
+}
+
+pub(crate) type Open = Arc<Filled>;
+
+impl Filled {
+    fn new(buffers: Buffers) -> Self {
+        let shape =
+            [buffers.data.len(), buffers.present.len(), buffers.extra.as_ref().map_or(0, SharedMut::len)];
+        let buffers = Arc::new(BatchLock::new(Some(Box::new(buffers))));
+        Self { buffers, closed: AtomicBool::new(false), shape }
+    }
+
+    /// Whether it is closed, or about to be.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) -> Option<Box<Buffers>> {
+        self.closed.store(true, Ordering::Release);
+        self.buffers.look(Option::take)
+    }
+}
 
 /// A Python chunk that is being filled. Streams write to it until it is closed.
 #[pyclass(frozen, module = "skyhaul._native")]
@@ -118,14 +146,14 @@ impl OpenChunk {
         };
         let buffers =
             Buffers { data: lent(data)?, present: lent(present)?, extra: extra.map(lent).transpose()? };
-        Ok(Self(Here::new("chunk", Arc::new(Mutex::new(Some(buffers))))))
+        Ok(Self(Here::new("chunk", Arc::new(Filled::new(buffers)))))
     }
 
     /// End all writes to it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let chunk = self.0.get()?;
         // Its buffers are released while attached to the interpreter, outside the lock.
-        let buffers = py.detach(|| lock(chunk).take());
+        let buffers = py.detach(|| chunk.close());
         drop(buffers);
         Ok(())
     }

@@ -10,12 +10,12 @@
 //! stream wait for at most [`ASKED`] heaps whose chunk is not open.
 
 use crate::address::{endpoint, tcp_options, udp};
-use crate::buffer::{Answer, Packets, duplicate};
+use crate::buffer::{Answer, Packets, SharedMut, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
 use crate::errors::not_adopted;
 use crate::inproc::InprocQueue;
-use crate::place::{Asker, Open, OpenChunk, PlaceFunction};
+use crate::place::{Asker, Buffers, Open, OpenChunk, PlaceFunction};
 use crate::process::Here;
 use crate::receive::{account, not_added, stopped};
 use crate::wait::whole;
@@ -27,6 +27,7 @@ use skyhaul::io::copy;
 use skyhaul::io::lock::lock;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
+use skyhaul::spead::receive::batch::BatchHold;
 use skyhaul::spead::receive::chunk::{ChunkBytes, HeapHead, Presence};
 use skyhaul::spead::receive::placed::{self, Placing};
 use std::collections::VecDeque;
@@ -260,15 +261,18 @@ impl Desk {
         let oldest = if chunk.is_some() { oldest } else { oldest.max(id.saturating_add(1)) };
         self.oldest.fetch_max(oldest, Ordering::Relaxed);
         shelf.wanted.retain(|wanted| *wanted != id);
-        shelf.open.retain(|(other, chunk)| *other >= oldest && *other != id && lock(chunk).is_some());
+        shelf.open.retain(|(other, chunk)| *other >= oldest && *other != id && !chunk.is_closed());
         if let Some(chunk) = chunk {
-            if let Some(buffers) = &*lock(&chunk) {
-                let notes = buffers.extra.as_ref().map_or(0, ChunkBytes::size);
-                shelf.shape = Some([buffers.data.size(), buffers.present.size(), notes]);
-            }
+            shelf.shape = Some(chunk.shape);
             shelf.open.push((id, chunk));
         }
     }
+}
+
+/// The chunk that readers write to, without a lock until the end of a batch.
+struct Current {
+    id: i64,
+    buffers: BatchHold<Option<Box<Buffers>>>,
 }
 
 /// Places heaps, on the threads of readers.
@@ -281,6 +285,7 @@ pub(crate) struct Placer {
     extra: Vec<u8>,
     presence: Presence,
     desk: Arc<Desk>,
+    current: Option<Current>,
     /// Answers of the function for heaps whose chunk is not open yet, with their notes.
     asked: VecDeque<((SocketAddr, u64), Answer, Vec<u8>)>,
 }
@@ -288,7 +293,7 @@ pub(crate) struct Placer {
 /// Where a heap goes.
 pub(crate) enum Spot {
     Nowhere,
-    In { id: i64, chunk: Open, index: usize, at: usize, bytes: u64 },
+    In { id: i64, index: usize, at: usize, bytes: u64 },
 }
 
 impl Placing for Placer {
@@ -312,14 +317,12 @@ impl Placing for Placer {
             self.count_last(2);
             return Some(Spot::Nowhere);
         }
-        let mut shelf = lock(&self.desk.shelf);
-        let open = shelf.open.iter().find(|(id, chunk)| *id == answer.chunk && lock(chunk).is_some());
-        if let Some((_, chunk)) = open.cloned() {
-            drop(shelf);
-            return Some(self.begin(heap, &answer, chunk));
+        if let Some(spot) = self.begin(heap, &answer) {
+            return Some(spot);
         }
+        let mut shelf = lock(&self.desk.shelf);
         // A heap that would not fit into a chunk like the last one moves nothing.
-        if shelf.shape.is_some_and(|shape| !self.fits(heap.size, &answer, shape)) {
+        if shelf.shape.is_some_and(|shape| !fits(self.presence, heap.size, &answer, shape)) {
             drop(shelf);
             self.count_last(1);
             return Some(Spot::Nowhere);
@@ -339,30 +342,36 @@ impl Placing for Placer {
         None
     }
 
-    fn write(&mut self, spot: &Spot, offset: u64, payload: &[u8]) {
-        let Spot::In { id, chunk, index, at, bytes } = spot else { return };
-        if *id < self.desk.oldest.load(Ordering::Relaxed) {
+    fn write(&mut self, spot: &Spot, offset: u64, payloads: &[u8], stride: usize, each: usize) {
+        let &Spot::In { id, index, at, bytes } = spot else { return };
+        if id < self.desk.oldest.load(Ordering::Relaxed) {
             return;
         }
-        let mut chunk = lock(chunk);
-        let Some(chunk) = chunk.as_mut() else { return };
-        // Checked when it began: it is within the chunk.
-        chunk.data.place(at + offset as usize, payload);
-        let marks = self.presence.packets(offset, payload.len() as u64, *bytes);
-        chunk.present.fill(index + marks.start as usize, (marks.end - marks.start) as usize, 1);
+        let length = if payloads.len() == each { each } else { payloads.len().div_ceil(stride) * each };
+        let marks = self.presence.packets(offset, length as u64, bytes);
+        self.with(id, |chunk, _| {
+            // Checked when it began: it is within the chunk.
+            chunk.data.place_run(at + offset as usize, payloads, stride, each);
+            chunk.present.fill(index + marks.start as usize, (marks.end - marks.start) as usize, 1);
+        });
     }
 
     fn ended(&mut self, spot: Spot, is_complete: bool) {
-        let Spot::In { id, chunk, index, .. } = spot else { return };
+        let Spot::In { id, index, .. } = spot else { return };
         if !is_complete {
             return;
         }
-        let mut chunk = lock(&chunk);
-        match chunk.as_mut() {
-            Some(chunk) if id >= self.desk.oldest.load(Ordering::Relaxed) => {
-                chunk.present.fill(index, usize::from(self.presence.is_of_heaps()), 1);
-            }
-            _ => self.count_last(2),
+        let marks = usize::from(self.presence.is_of_heaps());
+        let is_open = id >= self.desk.oldest.load(Ordering::Relaxed)
+            && self.with(id, |chunk, _| chunk.present.fill(index, marks, 1)).is_some();
+        if !is_open {
+            self.count_last(2);
+        }
+    }
+
+    fn released(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.buffers.put();
         }
     }
 
@@ -392,6 +401,7 @@ impl Placer {
             extra: vec![0; extra.max(1)],
             presence,
             desk,
+            current: None,
             asked: VecDeque::new(),
         }
     }
@@ -413,36 +423,45 @@ impl Placer {
         answer
     }
 
-    /// Whether a heap of `bytes` has its place within a chunk of this many bytes of data, marks and notes.
-    fn fits(&self, bytes: u64, answer: &Answer, [data, present, notes]: [usize; 3]) -> bool {
-        let within = |start: usize, count: u64, size: usize| {
-            usize::try_from(count)
-                .ok()
-                .and_then(|count| start.checked_add(count))
-                .is_some_and(|end| end <= size)
-        };
-        within(answer.offset, bytes, data)
-            && within(answer.index, self.presence.marks(bytes), present)
-            && (answer.extra_bytes == 0 || within(answer.extra_at, answer.extra_bytes as u64, notes))
+    /// Use the buffers of this chunk, and the notes of a heap. `None` if it is not open.
+    fn with<T>(&mut self, id: i64, used: impl FnOnce(&mut Buffers, &[u8]) -> T) -> Option<T> {
+        if self.current.as_ref().is_none_or(|current| current.id != id) {
+            // At most one at a time: two streams that wait for each other's would never end.
+            self.current = None;
+            let shelf = lock(&self.desk.shelf);
+            let chunk = &shelf.open.iter().find(|(open, _)| *open == id)?.1;
+            self.current = Some(Current { id, buffers: BatchHold::new(chunk.buffers.clone()) });
+        }
+        let current = self.current.as_mut()?;
+        current.buffers.with(|open| open.as_mut().map(|buffers| used(buffers, &self.extra)))
     }
 
-    /// Give a heap its place, and write its notes, if all of it fits.
-    fn begin(&self, heap: &HeapHead<'_>, answer: &Answer, open: Open) -> Spot {
-        let mut chunk = lock(&open);
-        let Some(buffers) = chunk.as_mut() else {
-            self.count_last(2);
-            return Spot::Nowhere;
-        };
-        let notes = buffers.extra.as_ref().map_or(0, ChunkBytes::size);
-        if !self.fits(heap.size, answer, [buffers.data.size(), buffers.present.size(), notes]) {
+    /// Give a heap its place, and write its notes, if all of it fits. `None` if the chunk is not open.
+    fn begin(&mut self, heap: &HeapHead<'_>, answer: &Answer) -> Option<Spot> {
+        let presence = self.presence;
+        let fitted = self.with(answer.chunk, |buffers, notes| {
+            let extra = buffers.extra.as_ref().map_or(0, SharedMut::len);
+            let shape = [buffers.data.len(), buffers.present.len(), extra];
+            let fits = fits(presence, heap.size, answer, shape);
+            if let Some(extra) = buffers.extra.as_mut().filter(|_| fits) {
+                extra.place(answer.extra_at, &notes[..answer.extra_bytes]);
+            }
+            fits
+        })?;
+        if !fitted {
             self.count_last(1);
-            return Spot::Nowhere;
+            return Some(Spot::Nowhere);
         }
-        if let Some(extra) = buffers.extra.as_mut() {
-            extra.place(answer.extra_at, &self.extra[..answer.extra_bytes]);
-        }
-        drop(chunk);
-        let (id, index, at) = (answer.chunk, answer.index, answer.offset);
-        Spot::In { id, chunk: open, index, at, bytes: heap.size }
+        Some(Spot::In { id: answer.chunk, index: answer.index, at: answer.offset, bytes: heap.size })
     }
+}
+
+/// Whether a heap of `bytes` has its place within a chunk of this many bytes of data, marks and notes.
+fn fits(presence: Presence, bytes: u64, answer: &Answer, [data, present, notes]: [usize; 3]) -> bool {
+    let within = |start: usize, count: u64, size: usize| {
+        usize::try_from(count).ok().and_then(|count| start.checked_add(count)).is_some_and(|end| end <= size)
+    };
+    within(answer.offset, bytes, data)
+        && within(answer.index, presence.marks(bytes), present)
+        && (answer.extra_bytes == 0 || within(answer.extra_at, answer.extra_bytes as u64, notes))
 }

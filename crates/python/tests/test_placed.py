@@ -257,6 +257,26 @@ def test_several_readers_of_a_chunk_stream_may_wait_at_once():
     stream.stop()
 
 
+def test_members_of_a_group_fill_the_same_chunks_at_once():
+    chunks, members = 40, 2
+    data, free = recv2.ChunkRingbuffer(4), recv2.ChunkRingbuffer(4)
+    lossless = recv2.ChunkStreamGroupConfig.EvictionMode.LOSSLESS
+    group = recv2.ChunkStreamRingGroup(recv2.ChunkStreamGroupConfig(eviction_mode=lossless), data, free)
+    for _ in range(4):
+        group.add_free_chunk(recv2.Chunk(data=bytearray(BYTES * HEAPS), present=bytearray(HEAPS * PACKETS)))
+    given = recv2.ChunkStreamConfig(items=[STAMP], place=capsule(place_by_stamp)).enable_packet_presence(PACKET)
+    for _ in range(members):
+        group.emplace_back(spead2.ThreadPool(), recv2.StreamConfig(), given)
+    every = [(counter, number) for counter in range(chunks * HEAPS) for number in range(PACKETS)]
+    for at, member in enumerate(group):
+        member.add_buffer_reader(b"".join(packet(*one) for one in every if one[0] % members == at))
+    arrived = set(every)
+    for chunk in data:
+        assert check(chunk.chunk_id, chunk.data, chunk.present, arrived) == HEAPS * PACKETS
+        group.add_free_chunk(chunk)
+    group.stop()
+
+
 # ---- what is no place function
 
 

@@ -14,9 +14,11 @@ use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
 use super::send::SendArgs;
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Span};
+use skyhaul_measure::bench::FIXED_INPUTS;
 use std::path::PathBuf;
 
 const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
@@ -76,6 +78,9 @@ pub(crate) enum Verb {
     /// Forward packets for a balancer whose control plane runs in another process
     #[command(hide = true)]
     DataPlane(DataPlaneArgs),
+    /// Pass fixed packets through the receive path, for a profiler to count instructions
+    #[command(hide = true)]
+    PacketPath(PacketPathArgs),
     /// Compare reports
     Report(ReportArgs),
     /// Write man pages or shell completions
@@ -198,6 +203,13 @@ fn refined(verb: Command) -> Command {
         if rare { arg.hide_short_help(true) } else { arg }
     });
     verb.after_help(format!("`skyhaul {name} --help` shows all options.")).after_long_help(EXIT)
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PacketPathArgs {
+    /// The packets
+    #[arg(value_parser = PossibleValuesParser::new(FIXED_INPUTS))]
+    pub(crate) case: String,
 }
 
 #[derive(Args, Debug)]

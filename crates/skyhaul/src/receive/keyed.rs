@@ -40,5 +40,5 @@ pub use stream::ObjectStream;
 
 pub(crate) use ring::Ring;
 pub(crate) use state::StreamState;
-pub(crate) use store::{Opening, Sender, SharedQueue, Store, lock};
+pub(crate) use store::{Opening, Run, Sender, SharedQueue, Store, lock};
 pub(crate) use stream::{Readers, StreamReader, TrainSink, reader_methods};

@@ -43,6 +43,7 @@
 //! The clock is read every 16 trains; a timeout may be 20 ms late. Readers handle timeouts; for a stream without one,
 //! [`Stream::get`] does.
 
+pub mod batch;
 pub mod chunk;
 pub mod placed;
 #[cfg(test)]

@@ -29,7 +29,8 @@
 //!
 //! The streams of a [`ChunkGroup`], each with its own readers, fill one sequence of chunks.
 //!
-//! Limits: packets must state their heap's size. The streams of a group share a lock: one copies at a time.
+//! Limits: packets must state their heap's size. The streams of a group share a lock: one copies at a time. A stream that is alone keeps it for a
+//! batch of packets.
 
 mod expr;
 mod rule;
@@ -42,7 +43,7 @@ pub use expr::{Expr, ExprError, Wrong};
 pub use rule::{BATCH, ChunkRule, EXTRA, HeapHead, HeapPlace, PlaceFn, Tally};
 pub use window::{Chunk, ChunkBytes, ChunkConfig, ChunkCounts, ChunkWindow, Eviction, Presence};
 
-use crate::receive::keyed::{Full, GetError, Readers, StreamConfig, StreamState, lock, reader_methods};
+use crate::receive::keyed::{Full, GetError, Readers, StreamConfig, StreamState, reader_methods};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -107,13 +108,13 @@ impl ChunkStream {
 
     /// Add a chunk to fill: a new one, or a used one.
     pub fn add_free(&self, chunk: Chunk) {
-        lock(&self.shared.window).add_free(chunk);
+        self.shared.add_free(chunk);
     }
 
     /// Number of chunks waiting to be filled.
     #[must_use]
     pub fn free(&self) -> usize {
-        lock(&self.shared.window).free()
+        self.shared.free()
     }
 
     /// The next chunk; waits for it at most for `timeout` (`None`: until the stream ends).

@@ -13,7 +13,7 @@
 
 use super::chunk::HeapHead;
 use crate::receive::keyed::{
-    Full, Opening, Readers, Ring, Sender, Store, StreamConfig, StreamState, reader_methods,
+    Full, Opening, Readers, Ring, Run, Sender, Store, StreamConfig, StreamState, reader_methods,
 };
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
@@ -30,11 +30,15 @@ pub trait Placing: Send + 'static {
     /// The place of a heap, by its first packet. `None`: its memory is not open yet.
     fn place(&mut self, heap: &HeapHead<'_>) -> Option<Self::Place>;
 
-    /// Write payload at this offset in the heap, which is within its size.
-    fn write(&mut self, place: &Self::Place, offset: u64, bytes: &[u8]);
+    /// Write payload from this offset in the heap on, which is within its size: that of consecutive packets, of `each` bytes, which
+    /// begin every `stride` bytes of `bytes`.
+    fn write(&mut self, place: &Self::Place, offset: u64, bytes: &[u8], stride: usize, each: usize);
 
     /// The heap is complete, or given up.
     fn ended(&mut self, place: Self::Place, is_complete: bool);
+
+    /// The stream's lock is released: others may use the memory until the next call.
+    fn released(&mut self) {}
 
     /// The stream has ended, and all of its heaps.
     fn finished(&mut self);
@@ -123,14 +127,24 @@ impl<P: Placing> Store for PlacedStore<P> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64, Reject> {
+        self.copy_run(block, head, offset, &Run::one(bytes)).map(|(_, refused)| refused)
+    }
+
+    fn copy_run(
+        &mut self,
+        block: &mut Self::Block,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(usize, u64), Reject> {
         if block.flavour != head.flavour {
             return Err(Reject::BadVersion);
         }
-        if offset.saturating_add(bytes.len() as u64) > block.bytes {
+        if offset.saturating_add(run.length()) > block.bytes {
             return Err(Reject::Outside);
         }
-        self.placing.write(&block.place, offset, bytes);
-        Ok(0)
+        self.placing.write(&block.place, offset, run.bytes, run.stride, run.payload);
+        Ok((run.count, 0))
     }
 
     fn opening(&self) -> Option<Arc<Opening>> {
@@ -142,6 +156,7 @@ impl<P: Placing> Store for PlacedStore<P> {
     }
 
     fn flush(&mut self, ended: bool, _: &mut VecDeque<()>) {
+        self.placing.released();
         if ended && !std::mem::replace(&mut self.ended, true) {
             self.placing.finished();
         }

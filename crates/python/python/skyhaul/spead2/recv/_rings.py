@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 import os
 from typing import Any, Self
 
@@ -41,7 +42,7 @@ def _buffer_property(name: str) -> property:
                     raise BufferError(f"{name} must be writable and contiguous")
         setattr(self, hidden, buffer)
 
-    return property(lambda self: getattr(self, hidden), put)
+    return property(operator.attrgetter(hidden), put)
 
 
 for _name in ("present", "data", "extra"):
@@ -60,20 +61,29 @@ class _ChunkRingbuffer:
         self._lock = _fork.Condition("ring")
         self._stopped = False
         self._producers = 0
-        self._data_event, self._space_event = _Level(), _Level()
-        self._space_event.set(True)
+        #: Calls that wait for a change.
+        self._waiting = 0
+        #: Made when somebody asks for a descriptor: to change them is a system call for each chunk.
+        self._data_event: _Level | None = None
+        self._space_event: _Level | None = None
 
     @property
     def data_fd(self) -> int:
         """Readable while a chunk can be taken, and always after the end."""
-        self._lock.check()
-        return self._data_event.fd
+        with self._lock:
+            if self._data_event is None:
+                self._data_event = _Level()
+                self._changed()
+            return self._data_event.fd
 
     @property
     def space_fd(self) -> int:
         """Readable while there is room, and always after the end."""
-        self._lock.check()
-        return self._space_event.fd
+        with self._lock:
+            if self._space_event is None:
+                self._space_event = _Level()
+                self._changed()
+            return self._space_event.fd
 
     def qsize(self) -> int:
         self._lock.check()
@@ -107,15 +117,25 @@ class _ChunkRingbuffer:
             raise ValueError("a chunk on a ring must have data and present")
         if self._stopped:
             raise Stopped("the ring was stopped")
-        if self.full():
+        if len(self._chunks) >= self.maxsize:
             raise Full("the ring is full")
         self._chunks.append(chunk)
         self._changed()
 
     def _changed(self) -> None:
-        self._data_event.set(bool(self._chunks) or self._stopped)
-        self._space_event.set(not self.full() or self._stopped)
-        self._lock.notify_all()
+        if self._data_event is not None:
+            self._data_event.set(bool(self._chunks) or self._stopped)
+        if self._space_event is not None:
+            self._space_event.set(len(self._chunks) < self.maxsize or self._stopped)
+        if self._waiting:
+            self._lock.notify_all()
+
+    def _wait(self) -> None:
+        self._waiting += 1
+        try:
+            self._lock.wait()
+        finally:
+            self._waiting -= 1
 
     def stop(self) -> bool:
         """Accept no more chunks; queued ones can still be taken. Returns whether this call was the first."""
@@ -143,11 +163,9 @@ class ChunkRingbuffer(_ChunkRingbuffer):
     def get(self) -> Chunk:
         """The next chunk. Stopped after the end."""
         with self._lock:
-            while True:
-                try:
-                    return self._take()
-                except Empty:
-                    self._lock.wait()
+            while not self._chunks and not self._stopped:
+                self._wait()
+            return self._take()
 
     def put(self, chunk: Chunk) -> None:
         """Wait for room and queue the chunk. Stopped after the end."""
@@ -156,7 +174,7 @@ class ChunkRingbuffer(_ChunkRingbuffer):
                 try:
                     return self._give(chunk)
                 except Full:
-                    self._lock.wait()
+                    self._wait()
 
     def __iter__(self) -> Self:
         return self

@@ -1,11 +1,13 @@
 //! The store of a chunk stream: a heap under construction is a place in a chunk.
 
+use super::super::batch::{BatchHold, BatchLock};
 use super::rule::{ChunkRule, HeapHead, HeapPlace};
 use super::window::{Chunk, ChunkConfig, ChunkCounts, Spot, Window};
-use crate::receive::keyed::{Ring, Sender, SharedQueue, Store, StreamConfig, lock};
+use crate::receive::keyed::{Ring, Run, Sender, SharedQueue, Store, StreamConfig, lock};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::{Flavour, Head, SpeadWire};
+use skyhaul_io::copy;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,6 +18,7 @@ const MAX_REFUSED_HEAPS: usize = 16;
 /// A stream of a group, or the only one.
 pub(crate) struct ChunkStore {
     pub(super) shared: Arc<Shared>,
+    window: BatchHold<Box<Window>>,
     pub(super) number: usize,
     pub(super) ended: bool,
     /// Heaps that were refused for good, the latest last. Their other packets may lack the items for which they were.
@@ -32,7 +35,8 @@ pub(crate) struct ChunkPlace {
 impl ChunkStore {
     /// A new store without heaps.
     pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
-        Self { shared, number, ended: false, refused: VecDeque::with_capacity(MAX_REFUSED_HEAPS) }
+        let window = BatchHold::new(shared.window.clone());
+        Self { shared, window, number, ended: false, refused: VecDeque::with_capacity(MAX_REFUSED_HEAPS) }
     }
 
     /// Why an earlier packet of this heap was refused.
@@ -80,26 +84,28 @@ impl Store for ChunkStore {
         let heap = HeapHead { head, size: bytes, sender: from.address, stream: self.number };
         let mut place = HeapPlace::default();
         let placed = self.shared.rule.place(&heap, &mut place);
-        let mut window = lock(&self.shared.window);
-        let opened = placed.and_then(|names| {
-            let spot = window.open(self.number, (from.address, head.counter), &place, bytes)?;
-            self.shared.rule.count(&heap, &names, &mut window.user);
-            Ok(ChunkPlace { spot, flavour: head.flavour })
+        let (rule, number) = (&self.shared.rule, self.number);
+        let opened = self.window.with(|window| {
+            let opened = placed.and_then(|names| {
+                let spot = window.open(number, (from.address, head.counter), &place, bytes)?;
+                rule.count(&heap, &names, &mut window.user);
+                Ok(ChunkPlace { spot, flavour: head.flavour })
+            });
+            // The packets of a refused heap are asked for again and again.
+            let first = u64::from(head.offset == 0);
+            match opened.as_ref().map_err(|why| *why) {
+                Ok(_) => {}
+                Err(Reject::Late) => window.counts.too_old_heaps += first,
+                Err(Reject::Stray) => window.counts.stray_heaps += first,
+                Err(Reject::NotAllowed) => window.counts.unwanted_heaps += first,
+                Err(Reject::NoBuffer) => {}
+                Err(_) => window.counts.rejected_heaps += first,
+            }
+            if opened.is_ok() || (first == 1 && !matches!(opened, Err(Reject::NoBuffer))) {
+                rule.count_batch(&place.batch, &mut window.user);
+            }
+            opened
         });
-        // The packets of a refused heap are asked for again and again.
-        let first = u64::from(head.offset == 0);
-        match opened.as_ref().map_err(|why| *why) {
-            Ok(_) => {}
-            Err(Reject::Late) => window.counts.too_old_heaps += first,
-            Err(Reject::Stray) => window.counts.stray_heaps += first,
-            Err(Reject::NotAllowed) => window.counts.unwanted_heaps += first,
-            Err(Reject::NoBuffer) => {}
-            Err(_) => window.counts.rejected_heaps += first,
-        }
-        if opened.is_ok() || (first == 1 && !matches!(opened, Err(Reject::NoBuffer))) {
-            self.shared.rule.count_batch(&place.batch, &mut window.user);
-        }
-        drop(window);
         opened.map_err(|why| {
             self.remember(head, from, why);
             (None, why)
@@ -113,25 +119,34 @@ impl Store for ChunkStore {
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64, Reject> {
+        self.copy_run(block, head, offset, &Run::one(bytes)).map(|(_, refused)| refused)
+    }
+
+    fn copy_run(
+        &mut self,
+        block: &mut ChunkPlace,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(usize, u64), Reject> {
         if block.flavour != head.flavour {
             return Err(Reject::BadVersion);
         }
         // The table has checked that it is within the heap, the window that the heap is within the chunk; both are checked again.
-        if offset.saturating_add(bytes.len() as u64) > block.spot.bytes {
+        if offset.saturating_add(run.length()) > block.spot.bytes {
             return Err(Reject::Outside);
         }
-        lock(&self.shared.window).write(&block.spot, offset, bytes)?;
-        Ok(0)
+        self.window.with(|window| window.write(&block.spot, offset, run))?;
+        Ok((run.count, 0))
     }
 
     fn deliver(&mut self, heap: Retired<ChunkPlace>, _: &mut VecDeque<Chunk>) {
-        lock(&self.shared.window).complete(&heap.block.spot);
+        self.window.with(|window| window.complete(&heap.block.spot));
     }
 
     /// The memory is the user's: chunks that find no room are filled again, or soon none would be left.
     fn reclaim(&mut self, out: &mut VecDeque<Chunk>) {
-        let mut window = lock(&self.shared.window);
-        out.drain(..).for_each(|chunk| window.add_free(chunk));
+        out.drain(..).for_each(|chunk| self.shared.add_free(chunk));
     }
 
     fn shared_queue(&self) -> Option<SharedQueue<Chunk>> {
@@ -139,19 +154,29 @@ impl Store for ChunkStore {
     }
 
     fn flush(&mut self, ended: bool, _: &mut VecDeque<Chunk>) {
-        let mut window = lock(&self.shared.window);
-        if ended && !self.ended {
-            self.ended = true;
-            window.end(self.number);
-        }
-        lock(&self.shared.finished).append(&mut window.ready);
+        let (number, ends) = (self.number, ended && !std::mem::replace(&mut self.ended, true));
+        self.window.with(|window| {
+            if ends {
+                window.end(number);
+            }
+            if !window.ready.is_empty() {
+                // Before others see them.
+                copy::fence();
+                lock(&self.shared.finished).append(&mut window.ready);
+            }
+        });
+        self.window.put();
     }
 }
 
 /// State shared by the streams of a group.
 pub(super) struct Shared {
-    pub(super) window: Mutex<Window>,
+    pub(super) window: Arc<BatchLock<Box<Window>>>,
+    /// Chunks to fill that the window has not taken yet.
+    free: Arc<Mutex<Vec<Chunk>>>,
     pub(super) rule: ChunkRule,
+    /// The number that chunks get.
+    stream: u64,
     /// Finished chunks, in the order in which they left the window.
     pub(super) finished: SharedQueue<Chunk>,
     pub(super) ring: Arc<Ring<Chunk>>,
@@ -159,15 +184,31 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(config: &StreamConfig, chunks: &ChunkConfig, streams: usize) -> Arc<Shared> {
-        let mut window = Window::new(chunks, streams);
+        let free = Arc::<Mutex<Vec<Chunk>>>::default();
+        let mut window = Window::new(chunks, streams, free.clone());
         window.user = vec![0; chunks.rule.counters.len()];
         let (rule, ring) = (chunks.rule.clone(), Arc::new(Ring::new(config.ring)));
-        Arc::new(Shared { window: Mutex::new(window), rule, finished: SharedQueue::default(), ring })
+        let window = Arc::new(BatchLock::new(Box::new(window)));
+        Arc::new(Shared { window, free, stream: chunks.stream, rule, finished: SharedQueue::default(), ring })
+    }
+
+    /// Add a chunk to fill.
+    pub(super) fn add_free(&self, mut chunk: Chunk) {
+        chunk.present.fill(0);
+        (chunk.heaps, chunk.bytes, chunk.stream) = (0, 0, self.stream);
+        lock(&self.free).push(chunk);
+    }
+
+    /// Number of chunks waiting to be filled.
+    pub(super) fn free(&self) -> usize {
+        self.window.look(|window| window.free()) + lock(&self.free).len()
     }
 
     pub(super) fn counts(&self) -> ChunkCounts {
-        let window = lock(&self.window);
         let names = self.rule.counters.iter().map(|(name, ..)| name.clone());
-        ChunkCounts { user: names.zip(window.user.iter().copied()).collect(), ..window.counts.clone() }
+        self.window.look(|window| ChunkCounts {
+            user: names.zip(window.user.iter().copied()).collect(),
+            ..window.counts.clone()
+        })
     }
 }

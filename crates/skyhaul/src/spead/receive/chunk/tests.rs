@@ -1,6 +1,6 @@
 use super::super::tests::{LONG, config, flavour, packets_with, queue_of};
 use super::*;
-use crate::receive::keyed::TcpReaderOptions;
+use crate::receive::keyed::{TcpReaderOptions, lock};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::id;
 use skyhaul_io::fault::{FaultSource, Faults};

@@ -8,6 +8,7 @@
 //! ```
 
 use super::rule::{ChunkRule, HeapPlace};
+use crate::receive::keyed::{Run, lock};
 use skyhaul_core::placement::Reject;
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapBytes;
@@ -15,6 +16,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 /// Memory of a chunk, provided by the user. Streams write it and never read it, because others may hold it, too.
 pub trait ChunkBytes: Send {
@@ -26,15 +28,30 @@ pub trait ChunkBytes: Send {
     }
     /// Copy bytes to offset `at`, past the cache if that pays. Returns whether they fit. Called for every packet.
     fn place(&mut self, at: usize, bytes: &[u8]) -> bool;
+    /// Copy payloads of `each` bytes, which begin every `stride` bytes of `bytes`, side by side to offset `at`. Returns whether
+    /// they fit; if they do not, some may have been copied.
+    fn place_run(&mut self, at: usize, bytes: &[u8], stride: usize, each: usize) -> bool {
+        let payloads = bytes.chunks(stride.max(1)).enumerate();
+        { payloads }.all(|(n, payload)| self.place(at + n * each, &payload[..each.min(payload.len())]))
+    }
     /// To get back the original object.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 /// [`ChunkBytes::place`] for memory that is not shared.
 fn place(to: &mut [u8], at: usize, bytes: &[u8]) -> bool {
-    let to = at.checked_add(bytes.len()).and_then(|end| to.get_mut(at..end));
+    place_run(to, at, bytes, bytes.len(), bytes.len())
+}
+
+/// [`ChunkBytes::place_run`] for memory that is not shared.
+fn place_run(to: &mut [u8], at: usize, bytes: &[u8], stride: usize, each: usize) -> bool {
+    let length = if bytes.len() == each { each } else { bytes.len().div_ceil(stride) * each };
+    let to = at.checked_add(length).and_then(|end| to.get_mut(at..end));
     to.is_some_and(|to| {
-        copy::place(to, bytes);
+        match bytes.len() == each {
+            true => copy::place(to, bytes),
+            false => copy::place_run(to, bytes, stride, each),
+        }
         true
     })
 }
@@ -48,6 +65,9 @@ impl ChunkBytes for Vec<u8> {
     }
     fn place(&mut self, at: usize, bytes: &[u8]) -> bool {
         place(self, at, bytes)
+    }
+    fn place_run(&mut self, at: usize, bytes: &[u8], stride: usize, each: usize) -> bool {
+        place_run(self, at, bytes, stride, each)
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
@@ -63,6 +83,9 @@ impl ChunkBytes for HeapBytes {
     }
     fn place(&mut self, at: usize, bytes: &[u8]) -> bool {
         place(self, at, bytes)
+    }
+    fn place_run(&mut self, at: usize, bytes: &[u8], stride: usize, each: usize) -> bool {
+        place_run(self, at, bytes, stride, each)
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
@@ -145,6 +168,8 @@ pub(super) struct Spot {
 pub(super) struct Window {
     live: VecDeque<Live>,
     free: Vec<Chunk>,
+    /// Chunks that the user has added since.
+    added: Arc<Mutex<Vec<Chunk>>>,
     pub(super) ready: VecDeque<Chunk>,
     size: ChunkWindow,
     eviction: Eviction,
@@ -155,7 +180,6 @@ pub(super) struct Window {
     /// Heaps far beyond the window, one behind the other. The packets of each ask for it, and it counts once.
     strays: Vec<(SocketAddr, u64)>,
     next: u64,
-    stream: u64,
     presence: Presence,
     pub(super) counts: ChunkCounts,
     pub(super) user: Vec<u64>,
@@ -178,11 +202,12 @@ enum Position {
 const CONFIRMING_HEAPS: usize = 8;
 
 impl Window {
-    pub(super) fn new(config: &ChunkConfig, streams: usize) -> Self {
-        let &ChunkConfig { window: size, eviction, ahead, stream, packet_presence, .. } = config;
+    pub(super) fn new(config: &ChunkConfig, streams: usize, added: Arc<Mutex<Vec<Chunk>>>) -> Self {
+        let &ChunkConfig { window: size, eviction, ahead, packet_presence, .. } = config;
         Self {
             live: VecDeque::new(),
             free: Vec::new(),
+            added,
             ready: VecDeque::new(),
             size,
             eviction,
@@ -191,18 +216,10 @@ impl Window {
             ahead,
             strays: Vec::with_capacity(CONFIRMING_HEAPS),
             next: 0,
-            stream,
             presence: Presence::of_packets(packet_presence),
             counts: ChunkCounts::default(),
             user: Vec::new(),
         }
-    }
-
-    /// Add a chunk to fill.
-    pub(super) fn add_free(&mut self, mut chunk: Chunk) {
-        chunk.present.fill(0);
-        (chunk.heaps, chunk.bytes, chunk.stream) = (0, 0, self.stream);
-        self.free.push(chunk);
     }
 
     pub(super) fn free(&self) -> usize {
@@ -229,6 +246,9 @@ impl Window {
     ) -> Result<Spot, Reject> {
         let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
         let there = self.live.iter().position(|live| live.chunk.id == id);
+        if there.is_none() {
+            self.free.append(&mut lock(&self.added));
+        }
         // A heap that has no place moves nothing.
         let like = there.map(|at| &self.live[at].chunk).or(self.free.last());
         if like
@@ -329,14 +349,14 @@ impl Window {
     }
 
     /// Write to a chunk that is still in the window, at this offset in a heap.
-    pub(super) fn write(&mut self, heap: &Spot, offset: u64, bytes: &[u8]) -> Result<(), Reject> {
+    pub(super) fn write(&mut self, heap: &Spot, offset: u64, run: &Run<'_>) -> Result<(), Reject> {
         let presence = self.presence;
         let chunk = self.find(heap.serial).ok_or(Reject::Late)?;
         let start = usize::try_from(heap.at.saturating_add(offset)).map_err(|_| Reject::Outside)?;
-        if !chunk.data.place(start, bytes) {
+        if !chunk.data.place_run(start, run.bytes, run.stride, run.payload) {
             return Err(Reject::Outside);
         }
-        let marks = presence.packets(offset, bytes.len() as u64, heap.bytes);
+        let marks = presence.packets(offset, run.length(), heap.bytes);
         let marks = heap.index + marks.start..heap.index + marks.end;
         if let Some(present) = chunk.present.get_mut(marks.start as usize..marks.end as usize) {
             present.fill(1);

@@ -32,8 +32,9 @@ impl Placing for Scripted {
         (counter < 10 || self.allowed.load(std::sync::atomic::Ordering::Acquire)).then_some(counter)
     }
 
-    fn write(&mut self, place: &u64, offset: u64, bytes: &[u8]) {
-        self.tell.send(Told::Written(*place, offset, bytes.len())).unwrap();
+    fn write(&mut self, place: &u64, offset: u64, bytes: &[u8], stride: usize, each: usize) {
+        let length = bytes.len().div_ceil(stride.max(1)) * each;
+        self.tell.send(Told::Written(*place, offset, length)).unwrap();
     }
 
     fn ended(&mut self, place: u64, is_complete: bool) {

@@ -1,7 +1,7 @@
 //! The way of a packet on fixed inputs, for counting its instructions: nothing here depends on the time or the machine.
 //!
 //! ```text
-//! valgrind --tool=callgrind --toggle-collect='packet_path::measured*' target/release/examples/packet_path CASE
+//! valgrind --tool=callgrind --toggle-collect='skyhaul_measure::bench::fixed::measured*' skyhaul packet-path CASE
 //! ```
 //!
 //! | case | what is measured |
@@ -14,20 +14,22 @@
 //! | `singly-4k` | SPEAD heaps of three packets, which do not come in trains |
 //! | `events-64k` | EJFAT events of eight segments |
 //!
-//! Prints the number of packets. `cargo xtask instructions` divides, and compares with what it was.
+//! `cargo xtask instructions` divides by the number of packets, and compares with what it was.
 
-use skyhaul::core::assembly::{KeyedConfig, OrderedConfig};
-use skyhaul::core::placement::{Geometry, Grain, Nanos};
-use skyhaul::core::wire::ejfat::EjfatWire;
-use skyhaul::core::wire::keyed::{Keyed, Part};
-use skyhaul::core::wire::spead::{Flavour, SpeadWire, id};
-use skyhaul::core::wire::{LearnOptions, Order};
-use skyhaul::io::memory::{Pool, PoolOptions};
-use skyhaul::io::source::{Source, SourceStats, Train};
+use super::options::wrong;
 use skyhaul::receive::keyed::ObjectStream;
 use skyhaul::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
 use skyhaul::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
 use skyhaul::spead::receive::{Full, HeapMemory, StreamConfig};
+use skyhaul_core::assembly::{KeyedConfig, OrderedConfig};
+use skyhaul_core::hint::Hint;
+use skyhaul_core::placement::{Geometry, Grain, Nanos};
+use skyhaul_core::wire::ejfat::EjfatWire;
+use skyhaul_core::wire::keyed::{Keyed, Part};
+use skyhaul_core::wire::spead::{Flavour, SpeadWire, id};
+use skyhaul_core::wire::{LearnOptions, Order};
+use skyhaul_io::memory::{Pool, PoolOptions};
+use skyhaul_io::source::{Source, SourceStats, Train};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -244,23 +246,33 @@ fn heaps(heap: usize, payload: usize, singly: bool) -> io::Result<u64> {
     objects::<SpeadWire>((SPEAD_HEAD, spead_head), heap, payload, singly)
 }
 
-fn main() -> io::Result<()> {
-    let case = std::env::args().nth(1).unwrap_or_default();
-    let packets = match case.as_str() {
-        "frames-8032" => frames(8000, 1)?,
-        "frames-1440" => frames(1408, 1)?,
-        "threads-8032" => frames(8000, 4)?,
-        "heaps-1k" => heaps(1 << 10, 1 << 10, false)?,
-        "heaps-4k" => heaps(3 * 1408, 1408, false)?,
-        "heaps-64k" => heaps(64 << 10, 8 << 10, false)?,
-        "singly-4k" => heaps(3 * 1408, 1408, true)?,
-        "events-64k" => objects::<EjfatWire>((EJFAT_HEAD, ejfat_head), 64 << 10, 8 << 10, false)?,
-        _ => {
-            return Err(io::Error::other(
-                "cases: frames-8032 frames-1440 threads-8032 heaps-1k heaps-4k heaps-64k singly-4k events-64k",
-            ));
-        }
-    };
-    println!("{packets}");
-    Ok(())
+/// The cases of [`fixed_input`].
+pub const FIXED_INPUTS: [&str; 8] = [
+    "frames-8032",
+    "frames-1440",
+    "threads-8032",
+    "heaps-1k",
+    "heaps-4k",
+    "heaps-64k",
+    "singly-4k",
+    "events-64k",
+];
+
+/// Passes the fixed packets of `case` from memory through the receive path, and returns how many were measured: what runs below the
+/// function `measured` of this module, for callgrind to count.
+///
+/// # Errors
+/// If there is no such case, memory is refused, or a packet was not placed.
+pub fn fixed_input(case: &str) -> io::Result<u64> {
+    match case {
+        "frames-8032" => frames(8000, 1),
+        "frames-1440" => frames(1408, 1),
+        "threads-8032" => frames(8000, 4),
+        "heaps-1k" => heaps(1 << 10, 1 << 10, false),
+        "heaps-4k" => heaps(3 * 1408, 1408, false),
+        "heaps-64k" => heaps(64 << 10, 8 << 10, false),
+        "singly-4k" => heaps(3 * 1408, 1408, true),
+        "events-64k" => objects::<EjfatWire>((EJFAT_HEAD, ejfat_head), 64 << 10, 8 << 10, false),
+        _ => Err(wrong(format_args!("no such case: {case}{}", Hint(FIXED_INPUTS.join(", "))))),
+    }
 }
