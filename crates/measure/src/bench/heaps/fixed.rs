@@ -1,7 +1,7 @@
 //! The way of a packet on fixed inputs, for counting its instructions: nothing here depends on the time or the machine.
 //!
 //! ```text
-//! valgrind --tool=callgrind --toggle-collect='skyhaul_measure::bench::fixed::measured*' skyhaul packet-path CASE
+//! valgrind --tool=callgrind --toggle-collect='skyhaul_measure::bench::heaps::fixed::measured*' skyhaul packet-path CASE
 //! ```
 //!
 //! | case | what is measured |
@@ -16,7 +16,7 @@
 //!
 //! `cargo xtask instructions` divides by the number of packets, and compares with what it was.
 
-use super::options::wrong;
+use super::super::options::wrong;
 use skyhaul::receive::keyed::ObjectStream;
 use skyhaul::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
 use skyhaul::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
