@@ -1,7 +1,7 @@
 //! Instructions of a packet on its way, counted by callgrind on fixed inputs, against what they were.
 //!
 //! A time depends on the machine and on who else is on it; a count of instructions is the same in every run, to a thousandth.
-//! `xtask/instructions.txt` has a line for each case of `crates/measure/src/bench/fixed.rs`: its name, and instructions for
+//! `xtask/instructions.txt` has a line for each case of `crates/measure/src/bench/heaps/fixed.rs`: its name, and instructions for
 //! each packet. More than [`MOST_PERCENT`] above it is a failure. Fewer are good news: write them down.
 //!
 //! ```text
@@ -89,7 +89,7 @@ fn count(case: &str) -> Result<f64> {
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
-            "--toggle-collect=skyhaul_measure::bench::fixed::measured*",
+            "--toggle-collect=skyhaul_measure::bench::heaps::fixed::measured*",
             // Within what is measured, this turns counting off.
             "--toggle-collect=skyhaul_io::copy::x86::place*",
             "--callgrind-out-file=/dev/null",

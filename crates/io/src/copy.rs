@@ -81,10 +81,12 @@ pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
 /// # Panics
 /// If `dst` does not have the length of all payloads together, or `src` does not begin and end with a payload.
 pub fn place_run(dst: &mut [u8], src: &[u8], stride: usize, each: usize) {
-    let whole = src.is_empty() || src.len() % stride == each % stride;
+    let (strides, rest) = (src.len() / stride, src.len() % stride);
+    let whole = src.is_empty() || rest == each || (rest == 0 && each == stride);
     assert!((1..=stride).contains(&each) && whole, "payloads are whole");
     let payloads = src.chunks(stride).map(|payload| &payload[..each]);
-    assert_eq!(dst.len(), src.len().div_ceil(stride) * each, "payloads and their slot are of one length");
+    let count = strides + usize::from(rest > 0);
+    assert_eq!(dst.len(), count * each, "payloads and their slot are of one length");
     match LEVEL.load(Ordering::Relaxed) {
         #[cfg(target_arch = "x86_64")]
         AVX512 => {

@@ -20,7 +20,6 @@
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
 mod balance;
-mod fixed;
 mod flow;
 mod heaps;
 mod lab;
@@ -31,7 +30,7 @@ mod record;
 mod send;
 
 pub use balance::start_balancer;
-pub use fixed::{FIXED_INPUTS, fixed_input};
+pub use heaps::fixed::{FIXED_INPUTS, fixed_input};
 pub use options::{BenchLoad, BenchOptions, BenchTarget, WINDOW_BYTES};
 pub use options::{BenchReport, BenchRow, BenchRun, Spread};
 

@@ -178,6 +178,7 @@ impl Coverage {
 }
 
 /// The unit that begins where the part begins.
+#[inline]
 fn unit_of(unit: u64, part: &Range<u64>) -> Option<usize> {
     // 32-bit division is several times cheaper than 64-bit, and objects over 4 GiB are rare.
     let (at, rest) = match (u32::try_from(part.start), u32::try_from(unit)) {
@@ -189,10 +190,10 @@ fn unit_of(unit: u64, part: &Range<u64>) -> Option<usize> {
 
 /// The words that hold the flags of the part's units, with a mask of these bits. `None` if the part does not
 /// consist of whole units.
+#[inline]
 fn words_of(unit: u64, part: &Range<u64>) -> Option<impl Iterator<Item = (usize, u64)>> {
     let first = unit_of(unit, part)?;
-    let bytes = part.end.checked_sub(part.start).filter(|bytes| *bytes > 0 && bytes.is_multiple_of(unit))?;
-    let end = first + (bytes / unit) as usize;
+    let end = unit_of(unit, &(part.end..part.end)).filter(|&end| end > first)?;
     Some((first / 64..end.div_ceil(64)).map(move |word| {
         let low = first.saturating_sub(word * 64);
         let high = (end - word * 64).min(64);

@@ -109,8 +109,8 @@ impl<B> KeyedWindow<B> {
     }
 
     #[inline]
-    fn known(&self, key: Key) -> Option<Known> {
-        self.index.find(self.index.hash(key), |known| match known {
+    fn known(&self, key: Key, hash: u32) -> Option<Known> {
+        self.index.find(hash, |known| match known {
             Known::Live(at) => self.table.at(at).key == key,
             Known::Finished(at) => self.finished.is(at, key, self.now, &self.laps),
         })
@@ -118,8 +118,8 @@ impl<B> KeyedWindow<B> {
 
     /// The live object with this key. If the object is finished, `bytes` of it are rejected.
     #[inline]
-    fn find(&mut self, key: Key, bytes: u64) -> Result<Option<u32>, Reject> {
-        match self.known(key) {
+    fn find(&mut self, key: Key, hash: u32, bytes: u64) -> Result<Option<u32>, Reject> {
+        match self.known(key, hash) {
             Some(Known::Live(at)) => Ok(Some(at)),
             Some(Known::Finished(at)) => Err(self.finished.refuse(at, bytes, self.now, &mut self.laps)),
             None => Ok(None),
@@ -237,12 +237,12 @@ impl<B> KeyedWindow<B> {
 
     /// Make an empty object live.
     #[inline]
-    fn open(&mut self, key: Key, block: B, room: u64, first: Nanos, number_bits: u8) -> u32 {
+    fn open(&mut self, (key, hash): (Key, u32), block: B, room: u64, first: Nanos, number_bits: u8) -> u32 {
         self.make_way(key);
         let turn = self.take_turn(key, number_bits);
-        let at = self.table.open(key, block, room, first, turn);
+        let at = self.table.open((key, hash), block, room, first, turn);
         self.table.at_mut(at).unconfirmed = self.unconfirmed.announce(room);
-        self.index.insert(key, Known::Live(at), self.now);
+        self.index.insert(key, hash, Known::Live(at));
         self.hint = at;
         at
     }
@@ -276,7 +276,7 @@ impl<B> KeyedWindow<B> {
     #[must_use]
     pub fn soon(&self) -> Option<[&[u64]; 2]> {
         let ahead = self.index.ahead()?;
-        Some([ahead, self.finished.leaves_soon().map_or(ahead, |key| self.index.line(key))])
+        Some([ahead, self.finished.leaves_soon().map_or(ahead, |hash| self.index.line(hash))])
     }
 
     /// Number of objects under construction.
@@ -296,7 +296,7 @@ impl<B> KeyedWindow<B> {
     /// Returns whether this packet begins the start object, rather than continuing it.
     pub fn forget(&mut self, start: Key, now: Nanos) -> bool {
         self.now = self.now.max(now);
-        match self.known(start) {
+        match self.known(start, self.index.hash(start)) {
             Some(Known::Live(at)) if !self.is_over(at, start.source) => false,
             Some(Known::Finished(at)) if self.now.since(self.finished.when(at)) < Self::RESTART => false,
             _ => {
@@ -324,9 +324,9 @@ impl<B> KeyedWindow<B> {
     pub const RESTART: Nanos = finished::RESTART;
 
     /// The live object that the part belongs to, or `None` if the part begins one, and whether it has rivals.
-    fn find_sized(&mut self, part: &Placement, size: u64) -> Result<(Option<u32>, bool), Reject> {
+    fn find_sized(&mut self, part: &Placement, hash: u32, size: u64) -> Result<(Option<u32>, bool), Reject> {
         let (key, mut rivals, mut is_settled) = (part.key, 0, false);
-        let found = self.index.find(self.index.hash(key), |known| match known {
+        let found = self.index.find(hash, |known| match known {
             Known::Live(at) => {
                 let live = self.table.at(at);
                 let is_same = live.key == key && live.size == Some(size);

@@ -171,7 +171,8 @@ impl Places {
         let leave = !self.came & !(u64::MAX >> ahead);
         self.came <<= ahead;
         self.newest = self.newest.wrapping_add_unsigned(ahead);
-        u64::from(leave.count_ones())
+        // Nearly always none; counting bits takes twenty instructions on a CPU of which nothing is known.
+        if leave == 0 { 0 } else { u64::from(leave.count_ones()) }
     }
 }
 

@@ -439,6 +439,8 @@ pub struct HeapCache {
     held: Box<[Vec<NonNull<Node>>]>,
     /// Maximum number of bytes held of each class.
     bytes: usize,
+    /// Size of the last heap, and its class: nearly always that of the next.
+    last: (usize, usize),
 }
 
 // SAFETY: blocks taken from a free list are its holder's alone, on whatever thread.
@@ -449,14 +451,17 @@ impl HeapCache {
         let held = (0..=class::index_of(LARGEST)).map(|_| Vec::with_capacity(CACHED_BLOCKS)).collect();
         // Small memories must not be held unused.
         let bytes = HELD.min(usize::try_from(memory.limit() / 256).unwrap_or(HELD));
-        Self { memory, held, bytes }
+        Self { memory, held, bytes, last: (0, class::index_of(0)) }
     }
 
     /// Memory for a heap of `bytes`, as [`HeapMemory::take`].
     #[must_use]
     #[inline]
     pub fn take(&mut self, bytes: usize) -> Option<HeapBytes> {
-        if let Some(held) = self.held.get_mut(class::index_of(bytes)) {
+        if self.last.0 != bytes {
+            self.last = (bytes, class::index_of(bytes));
+        }
+        if let Some(held) = self.held.get_mut(self.last.1) {
             if let Some(node) = held.pop() {
                 return Some(self.memory.bytes(node, bytes));
             }

@@ -1,3 +1,4 @@
 //! SPEAD heaps as a load: what only they need.
 
+pub(super) mod fixed;
 pub(super) mod sender;

@@ -4,8 +4,8 @@
 //! frames of it. Where these are not as expected, all frames since the last look are looked at.
 //!
 //! ```text
-//!   part   ■■■■·····················■■■■·····················■■■■      ■ looked at, · skipped in a fast stream
-//!                                                └ not as expected: from here back, every frame
+//!   part   ·····················■■■■·····················■■■■      ■ looked at, · skipped in a fast stream
+//!                                   └ not as expected: from here back, every frame
 //! ```
 //!
 //! Packets may be placed long after they arrived: they were held while their format was learned, or read from a capture. So data
@@ -60,6 +60,8 @@ pub(super) struct Watch {
     disputed: Option<(u32, i64, u32)>,
     /// Packets that were other parts of frames than their numbers say, until the sender's restart was certain.
     unpaired: u64,
+    /// Memory for a run of frames.
+    run: Vec<Sighting>,
     events: VecDeque<Event>,
     told: BTreeMap<&'static str, u64>,
 }
@@ -79,6 +81,7 @@ impl Watch {
             ends: RateWatch::default(),
             disputed: None,
             unpaired: 0,
+            run: Vec::new(),
             events: VecDeque::new(),
             told: BTreeMap::new(),
         }
@@ -177,17 +180,24 @@ impl Watch {
         self.tell(info, "restart", text);
     }
 
-    /// Runs of frames, and where they are not as expected, all frames since the last run.
+    /// Runs of frames, the last of them at the end of the part, and where they are not as expected, all frames since the last
+    /// run. The headers were copied past the cache: each is read once.
     fn look(&mut self, frames: &Seen<'_>, count: u64, run: u64, skip: u64) {
-        let (mut at, mut done) = (0, 0);
+        let mut seen = std::mem::take(&mut self.run);
+        let next = |from: u64| (from + run * (skip - 1)).min(count.saturating_sub(run).max(from));
+        let (mut at, mut done) = (next(0), 0);
         while at < count {
             let end = (at + run).min(count);
-            let steady = frames.range(at..end).all(|seen| self.timeline.expects(&seen));
-            let from = if steady { at } else { done };
-            frames.range(from..end).for_each(|seen| self.timeline.observe(seen));
+            seen.extend(frames.range(at..end));
+            let steady = seen.iter().all(|seen| self.timeline.expects(seen));
+            if !steady {
+                frames.range(done..at).for_each(|seen| self.timeline.observe(seen));
+            }
+            seen.drain(..).for_each(|seen| self.timeline.observe(seen));
             done = end;
-            at = if steady { (at + run * skip).min(count.saturating_sub(run).max(end)) } else { end };
+            at = if steady { next(end) } else { end };
         }
+        self.run = seen;
     }
 
     /// Data time against the time of arrival.

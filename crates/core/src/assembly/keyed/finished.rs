@@ -33,6 +33,8 @@ pub(super) struct Entry {
     /// Bytes rejected since the object last arrived again in full.
     refused: u64,
     turn: Turn,
+    /// Of its key, in the index.
+    hash: u32,
     complete: bool,
     forgotten: bool,
     /// It may still lose to a rival: see [`contest`](super::contest).
@@ -42,9 +44,9 @@ pub(super) struct Entry {
 
 impl Entry {
     #[inline]
-    pub(super) fn new(key: Key, complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
+    pub(super) fn new((key, hash): (Key, u32), complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
         let (forgotten, held, contested) = Default::default();
-        Self { key, when: now, bytes, refused: 0, turn, complete, forgotten, held, contested }
+        Self { key, when: now, bytes, refused: 0, turn, hash, complete, forgotten, held, contested }
     }
 
     /// The same entry for an object that may still lose to a rival.
@@ -188,10 +190,10 @@ impl Finished {
     #[inline]
     pub(super) fn push(&mut self, entry: Entry, live: Option<Known>, index: &mut Index) -> u32 {
         if self.most == 0 {
-            live.into_iter().for_each(|live| index.remove(entry.key, live));
+            live.into_iter().for_each(|live| index.remove(entry.hash, live));
             return 0;
         }
-        let (key, now) = (entry.key, entry.when);
+        let Entry { key, hash, when: now, .. } = entry;
         self.count += 1;
         for _ in 0..LEAVE {
             let is_full = self.entries.len() >= self.most;
@@ -202,24 +204,24 @@ impl Finished {
                 break;
             }
             self.forgotten_early += u64::from(!is_due);
-            index.remove(oldest.key, Known::Finished(self.first));
+            index.remove(oldest.hash, Known::Finished(self.first));
             self.entries.pop_front();
             self.first = (self.first + 1) % NUMBERS;
         }
         let here = ((u64::from(self.first) + self.entries.len() as u64) % u64::from(NUMBERS)) as u32;
-        self.entries.push_back(entry);
         let known = Known::Finished(here);
-        if !live.is_some_and(|live| index.replace(key, live, known)) {
-            index.insert(key, known, now);
+        if !live.is_some_and(|live| index.replace(hash, live, known)) {
+            index.insert(key, hash, known);
         }
+        self.entries.push_back(entry);
         here
     }
 
-    /// The key of an object that will soon be forgotten, as are all that are remembered for long enough.
+    /// The hash of an object that will soon be forgotten, as are all that are remembered for long enough.
     #[inline]
-    pub(super) fn leaves_soon(&self) -> Option<Key> {
+    pub(super) fn leaves_soon(&self) -> Option<u32> {
         const AHEAD: usize = 8;
-        self.entries.get(AHEAD).map(|entry| entry.key)
+        self.entries.get(AHEAD).map(|entry| entry.hash)
     }
 
     /// When the object at `at` was finished.

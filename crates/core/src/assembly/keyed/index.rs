@@ -4,11 +4,13 @@
 //!   entry, 8 bytes:   hash of the key, 32 bits │ finished? │ number of the slot, 31 bits        0 = nothing here
 //! ```
 //!
-//! Open addressing with linear probing; removal moves the neighbours back, so there are no tombstones. Equal hashes nearly always
-//! mean equal keys, so a new object touches nothing else.
+//! Open addressing: an entry whose place is taken goes to the same place of the next line, so that eight consecutive numbers whose line
+//! is taken go there side by side. Removal moves those behind it back, so there are no tombstones. An entry is marked when another's
+//! place is searched beyond it: one that is not marked has none to move. Equal hashes nearly always mean equal keys, so a new object
+//! touches nothing else.
 //!
 //! ```text
-//!   cache line of (source, number / 8):   │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │   the place of number % 8
+//!   cache line of (source, number / 8):   │ 5 │ 6 │ 7 │ 0 │ 1 │ 2 │ 3 │ 4 │   the place of number % 8, turned by the hash
 //! ```
 //!
 //! Eight consecutive numbers share a cache line, because senders count: at 122 000 heaps a second the index of the last second has
@@ -34,6 +36,8 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Odd, without a pattern in their bits, and without a relation to each other.
 const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;
 const SOURCES: u64 = 0xA076_1D64_78BD_642F;
+/// In the hash of an entry: the place of another was searched beyond this one.
+const PASSED: u32 = 1 << 4;
 
 impl Known {
     fn word(self) -> u32 {
@@ -62,6 +66,8 @@ pub(super) struct Index {
     /// Shift that leaves the highest bits of a hash: the number of its line.
     shift: u32,
     used: usize,
+    /// Entries at each place of a line.
+    at_place: [usize; LINE],
     secret: Option<u64>,
     /// The last key that was inserted.
     last: Key,
@@ -77,6 +83,7 @@ impl Index {
             lines: vec![Line::default(); lines],
             shift: 32 - lines.trailing_zeros(),
             used: 0,
+            at_place: [0; LINE],
             secret: None,
             last: Key::default(),
             ahead: None,
@@ -100,7 +107,7 @@ impl Index {
         self.lines[(position / LINE) & mask].0[position % LINE] = entry;
     }
 
-    /// The hash of a key: of its line, and its place there. Never 0, so no entry is 0.
+    /// The hash of a key: of its line, and its place there. Never 0, so no entry is 0. Without [`PASSED`].
     #[inline(always)]
     pub(super) fn hash(&self, key: Key) -> u32 {
         let secret = self.secret.unwrap_or(GOLDEN);
@@ -109,7 +116,14 @@ impl Index {
         let first = (group ^ secret).wrapping_mul(GOLDEN);
         let mixed = first ^ first >> 32 ^ key.source.wrapping_mul(SOURCES) ^ secret.rotate_left(32);
         let line = (mixed.wrapping_mul(SECOND) >> 32) as u32;
-        line & !15 | 8 | place
+        line & !31 | 8 | (place.wrapping_add(line >> 5) % LINE as u32)
+    }
+
+    /// The same of the first key that is looked up, which makes `now` the seed of all hashes.
+    #[inline(always)]
+    pub(super) fn seeded_hash(&mut self, key: Key, now: Nanos) -> u32 {
+        self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
+        self.hash(key)
     }
 
     /// Where an entry with this hash belongs.
@@ -127,24 +141,26 @@ impl Index {
             if entry == 0 {
                 return None;
             }
-            if (entry >> 32) as u32 == hash {
+            if (entry >> 32) as u32 & !PASSED == hash {
                 let known = Known::of(entry as u32);
                 if wanted(known) {
                     return Some(known);
                 }
             }
-            at += 1;
+            at += LINE;
         }
     }
 
-    /// Insert `key`; if it is the first, `now` becomes the seed of the hash.
+    /// Insert `key`, which has this hash.
     #[inline(always)]
-    pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) {
-        self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
-        if (self.used + 1) * 2 > self.size() {
+    pub(super) fn insert(&mut self, key: Key, hash: u32, known: Known) {
+        let at_place = self.at_place[hash as usize % LINE] + 1;
+        // The same place of some line is always free.
+        if (self.used + 1) * 2 > self.size() || at_place * 4 > self.lines.len() * 3 {
             self.grow();
         }
-        self.place(u64::from(self.hash(key)) << 32 | u64::from(known.word()));
+        self.at_place[hash as usize % LINE] = at_place;
+        self.place(hash, known.word());
         self.used += 1;
         let group = |key: Key| (key.source, key.number / LINE as u64);
         self.ahead = None;
@@ -157,26 +173,31 @@ impl Index {
         self.last = key;
     }
 
-    /// Where the entry of a key is, or will be: to prefetch.
+    /// Where the entry of a key with this hash is, or will be: to prefetch.
     #[inline(always)]
-    pub(super) fn line(&self, key: Key) -> &[u64] {
-        &self.lines[self.home(self.hash(key)) / LINE].0
+    pub(super) fn line(&self, hash: u32) -> &[u64] {
+        &self.lines[self.home(hash) / LINE].0
     }
 
     /// The same for the key that will be inserted eight keys after the last, if the sender counts on. `None`: the line of the last
     /// key was in use before.
     #[inline]
     pub(super) fn ahead(&self) -> Option<&[u64]> {
-        self.ahead.map(|key| self.line(key))
+        self.ahead.map(|key| self.line(self.hash(key)))
     }
 
     #[inline]
-    fn place(&mut self, entry: u64) {
-        let mut at = self.home((entry >> 32) as u32);
-        while self.at(at) != 0 {
-            at += 1;
+    fn place(&mut self, hash: u32, word: u32) {
+        let mut at = self.home(hash);
+        loop {
+            let entry = self.at(at);
+            if entry == 0 {
+                break;
+            }
+            self.set(at, entry | u64::from(PASSED) << 32);
+            at += LINE;
         }
-        self.set(at, entry);
+        self.set(at, u64::from(hash) << 32 | u64::from(word));
     }
 
     /// The number of keys, and the capacity.
@@ -190,7 +211,9 @@ impl Index {
         let lines = self.lines.len() * 2;
         self.shift -= 1;
         for line in std::mem::replace(&mut self.lines, vec![Line::default(); lines]) {
-            line.0.into_iter().filter(|&entry| entry != 0).for_each(|entry| self.place(entry));
+            for entry in line.0.into_iter().filter(|&entry| entry != 0) {
+                self.place((entry >> 32) as u32 & !PASSED, entry as u32);
+            }
         }
     }
 
@@ -202,40 +225,49 @@ impl Index {
         loop {
             match self.at(at) {
                 0 => return None,
-                here if here == entry => return Some(at),
-                _ => at += 1,
+                here if here & !(u64::from(PASSED) << 32) == entry => return Some(at),
+                _ => at += LINE,
             }
         }
     }
 
-    /// Let the entry of `key` that refers to `known` refer to `new`. Returns whether there is one.
+    /// Let the entry with this hash that refers to `known` refer to `new`. Returns whether there is one.
     #[inline]
-    pub(super) fn replace(&mut self, key: Key, known: Known, new: Known) -> bool {
-        let hash = self.hash(key);
+    pub(super) fn replace(&mut self, hash: u32, known: Known, new: Known) -> bool {
         let position = self.position(hash, known);
         if let Some(at) = position {
-            self.set(at, u64::from(hash) << 32 | u64::from(new.word()));
+            self.set(at, self.at(at) >> 32 << 32 | u64::from(new.word()));
         }
         position.is_some()
     }
 
-    /// Remove the entry of `key` that refers to `known`, if there is one.
+    /// Remove the entry with this hash that refers to `known`, if there is one.
     #[inline]
-    pub(super) fn remove(&mut self, key: Key, known: Known) {
-        let Some(mut hole) = self.position(self.hash(key), known) else { return };
+    pub(super) fn remove(&mut self, hash: u32, known: Known) {
+        let Some(hole) = self.position(hash, known) else { return };
         self.used -= 1;
-        // The following entries move into the hole, unless it lies before their home.
+        self.at_place[hash as usize % LINE] -= 1;
+        if self.at(hole) & u64::from(PASSED) << 32 == 0 {
+            self.set(hole, 0);
+        } else {
+            self.close_up(hole);
+        }
+    }
+
+    /// Let the following entries move into the hole, unless it lies before their home.
+    fn close_up(&mut self, mut hole: usize) {
         let mask = self.size() - 1;
-        let mut at = hole;
+        let mut at = hole & mask;
         loop {
-            at += 1;
+            at = (at + LINE) & mask;
             let entry = self.at(at);
             if entry == 0 {
                 break;
             }
             let home = self.home((entry >> 32) as u32);
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                self.set(hole, entry);
+            if home != at && at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                // Others may have passed over the hole, too.
+                self.set(hole, entry | u64::from(PASSED) << 32);
                 hole = at;
             }
         }
@@ -263,14 +295,15 @@ mod tests {
                 match map.get(&n) {
                     None if insert => {
                         map.insert(n, live);
-                        index.insert(key(n), live, Nanos(first));
+                        let hash = index.seeded_hash(key(n), Nanos(first));
+                        index.insert(key(n), hash, live);
                     }
                     known if insert => {
-                        prop_assert_eq!(index.replace(key(n), live, finished), known == Some(&live));
+                        prop_assert_eq!(index.replace(index.hash(key(n)), live, finished), known == Some(&live));
                         map.insert(n, finished);
                     }
                     known => {
-                        index.remove(key(n), known.copied().unwrap_or(live));
+                        index.remove(index.hash(key(n)), known.copied().unwrap_or(live));
                         map.remove(&n);
                     }
                 }

@@ -20,6 +20,8 @@ const SUBSTREAM: usize = 1;
 #[derive(Debug)]
 pub(super) struct Live<B> {
     pub(super) key: Key,
+    /// Of its key, in the index.
+    pub(super) hash: u32,
     /// `None` in a free slot, and while the object grows.
     pub(super) block: Option<B>,
     pub(super) seen: Coverage,
@@ -158,7 +160,14 @@ impl<B> Table<B> {
     }
 
     /// Begin an empty object.
-    pub(super) fn open(&mut self, key: Key, block: B, room: u64, now: Nanos, turn: Turn) -> u32 {
+    pub(super) fn open(
+        &mut self,
+        (key, hash): (Key, u32),
+        block: B,
+        room: u64,
+        now: Nanos,
+        turn: Turn,
+    ) -> u32 {
         let substream = self.substream(key);
         let begun = self.begun[substream];
         self.begun[substream] += 1;
@@ -167,13 +176,14 @@ impl<B> Table<B> {
                 let slot = self.at_mut(at);
                 (slot.key, slot.block, slot.size, slot.room) = (key, Some(block), None, room);
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
-                (slot.missed, slot.turn, slot.unconfirmed, slot.begun) = (0, turn, 0, begun);
+                (slot.hash, slot.missed, slot.turn, slot.unconfirmed, slot.begun) = (hash, 0, turn, 0, begun);
                 (slot.from, slot.had, slot.packets, slot.contested) = (now, 0, 0, false);
                 at
             }
             None => {
                 self.slots.push(Live {
                     key,
+                    hash,
                     block: Some(block),
                     seen: Coverage::new(Grain::Bytes(self.runs), u64::MAX),
                     size: None,

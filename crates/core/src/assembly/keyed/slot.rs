@@ -27,7 +27,7 @@ pub struct KeyedSlot<'a, B> {
 #[derive(Debug)]
 enum At<B> {
     Live(u32),
-    New { block: B, room: u64, first: Nanos },
+    New { block: B, room: u64, first: Nanos, hash: u32 },
 }
 
 impl<B> KeyedWindow<B> {
@@ -37,6 +37,7 @@ impl<B> KeyedWindow<B> {
         &mut self,
         range: &Range<u64>,
         part: Placement,
+        hash: u32,
         room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
     ) -> Result<At<B>, Reject> {
         let key = part.key;
@@ -57,11 +58,11 @@ impl<B> KeyedWindow<B> {
         match room(bytes, None) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
             Ok(block) if is_behind => {
-                let at = self.open(key, block, bytes, self.now, part.number_bits);
+                let at = self.open((key, hash), block, bytes, self.now, part.number_bits);
                 self.table.at_mut(at).miss(range.end, part.size);
                 Err(Reject::OutOfOrder)
             }
-            Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
+            Ok(block) => Ok(At::New { block, room: bytes, first: self.now, hash }),
             Err(_) => {
                 self.unconfirmed.refuse(self.now);
                 self.release(Nanos(u64::MAX));
@@ -77,27 +78,28 @@ impl<B> KeyedWindow<B> {
     /// Retire the object with this key before its deadline. Does nothing if it is not live.
     pub fn give_up(&mut self, key: Key, now: Nanos) {
         self.now = self.now.max(now);
-        if let Some(Known::Live(at)) = self.known(key) {
+        if let Some(Known::Live(at)) = self.known(key, self.index.hash(key)) {
             self.retire(at, Cause::Timeout);
         }
     }
 
-    /// Retire an object that arrived in one part and was never live.
-    #[inline]
-    pub(super) fn retire_whole(
+    /// Retire an object that arrived in one part and was never live. `None`: it may still lose to a rival.
+    #[inline(always)]
+    fn retire_whole(
         &mut self,
-        key: Key,
+        (key, hash): (Key, u32),
         block: B,
         bytes: u64,
         (first, number_bits): (Nanos, u8),
         (packets, contested): (u64, bool),
-    ) {
+    ) -> Option<Retired<B>> {
         if self.config.counting == Counting::Begun {
             self.make_way(key);
             self.table.pass(key);
         }
         let turn = self.take_turn(key, number_bits);
-        let retired = Retired {
+        let last = self.now;
+        let retired = || Retired {
             key,
             epoch: 0,
             block,
@@ -106,24 +108,25 @@ impl<B> KeyedWindow<B> {
             missing: Vec::new(),
             after: None,
             first,
-            last: self.now,
+            last,
             cause: Cause::Complete,
         };
-        let entry = Entry::new(key, true, bytes, turn, self.now);
+        let entry = Entry::new((key, hash), true, bytes, turn, last);
         match self.config.contest {
             Some(time) if packets == 1 && self.config.remember > 0 => {
                 let entry = self.finished.push(entry.held(), None, &mut self.index);
                 if contested {
                     self.finished.contest(entry);
                 }
-                self.contest.undisputed.push(Held { retired, entry, due: self.now.plus(time) });
+                self.contest.undisputed.push(Held { retired: retired(), entry, due: last.plus(time) });
                 if self.is_release_due() {
                     self.release(self.now);
                 }
+                None
             }
             _ => {
                 self.finished.push(entry, None, &mut self.index);
-                self.retired.push_back(retired);
+                Some(retired())
             }
         }
     }
@@ -133,27 +136,50 @@ impl<B> KeyedWindow<B> {
         if cause != Cause::Complete && self.has_rival(at) {
             return self.end_candidate(at);
         }
+        let retired = self.take_out(at, cause);
+        self.retired.extend(retired);
+    }
+
+    /// The live object at `at`, which retires.
+    #[inline(always)]
+    fn take_out(&mut self, at: u32, cause: Cause) -> Option<Retired<B>> {
         let live = self.table.at(at);
-        let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
+        let (key, hash, size, turn) = (live.key, live.hash, live.size, live.turn);
+        let (first, last) = (live.first, live.last);
         let bytes = live.bytes();
         let missing = if live.seen.bytes() == bytes { Vec::new() } else { live.seen.missing(0..bytes) };
         let complete = cause == Cause::Complete;
         if complete || self.config.counting == Counting::Incomplete {
-            let entry = Entry::new(key, complete, bytes, turn, self.now);
+            let entry = Entry::new((key, hash), complete, bytes, turn, self.now);
             self.finished.push(entry, Some(Known::Live(at)), &mut self.index);
         } else {
-            self.index.remove(key, Known::Live(at));
+            self.index.remove(hash, Known::Live(at));
         }
-        if let Some(block) = self.close(at) {
-            let (epoch, range, after) = (0, 0..bytes, None);
-            let retired = Retired { key, epoch, block, range, size, missing, after, first, last, cause };
-            self.retired.push_back(retired);
-        }
+        let (epoch, range, after) = (0, 0..bytes, None);
+        self.close(at).map(|block| Retired {
+            key,
+            epoch,
+            block,
+            range,
+            size,
+            missing,
+            after,
+            first,
+            last,
+            cause,
+        })
+    }
+
+    /// The next finished object, as [`poll_retired`](Window::poll_retired), without looking for [held](super::KeyedConfig::contest)
+    /// objects that are due.
+    #[inline]
+    pub fn pop_retired(&mut self) -> Option<Retired<B>> {
+        self.retired.pop_front()
     }
 
     /// Discard the live object at `at`.
     pub(super) fn discard(&mut self, at: u32) -> Option<B> {
-        self.index.remove(self.table.at(at).key, Known::Live(at));
+        self.index.remove(self.table.at(at).hash, Known::Live(at));
         self.close(at)
     }
 
@@ -247,12 +273,16 @@ impl<B> Window<B> for KeyedWindow<B> {
         self.now = self.now.max(now);
         let contest = size.filter(|_| self.config.contest.is_some());
         let is_hinted = |live: &Live<B>| live.key == key && (contest.is_none() || live.size == contest);
-        let (at, contested) = match self.table.get(self.hint) {
-            Some(live) if is_hinted(live) => (Some(self.hint), live.contested),
-            _ => match contest {
-                Some(size) => self.find_sized(&placement, size)?,
-                None => (self.find(key, length)?, false),
-            },
+        let ((at, contested), hash) = match self.table.get(self.hint) {
+            Some(live) if is_hinted(live) => ((Some(self.hint), live.contested), live.hash),
+            _ => {
+                let hash = self.index.seeded_hash(key, self.now);
+                let found = match contest {
+                    Some(size) => self.find_sized(&placement, hash, size)?,
+                    None => (self.find(key, hash, length)?, false),
+                };
+                (found, hash)
+            }
         };
         let at = at.filter(|&at| !self.gives_way(at));
         let part = offset..end;
@@ -262,7 +292,7 @@ impl<B> Window<B> for KeyedWindow<B> {
                 self.hint = at;
                 At::Live(at)
             }
-            None => self.begin(&part, placement, &mut room)?,
+            None => self.begin(&part, placement, hash, &mut room)?,
         };
         Ok(KeyedSlot { window: self, placement, at, part, packets: 1, contested })
     }
@@ -272,7 +302,7 @@ impl<B> Window<B> for KeyedWindow<B> {
         if self.is_release_due() {
             self.release(self.now);
         }
-        self.retired.pop_front()
+        self.pop_retired()
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
@@ -309,7 +339,7 @@ impl<B> Window<B> for KeyedWindow<B> {
     }
 }
 
-impl<B> KeyedSlot<'_, B> {
+impl<'a, B> KeyedSlot<'a, B> {
     /// Shorten the part to end at `end`.
     #[inline]
     pub fn cut(&mut self, end: u64) {
@@ -327,6 +357,58 @@ impl<B> KeyedSlot<'_, B> {
     #[must_use]
     pub fn is_first(&self) -> bool {
         matches!(self.at, At::New { .. })
+    }
+
+    /// The payload has been written, as [`commit`](Slot::commit) says. If its object is complete, it is returned, without the
+    /// queue of [`pop_retired`](KeyedWindow::pop_retired): those that are there retired before it.
+    #[inline(always)]
+    pub fn complete(self, now: Nanos) -> Option<Retired<B>> {
+        self.finish(now).1
+    }
+
+    #[inline(always)]
+    fn finish(self, now: Nanos) -> (&'a mut KeyedWindow<B>, Option<Retired<B>>) {
+        let Self {
+            window,
+            placement: Placement { key, size, number_bits, .. },
+            at,
+            part,
+            packets,
+            contested,
+        } = self;
+        window.now = window.now.max(now);
+        let at = match at {
+            At::Live(at) => at,
+            At::New { block, first, hash, .. } if size == Some(part.end - part.start) => {
+                if contested && packets > 1 {
+                    window.win(key, part.end);
+                }
+                let counts = (packets, contested);
+                let retired = window.retire_whole((key, hash), block, part.end, (first, number_bits), counts);
+                return (window, retired);
+            }
+            At::New { block, room, first, hash } => window.open((key, hash), block, room, first, number_bits),
+        };
+        let now = window.now;
+        let live = window.table.at_mut(at);
+        live.size = live.size.or(size);
+        if !part.is_empty() {
+            live.seen.insert(&part);
+        }
+        live.last = now;
+        if live.unconfirmed > 0 && live.seen.bytes() >= live.unconfirmed / 2 {
+            window.unconfirmed.settle(&mut live.unconfirmed);
+        }
+        live.packets += packets;
+        live.contested |= contested;
+        if live.contested && live.packets > 1 {
+            live.contested = false;
+            window.win(key, size.unwrap_or(u64::MAX));
+        }
+        let live = window.table.at(at);
+        let is_complete = live.size == Some(live.seen.bytes());
+        let retired = if is_complete { window.take_out(at, Cause::Complete) } else { None };
+        (window, retired)
     }
 }
 
@@ -349,44 +431,7 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
     /// Retires the oldest object if this part begins one that exceeds the window.
     #[inline]
     fn commit(self, now: Nanos) {
-        let Self {
-            window,
-            placement: Placement { key, size, number_bits, .. },
-            at,
-            part,
-            packets,
-            contested,
-        } = self;
-        window.now = window.now.max(now);
-        let at = match at {
-            At::Live(at) => at,
-            At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                if contested && packets > 1 {
-                    window.win(key, part.end);
-                }
-                return window.retire_whole(key, block, part.end, (first, number_bits), (packets, contested));
-            }
-            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
-        };
-        let now = window.now;
-        let live = window.table.at_mut(at);
-        live.size = live.size.or(size);
-        if !part.is_empty() {
-            live.seen.insert(&part);
-        }
-        live.last = now;
-        if live.unconfirmed > 0 && live.seen.bytes() >= live.unconfirmed / 2 {
-            window.unconfirmed.settle(&mut live.unconfirmed);
-        }
-        live.packets += packets;
-        live.contested |= contested;
-        if live.contested && live.packets > 1 {
-            live.contested = false;
-            window.win(key, size.unwrap_or(u64::MAX));
-        }
-        let live = window.table.at(at);
-        if live.size == Some(live.seen.bytes()) {
-            window.retire(at, Cause::Complete);
-        }
+        let (window, retired) = self.finish(now);
+        window.retired.extend(retired);
     }
 }

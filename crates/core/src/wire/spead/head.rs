@@ -41,6 +41,8 @@ pub struct Head<'a> {
     pub control: Option<u64>,
     /// Whether the heap may keep a pointer; if `false`, [`kept`](Self::kept) is empty.
     pub has_items: bool,
+    /// Octets of pointers before the first that it may keep: mostly the four that every packet has.
+    pub(super) own: usize,
     /// The packet as far as it was there to be read: all of a datagram; of a byte stream, at least the head.
     pub packet: &'a [u8],
 }
@@ -141,17 +143,21 @@ impl<'a> Head<'a> {
     /// Its pointers, in order, in native byte order.
     #[inline]
     pub fn raw_pointers(&self) -> impl ExactSizeIterator<Item = u64> + 'a {
-        self.pointers
-            .chunks_exact(8)
-            .map(|octets| octets.first_chunk().map_or(0, |octets| u64::from_be_bytes(*octets)))
+        raw(self.pointers)
     }
 
     /// The pointers that its heap keeps: all but counter, size, offset, length and padding.
     #[inline]
     pub fn kept(&self) -> impl Iterator<Item = u64> + 'a {
         let flavour = self.flavour;
-        self.raw_pointers().filter(move |&pointer| flavour.keeps(pointer))
+        raw(self.pointers.get(self.own..).unwrap_or_default()).filter(move |&pointer| flavour.keeps(pointer))
     }
+}
+
+/// Pointers in native byte order.
+#[inline(always)]
+fn raw(pointers: &[u8]) -> impl ExactSizeIterator<Item = u64> {
+    pointers.as_chunks::<8>().0.iter().map(|octets| u64::from_be_bytes(*octets))
 }
 
 /// Recognises consecutive packets of a heap: their heads are equal except for the offset, which grows by the length. That
@@ -176,13 +182,12 @@ impl Sequel<'_> {
         if n > self.most {
             return false;
         }
+        let (words, firsts) = (octets.as_chunks::<8>().0, self.octets.as_chunks::<8>().0);
+        let offset = firsts.get(self.at).map_or(0, |first| u64::from_be_bytes(*first)) + n * self.length;
         let mut differs = 0;
-        for (at, (word, first)) in
-            octets.as_chunks::<8>().0.iter().zip(self.octets.as_chunks::<8>().0).enumerate()
-        {
-            let (word, first) = (u64::from_be_bytes(*word), u64::from_be_bytes(*first));
-            let grown = if at == self.at { n * self.length } else { 0 };
-            differs |= word ^ (first + grown);
+        for (at, (word, first)) in words.iter().zip(firsts).enumerate() {
+            let first = if at == self.at { offset.to_be_bytes() } else { *first };
+            differs |= u64::from_ne_bytes(*word) ^ u64::from_ne_bytes(first);
         }
         differs == 0
     }
@@ -213,20 +218,21 @@ fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     /// The place of all other ids.
     const OTHER: usize = 7;
     const NEEDED: u32 = 1 << COUNTER | 1 << OFFSET | 1 << LENGTH;
+    const ITEMS: u32 = !(NEEDED | 1 << SIZE | 1);
 
     let bits = u32::from(flavour.address_bits);
     let mask = u64::MAX >> (64 - bits);
     let immediate = 1 << (63 - bits);
     let stop = Control::Stop.pointer(flavour);
-    let (mut values, mut seen, mut stops) = ([0u64; 8], 0u32, false);
-    for octets in pointers.chunks_exact(8) {
-        let Some(octets) = octets.first_chunk() else { break };
-        let pointer = u64::from_be_bytes(*octets);
+    let (mut values, mut seen, mut stops, mut own) = ([0u64; 8], 0u32, false, 0);
+    for pointer in raw(pointers) {
         // This sets a high bit for addressed items, which puts them among the others.
         let at = ((pointer >> bits) ^ immediate).min(OTHER as u64) as usize & OTHER;
         values[at] = pointer & mask;
         seen |= 1 << at;
         stops |= pointer == stop;
+        // Counts as long as no other was seen.
+        own += usize::from(seen & ITEMS == 0);
     }
     if seen & NEEDED != NEEDED {
         return Err(Reject::BadField);
@@ -240,8 +246,8 @@ fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     let control = if stops { Some(2) } else { here(CONTROL) };
     let start = Spead::LEN + pointers.len();
     let counter = values[COUNTER];
-    let has_items = seen & !(NEEDED | 1 << SIZE | 1) != 0;
-    Ok(Head { flavour, counter, size, offset, length, pointers, start, control, has_items, packet: &[] })
+    let (has_items, own) = (seen & ITEMS != 0, 8 * own);
+    Ok(Head { flavour, counter, size, offset, length, pointers, start, control, has_items, own, packet: &[] })
 }
 
 #[cfg(test)]

@@ -200,9 +200,10 @@ impl Items {
     /// Add those of a packet. Returns how many exceed the limit.
     #[inline]
     pub(super) fn add(&mut self, head: &Head<'_>) -> u64 {
-        if !head.has_items {
-            return 0;
-        }
+        if head.has_items { self.add_all(head) } else { 0 }
+    }
+
+    fn add_all(&mut self, head: &Head<'_>) -> u64 {
         // If packets repeat pointers, the next one follows the last one found.
         let (mut next, mut refused) = (0, 0);
         for pointer in head.kept() {
@@ -216,27 +217,36 @@ impl Items {
         refused
     }
 
+    #[inline]
     fn add_new(&mut self, pointer: u64) -> bool {
         let count = usize::from(self.count);
-        if let Some(many) = &mut self.many {
-            if many.known.contains(&pointer) {
-                return true;
-            }
-            if many.list.len() >= Self::MOST {
-                return false;
-            }
-            many.known.insert(pointer);
-            many.list.push(pointer);
-        } else if self.few[..count].contains(&pointer) {
-        } else if count < Self::FEW {
-            self.few[count] = pointer;
-            self.count += 1;
-        } else {
-            let mut many = Many { list: self.few.to_vec(), known: self.few.into() };
-            many.list.push(pointer);
-            many.known.insert(pointer);
-            self.many = Some(Box::new(many));
+        if self.many.is_some() {
+            return self.add_to_many(pointer);
         }
+        if self.few[..count].contains(&pointer) {
+            return true;
+        }
+        if count == Self::FEW {
+            return self.add_to_many(pointer);
+        }
+        self.few[count] = pointer;
+        self.count += 1;
+        true
+    }
+
+    #[cold]
+    fn add_to_many(&mut self, pointer: u64) -> bool {
+        let few = &self.few;
+        let many =
+            self.many.get_or_insert_with(|| Box::new(Many { list: few.to_vec(), known: (*few).into() }));
+        if many.known.contains(&pointer) {
+            return true;
+        }
+        if many.list.len() >= Self::MOST {
+            return false;
+        }
+        many.known.insert(pointer);
+        many.list.push(pointer);
         true
     }
 

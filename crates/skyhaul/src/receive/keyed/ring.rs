@@ -117,7 +117,11 @@ impl<T> Ring<T> {
         if moved == 0 {
             return 0;
         }
-        back.queue.extend(batch.drain(..moved));
+        if back.queue.is_empty() && moved == batch.len() {
+            std::mem::swap(&mut back.queue, batch);
+        } else {
+            back.queue.extend(batch.drain(..moved));
+        }
         let count = self.count.fetch_add(moved, Ordering::SeqCst) + moved;
         back.pace.batches = back.pace.batches.saturating_add(1);
         if !back.awake
@@ -278,6 +282,8 @@ impl<T> Ring<T> {
 
     /// Move all of the back half to the front half.
     fn refill(&self, front: &mut VecDeque<T>, back: &mut Back<T>) {
+        // It begins at its front again: few entries stay in the cache.
+        front.clear();
         std::mem::swap(front, &mut back.queue);
         back.told = false;
         if back.waiting > 0 && front.len() > 1 {

@@ -7,7 +7,7 @@ use super::config::{Full, StreamConfig};
 use super::ring::Ring;
 use super::stats::{ReaderStats, Stats, StreamCounts, StreamEnd};
 use super::store::{Opening, Sender, SharedQueue, Store, lock};
-use super::table::Table;
+use super::table::{Delivery, Table};
 use crate::awake::Awake;
 use crate::receive::reader::WAIT;
 use skyhaul_core::placement::{Nanos, Reject};
@@ -97,6 +97,12 @@ impl<O> ReaderState<O> {
             yielded_at: 0,
             no_grace_until: Nanos(0),
         }
+    }
+
+    /// Where the table counts and delivers.
+    #[inline]
+    pub(crate) fn delivery(&mut self) -> Delivery<'_, O> {
+        Delivery { now: self.now, counts: &mut self.counts, out: &mut self.out }
     }
 
     pub(crate) fn publish(&self) {

@@ -311,7 +311,7 @@ impl MissingHeaps {
             || began_by.is_some_and(|who| who != (from.reader, from.address))
                 && self.last_joined != Some((from.reader, from.address, packet.key));
         if is_news {
-            self.last_joined = Some((from.reader, from.address, packet.key)).filter(|_| !is_first);
+            self.last_joined = if is_first { None } else { Some((from.reader, from.address, packet.key)) };
             self.note(from.counted_as::<W>(packet.key), packet, is_control);
         }
     }

@@ -1,16 +1,16 @@
 //! What the readers of a stream share under its lock: heaps under construction, ends, senders.
 //!
 //! ```text
-//!   add_run ─▶ accept ─▶ control ─▶ KeyedWindow::reserve ─▶ note_part ─▶ Store::copy_run ─▶ Slot::commit ─▶ take_finished
-//!              ended?    start and  which heap,       missing      one copy           what arrived;   complete, or given
-//!              limits    stop items slot, memory      heaps                           complete?       up: Store::deliver
+//!   add_run ─▶ accept ─▶ control ─▶ KeyedWindow::reserve ─▶ note_part ─▶ Store::copy_run ─▶ KeyedSlot::complete ─▶ hand_over
+//!              ended?    start and  which heap,       missing      one copy           what arrived;         complete, or given
+//!              limits    stop items slot, memory      heaps                           complete?             up: Store::deliver
 //! ```
 
 use super::config::{KeyedBy, StopRule, StreamConfig};
 use super::stats::{Missing, MissingHeaps, StreamCounts, StreamEnd};
 use super::store::{HeadOf, Run, RunRejected, Sender, Store};
 use crate::receive::filter::Allow;
-use skyhaul_core::assembly::{KeyedWindow, Slot, Window};
+use skyhaul_core::assembly::{KeyedWindow, Retired, Slot, Window};
 use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Keyed as _;
 use skyhaul_io::memory::prefetch;
@@ -28,6 +28,13 @@ pub(crate) struct WholeHeap<B> {
     pub(crate) filled: u64,
 }
 
+/// The time of a packet, and where the reader has its counters and finished objects.
+pub(crate) struct Delivery<'a, O> {
+    pub(crate) now: Nanos,
+    pub(crate) counts: &'a mut StreamCounts,
+    pub(crate) out: &'a mut VecDeque<O>,
+}
+
 /// Shared by the readers of a stream.
 pub(crate) struct Table<S: Store> {
     heaps: KeyedWindow<S::Block>,
@@ -35,8 +42,6 @@ pub(crate) struct Table<S: Store> {
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
     missing: MissingHeaps,
-    /// Taken between two runs ([`Store::EAGER`]), and not delivered yet.
-    settled: VecDeque<S::Out>,
     rules: Rules,
     largest: u64,
     /// When a packet was last accepted.
@@ -82,7 +87,6 @@ impl<S: Store> Table<S> {
                 allow: config.allow.clone(),
                 senders: config.senders,
             },
-            settled: VecDeque::new(),
             largest: config.largest(),
             last: None,
             handed_heaps: 0,
@@ -119,8 +123,8 @@ impl<S: Store> Table<S> {
         Ok(Sender { address, number, reader })
     }
 
-    /// Place the payloads of a run, which begin `at` bytes into that of a packet with this head. Returns the number of
-    /// packets: at least one.
+    /// Place the payloads of a run, which begin `at` bytes into that of a packet with this head, and deliver what is finished.
+    /// Returns the number of packets: at least one.
     #[inline]
     pub(crate) fn add_run(
         &mut self,
@@ -128,9 +132,9 @@ impl<S: Store> Table<S> {
         at: u64,
         run: Run<'_>,
         from: &Sender,
-        now: Nanos,
-        counts: &mut StreamCounts,
+        to: Delivery<'_, S::Out>,
     ) -> Result<usize, RunRejected> {
+        let Delivery { now, counts, out } = to;
         let packet = S::Wire::placement(head, from.number);
         self.accept(&packet).map_err(|why| run.rejected(why))?;
         if self.control(head, &packet, at, from, now, counts) {
@@ -151,14 +155,21 @@ impl<S: Store> Table<S> {
                 return Err(run.without_place(why, no_memory, packet.size.is_some()));
             }
         };
-        let (is_first, began_by) = (slot.is_first(), S::began_by(slot.block()));
+        let is_first = slot.is_first();
+        let began_by = if is_first { None } else { S::began_by(slot.block()) };
         self.missing.note_part::<S::Wire>(from, &packet, is_first, began_by, S::Wire::is_control(head));
         let copied = self.store.copy_run(slot.block(), head, part.offset, &run);
         let (placed, refused) = copied.map_err(|why| run.rejected(why))?;
         counts.pointers_refused += refused;
         slot.cut(part.offset + run.bytes_of(placed));
         slot.of_packets(placed as u64);
-        slot.commit(now);
+        let complete = slot.complete(now);
+        while let Some(heap) = self.heaps.pop_retired() {
+            self.hand_over_queued(heap, out, counts);
+        }
+        if let Some(heap) = complete {
+            self.hand_over(heap, out, counts);
+        }
         if is_first {
             self.heaps.soon().into_iter().flatten().for_each(|line| prefetch(line.as_ptr()));
         }
@@ -166,7 +177,7 @@ impl<S: Store> Table<S> {
         counts.single_packet_heaps += u64::from(is_whole);
         self.last = Some(now);
         if S::EAGER {
-            self.settle(counts);
+            self.take_finished(out, counts);
         }
         Ok(placed)
     }
@@ -179,12 +190,9 @@ impl<S: Store> Table<S> {
         at: u64,
         bytes: &[u8],
         from: &Sender,
-        now: Nanos,
-        counts: &mut StreamCounts,
+        to: Delivery<'_, S::Out>,
     ) -> Result<(), Reject> {
-        self.add_run(head, at, Run::one(bytes), from, now, counts)
-            .map(|_| ())
-            .map_err(|rejected| rejected.why)
+        self.add_run(head, at, Run::one(bytes), from, to).map(|_| ()).map_err(|rejected| rejected.why)
     }
 
     /// Whether the stream takes this packet at all.
@@ -234,13 +242,6 @@ impl<S: Store> Table<S> {
             self.missing.note(from.counted_as::<S::Wire>(packet.key), packet, is_control);
         }
         counts.repeated_heaps += self.heaps.take_repeated();
-    }
-
-    /// Take finished heaps before they can be delivered.
-    fn settle(&mut self, counts: &mut StreamCounts) {
-        let mut out = std::mem::take(&mut self.settled);
-        self.take_finished(&mut out, counts);
-        self.settled = out;
     }
 
     /// Memory for a heap that arrives as one long packet, to be filled outside the table. `None`: it is placed like other
@@ -365,9 +366,6 @@ impl<S: Store> Table<S> {
     /// Take finished heaps, and what the store made ready.
     #[inline]
     pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
-        if S::EAGER {
-            out.append(&mut self.settled);
-        }
         self.take_finished(out, counts);
         self.store.flush(self.ended.is_some(), out);
     }
@@ -379,28 +377,54 @@ impl<S: Store> Table<S> {
         if packets > 0 {
             counts.refuse(Reject::WrongSize, packets as usize, bytes);
         }
-        while let Some(heap) = self.heaps.poll_retired() {
-            counts.retired[heap.cause as usize] += 1;
-            let whole = heap.missing.is_empty();
-            counts.items_outside += S::items_outside(&heap);
-            if !whole && !self.rules.incomplete {
-                counts.incomplete_dropped += 1;
-                continue;
+        loop {
+            while let Some(heap) = self.heaps.poll_retired() {
+                self.hand_over_queued(heap, out, counts);
             }
-            if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
-                counts.stopped += 1;
-                continue;
+            if self.ended.is_some() || self.handed_heaps == 0 || !self.is_at_limit() {
+                return;
             }
-            let (bytes, last) = (heap.range.end, heap.last);
-            self.handed_heaps += 1;
-            self.handed_bytes += bytes;
-            counts.heaps += 1;
-            counts.heap_bytes += bytes;
-            counts.incomplete_heaps += u64::from(!whole);
-            self.store.deliver(heap, out);
-            if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
-                self.end(StreamEnd::Limit, last);
-            }
+            self.end(StreamEnd::Limit, self.last.unwrap_or_default());
         }
+    }
+
+    /// Whether as much as was asked for was delivered.
+    #[inline]
+    fn is_at_limit(&self) -> bool {
+        self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit
+    }
+
+    /// Count a finished heap, and deliver it. Inlined, so that it is not written to memory between the window and the user.
+    #[inline(always)]
+    fn hand_over(&mut self, heap: Retired<S::Block>, out: &mut VecDeque<S::Out>, counts: &mut StreamCounts) {
+        counts.retired[heap.cause as usize] += 1;
+        let whole = heap.missing.is_empty();
+        counts.items_outside += S::items_outside(&heap);
+        if !whole && !self.rules.incomplete {
+            counts.incomplete_dropped += 1;
+            return;
+        }
+        if self.is_at_limit() {
+            counts.stopped += 1;
+            return;
+        }
+        let bytes = heap.range.end;
+        self.handed_heaps += 1;
+        self.handed_bytes += bytes;
+        counts.heaps += 1;
+        counts.heap_bytes += bytes;
+        counts.incomplete_heaps += u64::from(!whole);
+        self.store.deliver(heap, out);
+    }
+
+    /// The same of a heap that did not end with the packet at hand.
+    #[inline(never)]
+    fn hand_over_queued(
+        &mut self,
+        heap: Retired<S::Block>,
+        out: &mut VecDeque<S::Out>,
+        counts: &mut StreamCounts,
+    ) {
+        self.hand_over(heap, out, counts);
     }
 }

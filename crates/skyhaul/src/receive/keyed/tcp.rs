@@ -213,9 +213,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
         }
         if self.me.waits {
             // Only this connection is held back.
-            let now = self.me.now;
-            let counts = &mut self.me.counts;
-            return self.held.table().add_part(&head, piece.at, piece.bytes, &sender, now, counts);
+            return self.held.table().add_part(&head, piece.at, piece.bytes, &sender, self.me.delivery());
         }
         self.held.add_part(self.me, &head, piece.at, piece.bytes, &sender)
     }

@@ -14,7 +14,7 @@ use super::state::{GRACE, MAX_HELD_HEAPS, MIN_POLL_WAIT, ReaderState, StreamStat
 use super::store::{HeadOf, Run, RunRejected, Sender, Store, lock};
 use super::table::Table;
 use crate::receive::reader::WAIT;
-use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::copy;
 use skyhaul_io::source::Train;
@@ -97,7 +97,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         run: Run<'_>,
         sender: &Sender,
     ) -> Result<usize, RunRejected> {
-        match self.table().add_run(head, at, run, sender, me.now, &mut me.counts) {
+        match self.table().add_run(head, at, run, sender, me.delivery()) {
             Err(rejected) if rejected.lacks_memory() && me.waits => {
                 self.wait_for_memory(me, head, at, run, sender, MEMORY_TIMEOUT)
             }
@@ -153,7 +153,7 @@ impl<'a, S: Store> TableLock<'a, S> {
                 self.core.exclude_wait();
             }
             self.core.tick(me);
-            match self.table().add_run(head, at, run, sender, me.now, &mut me.counts) {
+            match self.table().add_run(head, at, run, sender, me.delivery()) {
                 Err(rejected)
                     if rejected.lacks_memory() && (opening.is_some() || begin.elapsed() < timeout) => {}
                 other => return other,
@@ -216,18 +216,17 @@ impl<S: Store> StreamState<S> {
                 return 1;
             }
         };
-        let more = bytes[packet.len()..].chunks_exact(stride.max(1));
-        let following = S::Wire::following(&head, packet)
-            .map_or(0, |follows| (1..).zip(more).take_while(|&(n, packet)| follows(n, packet)).count());
-        if following == 0 {
-            Self::place_packet(held, me, &head, packet, sender);
-            return 1;
-        }
+        let following = Self::following(&head, bytes, packet);
+        let stride = packet.len();
         let run = Run::of(S::Wire::placement(&head, 0).start as usize, bytes, stride, 1 + following);
         let rejected = match held.add_run(me, &head, 0, run, sender) {
             Ok(placed) => return placed,
             Err(rejected) => rejected,
         };
+        if following == 0 {
+            me.counts.refuse(rejected.why, 1, run.length());
+            return 1;
+        }
         me.counts.refuse(rejected.why, rejected.packets, run.bytes_of(rejected.packets));
         for packet in bytes.chunks_exact(stride).take(1 + following).skip(rejected.packets) {
             match S::Wire::read(packet) {
@@ -236,6 +235,25 @@ impl<S: Store> StreamState<S> {
             }
         }
         1 + following
+    }
+
+    /// Number of packets that continue the object of `packet`, at the front of `bytes`, whose head this is.
+    #[inline(always)]
+    fn following<'a>(head: &HeadOf<'a, S>, bytes: &[u8], packet: &'a [u8]) -> usize {
+        let Placement { offset, length, size, .. } = S::Wire::placement(head, 0);
+        let (mut end, size) = (offset + length, size.unwrap_or(u64::MAX));
+        if end >= size || bytes.len() < 2 * packet.len() {
+            return 0;
+        }
+        let Some(follows) = S::Wire::following(head, packet) else { return 0 };
+        let (mut count, mut rest) = (0, &bytes[packet.len()..]);
+        while end < size
+            && let Some((next, behind)) = rest.split_at_checked(packet.len())
+            && follows(count + 1, next)
+        {
+            (count, rest, end) = (count + 1, behind, end + length);
+        }
+        count as usize
     }
 
     #[inline]

@@ -102,7 +102,6 @@ impl<P: Placing> Store for PlacedStore<P> {
     type Block = PlacedHeap<P::Place>;
     type Out = ();
 
-    /// Memory may be closed for the next heap: complete ones must be marked before.
     const EAGER: bool = true;
 
     fn allocate(

@@ -65,7 +65,6 @@ impl Store for ChunkStore {
     type Block = ChunkPlace;
     type Out = Chunk;
 
-    /// A chunk is delivered as soon as the next one needs its place: complete heaps must be marked before.
     const EAGER: bool = true;
 
     fn allocate(

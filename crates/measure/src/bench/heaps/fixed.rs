@@ -1,7 +1,7 @@
 //! The way of a packet on fixed inputs, for counting its instructions: nothing here depends on the time or the machine.
 //!
 //! ```text
-//! valgrind --tool=callgrind --toggle-collect='skyhaul_measure::bench::fixed::measured*' skyhaul packet-path CASE
+//! valgrind --tool=callgrind --toggle-collect='skyhaul_measure::bench::heaps::fixed::measured*' skyhaul packet-path CASE
 //! ```
 //!
 //! | case | what is measured |
@@ -11,17 +11,22 @@
 //! | `heaps-1k` | SPEAD heaps of one packet, from the train to the reader's queue |
 //! | `heaps-4k` | SPEAD heaps of three packets |
 //! | `heaps-64k` | SPEAD heaps of eight packets |
+//! | `singly-4k` | SPEAD heaps of three packets, which do not come in trains |
+//! | `events-64k` | EJFAT events of eight segments |
 //!
 //! `cargo xtask instructions` divides by the number of packets, and compares with what it was.
 
-use super::options::wrong;
+use super::super::options::wrong;
+use skyhaul::receive::keyed::ObjectStream;
 use skyhaul::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
 use skyhaul::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
-use skyhaul::spead::receive::{Full, HeapMemory, Stream, StreamConfig};
+use skyhaul::spead::receive::{Full, HeapMemory, StreamConfig};
 use skyhaul_core::assembly::{KeyedConfig, OrderedConfig};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
-use skyhaul_core::wire::spead::{Flavour, id};
+use skyhaul_core::wire::ejfat::EjfatWire;
+use skyhaul_core::wire::keyed::{Keyed, Part};
+use skyhaul_core::wire::spead::{Flavour, SpeadWire, id};
 use skyhaul_core::wire::{LearnOptions, Order};
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::source::{Source, SourceStats, Train};
@@ -104,8 +109,51 @@ fn frames(payload: usize, threads: u16) -> io::Result<u64> {
     Ok(n - warm)
 }
 
-/// Trains of SPEAD packets. What the reader does with each is measured.
+/// Bytes before the payload of a SPEAD packet, and of an EJFAT segment.
+const SPEAD_HEAD: usize = 48;
+const EJFAT_HEAD: usize = 20;
+
+/// The head of packet `n` of a stream.
+type WriteHead = fn(&mut [u8], n: u64, heap: usize, payload: usize) -> io::Result<()>;
+
+fn spead_head(packet: &mut [u8], n: u64, heap: usize, payload: usize) -> io::Result<()> {
+    let Some(flavour) = Flavour::new(48) else { return Err(io::ErrorKind::Other.into()) };
+    let of_heap = (heap / payload) as u64;
+    packet[..8].copy_from_slice(&[0x53, 4, 2, 6, 0, 0, 0, 5]);
+    let values = [
+        (id::HEAP_COUNTER, 1 + n / of_heap),
+        (id::HEAP_SIZE, heap as u64),
+        (id::HEAP_OFFSET, n % of_heap * payload as u64),
+        (id::PAYLOAD_LENGTH, payload as u64),
+        (0x1600, n / of_heap),
+    ];
+    for (at, (id, value)) in values.into_iter().enumerate() {
+        packet[8 + at * 8..][..8].copy_from_slice(&flavour.immediate(id, value).to_be_bytes());
+    }
+    Ok(())
+}
+
+fn ejfat_head(packet: &mut [u8], n: u64, heap: usize, payload: usize) -> io::Result<()> {
+    let of_heap = (heap / payload) as u64;
+    let (size, offset) = (Some(heap as u64), n % of_heap * payload as u64);
+    let part = Part {
+        own: 7,
+        number: 1 + n / of_heap,
+        size,
+        offset,
+        payload: &packet[EJFAT_HEAD..],
+        ..Part::default()
+    };
+    let head = EjfatWire::head(0, &part).ok_or(io::ErrorKind::Other)?;
+    packet[..EJFAT_HEAD].copy_from_slice(&head);
+    Ok(())
+}
+
+/// Trains of packets with keys. What the reader does with each is measured.
 struct Heaps {
+    head: (usize, WriteHead),
+    /// Each packet is a train for itself.
+    singly: bool,
     payload: usize,
     heap: usize,
     next: u64,
@@ -118,8 +166,7 @@ struct Heaps {
 
 impl Source for Heaps {
     fn poll(&mut self, _: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
-        let Some(flavour) = Flavour::new(48) else { return Err(io::ErrorKind::Other.into()) };
-        let (sender, stride) = (sender(), 48 + self.payload);
+        let (sender, stride) = (sender(), self.head.0 + self.payload);
         let in_train = TRAIN / stride;
         self.bytes.resize(in_train * stride, 1);
         let of_heap = (self.heap / self.payload) as u64;
@@ -128,24 +175,19 @@ impl Source for Heaps {
             std::thread::yield_now();
         }
         for (at, packet) in self.bytes.chunks_exact_mut(stride).enumerate() {
-            let n = self.next + at as u64;
-            packet[..8].copy_from_slice(&[0x53, 4, 2, 6, 0, 0, 0, 5]);
-            let values = [
-                (id::HEAP_COUNTER, 1 + n / of_heap),
-                (id::HEAP_SIZE, self.heap as u64),
-                (id::HEAP_OFFSET, n % of_heap * self.payload as u64),
-                (id::PAYLOAD_LENGTH, self.payload as u64),
-                (0x1600, n / of_heap),
-            ];
-            for (at, (id, value)) in values.into_iter().enumerate() {
-                packet[8 + at * 8..][..8].copy_from_slice(&flavour.immediate(id, value).to_be_bytes());
-            }
+            (self.head.1)(packet, self.next + at as u64, self.heap, self.payload)?;
         }
-        let train = Train { bytes: &self.bytes, stride, ..Train::single(&[], &sender) };
-        if self.next < self.warm {
-            each(train);
+        let mut give = |train| {
+            if self.next < self.warm {
+                each(train);
+            } else {
+                measured(|| each(train));
+            }
+        };
+        if self.singly {
+            self.bytes.chunks_exact(stride).for_each(|packet| give(Train::single(packet, &sender)));
         } else {
-            measured(|| each(train));
+            give(Train { bytes: &self.bytes, stride, ..Train::single(&[], &sender) });
         }
         self.next += in_train as u64;
         Ok(in_train)
@@ -164,8 +206,8 @@ impl Source for Heaps {
     }
 }
 
-/// Heaps from trains to the reader's queue, which another thread empties.
-fn heaps(heap: usize, payload: usize) -> io::Result<u64> {
+/// Objects from trains to the reader's queue, which another thread empties.
+fn objects<W: Keyed>(head: (usize, WriteHead), heap: usize, payload: usize, singly: bool) -> io::Result<u64> {
     // Whether a copy goes past the cache depends on the machine's otherwise, and on when the reader returns a heap.
     let memory = HeapMemory::with_cache(1 << 30, 0);
     memory.prepare(heap, ((64 << 20) / heap).max(4));
@@ -177,12 +219,13 @@ fn heaps(heap: usize, payload: usize) -> io::Result<u64> {
         ..StreamConfig::default().heaps
     };
     let config = StreamConfig { heaps, memory, ring: 8192, full: Full::Wait, ..StreamConfig::default() };
-    let stream = Stream::new(&config);
-    let in_train = (TRAIN / (48 + payload)) as u64;
+    let stream = ObjectStream::<W>::new(&config);
+    let in_train = (TRAIN / (head.0 + payload)) as u64;
     let whole = |packets: u64| packets / in_train * in_train;
     let (warm, until) = (whole(4_000), whole(4_000 + PACKETS));
     let taken = Arc::new(AtomicU64::new(0));
-    let source = Heaps { payload, heap, next: 0, until, warm, bytes: Vec::new(), taken: Arc::clone(&taken) };
+    let (bytes, counted) = (Vec::new(), Arc::clone(&taken));
+    let source = Heaps { head, singly, payload, heap, next: 0, until, warm, bytes, taken: counted };
     stream.add_source("memory", Box::new(source), true)?;
     let (mut some, mut got) = (Vec::new(), 0);
     while stream.get(None).is_ok() {
@@ -199,9 +242,21 @@ fn heaps(heap: usize, payload: usize) -> io::Result<u64> {
     Ok(until - warm)
 }
 
+fn heaps(heap: usize, payload: usize, singly: bool) -> io::Result<u64> {
+    objects::<SpeadWire>((SPEAD_HEAD, spead_head), heap, payload, singly)
+}
+
 /// The cases of [`fixed_input`].
-pub const FIXED_INPUTS: [&str; 6] =
-    ["frames-8032", "frames-1440", "threads-8032", "heaps-1k", "heaps-4k", "heaps-64k"];
+pub const FIXED_INPUTS: [&str; 8] = [
+    "frames-8032",
+    "frames-1440",
+    "threads-8032",
+    "heaps-1k",
+    "heaps-4k",
+    "heaps-64k",
+    "singly-4k",
+    "events-64k",
+];
 
 /// Passes the fixed packets of `case` from memory through the receive path, and returns how many were measured: what runs below the
 /// function `measured` of this module, for callgrind to count.
@@ -213,9 +268,11 @@ pub fn fixed_input(case: &str) -> io::Result<u64> {
         "frames-8032" => frames(8000, 1),
         "frames-1440" => frames(1408, 1),
         "threads-8032" => frames(8000, 4),
-        "heaps-1k" => heaps(1 << 10, 1 << 10),
-        "heaps-4k" => heaps(3 * 1408, 1408),
-        "heaps-64k" => heaps(64 << 10, 8 << 10),
+        "heaps-1k" => heaps(1 << 10, 1 << 10, false),
+        "heaps-4k" => heaps(3 * 1408, 1408, false),
+        "heaps-64k" => heaps(64 << 10, 8 << 10, false),
+        "singly-4k" => heaps(3 * 1408, 1408, true),
+        "events-64k" => objects::<EjfatWire>((EJFAT_HEAD, ejfat_head), 64 << 10, 8 << 10, false),
         _ => Err(wrong(format_args!("no such case: {case}{}", Hint(FIXED_INPUTS.join(", "))))),
     }
 }
