@@ -4,7 +4,7 @@ use crate::site::{Job, Site, run, wait_for, words};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const VEX: &str = r#"VEX_rev = 1.5;
 $STATION; def Mh; enddef; def On; enddef;
@@ -130,4 +130,34 @@ fn a_schedule_is_recorded_over_a_restart() {
     let kinds: Vec<_> =
         journal.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(kinds, ["begun 1", "begun 2", "cut 2"], "{journal}");
+}
+
+/// Of a scan whose data begin late, the summary says how much is missing, and the status is 1; another is whole.
+#[test]
+fn a_scan_without_its_beginning_is_not_called_whole() {
+    let site = Site::new(1);
+    let path = soon(site.disks[0].parent().unwrap(), &[(5, 6), (17, 2)]);
+    let start = SystemTime::now() + Duration::from_secs(5);
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let line = format!(
+        "record --schedule {} --listen udp://127.0.0.1:{port} --memory 64MiB --chunk 1MiB --disk {} --json",
+        path.display(),
+        site.disks[0].display()
+    );
+    let recorder = Job::start(&words(&line));
+    wait_for("the scan", || recorder.stderr().contains("recording n26c3_mh_no0").then_some(()));
+    // Data times begin with a whole second, which is now a later one.
+    wait_for("its second second", || (SystemTime::now() > start + Duration::from_secs(1)).then_some(()));
+    // 3000 frames of data time a second, sent about as fast.
+    let to = format!("udp://127.0.0.1:{port}");
+    let sender = "send --pattern --payload 2000 --rate 50Mbps --frame-rate 3000 --to";
+    let sender = Job::start(&words(&format!("{sender} {to}")));
+    let done = recorder.finish();
+    drop(sender);
+    let report = done.expect(1).json();
+    let scans = report["scans"].as_array().unwrap();
+    let late = |at: usize| scans[at]["late_seconds"].as_f64().unwrap();
+    assert_eq!([&scans[0]["complete"], &scans[1]["complete"]], [true, true]);
+    assert!((1.0..6.0).contains(&late(0)), "{}", late(0));
+    assert_eq!((late(1), &scans[1]["recordings"][0]["streams"][0]["placed"]), (0.0, &6000.into()));
 }

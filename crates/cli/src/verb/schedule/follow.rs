@@ -22,6 +22,9 @@ use std::time::Duration;
 /// How often the clock is read while no scan is recorded.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// A scan whose first data are later than this has lost its beginning, seconds.
+const MAX_LATE_SECONDS: f64 = 0.01;
+
 /// What became of a schedule.
 #[derive(Debug, Serialize)]
 struct FollowReport {
@@ -41,6 +44,8 @@ struct FollowedScan {
     complete: bool,
     /// How often it was started, in all runs.
     attempts: u32,
+    /// Seconds from its start to its first data, if this run was the first to record it: the recorder or the sender began late.
+    late_seconds: Option<f64>,
     /// The recordings of this run.
     recordings: Vec<RecordReport>,
 }
@@ -98,6 +103,8 @@ struct Follower<'a> {
     options: SequencerOptions,
     interrupt: Interrupt,
     begun: i64,
+    /// How often each scan was started before this run.
+    attempts_before: Vec<u32>,
     recordings: Vec<(usize, RecordReport)>,
 }
 
@@ -111,6 +118,8 @@ impl<'a> Follower<'a> {
         let options = SequencerOptions::default();
         let sequencer = Sequencer::new(&scans, &journal.records, options);
         let interrupt = Interrupt::listen()?;
+        let attempts = |at| sequencer.outcome(at).unwrap_or_default().1;
+        let attempts_before = (0..scans.len()).map(attempts).collect();
         Ok(Self {
             args,
             schedule,
@@ -120,6 +129,7 @@ impl<'a> Follower<'a> {
             options,
             interrupt,
             begun: now(),
+            attempts_before,
             recordings: Vec::new(),
         })
     }
@@ -208,6 +218,10 @@ impl<'a> Follower<'a> {
         let mut scans = Vec::with_capacity(self.scans.len());
         for (at, (name, start, stop)) in self.scans.iter().enumerate() {
             let (complete, attempts) = self.sequencer.outcome(at).unwrap_or_default();
+            let recordings: Vec<RecordReport> =
+                recordings.extract_if(.., |(scan, _)| *scan == at).map(|(_, report)| report).collect();
+            let is_first = self.attempts_before[at] == 0;
+            let late = recordings.first().filter(|_| is_first).and_then(|report| lateness(report, *start));
             scans.push(FollowedScan {
                 name: name.clone(),
                 start: skyhaul::time::format(*start),
@@ -215,10 +229,8 @@ impl<'a> Follower<'a> {
                 past: *stop <= self.begun,
                 complete,
                 attempts,
-                recordings: recordings
-                    .extract_if(.., |(scan, _)| *scan == at)
-                    .map(|(_, report)| report)
-                    .collect(),
+                late_seconds: late,
+                recordings,
             });
         }
         let report =
@@ -228,9 +240,29 @@ impl<'a> Follower<'a> {
         } else {
             tell_text!("{}", text(&report));
         }
-        let complete = report.scans.iter().all(|scan| scan.past || scan.complete);
+        let complete =
+            report.scans.iter().all(|scan| scan.past || scan.complete && !scan.lacks_its_beginning());
         Ok(if good && complete { Outcome::Done } else { Outcome::Failed })
     }
+}
+
+impl FollowedScan {
+    fn lacks_its_beginning(&self) -> bool {
+        self.late_seconds.is_some_and(|late| late > MAX_LATE_SECONDS)
+    }
+}
+
+/// Seconds from the start of a scan to the first data of its recording.
+fn lateness(report: &RecordReport, start: i64) -> Option<f64> {
+    let first = report.receive.streams.iter().filter_map(|stream| {
+        let (second, frame) = stream.first_time?;
+        let part = stream
+            .frames_per_second
+            .filter(|&rate| rate > 0)
+            .map_or(0.0, |rate| f64::from(frame) / f64::from(rate));
+        Some((second - start) as f64 + part)
+    });
+    first.reduce(f64::min)
 }
 
 fn text(report: &FollowReport) -> String {
@@ -250,7 +282,11 @@ fn text(report: &FollowReport) -> String {
                 format!("CUT: recorded{parts} without its end, {} in this run", print::bytes(bytes))
             }
         };
-        let _ = writeln!(out, "{}  {}  {what}", scan.name, scan.start);
+        let late = match scan.late_seconds.filter(|_| scan.lacks_its_beginning()) {
+            Some(late) => format!("; WITHOUT ITS FIRST {late:.2} s"),
+            None => String::new(),
+        };
+        let _ = writeln!(out, "{}  {}  {what}{late}", scan.name, scan.start);
     }
     out
 }
