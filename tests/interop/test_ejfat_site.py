@@ -206,7 +206,7 @@ def test_a_worker_that_is_removed_stays_away(skyhaul, site):
     session = client("LoadBalancerStatus", lbId="1").workers[0].sessionId
     status = ("balancer", "--balancer-file", site.directory / "uri", "status")
     # The data plane tells its counts once a second.
-    ejfat_site.until(lambda: b"packets received" in skyhaul.run(*status))
+    ejfat.until(lambda: b"packets received" in skyhaul.run(*status))
     said = skyhaul.run(*status).decode()
     for words in ("packets received", "refused", "forwarded", "not sent", "synchronisation messages"):
         assert words in said, said
