@@ -132,11 +132,11 @@ fn a_schedule_is_recorded_over_a_restart() {
     assert_eq!(kinds, ["begun 1", "begun 2", "cut 2"], "{journal}");
 }
 
-/// Of a scan whose data begin late, the summary says how much is missing, and the status is 1; another is whole.
+/// Of a scan whose data begin late or end early, the summary says how much is missing, and the status is 1; another is whole.
 #[test]
-fn a_scan_without_its_beginning_is_not_called_whole() {
+fn a_scan_without_its_beginning_or_end_is_not_called_whole() {
     let site = Site::new(1);
-    let path = soon(site.disks[0].parent().unwrap(), &[(5, 6), (17, 2)]);
+    let path = soon(site.disks[0].parent().unwrap(), &[(5, 6), (17, 2), (25, 4), (40, 1)]);
     let start = SystemTime::now() + Duration::from_secs(5);
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let line = format!(
@@ -152,12 +152,17 @@ fn a_scan_without_its_beginning_is_not_called_whole() {
     let to = format!("udp://127.0.0.1:{port}");
     let sender = "send --pattern --payload 2000 --rate 50Mbps --frame-rate 3000 --to";
     let sender = Job::start(&words(&format!("{sender} {to}")));
-    let done = recorder.finish();
+    // In the third scan it ends early, and nothing comes in the last.
+    wait_for("the third scan", || (SystemTime::now() > start + Duration::from_secs(21)).then_some(()));
     drop(sender);
+    let done = recorder.finish();
     let report = done.expect(1).json();
     let scans = report["scans"].as_array().unwrap();
     let late = |at: usize| scans[at]["late_seconds"].as_f64().unwrap();
-    assert_eq!([&scans[0]["complete"], &scans[1]["complete"]], [true, true]);
+    let early = |at: usize| scans[at]["early_seconds"].as_f64().unwrap();
+    assert!(scans.iter().all(|scan| scan["complete"] == true));
+    assert_eq!((early(0), early(1), &scans[3]["early_seconds"]), (0.0, 0.0, &Value::Null));
+    assert!((0.5..4.0).contains(&early(2)), "{}", early(2));
     assert!((1.0..6.0).contains(&late(0)), "{}", late(0));
     assert_eq!((late(1), &scans[1]["recordings"][0]["streams"][0]["placed"]), (0.0, &6000.into()));
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// How often the clock is read while no scan is recorded.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A scan whose first data are later than this has lost its beginning, seconds.
-const MAX_LATE_SECONDS: f64 = 0.01;
+/// A scan whose data begin later or end earlier than this lacks its beginning or its end, seconds.
+const MAX_MISSING_SECONDS: f64 = 0.01;
 
 /// What became of a schedule.
 #[derive(Debug, Serialize)]
@@ -46,6 +46,8 @@ struct FollowedScan {
     attempts: u32,
     /// Seconds from its start to its first data, if this run was the first to record it: the recorder or the sender began late.
     late_seconds: Option<f64>,
+    /// Seconds from its last data to its end, if this run recorded it to its end: the sender ended early.
+    early_seconds: Option<f64>,
     /// The recordings of this run.
     recordings: Vec<RecordReport>,
 }
@@ -221,6 +223,7 @@ impl<'a> Follower<'a> {
             let recordings: Vec<RecordReport> =
                 recordings.extract_if(.., |(scan, _)| *scan == at).map(|(_, report)| report).collect();
             let is_first = self.attempts_before[at] == 0;
+            let early = recordings.last().filter(|_| complete).and_then(|report| earliness(report, *stop));
             let late = recordings.first().filter(|_| is_first).and_then(|report| lateness(report, *start));
             scans.push(FollowedScan {
                 name: name.clone(),
@@ -230,6 +233,7 @@ impl<'a> Follower<'a> {
                 complete,
                 attempts,
                 late_seconds: late,
+                early_seconds: early,
                 recordings,
             });
         }
@@ -240,29 +244,48 @@ impl<'a> Follower<'a> {
         } else {
             tell_text!("{}", text(&report));
         }
-        let complete =
-            report.scans.iter().all(|scan| scan.past || scan.complete && !scan.lacks_its_beginning());
+        let complete = report.scans.iter().all(|scan| scan.past || scan.complete && scan.lacks().is_empty());
         Ok(if good && complete { Outcome::Done } else { Outcome::Failed })
     }
 }
 
 impl FollowedScan {
-    fn lacks_its_beginning(&self) -> bool {
-        self.late_seconds.is_some_and(|late| late > MAX_LATE_SECONDS)
+    /// What a scan that was recorded until its end lacks nevertheless.
+    fn lacks(&self) -> String {
+        let part = |seconds: Option<f64>, which: &str| match seconds
+            .filter(|&seconds| seconds > MAX_MISSING_SECONDS)
+        {
+            Some(seconds) => format!("; WITHOUT ITS {which} {seconds:.2} s"),
+            None => String::new(),
+        };
+        if self.complete && !self.recordings.is_empty() && self.early_seconds.is_none() {
+            return "; NO DATA CAME".to_owned();
+        }
+        part(self.late_seconds, "FIRST") + &part(self.early_seconds, "LAST")
     }
+}
+
+/// A time of data, in seconds after `second`; `frames` more than the frame that is named.
+fn after(second: i64, (at, frame): (i64, u32), frames: u32, rate: Option<u32>) -> f64 {
+    let part = rate.filter(|&rate| rate > 0).map_or(0.0, |rate| f64::from(frame + frames) / f64::from(rate));
+    (at - second) as f64 + part
 }
 
 /// Seconds from the start of a scan to the first data of its recording.
 fn lateness(report: &RecordReport, start: i64) -> Option<f64> {
-    let first = report.receive.streams.iter().filter_map(|stream| {
-        let (second, frame) = stream.first_time?;
-        let part = stream
-            .frames_per_second
-            .filter(|&rate| rate > 0)
-            .map_or(0.0, |rate| f64::from(frame) / f64::from(rate));
-        Some((second - start) as f64 + part)
-    });
+    let streams = report.receive.streams.iter();
+    let first = streams.filter_map(|of| Some(after(start, of.first_time?, 0, of.frames_per_second)));
     first.reduce(f64::min)
+}
+
+/// Seconds from the end of the last frame of a recording to the end of its scan. Without a frame rate, the last second counts as whole.
+fn earliness(report: &RecordReport, stop: i64) -> Option<f64> {
+    let streams = report.receive.streams.iter();
+    let last = streams.filter_map(|of| {
+        let known = after(stop, of.last_time?, 1, of.frames_per_second);
+        Some(if of.frames_per_second.is_some() { known } else { known + 1.0 })
+    });
+    last.reduce(f64::max).map(|end| (-end).max(0.0))
 }
 
 fn text(report: &FollowReport) -> String {
@@ -282,11 +305,7 @@ fn text(report: &FollowReport) -> String {
                 format!("CUT: recorded{parts} without its end, {} in this run", print::bytes(bytes))
             }
         };
-        let late = match scan.late_seconds.filter(|_| scan.lacks_its_beginning()) {
-            Some(late) => format!("; WITHOUT ITS FIRST {late:.2} s"),
-            None => String::new(),
-        };
-        let _ = writeln!(out, "{}  {}  {what}{late}", scan.name, scan.start);
+        let _ = writeln!(out, "{}  {}  {what}{}", scan.name, scan.start, scan.lacks());
     }
     out
 }
