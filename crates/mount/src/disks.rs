@@ -6,7 +6,7 @@
 //!   search   urgent │       ─▶ thread                seeks chunks under other names, on any disk
 //! ```
 //!
-//! A thread that hangs in the kernel cannot be ended; it goes on when its disk answers. None is joined.
+//! A thread blocked in the kernel cannot be stopped; it continues once its disk answers. Threads are never joined.
 
 use crate::segments::UnitKey;
 use skyhaul_io::lock::{lock, wait};

@@ -11,16 +11,16 @@ pub(crate) const MAX_NAME_BYTES: usize = 255;
 /// before two hexadecimal digits, become `%XX`. Valid names stay as they are; two names stay different, unless they are
 /// longer than a name can be.
 pub(crate) fn escaped(name: &str) -> String {
-    let octets = name.as_bytes();
-    let mut text = String::with_capacity(octets.len());
+    let bytes = name.as_bytes();
+    let mut text = String::with_capacity(bytes.len());
     for (at, c) in name.char_indices() {
         let is_escape =
-            c == '%' && octets.get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+            c == '%' && bytes.get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
         let is_dot = c == '.' && matches!(name, "." | "..");
         if c == '/' || c.is_control() || is_escape || is_dot {
-            let mut octets = [0; 4];
-            for octet in c.encode_utf8(&mut octets).bytes() {
-                let _ = write!(text, "%{octet:02X}");
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                let _ = write!(text, "%{byte:02X}");
             }
         } else {
             text.push(c);
@@ -41,8 +41,8 @@ pub(crate) fn escaped(name: &str) -> String {
 
 /// FNV-1a of two texts.
 fn hash(first: &str, second: &str) -> u64 {
-    let octets = first.bytes().chain([0]).chain(second.bytes());
-    octets.fold(0xCBF2_9CE4_8422_2325, |sum, octet| (sum ^ u64::from(octet)).wrapping_mul(0x0100_0000_01B3))
+    let bytes = first.bytes().chain([0]).chain(second.bytes());
+    bytes.fold(0xCBF2_9CE4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
 /// The number of the root directory.

@@ -64,14 +64,14 @@ fn is_ours(table: &str, point: &Path) -> Option<bool> {
 
 /// Spaces and line ends are written as `\040` and the like.
 fn unescaped(text: &str) -> String {
-    let (mut octets, mut rest) = (Vec::new(), text.as_bytes());
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, after @ ..] = rest {
         let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let octet = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\');
-        octets.push(octet.unwrap_or(*first));
-        rest = if octet.is_some() { &after[3..] } else { after };
+        let byte = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| *first == b'\\');
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[3..] } else { after };
     }
-    String::from_utf8_lossy(&octets).into_owned()
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Let the kernel read ahead this much of files at `point`; only root may, and without it is only slower.

@@ -51,7 +51,7 @@ pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>>
     Ok(samples.range(args.start, args.duration.map(|span| span.duration()))?)
 }
 
-/// Reports frames that cannot be shown on one time axis; returns whether there are none.
+/// Reports frames that cannot be shown on one time axis; returns true if there are none.
 pub(super) fn tell_not_shown(frames: u64) -> bool {
     if frames > 0 {
         let frames = print::counted(frames, "recorded frame");

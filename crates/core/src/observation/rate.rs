@@ -83,7 +83,7 @@ impl FrameSize {
     }
 }
 
-/// Bytes of the header of a frame of VDIF, of which the legacy form has half.
+/// Bytes of a VDIF frame header; a legacy header has half as many.
 fn header_bytes(format: &str) -> u32 {
     if format.to_ascii_uppercase().contains("VDIFL") { 16 } else { 32 }
 }

@@ -156,7 +156,7 @@ proptest! {
         for step in &steps {
             world.step(step);
         }
-        // Time to retry what failed last; the clock goes on.
+        // The clock passes the retry time of the last failure.
         for _ in 0..6 {
             world.tick(world.now + 1);
         }

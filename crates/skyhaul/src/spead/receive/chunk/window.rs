@@ -31,8 +31,8 @@ pub trait ChunkBytes: Send {
     /// Copy payloads of `each` bytes, which begin every `stride` bytes of `bytes`, side by side to offset `at`. Returns whether
     /// they fit; if they do not, some may have been copied.
     fn place_run(&mut self, at: usize, bytes: &[u8], stride: usize, each: usize) -> bool {
-        let payloads = bytes.chunks(stride.max(1)).enumerate();
-        { payloads }.all(|(n, payload)| self.place(at + n * each, &payload[..each.min(payload.len())]))
+        let mut payloads = bytes.chunks(stride.max(1)).enumerate();
+        payloads.all(|(n, payload)| self.place(at + n * each, &payload[..each.min(payload.len())]))
     }
     /// To get back the original object.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
