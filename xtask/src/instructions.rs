@@ -103,7 +103,7 @@ fn count(case: &str) -> Result<f64> {
         bail!("{case}: {}: {}", output.status, said.lines().last().unwrap_or_default());
     }
     counted(&String::from_utf8_lossy(&output.stdout), &said)
-        .with_context(|| format!("{case}: no count in {said}"))
+        .with_context(|| format!("{case}: no count: are the names of functions in the command? {said}"))
 }
 
 /// From the number of packets, and from what callgrind says at its end.

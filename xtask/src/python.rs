@@ -55,7 +55,12 @@ pub(crate) fn command(python: &Path, debug: bool) -> Result<Vec<String>> {
     if !debug {
         words.push("--release".to_owned());
     }
-    words.extend(tools.into_iter().flat_map(|tools| [vec!["--".to_owned()], tools.linking()].concat()));
+    if let Some(tools) = tools {
+        words.push("--".to_owned());
+        words.extend(tools.linking());
+        // Asked to leave out debugging information, Zig leaves out the names of functions too, by which instructions are counted.
+        words.extend(["-C", "strip=none"].map(str::to_owned));
+    }
     Ok(words)
 }
 
