@@ -413,7 +413,8 @@ fn what_bounds_a_connection_is_named_and_a_page_shows_it() {
         (path, small.as_str(), "receiver-window"),
         (path, stops.as_str(), "slow-application"),
         (lossy, SERVE, "loss"),
-        ("rate=400Mbps,delay=10ms,paths=3/spray/1ms,seed=7", SERVE, "spraying"),
+        // Each of the three paths has this rate: together no more than a slow machine sends.
+        ("rate=100Mbps,delay=10ms,paths=3/spray/1ms,seed=7", SERVE, "spraying"),
         ("rate=400Mbps,delay=10ms,seed=7; mtu-blackhole=1300", SERVE, "mtu"),
         ("rate=400Mbps,delay=10ms,seed=7; rev: mtu-blackhole=1300", SERVE, "mtu"),
     ] {
