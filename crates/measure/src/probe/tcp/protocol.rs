@@ -2,7 +2,7 @@
 //! both hosts, and the server.
 
 use super::flow::{FlowDirection, MAX_FLOWS, TcpRunOptions, TestAmount};
-use super::report::{TcpPrediction, TcpReport};
+use super::report::{FlowReport, TcpPrediction, TcpReport};
 use super::{TcpFlow, TcpRun};
 use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
@@ -224,8 +224,12 @@ const HOLE_FLOWS: usize = 4;
 
 /// Time to connect, and for short answers.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// For the server's report, which waits until nothing is under way.
+/// For the server's report, which waits until nothing is under way: in all, and without any byte of it. It is measured already, so
+/// more patience than for an answer costs nothing.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
+const REPORT_SILENCE: Duration = Duration::from_secs(20);
+/// The same in retransmissions.
+const REPORT_RETRANSMISSIONS: u32 = 12;
 /// How often a measurement looks whether to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -236,10 +240,25 @@ pub struct TcpPointReport {
     pub point: TcpPoint,
     /// This end.
     pub here: TcpReport,
-    /// The other.
+    /// The other; empty if it is [`missing`](Self::missing).
+    #[serde(default, skip_serializing_if = "TcpReport::is_empty")]
     pub there: TcpReport,
+    /// Why the server's report is missing, where it never came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// What theory allows each flow, in the order of the flows, as the sending end saw it.
     pub expected: Vec<Option<TcpPrediction>>,
+}
+
+impl TcpPointReport {
+    /// The sending and the receiving end of each flow; an end whose report is missing is `None`.
+    pub fn flows(&self) -> impl Iterator<Item = (Option<&FlowReport>, Option<&FlowReport>)> {
+        let theirs = self.there.flows.iter().map(Some).chain(std::iter::repeat(None));
+        self.here.flows.iter().zip(theirs).map(|(here, there)| match here.direction {
+            FlowDirection::Send => (Some(here), there),
+            FlowDirection::Receive => (there, Some(here)),
+        })
+    }
 }
 
 /// A client at work.
@@ -280,19 +299,35 @@ impl TcpClient {
     /// # Errors
     /// The server is gone, refuses it, or a socket failed.
     pub fn point(&mut self, point: &TcpPoint, stop: &AtomicBool) -> Result<TcpPointReport, PeerError> {
-        self.point_live(point, stop, &mut |_, _| {})
+        match self.measure(point, stop, &mut |_, _| {})? {
+            (report, None) => Ok(report),
+            (_, Some(error)) => Err(error),
+        }
     }
 
     /// The same; `live` receives, many times a second, how long the point has been measured, and how many bytes this end has sent and received.
+    /// If the server's report never comes, the one of this end is returned, which names the reason
+    /// ([`TcpPointReport::missing`]); then this client cannot measure more.
     ///
     /// # Errors
-    /// As [`point`](Self::point).
+    /// As [`point`](Self::point), before the point is measured.
     pub fn point_live(
         &mut self,
         point: &TcpPoint,
         stop: &AtomicBool,
         live: &mut dyn FnMut(Duration, (u64, u64)),
     ) -> Result<TcpPointReport, PeerError> {
+        let (report, error) = self.measure(point, stop, live)?;
+        Ok(TcpPointReport { missing: error.map(|error| error.to_string()), ..report })
+    }
+
+    /// A point, and why the server's report is missing, if it is.
+    fn measure(
+        &mut self,
+        point: &TcpPoint,
+        stop: &AtomicBool,
+        live: &mut dyn FnMut(Duration, (u64, u64)),
+    ) -> Result<(TcpPointReport, Option<PeerError>), PeerError> {
         self.connection.send(&TcpCommand::Point(Box::new(point.clone())))?;
         let (port, cookie) = match self.connection.receive(RESPONSE_TIMEOUT)? {
             TcpReply::Open { port, cookie } if cookie.len() == COOKIE_BYTES => (port, cookie),
@@ -310,26 +345,33 @@ impl TcpClient {
             std::thread::sleep(POLL_INTERVAL);
             live(run.elapsed(), run.moved());
             if self.connection.is_gone() {
-                return Err(PeerError::Stopped);
+                break;
             }
         }
         if stop.load(Relaxed) {
             run.stop();
         }
         // Flows that only receive end with those of the server, which it tells to stop.
-        self.connection.send(&TcpCommand::Stop)?;
-        let there = match self.connection.receive_slowly(RESPONSE_TIMEOUT, REPORT_TIMEOUT)? {
-            TcpReply::Report(report) => *report,
-            other => return Err(self.refused(other)),
+        let (there, error) = match self.far_report() {
+            Ok(report) => (report, None),
+            Err(error) => (TcpReport::default(), Some(error)),
         };
         run.stop();
         let here = run.finish();
-        let senders = here.flows.iter().zip(&there.flows).map(|(here, there)| {
-            let sender = if here.direction == FlowDirection::Send { here } else { there };
-            TcpPrediction::of(sender, None)
-        });
-        let expected = senders.collect();
-        Ok(TcpPointReport { point: point.clone(), here, there, expected })
+        let mut report =
+            TcpPointReport { point: point.clone(), here, there, missing: None, expected: Vec::new() };
+        report.expected = report.flows().map(|(sender, _)| TcpPrediction::of(sender?, None)).collect();
+        Ok((report, error))
+    }
+
+    /// End the point at the server, and receive its report.
+    fn far_report(&mut self) -> Result<TcpReport, PeerError> {
+        self.connection.send(&TcpCommand::Stop)?;
+        let silence = REPORT_SILENCE.max(self.connection.retransmit_interval() * REPORT_RETRANSMISSIONS);
+        match self.connection.receive_slowly(silence, REPORT_TIMEOUT.max(silence))? {
+            TcpReply::Report(report) => Ok(*report),
+            other => Err(self.refused(other)),
+        }
     }
 
     /// Tell the server that nothing more is to be measured.
