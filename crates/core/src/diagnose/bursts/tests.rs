@@ -104,9 +104,13 @@ fn accused(line: &Line, pps: f64, chance: &mut Chance) -> Vec<Cause> {
 }
 
 /// How many of the lines that `make` makes are accused of a cause that is not among `right`, and how many of one that is.
-fn judged(right: &[Cause], make: fn(&mut Chance, f64) -> Line) -> (usize, usize, String) {
+fn judged(
+    right: &[Cause],
+    seeds: impl IntoIterator<Item = u64>,
+    make: fn(&mut Chance, f64) -> Line,
+) -> (usize, usize, String) {
     let (mut wrong, mut named, mut text) = (0, 0, String::new());
-    for seed in 1..=LINES {
+    for seed in seeds {
         let mut chance = Chance(seed * 7919);
         let pps = chance.between(3000.0, 14_000.0);
         let line = make(&mut chance, pps);
@@ -121,41 +125,54 @@ fn judged(right: &[Cause], make: fn(&mut Chance, f64) -> Line) -> (usize, usize,
     (wrong, named, text)
 }
 
-const LINES: u64 = 60;
-/// Of a hundred lines, five may be accused wrongly.
-const WRONG: usize = LINES as usize / 20;
+/// Lines that nothing was tuned on, and how many of them may be accused wrongly.
+const JUDGED: std::ops::Range<u64> = 10_000..10_060;
+const WRONG: usize = 3;
+const NAMED: usize = 48;
 
-#[test]
-fn a_bucket_is_no_burst_loss_though_senders_and_routers_are_held_up() {
-    let (wrong, named, text) = judged(&[Cause::Policer], |chance, pps| Line {
+fn behind_a_bucket(chance: &mut Chance, pps: f64) -> Line {
+    Line {
         bucket: Some((pps * chance.between(0.1, 0.9), chance.between(20.0, 500.0))),
         holds: Some((chance.between(0.05, 1.0), chance.between(0.002, 0.03))),
         sender: Some((chance.between(0.05, 1.0), chance.between(0.0005, 0.006))),
         ..Line::default()
-    });
-    assert!(wrong <= WRONG, "{wrong} of {LINES}: {text}");
-    assert!(named * 10 >= LINES as usize * 8, "{named}");
+    }
 }
 
-#[test]
-fn a_path_that_fails_at_times_is_no_policer() {
-    let (wrong, named, text) = judged(&[Cause::BurstLoss], |chance, _| Line {
+fn failing(chance: &mut Chance, _: f64) -> Line {
+    Line {
         fails: Some((chance.between(0.05, 1.5), chance.between(0.003, 0.3))),
         holds: Some((chance.between(0.2, 1.0), chance.between(0.001, 0.005))),
         sender: Some((chance.between(0.1, 1.0), chance.between(0.0005, 0.004))),
         ..Line::default()
-    });
-    assert!(wrong <= WRONG, "{wrong} of {LINES}: {text}");
-    assert!(named * 10 >= LINES as usize * 8, "{named}");
+    }
+}
+
+#[test]
+fn a_bucket_is_no_burst_loss_though_senders_and_routers_are_held_up() {
+    let (wrong, named, text) = judged(&[Cause::Policer], JUDGED, behind_a_bucket);
+    assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
+    // Of 1500 lines, these were called bursts before what passed in a burst was compared with what a bucket passes.
+    let known = [66, 82, 99, 113, 144, 200, 218, 337, 342, 437, 468, 519, 530, 539, 635, 640];
+    let (wrong, named, text) = judged(&[Cause::Policer], known, behind_a_bucket);
+    assert!(wrong == 0 && named >= 12, "{wrong} wrong, {named} named: {text}");
+}
+
+#[test]
+fn a_path_that_fails_at_times_is_no_policer() {
+    let (wrong, named, text) = judged(&[Cause::BurstLoss], JUDGED, failing);
+    assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
+    // These were called policers before what other points passed was compared with what a bucket passes.
+    let known = [267, 422, 617, 647, 749, 972, 1099, 1121, 1130, 1479];
+    assert_eq!(judged(&[Cause::BurstLoss], known, failing), (0, known.len(), String::new()));
 }
 
 #[test]
 fn outages_behind_a_bucket_are_seen_through_it() {
-    let (wrong, named, text) = judged(&[Cause::Policer, Cause::BurstLoss], |chance, pps| Line {
+    let (wrong, named, text) = judged(&[Cause::Policer, Cause::BurstLoss], JUDGED, |chance, pps| Line {
         bucket: Some((pps * chance.between(0.3, 0.8), chance.between(20.0, 300.0))),
         fails: Some((chance.between(0.1, 0.6), chance.between(0.02, 0.2))),
         ..Line::default()
     });
-    assert!(wrong <= WRONG, "{wrong} of {LINES}: {text}");
-    assert!(named * 10 >= LINES as usize * 8, "{named}");
+    assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
 }
