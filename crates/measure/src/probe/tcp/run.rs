@@ -162,13 +162,14 @@ fn failed(why: &str) -> Ended {
 
 fn report(shared: &Shared, ended: &[Ended], sampled: Sampled) -> TcpReport {
     let omit = shared.options.omit.as_secs_f64();
+    let always = shared.options.rate.bits_per_second() == 0;
     let sampler_cpu_seconds = sampled.cpu.as_secs_f64();
     let flows: Vec<FlowReport> = shared
         .flows
         .iter()
         .zip(ended)
         .zip(sampled.flows)
-        .map(|((state, ended), seen)| of_flow(state, ended, seen, omit))
+        .map(|((state, ended), seen)| of_flow(state, ended, seen, (omit, always)))
         .collect();
     let begin = flows.iter().map(|flow| flow.begin.max(omit)).fold(f64::INFINITY, f64::min);
     let end = flows.iter().map(|flow| flow.end).fold(0.0, f64::max);
@@ -188,7 +189,7 @@ fn report(shared: &Shared, ended: &[Ended], sampled: Sampled) -> TcpReport {
     }
 }
 
-fn of_flow(state: &State, ended: &Ended, seen: Seen, omit: f64) -> FlowReport {
+fn of_flow(state: &State, ended: &Ended, seen: Seen, (omit, always): (f64, bool)) -> FlowReport {
     let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let stream = &state.flow.stream;
     let (begin, end) = (ended.first.as_secs_f64(), ended.last.as_secs_f64());
@@ -228,8 +229,11 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, omit: f64) -> FlowReport {
     if flow.direction == FlowDirection::Send {
         let waited = waited(&seen.from.0, &seen.to.0);
         let samples = seen.samples.max(1) as f64;
-        let means =
-            verdict::Means { peer_window: seen.peer_windows / samples, idle: seen.idle as f64 / samples };
+        let means = verdict::Means {
+            peer_window: seen.peer_windows / samples,
+            idle: seen.idle as f64 / samples,
+            always,
+        };
         flow.verdict = Some(verdict::judge(&flow, &waited, means, &seen.to.1));
         flow.waited = Some(waited);
     }

@@ -40,6 +40,8 @@ pub(super) struct Means {
     pub(super) peer_window: f64,
     /// Part of the samples in which the application had less to send than the window allowed.
     pub(super) idle: f64,
+    /// The application writes whenever it can: no rate was set.
+    pub(super) always: bool,
 }
 
 /// Part of the time that a flow's thread was on a CPU, or ready to run and waited for one.
@@ -57,7 +59,7 @@ pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last:
         return verdict(TcpBottleneck::Unknown, 0.0, "nothing was sent".into(), None);
     }
     if most == waited.path {
-        return of_path(flow, waited, cpu, means.idle, last);
+        return of_path(flow, waited, cpu, means, last);
     }
     if most == waited.receive_window {
         return of_peer(flow, most, means.peer_window);
@@ -102,8 +104,8 @@ fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> FlowVerdict 
     verdict(TcpBottleneck::ReceiveWindow, share, text, Some(hint))
 }
 
-fn of_path(flow: &FlowReport, waited: &SenderWaits, cpu: f64, idle: f64, last: &TcpInfo) -> FlowVerdict {
-    let share = waited.path;
+fn of_path(flow: &FlowReport, waited: &SenderWaits, cpu: f64, means: Means, last: &TcpInfo) -> FlowVerdict {
+    let (share, idle) = (waited.path, means.idle);
     let TcpCounts { retransmits, segments, .. } = flow.counts;
     if retransmits > 0 && matters(flow) {
         return of_losses(flow, share);
@@ -118,8 +120,9 @@ fn of_path(flow: &FlowReport, waited: &SenderWaits, cpu: f64, idle: f64, last: &
         let text = format!("the rate was set to {}", display_rate(last.max_pacing_rate as f64 * 8.0));
         return verdict(TcpBottleneck::Pacing, share, text, None);
     }
-    // Data were under way, but only because acknowledgements take their time. A writer that was held again and again had more.
-    if idle > 0.5 && waited.send_buffer > HELD {
+    // Data were under way, but only because acknowledgements take their time. A writer that was held again and again had more; so
+    // had one that writes whenever it can, and neither used a CPU nor waited for one.
+    if idle > 0.5 && (waited.send_buffer > HELD || means.always) {
         return of_buffer(flow, idle);
     }
     if idle > 0.5 {
@@ -388,11 +391,34 @@ pub(super) mod tests {
     #[test]
     fn less_than_the_window_allows_is_a_send_buffer_that_held_its_writer_or_an_application() {
         let flow = FlowReport { send_buffer: 1 << 15, ..flow(&[], 2) };
-        let bound = |send_buffer: f64| {
+        let bound = |send_buffer: f64, always| {
             let waited = SenderWaits { send_buffer, path: 1.0 - send_buffer, ..SenderWaits::default() };
-            judge(&flow, &waited, Means { peer_window: 1e6, idle: 0.94 }, &TcpInfo::default()).bound
+            let means = Means { peer_window: 1e6, idle: 0.94, always };
+            judge(&flow, &waited, means, &TcpInfo::default()).bound
         };
-        assert_eq!((bound(0.3), bound(0.02)), (TcpBottleneck::SendBuffer, TcpBottleneck::Application));
+        let bounds = (bound(0.3, false), bound(0.02, false));
+        assert_eq!(bounds, (TcpBottleneck::SendBuffer, TcpBottleneck::Application));
+        assert_eq!(bound(0.02, true), TcpBottleneck::SendBuffer, "it writes whenever it can");
+    }
+
+    #[test]
+    fn a_thread_that_needs_a_cpu_all_the_time_is_the_limit_and_no_application_is_slow() {
+        let waited = SenderWaits { path: 1.0, ..SenderWaits::default() };
+        let means = Means { peer_window: 1e6, idle: 0.94, always: true };
+        let said = |used, cpu_wait_seconds| {
+            let flow = flow(&[], 2);
+            let seconds = flow.end - flow.begin;
+            let scaled = FlowReport {
+                cpu_system_seconds: used * seconds,
+                cpu_wait_seconds: cpu_wait_seconds * seconds,
+                ..flow
+            };
+            judge(&scaled, &waited, means, &TcpInfo::default())
+        };
+        assert_eq!(said(0.3, 0.0).bound, TcpBottleneck::SendBuffer);
+        let waits = said(0.3, 0.6);
+        assert_eq!(waits.bound, TcpBottleneck::Cpu);
+        assert!(waits.text.ends_with("used 30 % of one, and waited for one 60 %"), "{}", waits.text);
     }
 
     /// What the lab made: a full bottleneck, a buffer of a tenth of it, a policer, bursts, and random loss.
