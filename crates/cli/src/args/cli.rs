@@ -162,6 +162,7 @@ const FIRST: [(&str, &[&str]); 7] = [
             "rounds",
             "directory",
             "address",
+            "only",
             "report",
             "json",
         ],
