@@ -59,7 +59,7 @@ pub const STOP_GRACE_MILLIS: i64 = 2_000;
 pub struct UnixMillis(pub i64);
 
 /// A request of a client, by the number that the caller of [`Station::handle`] gave it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
 /// A recording of this run of the service.
