@@ -246,7 +246,8 @@ impl Connection {
         self.permit.prove(proved);
     }
 
-    fn asks(&self) {
+    /// Notes that the peer uses the connection now.
+    pub(crate) fn asks(&self) {
         lock(&self.asked).last = Some(Instant::now());
     }
 

@@ -26,6 +26,7 @@ pub mod ejfat {
 }
 mod http;
 pub mod metrics;
+pub mod station;
 
 pub use ejfat::client::{self, ControlPlane};
 pub use ejfat::worker::{self, Worker};
