@@ -18,7 +18,7 @@ use crate::placement::Nanos;
 
 /// Number of an error in `error?`: a recording could not begin.
 pub const ERROR_NOT_STARTED: u32 = 1001;
-/// Number of an error in `error?`: a recording ended without being asked to.
+/// Number of an error in `error?`: a recording ended without being asked to, or lost data.
 pub const ERROR_ENDED: u32 = 1002;
 
 /// What a request is carried out with.

@@ -35,6 +35,8 @@ impl World {
             built: Some("2026-11-27".into()),
             system: Some("Linux version 6.1.0".into()),
             is_ready: true,
+            divides_datastreams: true,
+            selects_disks: true,
             disks: vec![disk("/mnt/disk0"), disk("/mnt/disk1")],
             ..VsiView::default()
         };
@@ -291,6 +293,21 @@ fn fifty_three_recordings_of_a_label_are_the_most() {
     assert_eq!(world.view.scans.last().unwrap().label, "x_y_zZ");
     let answer = world.send(&mut client, b"record=on:x_y_z\n");
     assert_eq!(answer, "!record = 6 : there are 53 recordings of the label x_y_z ;\n");
+}
+
+#[test]
+fn what_a_station_cannot_do_is_not_accepted() {
+    let (mut world, mut client) = (World::new(), Client::new(1));
+    (world.view.divides_datastreams, world.view.selects_disks) = (false, false);
+    let port = VsiPort { port: 46227, ..VsiPort::default() };
+    world.view.default_ports = vec![port];
+    let line =
+        b"datastream=clear;datastream=add:ds{thread}:*;set_disks=/mnt/disk1;set_disks=flexbuff;net_port?\n";
+    assert_eq!(
+        world.send(&mut client, line),
+        "!datastream = 0 ;!datastream = 2 : threads are recorded together here, none goes to a file of its own ;\
+         !set_disks = 2 : recordings use all disks of this station ;!set_disks = 0 : 2 ;!net_port ? 0 : 46227 ;\n"
+    );
 }
 
 #[test]

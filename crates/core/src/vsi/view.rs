@@ -22,6 +22,12 @@ pub struct VsiView {
     pub is_ready: bool,
     /// Whether anything is recorded or transferred, for whomever.
     pub is_active: bool,
+    /// Ports of recordings whose runtime has set none.
+    pub default_ports: Vec<VsiPort>,
+    /// Whether recordings divide frames among files by datastreams; otherwise none can be added.
+    pub divides_datastreams: bool,
+    /// Whether recordings use the disks that are selected; otherwise they use all, and all must be selected.
+    pub selects_disks: bool,
     /// The disks.
     pub disks: Vec<VsiDisk>,
     /// The scans on the disks in the order in which they were recorded, also those being recorded.

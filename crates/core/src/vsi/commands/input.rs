@@ -170,9 +170,9 @@ pub(super) fn net_port(context: &mut Context<'_>) -> Stepped {
             let equals = if port.suffix.is_empty() { "" } else { "=" };
             format!("{}{at}{}{equals}{}", port.host, port.port, port.suffix)
         };
-        let ports: Vec<String> = match &context.runtime.ports[..] {
-            [] => vec![DEFAULT_DATA_PORT.to_string()],
-            ports => ports.iter().map(shown).collect(),
+        let ports = match (&context.runtime.ports[..], &context.view.default_ports[..]) {
+            ([], []) => vec![DEFAULT_DATA_PORT.to_string()],
+            ([], ports) | (ports, _) => ports.iter().map(shown).collect(),
         };
         return Ok(Step::Reply(context.reply(VsiCode::Done).fields(ports)));
     }
@@ -225,6 +225,10 @@ pub(super) fn datastream(context: &mut Context<'_>) -> Stepped {
     context.idle_only()?;
     let (word, name) = (request.word(0), request.field(1));
     match word.as_str() {
+        "add" if !context.view.divides_datastreams => {
+            let why = "threads are recorded together here, none goes to a file of its own";
+            return Err(Refused(VsiCode::NotImplemented, why.into()));
+        }
         "add" => {
             let specs = request.fields.iter().skip(2).map(String::as_str);
             let new = VsiDatastream::new(name, specs).map_err(parameter)?;
@@ -269,6 +273,9 @@ pub(super) fn set_disks(context: &mut Context<'_>) -> Stepped {
     selected.dedup();
     if selected.is_empty() {
         return Ok(Step::Reply(context.reply(VsiCode::Failed).field(0).field("no disk matches")));
+    }
+    if selected.len() < all.len() && !context.view.selects_disks {
+        return Err(Refused(VsiCode::NotImplemented, "recordings use all disks of this station".into()));
     }
     let reply = context.reply(VsiCode::Done).field(selected.len());
     context.runtime.disks = selected.into_iter().cloned().collect();

@@ -1,6 +1,8 @@
 //! `record` and `reset`.
 
-use super::{Context, ERROR_NOT_STARTED, Pending, Refused, Step, Stepped, parameter, unexpected};
+use super::{
+    Context, ERROR_ENDED, ERROR_NOT_STARTED, Pending, Refused, Step, Stepped, parameter, unexpected,
+};
 use crate::vsi::mode::digits;
 use crate::vsi::reply::VsiCode;
 use crate::vsi::view::{VsiAction, VsiCounts, VsiOutcome};
@@ -167,6 +169,9 @@ fn off(context: &mut Context<'_>) -> Stepped {
 pub(super) fn stopped(context: &mut Context<'_>, outcome: Option<VsiOutcome>) -> Stepped {
     match outcome {
         Some(VsiOutcome::Stopped) => {
+            if let Some(error) = context.runtime.notice_end(context.view) {
+                context.errors.add(ERROR_ENDED, &error, context.now);
+            }
             context.runtime.recording = None;
             context.done()
         }
