@@ -14,6 +14,7 @@
 //! Limits: [`MAX_WATCHERS`], [`WATCHER_QUEUE`].
 
 pub mod api;
+pub mod client;
 mod disks;
 mod json;
 mod metrics;

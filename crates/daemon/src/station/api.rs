@@ -120,8 +120,7 @@ fn router(state: &ApiState) -> Router {
         Failure::new(404, "not_found", format!("there is no such path{}", Hint("see /api/v1/openapi.json")))
             .into_response()
     };
-    let other =
-        || async { Failure::new(405, "method", "the path has no such method".into()).into_response() };
+    let other = || async { Failure::new(405, "method", "the path has no such method").into_response() };
     router
         .method_not_allowed_fallback(other)
         .fallback(nothing)
@@ -150,13 +149,13 @@ async fn admit(
 struct Failure(StatusCode, Value);
 
 impl Failure {
-    fn new(status: u16, code: &str, text: String) -> Self {
+    fn new(status: u16, code: &str, text: impl std::fmt::Display) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self(status, json::error(code, &text))
+        Self(status, json::error(code, &text.to_string()))
     }
 
     fn bad(text: impl std::fmt::Display) -> Self {
-        Self::new(400, "bad_request", text.to_string())
+        Self::new(400, "bad_request", text)
     }
 }
 
