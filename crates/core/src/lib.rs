@@ -67,6 +67,8 @@ pub mod placement;
 pub mod predict;
 pub mod samples;
 pub mod schedule;
+pub mod station;
 pub mod synth;
 pub mod units;
+pub mod vsi;
 pub mod wire;
