@@ -342,6 +342,7 @@ pub fn agree(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
     let has = |cause: Cause| found.causes.iter().any(|named| named.cause == cause);
     let queue = queue.filter(|_| has(Cause::ShallowBuffer) && has(Cause::Policer));
     if shown.is_empty() && queue.is_none() {
+        doubt_chance(found, datagrams);
         return;
     }
     let text = |named: &CauseReport| format!("datagrams: {}", named.evidence.join("; "));
@@ -366,6 +367,24 @@ pub fn agree(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
     }
     found.causes.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     found.unknown = None;
+}
+
+/// Lost datagrams of which single losses at any rate would be recognised.
+const RECOGNISED: u64 = 200;
+
+/// Independent losses are the same for datagrams. Where these lose many for no cause that is known, losses are something else that looks
+/// like chance to a flow: a small bucket, beside outages.
+fn doubt_chance(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
+    let (unexplained, identity) = (datagrams.unexplained, &datagrams.identity);
+    if identity.unknown.is_some() || unexplained < RECOGNISED || unexplained * 2 < identity.lost {
+        return;
+    }
+    for cause in found.causes.iter_mut().filter(|named| named.cause == Cause::Loss) {
+        cause.confidence = cause.confidence.min(CONTRADICTED);
+        let text =
+            format!("{} datagrams were lost in another pattern than single losses", datagrams.unexplained);
+        cause.evidence.push(text);
+    }
 }
 
 #[cfg(test)]
@@ -525,6 +544,18 @@ mod tests {
         );
         let window = after(&[(Cause::ReceiverWindow, 0.9)], false, &[(Cause::Policer, 0.97)]);
         assert_eq!(window, [of(Cause::ReceiverWindow, true), of(Cause::Policer, true)]);
+    }
+
+    #[test]
+    fn single_losses_are_doubted_if_many_datagrams_are_lost_in_another_pattern() {
+        let sure = |unexplained| {
+            let mut found = TcpDiagnosis { causes: vec![named(Cause::Loss, 0.9)], ..TcpDiagnosis::default() };
+            let mut datagrams = UdpDiagnosis { unexplained, ..UdpDiagnosis::default() };
+            datagrams.identity.lost = 5000;
+            agree(&mut found, &datagrams);
+            found.causes[0].confidence > NAMED
+        };
+        assert_eq!((sure(5000), sure(300), sure(0)), (false, true, true));
     }
 
     #[test]
