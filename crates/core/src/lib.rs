@@ -70,4 +70,5 @@ pub mod schedule;
 pub mod station;
 pub mod synth;
 pub mod units;
+pub mod vsi;
 pub mod wire;
