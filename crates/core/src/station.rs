@@ -35,37 +35,19 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use admission::is_scan_name;
 pub use refusal::StationRefusal;
 pub use state::{
-    DiskCondition, InputStatus, RecordingCounts, RecordingOutcome, RecordingState, RecordingStatus, Reserved,
-    StationDisk, StationSnapshot,
+    DiskCondition, InputStatus, MAX_NAME_BYTES, RecordingCounts, RecordingId, RecordingOutcome,
+    RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk, StationSnapshot,
+    UnixMillis, is_scan_name,
 };
 
-use state::Held;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of ended recordings in a snapshot; the disks have all.
 pub const MAX_ENDED: usize = 256;
 /// Maximum number of requests that wait for the end of one recording.
 pub const MAX_WAITING: usize = 64;
-/// Maximum length of a name, bytes.
-pub const MAX_NAME_BYTES: usize = 120;
-/// How long a recording with a data time to stop at may continue after that time, by the host's clock.
-pub const STOP_GRACE_MILLIS: i64 = 2_000;
-
-/// Milliseconds of UNIX time, as the host's clock has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnixMillis(pub i64);
-
-/// A request of a client, by the number that the caller of [`Station::handle`] gave it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u64);
-
-/// A recording of this run of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordingId(pub u64);
-
 /// What a station has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StationConfig {
@@ -218,6 +200,40 @@ pub struct RecordingPlan {
     pub memory_bytes: u64,
     /// Data time in UNIX seconds at which it stops.
     pub stop: Option<i64>,
+}
+
+/// A recording that has not ended, and the requests to be answered.
+#[derive(Clone, Debug)]
+struct Held {
+    status: RecordingStatus,
+    input: usize,
+    /// The request to start it, until it is answered.
+    starter: Option<RequestId>,
+    /// Requests that wait for its end.
+    waiting: Vec<RequestId>,
+}
+
+impl Held {
+    /// When the host's clock ends it, if its data do not.
+    fn deadline(&self) -> Option<UnixMillis> {
+        let stop = self.status.stop?;
+        Some(UnixMillis(stop.saturating_mul(1000).saturating_add(STOP_GRACE_MILLIS)))
+    }
+
+    /// Requests its end, once.
+    fn stop(&mut self, actions: &mut Vec<StationAction>) {
+        if self.status.state != RecordingState::Stopping {
+            self.status.state = RecordingState::Stopping;
+            actions.push(StationAction::Stop { recording: self.status.recording });
+            actions.push(StationAction::RecordingChanged(self.status.clone()));
+        }
+    }
+
+    /// What it holds, without the space that it has filled.
+    fn remaining(&self) -> Reserved {
+        let space_bytes = self.status.reserved.space_bytes.saturating_sub(self.status.counts.written_bytes);
+        Reserved { space_bytes, ..self.status.reserved }
+    }
 }
 
 /// The state of a station, and what follows from each event.

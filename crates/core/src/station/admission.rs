@@ -1,7 +1,7 @@
 //! Whether a recording may begin: its name, its input, and memory, rate and space beside those of others.
 
-use super::state::{DiskCondition, Reserved};
-use super::{MAX_NAME_BYTES, StartRequest, Station, StationRefusal, UnixMillis};
+use super::state::{DiskCondition, MAX_NAME_BYTES, Reserved, UnixMillis, is_scan_name};
+use super::{StartRequest, Station, StationRefusal};
 
 impl Station {
     /// The input of a recording, and what it would hold; or why it cannot begin.
@@ -88,15 +88,4 @@ impl Station {
         let usable = self.disks.iter().filter(|disk| disk.condition == DiskCondition::Usable);
         if self.disks.is_empty() { None } else { usable.map(|disk| disk.free_bytes).sum() }
     }
-}
-
-/// Whether a text can name a scan: letters, digits and `._+-`, and no `.` at its start. It becomes a directory's name.
-#[must_use]
-pub fn is_scan_name(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
-    !text.is_empty()
-        && text.len() <= MAX_NAME_BYTES
-        && !text.starts_with('.')
-        && !text.starts_with('-')
-        && text.bytes().all(is_part)
 }

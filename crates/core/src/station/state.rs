@@ -1,6 +1,21 @@
 //! What can be seen of a station.
 
-use super::{RecordingId, RequestId, STOP_GRACE_MILLIS, StationAction, UnixMillis};
+/// Maximum length of a name, bytes.
+pub const MAX_NAME_BYTES: usize = 120;
+/// How long a recording with a data time to stop at may continue after that time, by the host's clock.
+pub const STOP_GRACE_MILLIS: i64 = 2_000;
+
+/// Milliseconds of UNIX time, as the host's clock has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnixMillis(pub i64);
+
+/// A request of a client, by the number that the caller of [`Station::handle`] gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A recording of this run of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordingId(pub u64);
 
 /// Whether a disk can be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,36 +218,13 @@ pub struct StationSnapshot {
     pub ended: Vec<RecordingStatus>,
 }
 
-/// A recording that has not ended, and the requests to be answered.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) status: RecordingStatus,
-    pub(super) input: usize,
-    /// The request to start it, until it is answered.
-    pub(super) starter: Option<RequestId>,
-    /// Requests that wait for its end.
-    pub(super) waiting: Vec<RequestId>,
-}
-
-impl Held {
-    /// When the host's clock ends it, if its data do not.
-    pub(super) fn deadline(&self) -> Option<UnixMillis> {
-        let stop = self.status.stop?;
-        Some(UnixMillis(stop.saturating_mul(1000).saturating_add(STOP_GRACE_MILLIS)))
-    }
-
-    /// Requests its end, once.
-    pub(super) fn stop(&mut self, actions: &mut Vec<StationAction>) {
-        if self.status.state != RecordingState::Stopping {
-            self.status.state = RecordingState::Stopping;
-            actions.push(StationAction::Stop { recording: self.status.recording });
-            actions.push(StationAction::RecordingChanged(self.status.clone()));
-        }
-    }
-
-    /// What it holds, without the space that it has filled.
-    pub(super) fn remaining(&self) -> Reserved {
-        let space_bytes = self.status.reserved.space_bytes.saturating_sub(self.status.counts.written_bytes);
-        Reserved { space_bytes, ..self.status.reserved }
-    }
+/// Whether a text can name a scan: letters, digits and `._+-`, and no `.` at its start. It becomes a directory's name.
+#[must_use]
+pub fn is_scan_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+    !text.is_empty()
+        && text.len() <= MAX_NAME_BYTES
+        && !text.starts_with('.')
+        && !text.starts_with('-')
+        && text.bytes().all(is_part)
 }

@@ -1,6 +1,7 @@
 //! The disks of a station: their condition, and the names of the scans on them.
 
-use super::{Shared, StationSetup};
+use super::setup::StationSetup;
+use super::shared::Shared;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::free_bytes;
 use skyhaul::io::lock::lock;

@@ -1,6 +1,6 @@
 //! The thread of a recording: a [`Recorder`] from its opening to its report.
 
-use super::{PROGRESS_INTERVAL, Shared};
+use super::setup::StationSetup;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes};
 use skyhaul::receive::keyed::StreamConfig;
@@ -20,8 +20,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a recording looks whether it is to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How often its counts are reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of memory for heaps that are prepared before anything is received.
 const PREPARED_BYTES: u64 = 64 << 20;
+
+/// Takes what a recording reports.
+pub(super) type Report = Box<dyn Fn(StationEvent) + Send>;
 
 /// What others say to a recording, and it to them.
 #[derive(Debug, Default)]
@@ -44,13 +49,15 @@ impl RecordingControl {
 
 /// Starts the thread; or returns what is to be reported without it.
 pub(super) fn spawn(
-    shared: &Arc<Shared>,
+    setup: &StationSetup,
     plan: RecordingPlan,
     control: Arc<RecordingControl>,
+    report: Report,
 ) -> Result<JoinHandle<()>, StationEvent> {
     let recording = plan.recording;
-    let ending = Ending { shared: Arc::clone(shared), plan, event: None };
-    let run = move || ending.run(&control);
+    let setup = setup.clone();
+    // Made on the thread: dropped here, it would report to a caller that is not ready for it.
+    let run = move || Ending { setup, plan, report, event: None }.run(&control);
     std::thread::Builder::new().name("station-record".into()).spawn(run).map_err(|error| {
         StationEvent::Ended {
             recording,
@@ -62,8 +69,9 @@ pub(super) fn spawn(
 
 /// Reports the end of a recording when it is dropped, also by a panic.
 struct Ending {
-    shared: Arc<Shared>,
+    setup: StationSetup,
     plan: RecordingPlan,
+    report: Report,
     event: Option<(RecordingOutcome, RecordingCounts)>,
 }
 
@@ -71,7 +79,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let fault = || RecordingOutcome::Failed("a bug in this program ended its thread".into());
         let (outcome, counts) = self.event.take().unwrap_or_else(|| (fault(), RecordingCounts::default()));
-        self.shared.report(StationEvent::Ended { recording: self.plan.recording, outcome, counts });
+        (self.report)(StationEvent::Ended { recording: self.plan.recording, outcome, counts });
     }
 }
 
@@ -84,17 +92,17 @@ impl Ending {
     }
 
     fn record(&self, control: &RecordingControl) -> Result<RecordReport, String> {
-        let (setup, plan) = (&self.shared.setup, &self.plan);
+        let (setup, plan) = (&self.setup, &self.plan);
         let recorder = Recorder::open(self.options()).map_err(|error| error.to_string())?;
         let mut running = recorder.start().map_err(|error| error.to_string())?;
-        self.shared.report(StationEvent::Opened { recording: plan.recording });
+        (self.report)(StationEvent::Opened { recording: plan.recording });
         let mut reported = Instant::now();
         while !control.stop.load(Ordering::Relaxed) && !running.running().is_over() {
             std::thread::sleep(POLL_INTERVAL);
             if reported.elapsed() >= PROGRESS_INTERVAL {
                 reported = Instant::now();
                 let counts = progress(&mut running, control);
-                self.shared.report(StationEvent::Progress { recording: plan.recording, counts });
+                (self.report)(StationEvent::Progress { recording: plan.recording, counts });
             }
         }
         let mut report = running.finish(FINISH_TIMEOUT);
@@ -110,7 +118,7 @@ impl Ending {
     }
 
     fn options(&self) -> RecorderOptions {
-        let (setup, plan) = (&self.shared.setup, &self.plan);
+        let (setup, plan) = (&self.setup, &self.plan);
         let mut receiver = setup.receivers[plan.input].clone();
         let (pool_bytes, heap_bytes) = division(plan.memory_bytes, receiver.learn.format);
         receiver.objects = (heap_bytes > 0).then(|| objects(heap_bytes));

@@ -1,0 +1,20 @@
+//! What a station has.
+
+use skyhaul::receive::ReceiverOptions;
+use skyhaul_core::station::StationConfig;
+use std::path::PathBuf;
+
+/// What a station has, and how its inputs are received.
+#[derive(Clone, Debug)]
+pub struct StationSetup {
+    /// Inputs, disks and memory, as the decisions see them.
+    pub config: StationConfig,
+    /// The receiver of each input, in the order of [`StationConfig::inputs`]. Memory, heaps and times are set for each recording.
+    pub receivers: Vec<ReceiverOptions>,
+    /// The disks, in the order of [`StationConfig::disks`].
+    pub disks: Vec<PathBuf>,
+    /// Bytes that remain free on each disk.
+    pub reserve_bytes: u64,
+    /// Directory for the report of each recording, as JSON.
+    pub reports: Option<PathBuf>,
+}

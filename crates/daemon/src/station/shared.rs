@@ -1,0 +1,142 @@
+//! The state of a station, what its threads share, and how each action is carried out.
+
+use super::json;
+use super::recorder::{self, RecordingControl};
+use super::setup::StationSetup;
+use skyhaul::io::lock::lock;
+use skyhaul_core::station::{
+    RecordingId, RecordingStatus, RequestId, Station, StationAction, StationEvent, StationRefusal,
+    StationRequest, UnixMillis,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot};
+
+/// Interval of comments to clients that watch, by which dead connections are found.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the time is looked at.
+const TIMER_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The reply to a request.
+pub type StationReply = Result<Option<RecordingStatus>, StationRefusal>;
+
+/// What the threads of a station share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) setup: StationSetup,
+    pub(super) state: Mutex<State>,
+    pub(super) watchers: Mutex<Vec<mpsc::Sender<Arc<str>>>>,
+    pub(super) next_request: AtomicU64,
+    /// Set when threads that wait are to end.
+    pub(super) over: AtomicBool,
+    /// Recordings that lost data here, or failed.
+    pub(super) faulty: AtomicU64,
+    /// Recordings that ended.
+    pub(super) ended: AtomicU64,
+    /// Requests refused.
+    pub(super) refused: AtomicU64,
+    /// Names of scans that an earlier run of some recorder left without an end.
+    pub(super) interrupted: Mutex<Vec<String>>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) station: Station,
+    pub(super) replies: HashMap<RequestId, oneshot::Sender<StationReply>>,
+    pub(super) controls: HashMap<RecordingId, Arc<RecordingControl>>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+    /// Names on the disks, as they were last looked at.
+    pub(super) names: BTreeSet<String>,
+}
+
+impl Shared {
+    pub(super) fn submit(self: &Arc<Self>, request: StationRequest) -> oneshot::Receiver<StationReply> {
+        let id = RequestId(self.next_request.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        let mut state = lock(&self.state);
+        state.replies.insert(id, sender);
+        self.handle(&mut state, StationEvent::Request { id, request });
+        receiver
+    }
+
+    /// Reports what happened.
+    pub(super) fn report(self: &Arc<Self>, event: StationEvent) {
+        self.handle(&mut lock(&self.state), event);
+    }
+
+    fn handle(self: &Arc<Self>, state: &mut State, event: StationEvent) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            if let StationEvent::Ended { recording, outcome, .. } = &event {
+                state.controls.remove(recording);
+                state.threads.retain(|thread| !thread.is_finished());
+                self.ended.fetch_add(1, Ordering::Relaxed);
+                self.faulty.fetch_add(u64::from(outcome.reason().is_some()), Ordering::Relaxed);
+            }
+            for action in state.station.handle(now(), event) {
+                match action {
+                    StationAction::Reply { id, reply } => {
+                        self.refused.fetch_add(u64::from(reply.is_err()), Ordering::Relaxed);
+                        if let Some(sender) = state.replies.remove(&id) {
+                            // A client that has gone needs no reply.
+                            let _ = sender.send(reply);
+                        }
+                    }
+                    StationAction::Open(plan) => {
+                        let control = Arc::<RecordingControl>::default();
+                        state.controls.insert(plan.recording, Arc::clone(&control));
+                        let shared = Arc::clone(self);
+                        let report = move |event| shared.report(event);
+                        match recorder::spawn(&self.setup, plan, control, Box::new(report)) {
+                            Ok(thread) => state.threads.push(thread),
+                            Err(event) => events.push(event),
+                        }
+                    }
+                    StationAction::Stop { recording } => {
+                        if let Some(control) = state.controls.get(&recording) {
+                            control.stop();
+                        }
+                    }
+                    StationAction::RecordingChanged(status) => {
+                        self.publish("recording", &json::recording(&status));
+                    }
+                    StationAction::DiskChanged(disk) => self.publish("disk", &json::disk(&disk)),
+                }
+            }
+        }
+    }
+
+    /// Sends a change to all who watch; those whose queue is full are dropped.
+    fn publish(&self, event: &str, data: &serde_json::Value) {
+        let mut watchers = lock(&self.watchers);
+        if !watchers.is_empty() {
+            let text: Arc<str> = format!("event: {event}\ndata: {data}\n\n").into();
+            watchers.retain(|watcher| watcher.try_send(Arc::clone(&text)).is_ok());
+        }
+    }
+
+    pub(super) fn keep_time(self: &Arc<Self>) {
+        let mut beat = Instant::now();
+        while !self.over.load(Ordering::Relaxed) {
+            std::thread::sleep(TIMER_INTERVAL);
+            let deadline = lock(&self.state).station.next_deadline();
+            if deadline.is_some_and(|deadline| deadline <= now()) {
+                self.report(StationEvent::TimePassed);
+            }
+            if beat.elapsed() >= HEARTBEAT_INTERVAL {
+                beat = Instant::now();
+                let comment: Arc<str> = ": \n\n".into();
+                lock(&self.watchers).retain(|watcher| watcher.try_send(Arc::clone(&comment)).is_ok());
+            }
+        }
+    }
+}
+
+/// The host's clock.
+pub(super) fn now() -> UnixMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
