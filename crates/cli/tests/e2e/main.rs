@@ -37,3 +37,4 @@ mod signals;
 mod spead;
 mod talk;
 mod transports;
+mod vsi;
