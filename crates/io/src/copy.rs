@@ -20,6 +20,7 @@
 //! Limits: it pays only if the destination is not in the cache already ([`cache_bytes`]), and not read again soon.
 //! Streamed stores are weakly ordered: call [`fence`] before another thread (or a disk) uses the bytes.
 
+use crate::host::cache::Caches;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -150,15 +151,10 @@ pub fn cache_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     /// If the system does not report it.
     const USUAL: usize = 8 << 20;
-    *BYTES.get_or_init(|| (2..5).rev().find_map(cache_of_level).unwrap_or(USUAL))
-}
-
-/// As the kernel has it, like `32768K`.
-fn cache_of_level(index: usize) -> Option<usize> {
-    let text =
-        std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
-    let kib: usize = text.trim().strip_suffix('K')?.parse().ok()?;
-    kib.checked_mul(1024)
+    *BYTES.get_or_init(|| match Caches::of_cpu(0) {
+        Caches { l2: 0, l3: 0, .. } => USUAL,
+        caches => caches.last_level() as usize,
+    })
 }
 
 /// The name of the copy in use, for reports.

@@ -25,6 +25,7 @@ mod heaps;
 mod lab;
 mod options;
 mod packets;
+pub mod peers;
 mod receive;
 mod record;
 mod send;
@@ -36,7 +37,8 @@ pub use options::{BenchReport, BenchRow, BenchRun, Spread};
 
 pub use receive::{join, object_options};
 
-use options::wrong;
+use options::{BenchResult, wrong};
+use skyhaul::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::host::machine::Machine;
 use std::io;
@@ -63,10 +65,11 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
             .iter()
             .map(|name| BenchRow { size, candidate: (*name).into(), ..BenchRow::default() })
             .collect();
-        rounds(options, &mut own, progress)?;
+        let one = |row: &BenchRow| once(options, &row.candidate, row.size);
+        rounds(&options.stop, options.rounds, &mut own, progress, &one)?;
         // Rows without runs when it was stopped are omitted.
         own.retain(|row| !row.runs.is_empty() || row.skipped.is_some());
-        summarise(options.what, &mut own);
+        summarise(all_candidates(options.what)[0], cpu_of(options.what), &mut own);
         rows.append(&mut own);
     }
     Ok(BenchReport {
@@ -86,23 +89,22 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
     })
 }
 
-/// All rounds of one size, with alternating candidates, or those until it is stopped.
-fn rounds(options: &BenchOptions, rows: &mut [BenchRow], progress: &mut dyn FnMut(&str)) -> io::Result<()> {
-    let all = options.rounds.max(1);
+/// All rounds of rows whose candidates alternate, or those until it is stopped. `one` runs a candidate.
+fn rounds(
+    stop: &StopFlag,
+    rounds: usize,
+    rows: &mut [BenchRow],
+    progress: &mut dyn FnMut(&str),
+    one: &dyn Fn(&BenchRow) -> io::Result<BenchResult>,
+) -> io::Result<()> {
+    let all = rounds.max(1);
     for round in 1..=all {
         for row in rows.iter_mut().filter(|row| row.skipped.is_none()) {
-            if options.stop.is_set() {
+            if stop.is_set() {
                 return Ok(());
             }
             progress(&format!("{} B, round {round} of {all}: {}", row.size, row.candidate));
-            let ran = match options.what {
-                BenchTarget::Receive => receive::run(options, &row.candidate, row.size),
-                BenchTarget::Send => send::run(options, &row.candidate, row.size),
-                BenchTarget::Record => record::run(options, &row.candidate, row.size),
-                BenchTarget::Balance => balance::run(options, &row.candidate, row.size),
-                BenchTarget::Lab => lab::run(options, &row.candidate, row.size),
-            };
-            match options.stop.unless_set(ran) {
+            match stop.unless_set(one(row)) {
                 Ok(None) => return Ok(()),
                 Ok(Some(ran)) => {
                     row.how = ran.how;
@@ -119,6 +121,17 @@ fn rounds(options: &BenchOptions, rows: &mut [BenchRow], progress: &mut dyn FnMu
         }
     }
     Ok(())
+}
+
+/// One run of a candidate of this program.
+fn once(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<BenchResult> {
+    match options.what {
+        BenchTarget::Receive => receive::run(options, candidate, size),
+        BenchTarget::Send => send::run(options, candidate, size),
+        BenchTarget::Record => record::run(options, candidate, size),
+        BenchTarget::Balance => balance::run(options, candidate, size),
+        BenchTarget::Lab => lab::run(options, candidate, size),
+    }
 }
 
 /// All candidates, the reference first.
@@ -148,10 +161,13 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
     options.candidates.iter().map(find).collect()
 }
 
-/// Medians of the runs, and their ratios to the reference of the same round.
-fn summarise(what: BenchTarget, rows: &mut [BenchRow]) {
-    let cpu = |run: &BenchRun| if what == BenchTarget::Send { run.send_cpu } else { run.receive_cpu };
-    let reference = all_candidates(what)[0];
+/// The CPU time by which candidates are compared.
+fn cpu_of(what: BenchTarget) -> fn(&BenchRun) -> f64 {
+    if what == BenchTarget::Send { |run| run.send_cpu } else { |run| run.receive_cpu }
+}
+
+/// Medians of the runs, and their ratios to those of the candidate `reference` in the same round.
+fn summarise(reference: &str, cpu: fn(&BenchRun) -> f64, rows: &mut [BenchRow]) {
     let reference =
         rows.iter().find(|row| row.candidate == reference).map_or(Vec::new(), |row| row.runs.clone());
     for row in rows {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Options of other programs, which texts name as well: the program, and its options.
-const OTHERS: [(&str, &[&str]); 8] = [
+const OTHERS: [(&str, &[&str]); 9] = [
     ("ethtool", &["--set-fec", "--set-priv-flags"]),
     ("numactl", &["--cpunodebind", "--membind"]),
     ("prlimit", &["--pid", "--memlock", "--nofile"]),
@@ -27,6 +27,7 @@ const OTHERS: [(&str, &[&str]); 8] = [
         &["--filename", "--rw", "--bs", "--iodepth", "--ioengine", "--end", "--thread", "--output-format"],
     ),
     ("pip, maturin, cargo", &["--features", "--release", "--no-default-features"]),
+    ("spead2, meson", &["--mem-pool", "--mem-lower", "--mem-upper", "--buffer", "--buildtype"]),
     // Its own name for what `probe --pacing` and `--windows` are.
     ("iperf3", &["--fq-rate", "--get-server-output", "--one-off"]),
 ];

@@ -48,11 +48,13 @@ pub(super) const SWEEP: Cases = Cases(1 << 8);
 pub(super) const GENERATED: Cases = Cases(1 << 9);
 pub(super) const UDP: Cases = Cases(1 << 10);
 pub(super) const TCP: Cases = Cases(1 << 11);
+/// The benchmark beside other programs.
+pub(super) const PEERS: Cases = Cases(1 << 12);
 /// Heaps and events, which have a size of their own.
 pub(super) const OBJECTS: Cases = Cases(HEAPS.0 | EVENTS.0);
 
 /// The cases, by dimension: objects or experiment, source, transport.
-const DIMENSIONS: [Cases; 3] = [Cases((1 << 9) - 1), GENERATED, Cases(UDP.0 | TCP.0)];
+const DIMENSIONS: [Cases; 3] = [Cases(((1 << 9) - 1) | PEERS.0), GENERATED, Cases(UDP.0 | TCP.0)];
 
 impl Cases {
     fn meets(self, other: Self) -> bool {
@@ -88,6 +90,7 @@ impl Cases {
             EXPERIMENTS => "the experiments of SDP memo 046",
             LIMITED => "the experiment `limited`",
             SWEEP => "`bench ejfat`",
+            PEERS => "`bench peers`",
             GENERATED => "a pattern or noise",
             UDP => "udp:// addresses",
             _ => "tcp:// addresses",
@@ -109,6 +112,7 @@ impl Cases {
             () if self.meets(LIMITED) => "add --experiments limited".to_owned(),
             () if self.meets(SWEEP) => "use `bench ejfat`".to_owned(),
             () if self.meets(DISK_PATH) => "use `bench record`".to_owned(),
+            () if self == PEERS => "use `bench peers`".to_owned(),
             () if self.meets(PATH) => "name the path to measure, such as `bench receive`".to_owned(),
             () if self.meets(UDP) => "use a udp:// address".to_owned(),
             () if self.meets(TCP) => "use a tcp:// address".to_owned(),
@@ -131,6 +135,7 @@ impl Cases {
         match () {
             () if self.meets(EXPERIMENTS) => Some("Experiments of SDP memo 046 (--format spead)"),
             () if self.meets(SWEEP) => Some("Sweep of events (bench ejfat)"),
+            () if self == PEERS => Some("Other programs (bench peers)"),
             () if self.meets(PATH) => Some("One path (bench receive, send, record, balance, lab)"),
             () => None,
         }

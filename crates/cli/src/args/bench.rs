@@ -1,11 +1,12 @@
 //! Arguments of `bench`.
 
-use super::applies::{ALWAYS, DISK_PATH, EXPERIMENTS, LIMITED, PATH, SWEEP, to};
+use super::applies::{ALWAYS, DISK_PATH, EXPERIMENTS, LIMITED, PATH, PEERS, SWEEP, to};
 use super::heaps::HeapBenchArgs;
 use super::limits::FormatParser;
 use super::limits::OutputArgs;
 use super::limits::{DESTINATION, PACE};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::namespace::Network;
@@ -63,7 +64,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, add = to(PATH))]
     pub(crate) no_gso: bool,
     /// Processors of the sending and the receiving thread
-    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, add = to(PATH | LIMITED))]
+    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, add = to(PATH | LIMITED | PEERS))]
     pub(crate) cpus: (usize, usize),
     /// Memory that packets are placed into
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), add = to(PATH))]
@@ -72,6 +73,8 @@ pub(crate) struct BenchArgs {
     pub(crate) heaps: HeapBenchArgs,
     #[command(flatten)]
     pub(crate) events: EventBenchArgs,
+    #[command(flatten)]
+    pub(crate) peers: PeerBenchArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -94,6 +97,34 @@ pub(crate) struct EventBenchArgs {
     /// Numbers of threads of the balancer
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for each CPU is enough"), add = to(SWEEP))]
     pub(crate) balancer_threads: Vec<usize>,
+}
+
+/// Programs beside which Skyhaul is measured.
+#[derive(Args, Debug)]
+pub(crate) struct PeerBenchArgs {
+    /// Rows of the table (default: all)
+    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = rows(), add = to(PEERS))]
+    pub(crate) only: Vec<String>,
+    /// spead2_recv of spead2 4 (default: from PATH)
+    #[arg(long = "spead2-recv", value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
+    pub(crate) heap_receiver: Option<PathBuf>,
+    /// spead2_send of spead2 4 (default: from PATH)
+    #[arg(long = "spead2-send", value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
+    pub(crate) heap_sender: Option<PathBuf>,
+    /// iperf3 (default: from PATH)
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
+    pub(crate) iperf3: Option<PathBuf>,
+    /// packetBlasteeFastDirect of JLab's esnet3 (default: from PATH)
+    #[arg(long = "packet-blastee", value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
+    pub(crate) event_receiver: Option<PathBuf>,
+    /// skyhaul, for example of another build (default: this program). The bare loops are always of this program
+    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
+    pub(crate) program: Option<PathBuf>,
+}
+
+/// The rows of the table of `bench peers`.
+fn rows() -> PossibleValuesParser {
+    PossibleValuesParser::new(skyhaul_measure::bench::peers::row_names())
 }
 
 impl BenchArgs {
@@ -130,6 +161,8 @@ pub(crate) enum BenchWhat {
     /// Events from senders through a balancer to workers: tables and plots of every combination
     #[value(name = "ejfat")]
     Events,
+    /// Skyhaul beside spead2, iperf3, packetBlastee and bare loops, in turns: one table, and a report to compare machines by
+    Peers,
 }
 
 impl BenchWhat {

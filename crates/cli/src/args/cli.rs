@@ -170,6 +170,7 @@ const FIRST: [(&str, &[&str]); 7] = [
             "rounds",
             "directory",
             "address",
+            "only",
             "report",
             "json",
         ],

@@ -1,6 +1,6 @@
 //! Arguments that are for SPEAD heaps only; each group stands under its own heading in `--help`.
 
-use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, RECORDING, SWEEP, TCP, to};
+use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, PEERS, RECORDING, SWEEP, TCP, to};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::core::control::ControlConfig;
@@ -269,8 +269,8 @@ pub(crate) struct HeapBenchArgs {
     /// repeated
     #[arg(long, value_name = "COMMAND", add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) against: Vec<String>,
-    /// Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench)
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, add = to(EXPERIMENTS | SWEEP))]
+    /// Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench, for peers peers-bench)
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, add = to(EXPERIMENTS | SWEEP | PEERS))]
     pub(crate) report: Option<PathBuf>,
 }
 

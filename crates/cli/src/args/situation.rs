@@ -1,8 +1,8 @@
 //! What a command line deals with, which decides which of its options apply.
 
 use super::applies::{
-    Cases, DISK_PATH, Decided, EVENTS, EXPERIMENTS, FRAMES, GENERATED, HEAPS, LIMITED, NONE, PATH, RECORDING,
-    SWEEP, Situation, TCP, UDP,
+    Cases, DISK_PATH, Decided, EVENTS, EXPERIMENTS, FRAMES, GENERATED, HEAPS, LIMITED, NONE, PATH, PEERS,
+    RECORDING, SWEEP, Situation, TCP, UDP,
 };
 use super::bench::BenchWhat;
 use super::cli::{Cli, Verb};
@@ -44,6 +44,7 @@ pub(super) fn situation(cli: &Cli) -> Option<Situation> {
             let sized = args.format.objects().filter(|objects| *objects != Objects::Frames);
             let (cases, by) = match args.what {
                 Some(BenchWhat::Events) => (SWEEP, "`bench ejfat`".to_owned()),
+                Some(BenchWhat::Peers) => (PEERS, "`bench peers`".to_owned()),
                 None if args.format.objects() == Some(Objects::Heaps) => {
                     let limited = args.heaps.experiments.contains(&Experiment::Limited);
                     (if limited { EXPERIMENTS | LIMITED } else { EXPERIMENTS }, EXPERIMENTS.noun())

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "experiments")]
 mod events;
+mod peers;
 
 use super::output::command_line;
 use super::receiving::print_json;
@@ -34,6 +35,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
         #[cfg(not(feature = "experiments"))]
         return super::unbuilt::experiments(args);
     }
+    if args.what == Some(BenchWhat::Peers) {
+        return peers::run(args);
+    }
     if args.what.is_none() && args.format.objects() == Some(Objects::Heaps) {
         return super::heaps::bench(args);
     }
@@ -54,7 +58,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
 
 fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
     let what = match args.what {
-        None | Some(BenchWhat::Receive | BenchWhat::Events) => BenchTarget::Receive,
+        None | Some(BenchWhat::Receive | BenchWhat::Events | BenchWhat::Peers) => BenchTarget::Receive,
         Some(BenchWhat::Send) => BenchTarget::Send,
         Some(BenchWhat::Record) => BenchTarget::Record,
         Some(BenchWhat::Balance) => BenchTarget::Balance,

@@ -4,7 +4,7 @@ use crate::site::{Job, run, wait_for, words};
 use rustix::process::Signal;
 
 /// A processor for the sender and one for the receivers: two, where there are two.
-fn cpus() -> String {
+pub(crate) fn cpus() -> String {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
     let first = cpus.next().unwrap();
@@ -49,7 +49,7 @@ fn limited_receivers_keep_to_their_share_and_are_compared() {
 }
 
 /// The children of a process: the fourth field of `/proc/PID/stat`, behind a name in brackets.
-fn children(parent: u32) -> Vec<u32> {
+pub(crate) fn children(parent: u32) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {

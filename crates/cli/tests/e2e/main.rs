@@ -26,6 +26,7 @@ mod lab;
 mod limited;
 mod monitor;
 mod mounted;
+mod peers;
 mod probe;
 mod readers;
 mod recorded;

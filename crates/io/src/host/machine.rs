@@ -15,6 +15,8 @@ use std::{fmt, fs, io};
 pub struct Machine {
     /// CPU model, from the kernel.
     pub cpu: String,
+    /// CPU family, model and stepping as the kernel numbers them; empty if it does not (AArch64).
+    pub family: String,
     /// CPUs this process may use.
     pub cores: usize,
     /// Memory in bytes.
@@ -38,10 +40,14 @@ impl Machine {
             Some(line.split_once(':')?.1.trim().to_owned())
         };
         let model = ["model name", "Model", "CPU implementer", "cpu"].iter().find_map(|n| field(&info, n));
+        // "model name" begins like "model", which comes first.
+        let numbers = ["cpu family", "model", "stepping"].map(|name| Some((name, field(&info, name)?)));
+        let numbers: Vec<_> = numbers.into_iter().flatten().map(|(name, n)| format!("{name} {n}")).collect();
         let kib = field(&memory, "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok());
         let system = rustix::system::uname();
         Self {
             cpu: model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            family: numbers.join(", "),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory: kib.unwrap_or(0) * 1024,
             kernel: format!("{} {}", system.sysname().to_string_lossy(), system.release().to_string_lossy()),

@@ -2,6 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`cache`] | sizes of a CPU's caches |
 //! | [`interface`] | which interface has an address, its counters |
 //! | [`sockets`] | bytes queued at a port, and datagrams dropped there |
 //! | [`stages`] | counters along the path of a packet (interface, IP, UDP, backlog, CPUs), and the kernel's tables of them |
@@ -18,6 +19,7 @@
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
 
+pub mod cache;
 pub mod descriptors;
 pub mod ethtool;
 pub mod interface;

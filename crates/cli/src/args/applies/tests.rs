@@ -232,6 +232,20 @@ fn options_of_one_benchmark_are_refused_in_another() {
     accepted(through, &[&sweep[..], &shared].concat());
     refused(through, &hint(&[&path[..], &disk, &experiments, &limited].concat(), ""));
     refused(through, &hint(&["--heap-size 1MiB", "--netns a,b", "--cpus 1,0"], ""));
+    let peers = [
+        "--only send-1472,heaps-4k",
+        "--spead2-recv x",
+        "--spead2-send x",
+        "--iperf3 x",
+        "--packet-blastee x",
+        "--program x",
+    ];
+    accepted("bench peers", &[&peers[..], &["--report x", "--cpus 1,0", "--time 1s", "--rounds 1"]].concat());
+    refused("bench peers", &hint(&[&path[..], &disk, &experiments, &limited, &sweep].concat(), ""));
+    for line in ["bench", all, through] {
+        refused(line, &hint(&peers, "use `bench peers`"));
+    }
+    assert!(said("bench peers --only x").is_some_and(|said| said.contains("receive-8040, ")));
 }
 
 #[test]
