@@ -3,7 +3,8 @@
 //! Recordings use the inputs of the configuration. `net_port` chooses among them: the input that listens on exactly those ports. Sizes of
 //! buffers and chunks, and numbers of threads, are those of the configuration, too.
 
-use super::{VsiStation, inspect};
+use super::inspect;
+use super::shared::VsiStation;
 use crate::station::StationService;
 use skyhaul::core::hint::split;
 use skyhaul::io::address::Endpoint;
@@ -61,8 +62,16 @@ struct AdapterState {
     names: BTreeMap<u64, String>,
     /// Changes of `names` so far.
     names_changed: u64,
-    /// The last view, and what it was made of.
-    last: Option<(StationSnapshot, Arc<Vec<VsiScan>>, u64, Arc<VsiView>)>,
+    last: Option<LastView>,
+}
+
+/// A view, and what it was made of.
+#[derive(Debug)]
+struct LastView {
+    snapshot: StationSnapshot,
+    catalog: Arc<Vec<VsiScan>>,
+    names_changed: u64,
+    view: Arc<VsiView>,
 }
 
 /// A scan on the disks.
@@ -102,7 +111,7 @@ impl StationAdapter {
         let inputs = self.service.snapshot().inputs;
         let input = match input(&inputs, &options.ports) {
             Ok(input) => input.to_owned(),
-            Err(outcome) => return outcome,
+            Err((code, why)) => return VsiOutcome::Failed(code, why),
         };
         {
             let mut state = lock(&self.shared.state);
@@ -155,16 +164,16 @@ impl VsiStation for StationAdapter {
     fn view(&self) -> Arc<VsiView> {
         let snapshot = self.service.snapshot();
         let mut state = lock(&self.shared.state);
-        let changed = state.names_changed;
-        if let Some((of, catalog, names, view)) = &state.last
-            && *of == snapshot
-            && Arc::ptr_eq(catalog, &state.catalog)
-            && *names == changed
+        if let Some(last) = &state.last
+            && last.snapshot == snapshot
+            && Arc::ptr_eq(&last.catalog, &state.catalog)
+            && last.names_changed == state.names_changed
         {
-            return Arc::clone(view);
+            return Arc::clone(&last.view);
         }
         let view = Arc::new(view(&self.shared.about, &snapshot, &state.catalog, &state.names));
-        state.last = Some((snapshot, Arc::clone(&state.catalog), changed, Arc::clone(&view)));
+        let (catalog, names_changed) = (Arc::clone(&state.catalog), state.names_changed);
+        state.last = Some(LastView { snapshot, catalog, names_changed, view: Arc::clone(&view) });
         view
     }
 
@@ -297,13 +306,13 @@ fn ports(input: &InputStatus) -> Vec<VsiPort> {
 }
 
 /// Returns the input that listens on these ports; the first one if none are given.
-fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, VsiOutcome> {
+fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, (VsiCode, String)> {
     if wanted.is_empty() {
         return Ok("");
     }
     if wanted.iter().any(|port| !port.suffix.is_empty()) {
         let why = "suffixes of ports are not implemented here, record each port by a runtime of its own";
-        return Err(VsiOutcome::Failed(VsiCode::NotImplemented, why.into()));
+        return Err((VsiCode::NotImplemented, why.into()));
     }
     let is_meant = |input: &&InputStatus| {
         let ports = ports(input);
@@ -323,7 +332,7 @@ fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, V
             "no input of the configuration listens on net_port, there are {}",
             all.join(", ").replace(" @", " ").trim_start_matches('@')
         );
-        VsiOutcome::Failed(VsiCode::Conflict, why)
+        (VsiCode::Conflict, why)
     })
 }
 
