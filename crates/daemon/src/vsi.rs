@@ -16,52 +16,36 @@
 mod adapter;
 mod connection;
 mod inspect;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use adapter::StationAdapter;
+pub use shared::{
+    FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT, LINE_PAUSE, MAX_CONNECTIONS, MAX_PER_ADDRESS, VsiStation,
+    WRITE_TIMEOUT,
+};
 
 use crate::http::Connections;
 use connection::serve;
+use shared::{Shared, duration, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::balance::AllowList;
-use skyhaul_core::placement::Nanos;
-use skyhaul_core::vsi::{VsiAction, VsiDialogue, VsiOutcome, VsiRuntimes, VsiView};
+use skyhaul_core::vsi::VsiDialogue;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The port of the field.
 pub const DEFAULT_PORT: u16 = 2620;
-/// Maximum number of connections.
-pub const MAX_CONNECTIONS: usize = 256;
-/// Maximum number of connections from one address.
-pub const MAX_PER_ADDRESS: usize = 64;
-/// Time of a new connection until its first request.
-pub const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between requests: the Field System keeps its connection between experiments.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
-/// Time of a client to take an answer.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request without the end of its line is carried out if nothing follows its `;` for this time.
-pub const LINE_PAUSE: Duration = Duration::from_millis(200);
 /// Time for actions that run when the service stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
-
-/// The station that dialogues control.
-pub trait VsiStation: Send + Sync + 'static {
-    /// Returns the station as it is now, without waiting.
-    fn view(&self) -> Arc<VsiView>;
-
-    /// Carries an action out. A view taken afterwards includes what it did. The future may be dropped, which does not undo it.
-    fn carry_out(&self, action: VsiAction) -> impl Future<Output = VsiOutcome> + Send;
-}
 
 /// Where a [`VsiServer`] listens, and to whom.
 #[derive(Clone, Debug)]
@@ -92,17 +76,6 @@ pub struct VsiServer {
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What the connections share.
-#[derive(Debug)]
-struct Shared {
-    runtimes: Mutex<VsiRuntimes>,
-    connections: Arc<Connections>,
-    not_allowed: AtomicU64,
-    requests: AtomicU64,
-    rejected: AtomicU64,
-    next_connection: AtomicU64,
 }
 
 impl VsiServer {
@@ -228,13 +201,4 @@ async fn accept<S: VsiStation>(
     }
     let all_end = async { while serving.join_next().await.is_some() {} };
     let _ = timeout(SHUTDOWN_GRACE, all_end).await;
-}
-
-fn duration(time: Nanos) -> Duration {
-    Duration::from_nanos(time.0)
-}
-
-/// The host's clock.
-fn now() -> Nanos {
-    Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

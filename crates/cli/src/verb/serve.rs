@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   [station] of the configuration ─▶ StationService ◀── HTTP API ◀── status, station, browsers, scripts
+//!                                                   ◀── VSI-S ◀───── Field System, m5copy
 //! ```
 
 mod config;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use skyhaul::core::hint::Hint;
 use skyhaul_daemon::station::StationService;
 use skyhaul_daemon::station::api::StationApi;
+use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,12 +47,19 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         counted(disks as u64, "disk"),
         api.address()
     );
+    let program = concat!("skyhaul ", env!("CARGO_PKG_VERSION"));
+    let start = |options| VsiServer::start(StationAdapter::new(Arc::clone(&service), program)?, options);
+    let vsi = config.vsi.map(start).transpose()?;
+    if let Some(vsi) = &vsi {
+        say!("VSI-S on {}", vsi.address());
+    }
     if token.is_some() {
         listener::warn_of_tokens_at(listen.ip());
     }
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
-        if !api.is_running() || !service.is_running() {
+        let is_running = api.is_running() && vsi.as_ref().is_none_or(VsiServer::is_running);
+        if !is_running || !service.is_running() {
             // What is recorded is kept first.
             let _ = service.shut_down();
             bail!("the service stopped because of a bug in this program{}", Hint("start it again"));
@@ -61,6 +70,6 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say!("ending {}", counted(active as u64, "recording"));
     }
     let is_whole = service.shut_down();
-    drop(api);
+    drop((api, vsi));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }

@@ -38,3 +38,4 @@ mod signals;
 mod spead;
 mod talk;
 mod transports;
+mod vsi;

@@ -3,53 +3,19 @@
 //! A command answers immediately, or names an action and what its outcome means ([`Pending`]). What the field's programs know and this
 //! station does not do is answered with code 2; any other keyword with code 7.
 
+mod context;
 mod input;
 mod numbers;
 mod record;
 mod scan;
 mod state;
 
-use super::errors::VsiErrors;
-use super::line::VsiRequest;
-use super::reply::{VsiCode, VsiReply};
-use super::runtime::VsiRuntime;
-use super::view::{VsiAction, VsiOutcome, VsiView};
-use crate::placement::Nanos;
+pub(super) use context::{Context, Pending, Step};
+pub use context::{ERROR_ENDED, ERROR_NOT_STARTED};
 
-/// Number of an error in `error?`: a recording could not begin.
-pub const ERROR_NOT_STARTED: u32 = 1001;
-/// Number of an error in `error?`: a recording ended without being asked to, or lost data.
-pub const ERROR_ENDED: u32 = 1002;
-
-/// What a request is carried out with.
-pub(super) struct Context<'a> {
-    pub(super) runtime: &'a mut VsiRuntime,
-    pub(super) errors: &'a mut VsiErrors,
-    pub(super) next_recording: &'a mut u64,
-    pub(super) view: &'a VsiView,
-    pub(super) now: Nanos,
-    pub(super) request: &'a VsiRequest,
-}
-
-/// What follows from a request, or from an outcome.
-pub(super) enum Step {
-    Reply(VsiReply),
-    Act(VsiAction, Pending),
-}
-
-/// What the outcome of an action means.
-#[derive(Clone, Debug)]
-pub(super) enum Pending {
-    Start(record::Starting),
-    Stop,
-    Check,
-    Select(scan::Selection),
-}
-
-/// A request that is refused: the code, and why.
-pub(super) struct Refused(VsiCode, String);
-
-type Stepped = Result<Step, Refused>;
+use super::reply::VsiCode;
+use super::view::VsiOutcome;
+use context::Refused;
 
 /// Keywords of the field that this station knows and does not carry out.
 const NOT_IMPLEMENTED: [&str; 61] = [
@@ -158,47 +124,6 @@ pub(super) fn answer(context: &mut Context<'_>, pending: Pending, outcome: Optio
         Pending::Select(selection) => scan::selected(context, &selection, outcome),
     };
     context.finish(stepped)
-}
-
-impl Context<'_> {
-    fn finish(&self, stepped: Stepped) -> Step {
-        stepped.unwrap_or_else(|Refused(code, why)| Step::Reply(self.reply(code).message(&why)))
-    }
-
-    fn reply(&self, code: VsiCode) -> VsiReply {
-        VsiReply::new(&self.request.keyword, self.request.query, code)
-    }
-
-    fn done(&self) -> Stepped {
-        Ok(Step::Reply(self.reply(VsiCode::Done)))
-    }
-
-    fn query_only(&self) -> Result<(), Refused> {
-        match self.request.query {
-            true => Ok(()),
-            false => Err(Refused(VsiCode::NotImplemented, "only a query".into())),
-        }
-    }
-
-    /// Settings of a recording cannot be changed while it runs.
-    fn idle_only(&self) -> Result<(), Refused> {
-        match self.runtime.running(self.view) {
-            None => Ok(()),
-            Some(recording) => {
-                let why = format!("recording {}", recording.label);
-                Err(Refused(VsiCode::Conflict, why))
-            }
-        }
-    }
-}
-
-fn parameter(why: impl Into<String>) -> Refused {
-    Refused(VsiCode::Parameter, why.into())
-}
-
-/// What an outcome that no request expects is answered with.
-fn unexpected() -> Refused {
-    Refused(VsiCode::Indeterminate, "the station gave no answer to this request".into())
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! Recordings use the inputs of the configuration. `net_port` chooses among them: the input that listens on exactly those ports. Sizes of
 //! buffers and chunks, and numbers of threads, are those of the configuration, too.
 
-use super::{VsiStation, inspect};
+use super::inspect;
+use super::shared::VsiStation;
 use crate::station::StationService;
 use skyhaul::core::hint::split;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::lock::lock;
-use skyhaul::recording::{scan_summary, scans_on};
+use skyhaul::recording::{State, scan_summary, scans_on};
 use skyhaul_core::station::{
     DiskCondition, InputStatus, RecordingState, RecordingStatus, StartRequest, StationRefusal,
     StationRequest, StationSnapshot,
@@ -59,8 +60,25 @@ struct AdapterState {
     catalog: Arc<Vec<VsiScan>>,
     /// Names of recordings by the numbers that dialogues gave them.
     names: BTreeMap<u64, String>,
-    /// The last view, and what it was made of.
-    last: Option<(StationSnapshot, Arc<Vec<VsiScan>>, usize, Arc<VsiView>)>,
+    /// Changes of `names` so far.
+    names_changed: u64,
+    last: Option<LastView>,
+}
+
+/// A view, and what it was made of.
+#[derive(Debug)]
+struct LastView {
+    snapshot: StationSnapshot,
+    catalog: Arc<Vec<VsiScan>>,
+    names_changed: u64,
+    view: Arc<VsiView>,
+}
+
+/// A scan on the disks.
+struct KnownScan {
+    started: String,
+    bytes: u64,
+    is_live: bool,
 }
 
 impl StationAdapter {
@@ -93,11 +111,12 @@ impl StationAdapter {
         let inputs = self.service.snapshot().inputs;
         let input = match input(&inputs, &options.ports) {
             Ok(input) => input.to_owned(),
-            Err(outcome) => return outcome,
+            Err((code, why)) => return VsiOutcome::Failed(code, why),
         };
         {
             let mut state = lock(&self.shared.state);
             state.names.insert(options.id, options.label.clone());
+            state.names_changed += 1;
             while state.names.len() > MAX_REMEMBERED {
                 state.names.pop_first();
             }
@@ -106,7 +125,9 @@ impl StationAdapter {
         match self.service.ask_async(StationRequest::Start(request)).await {
             Ok(_) => VsiOutcome::Started,
             Err(refusal) => {
-                lock(&self.shared.state).names.remove(&options.id);
+                let mut state = lock(&self.shared.state);
+                state.names.remove(&options.id);
+                state.names_changed += 1;
                 refused(&refusal)
             }
         }
@@ -143,16 +164,16 @@ impl VsiStation for StationAdapter {
     fn view(&self) -> Arc<VsiView> {
         let snapshot = self.service.snapshot();
         let mut state = lock(&self.shared.state);
-        let started = state.names.len();
-        if let Some((of, catalog, names, view)) = &state.last
-            && *of == snapshot
-            && Arc::ptr_eq(catalog, &state.catalog)
-            && *names == started
+        if let Some(last) = &state.last
+            && last.snapshot == snapshot
+            && Arc::ptr_eq(&last.catalog, &state.catalog)
+            && last.names_changed == state.names_changed
         {
-            return Arc::clone(view);
+            return Arc::clone(&last.view);
         }
         let view = Arc::new(view(&self.shared.about, &snapshot, &state.catalog, &state.names));
-        state.last = Some((snapshot, Arc::clone(&state.catalog), started, Arc::clone(&view)));
+        let (catalog, names_changed) = (Arc::clone(&state.catalog), state.names_changed);
+        state.last = Some(LastView { snapshot, catalog, names_changed, view: Arc::clone(&view) });
         view
     }
 
@@ -176,25 +197,27 @@ impl Drop for StationAdapter {
 impl Shared {
     /// Reads the scans on the disks now and then: the names of all, and the indexes of those that are new.
     fn keep_catalog(&self) {
-        let mut known: BTreeMap<String, (String, u64)> = BTreeMap::new();
+        let mut known: BTreeMap<String, KnownScan> = BTreeMap::new();
         while !self.over.load(Ordering::Relaxed) {
             let names: BTreeSet<String> = scans_on(&self.disks).into_iter().collect();
-            known.retain(|name, _| names.contains(name));
+            // What is being recorded grows.
+            known.retain(|name, scan| names.contains(name) && !scan.is_live);
             for name in names {
                 if known.contains_key(&name) || self.over.load(Ordering::Relaxed) {
                     continue;
                 }
                 if let Some(summary) = scan_summary(&self.disks, &name) {
-                    known.insert(name, (summary.started.unwrap_or_default(), summary.bytes));
+                    let (started, bytes) = (summary.started.unwrap_or_default(), summary.bytes);
+                    let is_live = summary.state == State::Live;
+                    known.insert(name, KnownScan { started, bytes, is_live });
                 }
             }
-            let mut scans: Vec<(&String, &(String, u64))> = known.iter().collect();
+            let mut scans: Vec<(&String, &KnownScan)> = known.iter().collect();
             // In the order in which they were recorded; RFC 3339 sorts as text.
-            scans.sort_by_key(|(_, (started, _))| started);
-            let scans: Vec<VsiScan> = scans
-                .into_iter()
-                .map(|(label, (_, bytes))| VsiScan { label: label.clone(), bytes: *bytes })
-                .collect();
+            scans.sort_by_key(|(_, scan)| &scan.started);
+            let scan =
+                |(label, scan): (&String, &KnownScan)| VsiScan { label: label.clone(), bytes: scan.bytes };
+            let scans: Vec<VsiScan> = scans.into_iter().map(scan).collect();
             let mut state = lock(&self.state);
             if *state.catalog != scans {
                 state.catalog = Arc::new(scans);
@@ -283,13 +306,13 @@ fn ports(input: &InputStatus) -> Vec<VsiPort> {
 }
 
 /// Returns the input that listens on these ports; the first one if none are given.
-fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, VsiOutcome> {
+fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, (VsiCode, String)> {
     if wanted.is_empty() {
         return Ok("");
     }
     if wanted.iter().any(|port| !port.suffix.is_empty()) {
         let why = "suffixes of ports are not implemented here, record each port by a runtime of its own";
-        return Err(VsiOutcome::Failed(VsiCode::NotImplemented, why.into()));
+        return Err((VsiCode::NotImplemented, why.into()));
     }
     let is_meant = |input: &&InputStatus| {
         let ports = ports(input);
@@ -309,7 +332,7 @@ fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, V
             "no input of the configuration listens on net_port, there are {}",
             all.join(", ").replace(" @", " ").trim_start_matches('@')
         );
-        VsiOutcome::Failed(VsiCode::Conflict, why)
+        (VsiCode::Conflict, why)
     })
 }
 

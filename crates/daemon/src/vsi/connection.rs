@@ -1,6 +1,6 @@
 //! One connection: bytes to lines, lines to answers.
 
-use super::{
+use super::shared::{
     FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT, LINE_PAUSE, Shared, VsiStation, WRITE_TIMEOUT, duration, now,
 };
 use crate::http::Permit;

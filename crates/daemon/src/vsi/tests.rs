@@ -2,7 +2,7 @@
 
 use super::*;
 use skyhaul_core::balance::Prefix;
-use skyhaul_core::vsi::{VsiDisk, VsiRecording, VsiScan};
+use skyhaul_core::vsi::{VsiAction, VsiDisk, VsiOutcome, VsiRecording, VsiScan, VsiView};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 

@@ -1,6 +1,7 @@
 //! The section `[station]` of a configuration file. `docs/reference/serve.md` has all keys.
 
 use anyhow::{Result, anyhow, bail, ensure};
+use skyhaul::core::balance::{AllowList, Prefix};
 use skyhaul::core::hint::Hint;
 use skyhaul::core::station::{DiskConfig, InputConfig, StationConfig, is_scan_name};
 use skyhaul::io::address::Endpoint;
@@ -9,9 +10,10 @@ use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
 use skyhaul_daemon::station::StationSetup;
+use skyhaul_daemon::vsi::{DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toml::Spanned;
@@ -23,6 +25,8 @@ const DEFAULT_INPUT_MEMORY_BYTES: u64 = 512 << 20;
 const DEFAULT_RESERVE_BYTES: u64 = 64 << 20;
 /// Port of the HTTP API.
 const DEFAULT_PORT: u16 = 8088;
+/// Maximum number of networks that may connect by VSI-S.
+const MAX_NETWORKS: usize = 256;
 /// Maximum number of inputs.
 const MAX_INPUTS: usize = 256;
 /// Maximum number of disks.
@@ -34,6 +38,7 @@ const MAX_THREADS: usize = 256;
 pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
     pub(super) token_file: Option<PathBuf>,
+    pub(super) vsi: Option<VsiOptions>,
     pub(super) setup: StationSetup,
 }
 
@@ -53,6 +58,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
     let mut config = ServeConfig {
         listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
         token_file: None,
+        vsi: None,
         setup: StationSetup {
             config: StationConfig::default(),
             receivers: Vec::new(),
@@ -67,13 +73,14 @@ fn parse(text: &str) -> Result<ServeConfig> {
         match entry.key {
             "listen" => config.listen = entry.parse()?,
             "token_file" => config.token_file = Some(entry.string()?.into()),
+            "vsi" => config.vsi = Some(entry.vsi()?),
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
             "reports" => setup.reports = Some(entry.string()?.into()),
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are disk, input, listen, memory, reports, reserve, token_file";
+                let hint = "the keys are disk, input, listen, memory, reports, reserve, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }
@@ -176,6 +183,28 @@ impl<'a> Key<'a> {
         Ok(())
     }
 
+    fn vsi(&self) -> Result<VsiOptions> {
+        let mut listen = (Ipv4Addr::LOCALHOST, VSI_PORT).into();
+        let mut allow = vec![Prefix::host(Ipv6Addr::LOCALHOST.into())];
+        allow.extend(Prefix::new(Ipv4Addr::LOCALHOST.into(), 8));
+        for entry in self.entries()? {
+            match entry.key {
+                "listen" => listen = entry.parse()?,
+                "allow" => {
+                    let list =
+                        entry.list(MAX_NETWORKS)?.iter().map(|value| entry.at(value).parse::<Prefix>());
+                    allow = list.collect::<Result<_>>()?;
+                }
+                _ => {
+                    return Err(
+                        entry.wrong(format_args!("unknown key{}", Hint("the keys of vsi are allow, listen")))
+                    );
+                }
+            }
+        }
+        Ok(VsiOptions { listen, allow: AllowList::of(&allow) })
+    }
+
     fn input(&self, setup: &mut StationSetup) -> Result<()> {
         let mut input = InputConfig { memory_bytes: DEFAULT_INPUT_MEMORY_BYTES, ..InputConfig::default() };
         let mut receiver = ReceiverOptions::default();
@@ -250,7 +279,24 @@ socket_buffer = "8MiB"
         assert_eq!((input.listen.len(), input.memory_bytes), (2, 256 << 20));
         assert_eq!((setup.receivers[0].threads, setup.receivers[0].udp.buffer.bytes()), (2, 8 << 20));
         assert_eq!((setup.config.memory_bytes, setup.reserve_bytes), (1 << 30, 1_000_000_000));
-        assert_eq!(config.listen.port(), 0);
+        assert!(config.listen.port() == 0 && config.vsi.is_none());
+    }
+
+    #[test]
+    fn vsi_serves_this_host_unless_networks_are_given() {
+        let of = |keys: &str| parse(&format!("{TEXT}[station.vsi]\n{keys}"));
+        let vsi = of("").unwrap().vsi.unwrap();
+        let admits = |vsi: &VsiOptions, ip: &str| vsi.allow.admits(ip.parse().unwrap());
+        assert_eq!(vsi.listen.to_string(), "127.0.0.1:2620");
+        assert!(admits(&vsi, "127.0.0.9") && admits(&vsi, "::1") && !admits(&vsi, "10.0.0.1"));
+        let vsi = of("listen = \"0.0.0.0:2621\"\nallow = [\"10.0.0.0/8\"]").unwrap().vsi.unwrap();
+        assert!(vsi.listen.port() == 2621 && admits(&vsi, "10.0.0.1") && !admits(&vsi, "127.0.0.1"));
+        for (keys, expected) in
+            [("alow = []", "line 18: alow: unknown key"), ("allow = [\"x\"]", "`x` is no sender")]
+        {
+            let error = of(keys).err().map(|error| format!("{error:#}")).unwrap();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

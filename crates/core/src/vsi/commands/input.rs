@@ -1,6 +1,6 @@
 //! Settings of what is received and where it is written.
 
-use super::{Context, Refused, Step, Stepped, parameter};
+use super::context::{Context, Refused, Step, Stepped, parameter};
 use crate::vsi::datastream::{MAX_DATASTREAMS, VsiDatastream};
 use crate::vsi::mode::{ModeError, VsiMode, digits};
 use crate::vsi::reply::VsiCode;

@@ -1,7 +1,7 @@
 //! `record` and `reset`.
 
-use super::{
-    Context, ERROR_ENDED, ERROR_NOT_STARTED, Pending, Refused, Step, Stepped, parameter, unexpected,
+use super::context::{
+    Context, ERROR_ENDED, ERROR_NOT_STARTED, Pending, Refused, Starting, Step, Stepped, parameter, unexpected,
 };
 use crate::vsi::mode::digits;
 use crate::vsi::reply::VsiCode;
@@ -11,16 +11,6 @@ use crate::vsi::view::{VsiAction, VsiCounts, VsiOutcome};
 const MAX_LABEL_BYTES: usize = 64;
 /// Maximum number of threads of a kind.
 const MAX_THREADS: u64 = 256;
-
-/// A recording that is to begin.
-#[derive(Clone, Debug)]
-pub(in crate::vsi) struct Starting {
-    id: u64,
-    /// The label that was asked for.
-    base: String,
-    /// Which of its variants is tried: 0 is the label itself.
-    variant: usize,
-}
 
 impl Starting {
     fn label(&self) -> String {

@@ -1,7 +1,7 @@
 //! `scan_set`, `scan_check` and `scandir`: scans on the disks.
 
+use super::context::{Context, Pending, Refused, Selection, Step, Stepped, parameter, unexpected};
 use super::numbers::{significant, vex_time};
-use super::{Context, Pending, Refused, Step, Stepped, parameter, unexpected};
 use crate::observation::time::vex_time as read_time;
 use crate::placement::Nanos;
 use crate::vsi::mode::digits;
@@ -12,14 +12,6 @@ use crate::vsi::view::{VsiAction, VsiOutcome, VsiScan, VsiScanFacts};
 /// What `s+` and `e` mean, in bytes from the start and before the end.
 const AFTER_START_BYTES: u64 = 65_536;
 const BEFORE_END_BYTES: u64 = 1_000_000;
-
-/// A scan and the range that is to be selected of it.
-#[derive(Clone, Debug)]
-pub(in crate::vsi) struct Selection {
-    label: String,
-    start: String,
-    end: String,
-}
 
 pub(super) fn scan_set(context: &mut Context<'_>) -> Stepped {
     let (request, view) = (context.request, context.view);

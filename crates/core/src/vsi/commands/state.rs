@@ -1,7 +1,7 @@
 //! Queries of what the station is, has and does.
 
+use super::context::{Context, Step, Stepped};
 use super::numbers::{rate, significant, unix_time, vex_time};
-use super::{Context, Step, Stepped};
 use crate::placement::Nanos;
 use crate::vsi::reply::VsiCode;
 use crate::vsi::view::{VsiCounts, VsiDisk, VsiRecording};

@@ -1,0 +1,102 @@
+//! What commands are carried out with, and what follows from them.
+
+use crate::placement::Nanos;
+use crate::vsi::errors::VsiErrors;
+use crate::vsi::line::VsiRequest;
+use crate::vsi::reply::{VsiCode, VsiReply};
+use crate::vsi::runtime::VsiRuntime;
+use crate::vsi::view::{VsiAction, VsiView};
+
+/// Number of an error in `error?`: a recording could not begin.
+pub const ERROR_NOT_STARTED: u32 = 1001;
+/// Number of an error in `error?`: a recording ended without being asked to, or lost data.
+pub const ERROR_ENDED: u32 = 1002;
+
+/// What a request is carried out with.
+pub(in crate::vsi) struct Context<'a> {
+    pub(in crate::vsi) runtime: &'a mut VsiRuntime,
+    pub(in crate::vsi) errors: &'a mut VsiErrors,
+    pub(in crate::vsi) next_recording: &'a mut u64,
+    pub(in crate::vsi) view: &'a VsiView,
+    pub(in crate::vsi) now: Nanos,
+    pub(in crate::vsi) request: &'a VsiRequest,
+}
+
+/// What follows from a request, or from an outcome.
+pub(in crate::vsi) enum Step {
+    Reply(VsiReply),
+    Act(VsiAction, Pending),
+}
+
+/// What the outcome of an action means.
+#[derive(Clone, Debug)]
+pub(in crate::vsi) enum Pending {
+    Start(Starting),
+    Stop,
+    Check,
+    Select(Selection),
+}
+
+/// A request that is refused: the code, and why.
+pub(super) struct Refused(pub(super) VsiCode, pub(super) String);
+
+pub(super) type Stepped = Result<Step, Refused>;
+
+/// A recording that is to begin.
+#[derive(Clone, Debug)]
+pub(in crate::vsi) struct Starting {
+    pub(super) id: u64,
+    /// The label that was asked for.
+    pub(super) base: String,
+    /// Which of its variants is tried: 0 is the label itself.
+    pub(super) variant: usize,
+}
+
+/// A scan and the range that is to be selected of it.
+#[derive(Clone, Debug)]
+pub(in crate::vsi) struct Selection {
+    pub(super) label: String,
+    pub(super) start: String,
+    pub(super) end: String,
+}
+
+impl Context<'_> {
+    pub(super) fn finish(&self, stepped: Stepped) -> Step {
+        stepped.unwrap_or_else(|Refused(code, why)| Step::Reply(self.reply(code).message(&why)))
+    }
+
+    pub(super) fn reply(&self, code: VsiCode) -> VsiReply {
+        VsiReply::new(&self.request.keyword, self.request.query, code)
+    }
+
+    pub(super) fn done(&self) -> Stepped {
+        Ok(Step::Reply(self.reply(VsiCode::Done)))
+    }
+
+    pub(super) fn query_only(&self) -> Result<(), Refused> {
+        match self.request.query {
+            true => Ok(()),
+            false => Err(Refused(VsiCode::NotImplemented, "only a query".into())),
+        }
+    }
+
+    /// Settings of a recording cannot be changed while it runs.
+    pub(super) fn idle_only(&self) -> Result<(), Refused> {
+        match self.runtime.running(self.view) {
+            None => Ok(()),
+            Some(recording) => {
+                let why = format!("recording {}", recording.label);
+                Err(Refused(VsiCode::Conflict, why))
+            }
+        }
+    }
+}
+
+pub(super) fn parameter(why: impl Into<String>) -> Refused {
+    Refused(VsiCode::Parameter, why.into())
+}
+
+/// What an outcome that no request expects is answered with.
+pub(super) fn unexpected() -> Refused {
+    Refused(VsiCode::Indeterminate, "the station gave no answer to this request".into())
+}
