@@ -69,4 +69,5 @@ pub mod samples;
 pub mod schedule;
 pub mod synth;
 pub mod units;
+pub mod warm;
 pub mod wire;
