@@ -39,7 +39,7 @@ check:
 	$(CARGO) xtask arrows
 	$(CARGO) xtask pure --wasm
 	$(CARGO) xtask man --check
-	$(CARGO) test --quiet --workspace --lib --bins --locked -- --skip a_thousand_histories
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --quiet --workspace --lib --bins --locked -- --skip a_thousand_histories
 
 python:
 	$(CARGO) xtask python

@@ -31,6 +31,7 @@ mod recording;
 mod samples;
 mod strangers;
 mod text;
+mod vsi;
 mod windows;
 
 pub use recording::clean_up;
@@ -134,6 +135,7 @@ const OTHERS: &[Parser] = &[
     other("heaps", 16, heaps::run, heaps::seeds),
     other("vex", 4, observation::vex, observation::vex_seeds),
     other("snap", 2, observation::snap, observation::snap_seeds),
+    other("vsi", 4, vsi::run, vsi::seeds),
 ];
 
 /// The target of this name.

@@ -3,7 +3,8 @@
 `python tests/interop/bench_lines.py udp|tcp [N [KIND ...]]`: N lines (20) of each kind, of clean ones five times as many, from a seed that is
 drawn and told (`--seed S` repeats it). A cause is right if it was made, or follows from what was made; wrong is any other with a confidence
 above 0.5, and silence where something was lost. With TCP, each line runs with CUBIC and with BBR in turn. `--labs L` labs at a time,
-`--log FILE` keeps each run. As root, or where user namespaces are permitted. It needs target/release/skyhaul, or SKYHAUL_BIN.
+`--log FILE` keeps each run. Prints each wrong run, and a table: of each kind the runs, what was said, and the highest confidence of a wrong
+cause (silence and a missing report count as wrong with 0 and 1). As root, or where user namespaces are permitted. It needs target/release/skyhaul, or SKYHAUL_BIN.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import pathlib
 import random
 import subprocess
+import sys
 import tempfile
 
 from machine import cpu
@@ -83,6 +85,7 @@ TCP = {
     "MTU hole, one way": (lambda draw: hole(draw, "fwd: "), {"mtu"}),
     "MTU hole, the other way": (lambda draw: hole(draw, "rev: "), {"mtu"}),
     "spraying and loss": (lambda draw: spray(draw) + f",loss={scale(draw, 1e-3, 0.01):.1e}", {"spraying", "loss"}),
+    "policer and outages": (lambda draw: policer(draw) + outages(draw), {"policer", "burst-loss"}),
 }
 
 
@@ -103,24 +106,27 @@ class Judge:
         done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=self.folder, timeout=240)
         try:
             report = json.loads(done.stdout)
-            said = self.said(report, right)
+            said, worst = self.said(report, right)
         except (ValueError, KeyError, TypeError) as error:
-            report, said = {"error": f"{error}: {done.stderr[-800:]}"}, "wrong"
+            # No report is wrong with full confidence.
+            report, said, worst = {"error": f"{error}: {done.stderr[-800:]}"}, "wrong", 1.0
         with open(self.log, "a") as log:
             found = report.get("diagnosis") or report
             found = found[0][0] if isinstance(found, list) else found
             causes = [(cause["cause"], round(cause["confidence"], 2)) for cause in found.get("causes", [])]
             print(json.dumps([kind, n, said, path, load, causes, str(found.get("unknown") or found.get("error") or "")[:300], "FAILED" in done.stderr]), file=log, flush=True)
-        return kind, said
+        if said == "wrong":
+            print(f"wrong {worst:.2f}: {kind}: {path} {load}: {causes}", file=sys.stderr, flush=True)
+        return kind, said, worst
 
     def said(self, report, right):
         found = report["diagnosis"]
         found = found[0][0] if self.tcp else found
-        accused = {cause["cause"] for cause in found["causes"] if cause["confidence"] > ACCUSED}
-        if accused - right:
-            return "wrong"
-        if accused:
-            return "right"
+        accused = {cause["cause"]: cause["confidence"] for cause in found["causes"] if cause["confidence"] > ACCUSED}
+        worst = max((sure for cause, sure in accused.items() if cause not in right), default=0.0)
+        return ("wrong" if worst else "right" if accused else self.unaccused(report, found)), worst
+
+    def unaccused(self, report, found):
         if found["causes"] or found.get("unexplained") or found.get("unknown") or (found.get("identity") or {}).get("unknown"):
             return "unknown"
         lost = report["points"][0]["here"]["flows"][0]["counts"]["retransmits"] if self.tcp else found["identity"]["lost"]
@@ -145,13 +151,15 @@ def main():
         jobs = [(kind, n) for n in range(asked.runs) for kind in kinds]
         jobs += [("clean", n) for n in range(asked.runs, 5 * asked.runs) if "clean" in kinds]
         with concurrent.futures.ThreadPoolExecutor(asked.labs) as labs:
-            table = collections.Counter(labs.map(judge.one, jobs))
+            said = list(labs.map(judge.one, jobs))
+    table = collections.Counter((kind, word) for kind, word, _ in said)
     words = ["right", "unknown", "nothing lost", "wrong"]
-    print(f"{cpu()} {os.cpu_count()} CPUs, {asked.labs} labs at a time, --seed {asked.seed}\n\n| line | runs | {' | '.join(words)} |")
-    print("|---" * 6 + "|")
+    print(f"{cpu()} {os.cpu_count()} CPUs, {asked.labs} labs at a time, --seed {asked.seed}\n\n| line | runs | {' | '.join(words)} | worst wrong confidence |")
+    print("|---" * 7 + "|")
     for kind in kinds:
         counts = [table[kind, word] for word in words]
-        print(f"| {kind} | {sum(counts)} | {' | '.join(map(str, counts))} |")
+        worst = max((worst for of, word, worst in said if (of, word) == (kind, "wrong")), default=0.0)
+        print(f"| {kind} | {sum(counts)} | {' | '.join(map(str, counts))} | {f'{worst:.2f}' if worst else ''} |")
     wrong = sum(table[kind, "wrong"] for kind in kinds)
     print(f"\n{wrong} of {len(jobs)} wrong")
 

@@ -25,7 +25,9 @@ mod receive;
 mod report;
 mod schedule;
 mod send;
+mod serve;
 mod situation;
+mod status;
 mod stored;
 
 pub(crate) use balance::{
@@ -53,6 +55,10 @@ pub(crate) use receive::{
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
 pub(crate) use schedule::{ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleWhat};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
+pub(crate) use serve::StationServeArgs;
+pub(crate) use status::{
+    AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs,
+};
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
 
 use clap::FromArgMatches;
@@ -85,6 +91,9 @@ pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     }
     if let Verb::Send(args) = &mut cli.verb {
         args.settle(std::env::var(send::VARIABLE).ok())?;
+    }
+    if let Verb::Serve(args) = &mut cli.verb {
+        args.file = places.file(cli.config.config.as_deref());
     }
     Ok(Parsed::Run(Box::new(cli)))
 }

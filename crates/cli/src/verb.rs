@@ -32,6 +32,10 @@ pub(crate) mod report;
 pub(crate) mod schedule;
 pub(crate) mod send;
 mod sending;
+#[cfg(feature = "services")]
+pub(crate) mod serve;
+#[cfg(feature = "services")]
+pub(crate) mod status;
 pub(crate) mod stored;
 #[cfg(not(all(feature = "experiments", feature = "mount", feature = "services")))]
 pub(crate) mod unbuilt;
@@ -39,4 +43,4 @@ pub(crate) mod unbuilt;
 #[cfg(not(feature = "mount"))]
 pub(crate) use unbuilt::mount;
 #[cfg(not(feature = "services"))]
-pub(crate) use unbuilt::{self as balance, self as balancer, self as joining};
+pub(crate) use unbuilt::{self as balance, self as balancer, self as joining, self as serve, self as status};

@@ -46,7 +46,7 @@ pub mod tcp;
 mod tests;
 
 pub use case::{Account, Case, Cause, Counters, Diagnosis, Finding, Shares};
-pub use point::{Arrived, Point, Setting};
+pub use point::{Arrived, LossBurst, Point, Setting};
 
 /// Loss below this fraction of all packets is background and is ignored.
 const NOTHING: f64 = 2e-5;

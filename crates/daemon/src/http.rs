@@ -158,7 +158,7 @@ impl Connections {
         Connections::with(MAX_CONNECTIONS.min(descriptors::limit() / 2).max(1), MAX_PER_ADDRESS)
     }
 
-    fn with(total: usize, per_address: usize) -> Arc<Connections> {
+    pub(crate) fn with(total: usize, per_address: usize) -> Arc<Connections> {
         let inner = Mutex::new(Open { table: ConnectionTable::new(total, per_address), count: 0 });
         let (refused, displaced) = Default::default();
         Arc::new(Connections { total, inner, refused, displaced })
@@ -202,12 +202,12 @@ impl Connections {
 
 impl Permit {
     /// Sets whether the last request showed a valid token.
-    fn prove(&self, proven: bool) {
+    pub(crate) fn prove(&self, proven: bool) {
         self.connections.locked().table.prove(self.id, proven);
     }
 
     /// Waits until the connection is to be closed for another.
-    async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.close.notified().await;
     }
 }
@@ -246,7 +246,8 @@ impl Connection {
         self.permit.prove(proved);
     }
 
-    fn asks(&self) {
+    /// Notes that the peer uses the connection now.
+    pub(crate) fn asks(&self) {
         lock(&self.asked).last = Some(Instant::now());
     }
 

@@ -26,6 +26,8 @@ pub mod ejfat {
 }
 mod http;
 pub mod metrics;
+pub mod station;
+pub mod vsi;
 
 pub use ejfat::client::{self, ControlPlane};
 pub use ejfat::worker::{self, Worker};

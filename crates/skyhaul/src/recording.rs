@@ -40,7 +40,7 @@ pub use index::record::{
 };
 pub use index::{IndexReader, Tally};
 pub use layout::{ExtentContent, ScanExtent, ScanLayout};
-pub use list::{ScanSummary, ls, scans_on};
+pub use list::{ScanSummary, ls, scan_summary, scans_on};
 pub use open::{OpenError, Recording};
 pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};

@@ -15,6 +15,8 @@ use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
 use super::schedule::ScheduleArgs;
 use super::send::SendArgs;
+use super::serve::StationServeArgs;
+use super::status::{StationArgs, StatusArgs};
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
@@ -51,6 +53,12 @@ pub(crate) enum Verb {
     Schedule(ScheduleArgs),
     /// Record streams onto disks, and forward them
     Record(RecordArgs),
+    /// Run a station as a service: recordings of several inputs, an HTTP API
+    Serve(StationServeArgs),
+    /// Show what a station records, and its disks
+    Status(StatusArgs),
+    /// Start and stop recordings of a station
+    Station(StationArgs),
     /// List recordings
     Ls(LsArgs),
     /// Check that a recording holds everything that was acknowledged

@@ -76,7 +76,7 @@ impl ConfigPaths {
     }
 
     /// The file to read; `typed` is that of the command line.
-    fn file(&self, typed: Option<&Path>) -> Option<PathBuf> {
+    pub(super) fn file(&self, typed: Option<&Path>) -> Option<PathBuf> {
         let named = typed.or(self.named.as_deref()).map(Path::to_owned);
         named.or_else(|| self.usual.iter().find(|path| path.exists()).cloned())
     }

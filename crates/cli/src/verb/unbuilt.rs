@@ -9,11 +9,16 @@ use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str = "this build of skyhaul lacks load balancers, workers and metrics";
+const MISSING: &str = "this build of skyhaul lacks the station service, load balancers, workers and metrics";
 const BUILD_HINT: Hint<&str> = Hint("build everything with `make build`");
 
 /// A verb that this build does not have.
 pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
+    bail!("{MISSING}{BUILD_HINT}")
+}
+
+/// `station`, which this build does not have.
+pub(crate) fn station<A>(_: &A) -> Result<Outcome> {
     bail!("{MISSING}{BUILD_HINT}")
 }
 

@@ -33,6 +33,7 @@ mod recorded;
 mod regular;
 mod schedule;
 mod sent_files;
+mod serve;
 mod signals;
 mod spead;
 mod talk;

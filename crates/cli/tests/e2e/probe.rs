@@ -171,6 +171,26 @@ fn one_way_needs_no_control_connection() {
     assert!(got["packets"].as_u64().unwrap() > 0 && got["lost"] == 0, "{got}");
 }
 
+#[test]
+fn what_this_end_measured_is_reported_though_the_server_is_gone() {
+    let server = Server::start("");
+    let mut client = Job::start(&words(&server.line("--tcp --time 30s --diagnose")));
+    wait_for("the flow to begin", || {
+        assert!(client.is_running(), "{}", client.stderr());
+        client.stderr().contains(" s  sent ").then_some(())
+    });
+    server.job.signal(rustix::process::Signal::KILL);
+    let done = client.finish().expect(1);
+    let report = done.json();
+    let point = &report["points"][0];
+    assert!(point["here"]["flows"][0]["bytes"].as_u64().unwrap() > 0, "{point}");
+    assert!(point.get("there").is_none(), "{}", point["there"]);
+    assert!(point["missing"].as_str().unwrap().contains("closed the connection"), "{}", point["missing"]);
+    assert!(report["diagnosis"][0][0]["causes"].is_array(), "{report}");
+    assert!(done.stderr.contains("warning: the server's report is missing"), "{}", done.stderr);
+    let _ = server.job.finish();
+}
+
 /// What is measured is the result: a pipe gets it. What is said meanwhile is not.
 #[test]
 fn results_go_to_standard_output_and_the_rest_to_standard_error() {
@@ -363,6 +383,21 @@ fn nothing_is_named_on_a_clean_path() {
     }
     let path = "rate=400Mbps,delay=15ms,seed=7";
     names(path, &[], || of_udp(path, &[], SERVE));
+}
+
+/// The flow is over when the path goes down for longer than any answer is waited for.
+#[test]
+fn a_path_that_is_down_when_a_test_ends_does_not_cost_its_results() {
+    if !permitted() {
+        return;
+    }
+    let path = "rate=50Mbps,delay=5ms,seed=7; at=2s: loss=1; at=17s: loss=0";
+    let (report, said, _) = Lab { path, lab: &[], far: SERVE, probe: "--tcp --cc cubic --time 3s" }.run();
+    let point = &report["points"][0];
+    for end in ["here", "there"] {
+        assert!(point[end]["flows"][0]["bytes"].as_u64().unwrap_or(0) > 0, "{end}: {said}");
+    }
+    assert!(point.get("missing").is_none(), "{}", point["missing"]);
 }
 
 /// A server that is stopped for most of the time, from a second on.

@@ -1,5 +1,6 @@
 //! `schedule check` with files of each format; `record --schedule`, killed and started again.
 
+use crate::disks;
 use crate::site::{Job, Site, run, wait_for, words};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -165,4 +166,28 @@ fn a_scan_without_its_beginning_or_end_is_not_called_whole() {
     assert!((0.5..4.0).contains(&early(2)), "{}", early(2));
     assert!((1.0..6.0).contains(&late(0)), "{}", late(0));
     assert_eq!((late(1), &scans[1]["recordings"][0]["streams"][0]["placed"]), (0.0, &6000.into()));
+}
+
+/// Of a disk that becomes full, the summary says which scan is damaged, and which is not recorded at all, and why.
+#[test]
+fn scans_on_a_full_disk_are_not_called_recorded() {
+    let site = Site::new(1);
+    let Some(_mounted) = disks::tmpfs(&site) else { return };
+    let path = soon(site.disks[0].parent().unwrap(), &[(2, 4), (8, 1)]);
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let line = format!(
+        "record --schedule {} --listen udp://127.0.0.1:{port} --memory 256MiB --chunk 16MiB --reserve 165MB --disk {}",
+        path.display(),
+        site.disks[0].display()
+    );
+    let recorder = Job::start(&words(&line));
+    wait_for("the scan", || recorder.stderr().contains("recording n26c3_mh_no0").then_some(()));
+    let sender = "send --pattern --payload 2000 --rate 100Mbps --frame-rate 6000 --to";
+    let _sender = Job::start(&words(&format!("{sender} udp://127.0.0.1:{port}")));
+    let said = String::from_utf8(recorder.finish().expect(1).stdout).unwrap();
+    let line =
+        |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{said}"));
+    assert!(line("n26c3_mh_no0  ").contains("; DAMAGED"), "{said}");
+    assert!(line("n26c3_mh_no1  ").contains("NOT recorded"), "{said}");
+    assert!(line("n26c3_mh_no1  ").contains(": No space left on any disk: "), "{said}");
 }

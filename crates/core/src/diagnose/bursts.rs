@@ -25,8 +25,13 @@ const SELDOM: f64 = 0.3;
 /// Loss within the bursts of a point that loses all the time is at least this many times as high as that loss.
 const DENSER: f64 = 2.0;
 
-/// Decides whether packets before a loss had waited in a queue.
+/// Packets that a token bucket may owe at the end of a burst: a gap between two of those that it passes, and one at each end.
+const OWED: f64 = 4.0;
+
+/// Decides whether packets before a loss had waited in a queue, and whether a rate limit would have passed some of them.
 struct Waits {
+    /// Bits per second of a limit: what passed of a rate that loses all the time. `None` if nothing loses all the time.
+    limit: Option<f64>,
     /// Lowest 99 % delay of the points without loss, ns: what the path delays without a queue. `None` if there is no such
     /// point.
     clean: Option<f64>,
@@ -37,7 +42,8 @@ struct Waits {
 impl Waits {
     fn of(case: &Case) -> Waits {
         let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::min);
-        Waits { clean, wakes: case.wakes }
+        let limits = even(case).filter(|p| p.steady > AT_TIMES).map(|p| p.delivered_pps * p.wire_bits());
+        Waits { limit: limits.reduce(f64::max), clean, wakes: case.wakes }
     }
 
     /// Whether the packets before a loss had waited: in a queue that filled up now and then, or in one that was always
@@ -55,15 +61,22 @@ impl Waits {
 
 /// Bursts of a point that are not explained by a rate limit. A queue delays packets before it drops any.
 fn of(point: &Point, waits: &Waits) -> u64 {
-    if waits.before_loss(point) { 0 } else { at_times(point) }
+    if waits.before_loss(point) { 0 } else { at_times(point, waits) }
 }
 
 /// Bursts of a point that do not go on for all of its time. A rate limit loses much all the time, and a bucket that refilled while the
-/// sender was held up cuts this loss into pieces: they are bursts only if they lose more than the rest.
-fn at_times(point: &Point) -> u64 {
+/// sender was held up cuts this loss into pieces: they are bursts only if they lose more than the rest. Where as
+/// much passed during a burst as the limit allows, nothing else was lost.
+fn at_times(point: &Point, waits: &Waits) -> u64 {
     let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
     let dense = point.burst_lost as f64 * point.spacing > DENSER * point.steady * point.burst_time;
-    if point.steady < AT_TIMES || seldom && dense { point.bursts } else { point.solid }
+    let every = point.steady < AT_TIMES || seldom && dense;
+    let by_limit = |limit: f64| {
+        let counted = point.each_burst.iter().filter(|burst| every || burst.solid);
+        counted.filter(|burst| burst.shortfall(limit / point.wire_bits()) <= OWED).count() as u64
+    };
+    let found = if every { point.bursts } else { point.solid };
+    found.saturating_sub(waits.limit.map_or(0, by_limit))
 }
 
 /// The fraction of a point's bursts that [`of`] counts.
@@ -135,7 +148,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
         return None;
     }
     let (waited, not): (Vec<&Point>, Vec<&Point>) =
-        even(case).filter(|p| at_times(p) > 0).partition(|p| waits.before_loss(p));
+        even(case).filter(|p| at_times(p, &waits) > 0).partition(|p| waits.before_loss(p));
     if waited.len() > not.len() {
         return None;
     }
@@ -183,3 +196,6 @@ pub(super) fn without(case: &mut Case) {
         point.delivered_pps = point.pps() * (1.0 - point.loss());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -321,6 +321,27 @@ fn passes(smooth: &[&Point], burst: &Point) -> f64 {
     bad(true).reduce(f64::max).or(bad(false).reduce(f64::max)).unwrap_or(0.0)
 }
 
+/// A point of which a limit lets this fraction of the expected loss pass contradicts the limit, if it should lose at least the second.
+const SPARED: (f64, f64) = (0.25, 0.02);
+/// The bucket may be this many times as large as it seemed: it may not have been full.
+const BUCKET_DOUBT: f64 = 2.0;
+
+/// Whether other points passed more than a limit allows: in any time, at most what it passes at its rate and what its bucket holds. What
+/// comes and goes spares most points at the rate of the worst one.
+fn passed_more(case: &Case, worst: &Point) -> bool {
+    let limit = worst.delivered_pps * worst.wire_bits();
+    let bucket = |p: &Point| p.passed_first as f64 * p.wire_bits() * (1.0 - limit / p.bps()).max(0.0);
+    let most = BUCKET_DOUBT * bucket(worst);
+    let expected = |p: &Point| {
+        let offered = p.sent as f64 * p.wire_bits();
+        1.0 - (limit / p.bps()).min(1.0) - most / offered.max(1.0)
+    };
+    let even = case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0 && p.size == worst.size);
+    let over: Vec<&Point> = even.filter(|p| expected(p) > SPARED.1).collect();
+    let spared = over.iter().filter(|p| p.loss() < SPARED.0 * expected(p)).count();
+    spared > 1 && spared * 4 > over.len()
+}
+
 /// A rate limit, in bits or in packets, with or without a queue.
 fn ceiling(case: &Case) -> Option<Finding> {
     let bad = plain(case, |p| {
@@ -333,7 +354,10 @@ fn ceiling(case: &Case) -> Option<Finding> {
     let (pps, bps) = (0.85 * worst.delivered_pps, 0.85 * worst.delivered_pps * worst.wire_bits());
     let below = plain(case, |p| p.burst <= 1 && p.pps() < pps && p.bps() < bps && p.loss() < 0.95);
     let sum = |of: fn(&Point) -> u64| below.iter().map(|p| of(p)).sum::<u64>() as f64;
-    if slow_clean.is_empty() || sum(Point::lost) > 0.15 * worst.loss() * sum(|p| p.sent) {
+    if passed_more(case, worst)
+        || slow_clean.is_empty()
+        || sum(Point::lost) > 0.15 * worst.loss() * sum(|p| p.sent)
+    {
         return None;
     }
     let spread = |of: &dyn Fn(&Point) -> f64| {

@@ -75,6 +75,8 @@ pub struct Point {
     pub burst_lost: u64,
     /// Total duration of the bursts, ns.
     pub burst_time: f64,
+    /// Each burst.
+    pub each_burst: Vec<LossBurst>,
     /// `burstiness` and `longest_run` of the losses outside the bursts.
     pub calm: (f64, u64),
     /// Loss events outside the bursts; losses near each other are one event.
@@ -118,6 +120,28 @@ pub struct Point {
     pub stalls: u64,
     /// Rate of delivery in the half of the run with the most losses, packets per second.
     pub delivered_pps: f64,
+}
+
+/// A burst of losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LossBurst {
+    /// Time between the packets before and after it, as they were sent, ns.
+    pub time: f64,
+    /// How much later than usual the packets near it arrived, ns: what held them up may have collected those of the burst, too.
+    pub late: f64,
+    /// Packets that arrived in it.
+    pub passed: u64,
+    /// It was long, and no packet arrived in it.
+    pub solid: bool,
+}
+
+impl LossBurst {
+    /// Packets that a token bucket with this rate (packets per second) passes in the burst, and that did not arrive. A bucket that is
+    /// empty still passes packets at its rate; ones that were held up come at the same moment, and get no tokens for that time.
+    #[must_use]
+    pub(super) fn shortfall(&self, limit_pps: f64) -> f64 {
+        limit_pps * (self.time - self.late).max(0.0) / 1e9 - self.passed as f64
+    }
 }
 
 /// A gap between arrivals that is too long to be a late interrupt, ns.
@@ -241,6 +265,7 @@ impl Point {
         let longest = rest.iter().map(|run| run.end - run.start).max().unwrap_or(0);
         (self.bursts, self.solid) = (found.all.len() as u64, found.solid);
         (self.burst_lost, self.burst_time) = (found.lost, found.time);
+        self.each_burst = found.each(by_number);
         self.calm = (factor, longest);
         self.times = times(&rest);
         self.steady = steady(lost, self.sent);
@@ -396,6 +421,8 @@ const EVEN: f64 = 0.5;
 pub(super) struct Clusters {
     /// The packet numbers of each burst.
     pub(super) all: Vec<Range<u64>>,
+    /// The duration of each burst, ns, and the packets lost in it.
+    sizes: Vec<(f64, u64)>,
     /// Number of bursts in which at least [`SOLID`] packets, and all of the burst, were lost: a rate limit does not do
     /// that.
     pub(super) solid: u64,
@@ -437,12 +464,33 @@ impl Clusters {
             if took.is_some_and(|took| took < EVEN * even) {
                 continue;
             }
+            found.sizes.push((took.unwrap_or(even), count));
             found.time += took.unwrap_or(even);
             found.lost += count;
             found.solid += u64::from(count == length && length >= SOLID);
             found.all.push(all);
         }
         found
+    }
+
+    /// Each burst, with what the packets near it show.
+    fn each(&self, by_number: &[Option<&Arrived>]) -> Vec<LossBurst> {
+        let delays = |part: &[Option<&Arrived>]| -> Vec<f64> {
+            let here = part.iter().flatten();
+            here.map(|packet| packet.kernel.0.wrapping_sub(packet.sent.0) as i64 as f64).collect()
+        };
+        if self.all.is_empty() {
+            return Vec::new();
+        }
+        let usual = median(&mut delays(by_number));
+        let one = |(burst, &(time, lost)): (&Range<u64>, &(f64, u64))| {
+            let from = burst.start.saturating_sub(JOIN) as usize;
+            let to = ((burst.end + JOIN) as usize).min(by_number.len());
+            let late = delays(&by_number[from.min(to)..to]).into_iter().fold(usual, f64::max) - usual;
+            let length = burst.end - burst.start;
+            LossBurst { time, late, passed: length - lost, solid: lost == length && length >= SOLID }
+        };
+        self.all.iter().zip(&self.sizes).map(one).collect()
     }
 
     /// The losses outside the bursts.

@@ -6,6 +6,9 @@ use super::case::{Cause, Finding};
 /// If more than this fraction of the segments, and at least this many, are reordered, packets take several paths.
 const SPRAYED: (f64, u64) = (2e-3, 50);
 
+/// A sending thread that needs a CPU for at least this fraction of the time is slower than the path.
+const BUSY: f64 = 0.8;
+
 /// If none of at least this many segments arrived, that is not chance.
 const VANISHED: u64 = 4;
 
@@ -83,16 +86,18 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
         name(Cause::SendBuffer, sndbuf, format!("{:.0} % of the time is the send buffer", percent(sndbuf)));
     }
     if idle > 0.2 {
-        let (cause, what) = if flow.disk_wait > 0.4 {
-            (Cause::SlowDisk, "disk")
-        } else {
-            (Cause::SlowApplication, "application")
+        let (cause, what) = match flow {
+            _ if flow.disk_wait > 0.4 => (Cause::SlowDisk, "disk"),
+            // It has data all the time, and produces segments more slowly than the path takes them.
+            _ if flow.sender_busy > BUSY => (Cause::Sender, "CPU"),
+            _ => (Cause::SlowApplication, "application"),
         };
-        name(
-            cause,
-            idle,
-            format!("there was nothing to send {:.0} % of the time: the sender's {what}", percent(idle)),
-        );
+        let mut text =
+            format!("there was nothing to send {:.0} % of the time: the sender's {what}", percent(idle));
+        if cause == Cause::Sender {
+            text += &format!("; its thread used one, or waited for it, {:.0} %", percent(flow.sender_busy));
+        }
+        name(cause, idle, text);
     }
 }
 
@@ -111,6 +116,8 @@ pub struct Flow {
     pub disk_wait: f64,
     /// Fraction of the time that the receiving application had data and did not read, 0 to 1.
     pub reader_away: f64,
+    /// Fraction of the time that the sending thread was on a CPU, or waited for one, 0 to 1.
+    pub sender_busy: f64,
     /// Segments sent.
     pub segments: u64,
     /// Segments retransmitted.
@@ -200,6 +207,11 @@ pub enum Pattern {
         /// Fraction of the segments lost.
         lost: f64,
     },
+    /// From some time on, nothing arrived any more: segments were only sent again.
+    Stalled {
+        /// How long this lasted, s.
+        seconds: f64,
+    },
     /// None of these patterns.
     Unknown,
 }
@@ -208,6 +220,9 @@ impl Pattern {
     /// The pattern of a flow's losses.
     #[must_use]
     pub fn of(flow: &Flow) -> Pattern {
+        if let Some(seconds) = stalled(flow) {
+            return Pattern::Stalled { seconds };
+        }
         let Some(seen) = seen(flow) else { return Pattern::None };
         let lossy = seen.rounds.iter().filter(|round| round.lost > 0).count();
         match seen.events.len() {
@@ -256,7 +271,11 @@ impl Pattern {
                 let text = format!("{lost:.1e} of the segments are lost, one or two at a time, at any rate");
                 vec![(Cause::Loss, true, text)]
             }
-            Pattern::None | Pattern::Few(_) | Pattern::Full { .. } | Pattern::Unknown => Vec::new(),
+            Pattern::None
+            | Pattern::Few(_)
+            | Pattern::Full { .. }
+            | Pattern::Stalled { .. }
+            | Pattern::Unknown => Vec::new(),
         }
     }
 }
@@ -422,6 +441,21 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
         return Pattern::Random { lost: seen.lost() };
     }
     Pattern::Unknown
+}
+
+/// A flow that sends nothing new for this long at its end, s, and for this fraction of its time, has stalled, if it retransmitted as often.
+const STALL: (f64, f64) = (1.0, 0.2);
+const STALL_RETRANSMISSIONS: u32 = 2;
+
+/// How long nothing but retransmissions was sent at the end of a flow, s, if it stalled.
+fn stalled(flow: &Flow) -> Option<f64> {
+    let (first, last) = flow.rounds.first().zip(flow.rounds.last())?;
+    let is_new = |round: &&Round| round.sent > round.lost;
+    let tail = flow.rounds.iter().rposition(|round| is_new(&round)).map_or(0, |at| at + 1);
+    let again: u32 = flow.rounds[tail..].iter().map(|round| round.lost).sum();
+    let seconds = last.at - flow.rounds.get(tail)?.at;
+    let long = STALL.0.max(STALL.1 * (last.at - first.at));
+    (again >= STALL_RETRANSMISSIONS && seconds >= long).then_some(seconds)
 }
 
 /// The rounds after slow start; `None` if there are too few.

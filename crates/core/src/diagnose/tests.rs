@@ -361,3 +361,41 @@ fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     let asleep = vec![lossy(4000.0, 0), lossy(3000.0, 0), moved(2e5, 1000.0), moved(2e5, 500.0)];
     assert_eq!(of_network(asleep), []);
 }
+
+/// A flow of `seconds` round trips of 20 ms, of which each loses and sends so much.
+fn flow(rounds: u32, of: impl Fn(u32) -> (u32, u32)) -> tcp::Flow {
+    let one = |n: u32| {
+        let (lost, sent) = of(n);
+        tcp::Round { at: f64::from(n) * 0.02, rtt: 0.02, window: 100.0, lost, sent, rate: 1e7 }
+    };
+    let seconds = f64::from(rounds) * 0.02;
+    tcp::Flow {
+        seconds,
+        busy: seconds,
+        min_rtt: 0.02,
+        rounds: (0..rounds).map(one).collect(),
+        ..tcp::Flow::default()
+    }
+}
+
+#[test]
+fn a_flow_that_only_retransmits_at_its_end_has_stalled() {
+    // Retransmissions 0.2, 0.4, 0.8 s apart, after a burst that takes all.
+    let again = |n: u32| u32::from([110, 130, 170].contains(&n));
+    let stalled = flow(200, |n| if n < 100 { (0, 100) } else { (again(n), again(n)) });
+    assert!(matches!(tcp::Pattern::of(&stalled), tcp::Pattern::Stalled { seconds } if seconds > 1.9));
+    assert_eq!(tcp::diagnose(&stalled), Vec::new());
+    let recovered = flow(200, |n| if (100..180).contains(&n) { (again(n), again(n)) } else { (0, 100) });
+    assert!(!matches!(tcp::Pattern::of(&recovered), tcp::Pattern::Stalled { .. }));
+    let idle = flow(200, |n| if n < 100 { (0, 100) } else { (0, 0) });
+    assert_eq!(tcp::Pattern::of(&idle), tcp::Pattern::None, "it had nothing to send");
+}
+
+#[test]
+fn a_sender_without_a_cpu_is_no_slow_application() {
+    let named = |sender_busy| {
+        let idle = tcp::Flow { seconds: 10.0, busy: 1.0, sender_busy, ..tcp::Flow::default() };
+        tcp::diagnose(&idle).into_iter().map(|finding| finding.cause).collect::<Vec<_>>()
+    };
+    assert_eq!((named(0.1), named(0.95)), (vec![Cause::SlowApplication], vec![Cause::Sender]));
+}

@@ -62,6 +62,14 @@ pub fn own_usage() -> Usage {
     usage_of(libc::RUSAGE_THREAD)
 }
 
+/// Time that this thread was ready to run and waited for a CPU; zero if the kernel does not count it (`CONFIG_SCHED_INFO`).
+#[must_use]
+pub fn own_wait() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
 fn usage_of(who: libc::c_int) -> Usage {
     // SAFETY: rusage is integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };

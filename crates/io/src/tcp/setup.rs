@@ -3,13 +3,15 @@
 //!
 //! Limits: no host names, no interfaces; one attempt to connect.
 
+use super::info::TcpInfo;
 use super::tune::{set_congestion, set_largest_segment, set_pacing, set_receive_buffer, set_send_buffer};
 use crate::address::Endpoint;
 use crate::quantity::{Rate, Size};
-use crate::udp::bind_to_interface;
+use crate::udp::{bind_to_interface, set_option};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 /// Options of a connection.
@@ -123,6 +125,26 @@ pub fn connect_in_small_segments(to: SocketAddr, segment: u32, patience: Duratio
     let _ = set_largest_segment(&socket, segment);
     socket.connect_timeout(&SockAddr::from(to), patience)?;
     Ok(TcpStream::from(socket))
+}
+
+/// `TCP_RTO_MAX_MS` of Linux 6.15.
+const TCP_RTO_MAX_MS: i32 = 44;
+/// Longest interval between two retransmissions, and as a multiple of the round-trip time.
+const RETRANSMIT_INTERVAL: (Duration, u32) = (Duration::from_secs(1), 4);
+
+/// Have the kernel retransmit at a steady interval what the peer has not acknowledged, and give up after `patience`: for short messages
+/// over a path that loses many packets in a row. By default, each retransmission waits twice as long as the one before it, so a few
+/// lost ones silence a connection for many seconds after the path has recovered. A kernel before Linux 6.15 keeps the interval for
+/// the first six only.
+pub fn retransmit_steadily(stream: &TcpStream, patience: Duration) {
+    let rtt = TcpInfo::of(stream).map_or(Duration::ZERO, |info| info.rtt);
+    let interval = RETRANSMIT_INTERVAL.0.max(rtt * RETRANSMIT_INTERVAL.1);
+    let millis = i32::try_from(interval.as_millis()).unwrap_or(i32::MAX);
+    let fd = stream.as_fd();
+    // What a kernel does not know stays as it is by default.
+    let _ = set_option(fd, libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, &1i32);
+    let _ = set_option(fd, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, &millis);
+    let _ = SockRef::from(stream).set_tcp_user_timeout(Some(patience));
 }
 
 /// Have the kernel detect a silent peer within about twice `silence`, at least two seconds.

@@ -10,13 +10,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
-use skyhaul_io::tcp::setup::connect_in_small_segments;
+use skyhaul_io::tcp::info::TcpInfo;
+use skyhaul_io::tcp::setup::{connect_in_small_segments, retransmit_steadily};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Time to send a message; a peer that takes nothing for this long is gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer that acknowledges nothing of a message for this long is gone.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest interval between two reports to a client that waits.
 pub(super) const QUEUE_UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that reports nothing for this long is gone.
@@ -77,6 +80,17 @@ impl Connection {
     #[must_use]
     pub fn unexpected(&self, what: &str) -> PeerError {
         PeerError::Unexpected { peer: self.peer, why: what.to_owned() }
+    }
+
+    /// Retransmit messages steadily: a connection for messages alone is silent for long after a burst of losses otherwise.
+    pub(super) fn insist(&self) {
+        retransmit_steadily(&self.stream, GIVE_UP_TIMEOUT);
+    }
+
+    /// The interval after which the kernel retransmits a message now, which grows with the round-trip time of the path.
+    #[must_use]
+    pub fn retransmit_interval(&self) -> Duration {
+        TcpInfo::of(&self.stream).map_or(Duration::ZERO, |info| info.rto)
     }
 
     /// The client's side of the handshake.
@@ -356,7 +370,9 @@ const MAX_SEGMENT_BYTES: u32 = 400;
 /// It cannot be reached, is no server of skyhaul, has another version or another token, or is full.
 pub fn connect(to: SocketAddr, token: &Token, within: Duration) -> Result<Connection, PeerError> {
     let patience = within.max(Duration::from_millis(1));
-    reach(to, token, within, || connect_in_small_segments(to, MAX_SEGMENT_BYTES, patience))
+    let connection = reach(to, token, within, || connect_in_small_segments(to, MAX_SEGMENT_BYTES, patience))?;
+    connection.insist();
+    Ok(connection)
 }
 
 fn reach(

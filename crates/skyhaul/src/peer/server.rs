@@ -345,6 +345,7 @@ impl Shared {
             }
         };
         place.wait(connection)?;
+        connection.insist();
         connection.send(&Answer::Go)?;
         let end = Instant::now() + admission.takes * 2 + Duration::from_secs(10);
         let limits = self.options.limits;

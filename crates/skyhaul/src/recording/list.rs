@@ -58,15 +58,17 @@ impl ScanSummary {
 #[must_use]
 pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
     let paths: Vec<PathBuf> = disks.iter().map(|disk| disk.as_ref().to_owned()).collect();
-    let scans = scans_on(&paths);
-    scans
-        .iter()
-        .filter_map(|label| match Recording::open(&paths, label) {
-            Ok(recording) => Some(summary(recording)),
-            Err(OpenError::NoDisk { error, .. }) => Some(unreadable(label, &error)),
-            Err(_) => None,
-        })
-        .collect()
+    scans_on(&paths).iter().filter_map(|label| scan_summary(&paths, label)).collect()
+}
+
+/// One scan on `disks`; `None` if there is none of this label.
+#[must_use]
+pub fn scan_summary(disks: &[PathBuf], label: &str) -> Option<ScanSummary> {
+    match Recording::open(disks, label) {
+        Ok(recording) => Some(summary(recording)),
+        Err(OpenError::NoDisk { error, .. }) => Some(unreadable(label, &error)),
+        Err(_) => None,
+    }
 }
 
 /// The labels of all scans on `disks`, in order. Only names are read.

@@ -12,6 +12,9 @@ use toml::de::{DeTable, DeValue};
 /// Options that no file can set.
 const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
 
+/// The section of a station.
+const STATION: &str = "station";
+
 /// The options of a verb that a file can set.
 pub(super) fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {
     let all = verb.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
@@ -88,7 +91,8 @@ impl Reader<'_> {
     fn all(&self, table: &DeTable<'_>) -> Result<Vec<Setting>> {
         let mut settings: Vec<Setting> = Vec::new();
         let sections = table.iter().filter_map(|(key, value)| Some((key, value.get_ref().as_table()?)));
-        for (key, section) in sections {
+        // A section of its own, which `serve` reads.
+        for (key, section) in sections.filter(|(key, _)| key.get_ref() != STATION) {
             let Some(verb) = self.verbs().find(|verb| verb.get_name() == key.get_ref()) else {
                 let known: Vec<&str> = self.verbs().map(Command::get_name).collect();
                 bail!(

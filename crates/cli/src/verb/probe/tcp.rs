@@ -51,19 +51,24 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         if !args.output.json {
             tell_text!("{}", lines(&report));
         }
+        if let Some(why) = &report.missing {
+            say!("warning: the server's report is missing: {why}");
+        }
+        let is_whole = report.missing.is_none();
         told.points.push(report);
-        if interrupt.is_set() {
+        if interrupt.is_set() || !is_whole {
             break;
         }
     }
     told.interrupted = interrupt.is_set();
+    let is_whole = told.points.iter().all(|report| report.missing.is_none());
     if args.diagnose {
         let probe = super::diagnose::command(args);
         let mut found: Vec<Vec<TcpDiagnosis>> =
             told.points.iter().map(|point| diagnose(point, &probe)).collect();
         progress.show("the other direction");
         // Results are reported even if this fails.
-        if let Err(error) = client.look_for_holes(&told.points, &mut found, &interrupt.flag()) {
+        if is_whole && let Err(error) = client.look_for_holes(&told.points, &mut found, &interrupt.flag()) {
             say!("note: the reverse direction was not measured: {error}");
         }
         let at = client.server();
@@ -86,7 +91,7 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     if told.interrupted {
         say!("{INTERRUPTED}");
     }
-    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+    Ok(if told.interrupted || !is_whole { Outcome::Failed } else { Outcome::Done })
 }
 
 /// What bounds each flow of each point.
@@ -166,7 +171,10 @@ fn lines(report: &TcpPointReport) -> String {
         };
         let sending: Vec<&FlowReport> =
             sender.flows.iter().filter(|flow| flow.direction == FlowDirection::Send).collect();
-        let Some(first) = sending.first() else { continue };
+        let Some(first) = sending.first() else {
+            text += &far_missing(report, direction, receiver);
+            continue;
+        };
         text += &line(report, arrow, &sending, receiver);
         let longest = sending.iter().max_by_key(|flow| flow.bytes).unwrap_or(first);
         if let Some(verdict) = &longest.verdict {
@@ -180,21 +188,41 @@ fn lines(report: &TcpPointReport) -> String {
     text
 }
 
+/// What this end received in a point of which the sending end's report is missing.
+fn far_missing(report: &TcpPointReport, direction: FlowDirection, receiver: &TcpReport) -> String {
+    let of_receivers = receiver.flows.iter().filter(|flow| flow.direction == FlowDirection::Receive);
+    let bytes: u64 = of_receivers.map(|flow| flow.bytes).sum();
+    match (&report.missing, direction) {
+        (Some(_), FlowDirection::Receive) if bytes > 0 => format!(
+            " ←  received {} at {}\n",
+            print::bytes(bytes),
+            print::rate(bytes as f64 * 8.0 / receiver.seconds.max(1e-9))
+        ),
+        _ => String::new(),
+    }
+}
+
 fn line(report: &TcpPointReport, arrow: &str, sending: &[&FlowReport], receiver: &TcpReport) -> String {
-    let received: u64 =
-        receiver.flows.iter().filter(|f| f.direction == FlowDirection::Receive).map(|f| f.bytes).sum();
-    let seconds = receiver.seconds.max(1e-9);
+    // Where the server's report is missing, only what was sent is known.
+    let is_known = !receiver.flows.is_empty();
+    let carried: u64 = match is_known {
+        true => {
+            receiver.flows.iter().filter(|f| f.direction == FlowDirection::Receive).map(|f| f.bytes).sum()
+        }
+        false => sending.iter().map(|flow| flow.bytes).sum(),
+    };
+    let seconds = if is_known { receiver.seconds } else { report.here.seconds }.max(1e-9);
+    let there = if is_known { format!("{:.3}/GB", report.there.cpu_seconds_per_gb) } else { "-".to_owned() };
     let again: u64 = sending.iter().map(|flow| u64::from(flow.counts.retransmits)).sum();
     let rtt = sending.iter().map(|flow| flow.counts.rtt_mean).fold(0.0, f64::max);
     let window = sending.iter().map(|flow| flow.counts.congestion_window_most).max().unwrap_or(0);
     format!(
-        "{arrow:>2}{:>9} {:>5} {:>8} {:>12} {:>7.3}/GB {:>7.3}/GB {:>9} {:>7.3}ms {:>10}\n",
+        "{arrow:>2}{:>9} {:>5} {:>8} {:>12} {:>7.3}/GB {there:>10} {:>9} {:>7.3}ms {:>10}\n",
         report.point.window.map_or("tuned".to_owned(), |bytes| Size::from_bytes(bytes).to_string()),
         report.point.flows,
         sending.first().map_or("", |flow| flow.congestion.as_str()),
-        print::rate(received as f64 * 8.0 / seconds),
+        print::rate(carried as f64 * 8.0 / seconds),
         report.here.cpu_seconds_per_gb,
-        report.there.cpu_seconds_per_gb,
         print::count(again),
         rtt * 1e3,
         print::bytes(window),

@@ -9,7 +9,7 @@ use crate::verb::receiving::{now, print_json};
 use crate::verb::record;
 use anyhow::{Result, anyhow, ensure};
 use serde::Serialize;
-use skyhaul::core::hint::Hint;
+use skyhaul::core::hint::{self, Hint};
 use skyhaul::core::observation::scan::StationSchedule;
 use skyhaul::core::observation::sequencer::{
     ScanEnd, Sequencer, SequencerAction, SequencerEvent, SequencerOptions,
@@ -44,6 +44,10 @@ struct FollowedScan {
     complete: bool,
     /// How often it was started, in all runs.
     attempts: u32,
+    /// Why nothing of it is recorded, if every attempt failed, all of them in this run.
+    error: Option<String>,
+    /// Nothing of what this run recorded of it was lost here.
+    whole: bool,
     /// Seconds from its start to its first data, if this run was the first to record it: the recorder or the sender began late.
     late_seconds: Option<f64>,
     /// Seconds from its last data to its end, if this run recorded it to its end: the sender ended early.
@@ -108,6 +112,8 @@ struct Follower<'a> {
     /// How often each scan was started before this run.
     attempts_before: Vec<u32>,
     recordings: Vec<(usize, RecordReport)>,
+    /// Why a recording of a scan could not be started, or failed: the last reason of each.
+    errors: Vec<Option<String>>,
 }
 
 impl<'a> Follower<'a> {
@@ -122,6 +128,7 @@ impl<'a> Follower<'a> {
         let interrupt = Interrupt::listen()?;
         let attempts = |at| sequencer.outcome(at).unwrap_or_default().1;
         let attempts_before = (0..scans.len()).map(attempts).collect();
+        let errors = vec![None; scans.len()];
         Ok(Self {
             args,
             schedule,
@@ -133,6 +140,7 @@ impl<'a> Follower<'a> {
             begun: now(),
             attempts_before,
             recordings: Vec::new(),
+            errors,
         })
     }
 
@@ -208,6 +216,7 @@ impl<'a> Follower<'a> {
                 if is_cut { ScanEnd::Cut } else { ScanEnd::Complete }
             }
             Err(error) => {
+                self.errors[scan] = Some(hint::split(&error.to_string()).0.to_owned());
                 print::error(&error.context(format!("{name} is not recorded")));
                 ScanEnd::Failed
             }
@@ -215,8 +224,7 @@ impl<'a> Follower<'a> {
     }
 
     fn finish(self) -> Result<Outcome> {
-        let mut recordings = self.recordings;
-        let good = recordings.iter().all(|(_, report)| record::is_good(report));
+        let (mut recordings, mut errors) = (self.recordings, self.errors);
         let mut scans = Vec::with_capacity(self.scans.len());
         for (at, (name, start, stop)) in self.scans.iter().enumerate() {
             let (complete, attempts) = self.sequencer.outcome(at).unwrap_or_default();
@@ -225,6 +233,7 @@ impl<'a> Follower<'a> {
             let is_first = self.attempts_before[at] == 0;
             let early = recordings.last().filter(|_| complete).and_then(|report| earliness(report, *stop));
             let late = recordings.first().filter(|_| is_first).and_then(|report| lateness(report, *start));
+            let is_nowhere = is_first && recordings.is_empty() && !complete;
             scans.push(FollowedScan {
                 name: name.clone(),
                 start: skyhaul::time::format(*start),
@@ -232,6 +241,8 @@ impl<'a> Follower<'a> {
                 past: *stop <= self.begun,
                 complete,
                 attempts,
+                error: errors[at].take().filter(|_| is_nowhere),
+                whole: recordings.iter().all(record::is_good),
                 late_seconds: late,
                 early_seconds: early,
                 recordings,
@@ -244,8 +255,9 @@ impl<'a> Follower<'a> {
         } else {
             tell_text!("{}", text(&report));
         }
-        let complete = report.scans.iter().all(|scan| scan.past || scan.complete && scan.lacks().is_empty());
-        Ok(if good && complete { Outcome::Done } else { Outcome::Failed })
+        let held =
+            |scan: &FollowedScan| scan.whole && (scan.past || scan.complete && scan.lacks().is_empty());
+        Ok(if report.scans.iter().all(held) { Outcome::Done } else { Outcome::Failed })
     }
 }
 
@@ -261,7 +273,8 @@ impl FollowedScan {
         if self.complete && !self.recordings.is_empty() && self.early_seconds.is_none() {
             return "; NO DATA CAME".to_owned();
         }
-        part(self.late_seconds, "FIRST") + &part(self.early_seconds, "LAST")
+        let damaged = if self.whole { "" } else { "; DAMAGED, as its summary says" };
+        part(self.late_seconds, "FIRST") + &part(self.early_seconds, "LAST") + damaged
     }
 }
 
@@ -301,6 +314,10 @@ fn text(report: &FollowReport) -> String {
             (true, _, _) => format!("recorded{parts}, {} in this run", print::bytes(bytes)),
             (false, 0, true) => "past, not recorded".to_owned(),
             (false, 0, false) => "NOT recorded".to_owned(),
+            (false, n, _) if scan.error.is_some() => {
+                let tried = if n == 1 { String::new() } else { format!(", tried {n} times") };
+                format!("NOT recorded{tried}: {}", scan.error.as_deref().unwrap_or_default())
+            }
             (false, _, _) => {
                 format!("CUT: recorded{parts} without its end, {} in this run", print::bytes(bytes))
             }

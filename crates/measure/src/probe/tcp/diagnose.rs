@@ -11,7 +11,7 @@
 use super::flow::FlowDirection;
 use super::protocol::{TcpClient, TcpPoint, TcpPointReport};
 use super::report::{FlowReport, TcpBottleneck};
-use super::verdict::lossy;
+use super::verdict::{lossy, sender_busy};
 use crate::probe::TestDirection;
 use crate::probe::udp::{CauseReport, UdpDiagnosis};
 use serde::{Serialize, Serializer};
@@ -26,8 +26,12 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum UnknownCause {
     /// The sender's kernel does not account for the time of the flow.
     NoAccount,
+    /// The report of the sending end never came.
+    NoReport,
     /// Segments were lost this many times, too few to see a pattern; measure for this many seconds.
     FewLosses(usize, f64),
+    /// For this many seconds at the end, segments were only sent again.
+    Stalled(f64),
     /// Segments are lost in no known pattern.
     NoPattern,
     /// This fraction of the segments overran the queue of the bottleneck, which hides other losses.
@@ -38,7 +42,7 @@ impl UnknownCause {
     /// Whether segments were lost.
     #[must_use]
     pub fn is_loss(self) -> bool {
-        self != Self::NoAccount
+        !matches!(self, Self::NoAccount | Self::NoReport)
     }
 }
 
@@ -46,6 +50,7 @@ impl fmt::Display for UnknownCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAccount => f.write_str("the sender's kernel does not report what the flow waited for"),
+            Self::NoReport => f.write_str("the report of the sending end is missing"),
             Self::FewLosses(count, seconds) => {
                 let times = match count {
                     1 => "once".to_owned(),
@@ -57,6 +62,10 @@ impl fmt::Display for UnknownCause {
                     "segments were lost {times} after slow start, without a full queue: too few losses to find the cause; measure for longer: --time {seconds:.0}s"
                 )
             }
+            Self::Stalled(seconds) => write!(
+                f,
+                "for the last {seconds:.1} s nothing was acknowledged, though segments were sent again: the path was down, or a firewall dropped the connection"
+            ),
             Self::NoPattern => f.write_str(
                 "segments are lost in no pattern that shows a cause; for more detail: --udp --diagnose",
             ),
@@ -89,14 +98,15 @@ pub struct TcpDiagnosis {
 /// Name what bounds each flow of a point; `probe` is the command of a probe to the server, without a test.
 #[must_use]
 pub fn diagnose(report: &TcpPointReport, probe: &str) -> Vec<TcpDiagnosis> {
-    let pairs = report.here.flows.iter().zip(&report.there.flows);
-    let of = |(n, (here, there)): (usize, (&FlowReport, &FlowReport))| {
-        let (sender, receiver) =
-            if here.direction == FlowDirection::Send { (here, there) } else { (there, here) };
-        let received = receiver.bytes + receiver.omitted_bytes;
-        TcpDiagnosis { flow: n, ..of_flow(sender, Some(received), probe) }
+    let of = |(n, (sender, receiver)): (usize, (Option<&FlowReport>, Option<&FlowReport>))| {
+        let received = receiver.map(|receiver| receiver.bytes + receiver.omitted_bytes);
+        let found = match sender {
+            Some(sender) => of_flow(sender, received, probe),
+            None => TcpDiagnosis { unknown: Some(UnknownCause::NoReport), ..TcpDiagnosis::default() },
+        };
+        TcpDiagnosis { flow: n, ..found }
     };
-    pairs.enumerate().map(of).collect()
+    report.flows().enumerate().map(of).collect()
 }
 
 fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosis {
@@ -115,6 +125,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
         sndbuf_limited: most(TcpBottleneck::SendBuffer, waited.send_buffer) * seconds,
         reader_away: if verdict.bound == TcpBottleneck::SlowReceiver { waited.receive_window } else { 0.0 },
         received,
+        sender_busy: sender_busy(flow),
         ..known
     };
     let mut causes: Vec<CauseReport> = tcp::diagnose(&seen)
@@ -133,6 +144,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
         TcpBottleneck::Loss => Some(Cause::Loss),
         TcpBottleneck::Policer => Some(Cause::Policer),
         TcpBottleneck::BurstLoss => Some(Cause::BurstLoss),
+        TcpBottleneck::Cpu => Some(Cause::Sender),
         _ => None,
     };
     if let Some(first) = causes.first_mut().filter(|first| Some(first.cause) == of_verdict) {
@@ -152,6 +164,7 @@ fn unknown(seen: &tcp::Flow, flow: &FlowReport) -> Option<UnknownCause> {
             let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
             Some(UnknownCause::FewLosses(n, seconds))
         }
+        tcp::Pattern::Stalled { seconds } => Some(UnknownCause::Stalled(seconds)),
         tcp::Pattern::Unknown => Some(UnknownCause::NoPattern),
         tcp::Pattern::Full { lost } if lost > HIDES => Some(UnknownCause::FullQueue(lost)),
         _ => None,
@@ -177,6 +190,10 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
         Cause::SlowApplication => {
             "skyhaul host   # at both ends; then look at what the application waits for".to_owned()
         }
+        // The thread always has data: larger segments and no copies cost it less, more flows use more CPUs.
+        Cause::Sender => format!(
+            "{probe} --tcp --zerocopy --flows 2   # then a larger MTU; skyhaul host shows what else uses the CPUs"
+        ),
         Cause::SlowDisk => "skyhaul disk   # of the end that waits".to_owned(),
         Cause::Loss | Cause::BurstLoss | Cause::Spraying => {
             format!("{probe} --udp --diagnose   # what is lost, and where")
@@ -304,14 +321,12 @@ pub fn is_lossy(found: &TcpDiagnosis) -> bool {
 /// The rate of datagrams that exceeds what the flows of a point reached, in bits per second.
 #[must_use]
 pub fn load(report: &TcpPointReport) -> f64 {
-    let flows = report.here.flows.iter().zip(&report.there.flows);
-    let senders = flows.map(|(here, there)| if here.direction == FlowDirection::Send { here } else { there });
-    let best = senders.map(|flow| {
+    let best = report.flows().filter_map(|(sender, _)| sender).map(|flow| {
         let mut rates: Vec<f64> = flow.trace.iter().map(|sample| sample.delivery_bits_per_second).collect();
         rates.sort_unstable_by(f64::total_cmp);
         rates.get(rates.len() * 95 / 100).copied().unwrap_or(0.0)
     });
-    let best = best.sum::<f64>();
+    let best: f64 = best.sum();
     (LOAD.0 * best).clamp(LOADS.0, LOADS.1).max(LOAD.1 * best)
 }
 
@@ -381,6 +396,7 @@ mod tests {
             bits_per_second: 8e7,
             cpu_user_seconds: 0.0,
             cpu_system_seconds: 0.0,
+            cpu_wait_seconds: 0.0,
             cpu_seconds_per_gb: 0.0,
             calls: 0,
             intervals: Vec::new(),

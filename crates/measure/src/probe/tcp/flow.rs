@@ -78,6 +78,7 @@ pub(super) struct Ended {
     /// When the last byte came.
     pub(super) last_byte: Duration,
     pub(super) usage: Usage,
+    pub(super) cpu_wait: Duration,
     pub(super) calls: u64,
     /// The peer closed or reset the connection.
     pub(super) closed: bool,
@@ -141,7 +142,7 @@ impl Shared {
     /// Run flow `n` to its end on this thread.
     pub(super) fn run(&self, n: usize) -> Ended {
         let state = &self.flows[n];
-        let before = thread::own_usage();
+        let (before, waited) = (thread::own_usage(), thread::own_wait());
         let mut ended = Ended::default();
         let result = self.prepare(n).and_then(|()| {
             ended.first = self.begin.elapsed();
@@ -160,6 +161,7 @@ impl Shared {
             FlowDirection::Receive => self.last_of_receiver(&ended),
         };
         ended.usage = difference(thread::own_usage(), before);
+        ended.cpu_wait = thread::own_wait().saturating_sub(waited);
         state.ended.store(true, Relaxed);
         ended
     }

@@ -1,28 +1,21 @@
-//! A TCP test between two hosts: the messages on the control connection, the client that chooses points and joins the reports of
-//! both hosts, and the server.
+//! A TCP test between two hosts: the messages on the control connection, and the client that chooses points and joins the reports of
+//! both hosts.
 
 use super::flow::{FlowDirection, MAX_FLOWS, TcpRunOptions, TestAmount};
-use super::report::{TcpPrediction, TcpReport};
+use super::report::{FlowReport, TcpPrediction, TcpReport};
 use super::{TcpFlow, TcpRun};
 use crate::probe::TestDirection;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use skyhaul::peer::{
-    Admission, Connection, Limits, PeerError, Service, Session, Token, Waiting, connect_any,
-};
-use skyhaul_core::hint::Hint;
-use skyhaul_core::units::display_rate;
+use skyhaul::peer::{Connection, PeerError, Token, Waiting, connect_any};
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::bulk::{Put, Take};
-use skyhaul_io::tcp::info::readable;
 use skyhaul_io::tcp::setup::Setup;
 use std::io;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LONGEST_BLOCK: u64 = 64 << 20;
 /// Longest measurement.
@@ -219,13 +212,21 @@ impl TcpPoint {
     }
 }
 
+/// Name of the service.
+pub const NAME: &str = "tcp";
+/// Length of a cookie of flows.
+pub(super) const COOKIE_BYTES: usize = 32;
 /// Flows that [`TcpClient::look_for_holes`] measures, at most.
 const HOLE_FLOWS: usize = 4;
 
 /// Time to connect, and for short answers.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// For the server's report, which waits until nothing is under way.
+/// For the server's report, which waits until nothing is under way: in all, and without any byte of it. It is measured already, so
+/// more patience than for an answer costs nothing.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
+const REPORT_SILENCE: Duration = Duration::from_secs(20);
+/// The same in retransmissions.
+const REPORT_RETRANSMISSIONS: u32 = 12;
 /// How often a measurement looks whether to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -236,10 +237,25 @@ pub struct TcpPointReport {
     pub point: TcpPoint,
     /// This end.
     pub here: TcpReport,
-    /// The other.
+    /// The other; empty if it is [`missing`](Self::missing).
+    #[serde(default, skip_serializing_if = "TcpReport::is_empty")]
     pub there: TcpReport,
+    /// Why the server's report is missing, where it never came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// What theory allows each flow, in the order of the flows, as the sending end saw it.
     pub expected: Vec<Option<TcpPrediction>>,
+}
+
+impl TcpPointReport {
+    /// The sending and the receiving end of each flow; an end whose report is missing is `None`.
+    pub fn flows(&self) -> impl Iterator<Item = (Option<&FlowReport>, Option<&FlowReport>)> {
+        let theirs = self.there.flows.iter().map(Some).chain(std::iter::repeat(None));
+        self.here.flows.iter().zip(theirs).map(|(here, there)| match here.direction {
+            FlowDirection::Send => (Some(here), there),
+            FlowDirection::Receive => (there, Some(here)),
+        })
+    }
 }
 
 /// A client at work.
@@ -280,19 +296,35 @@ impl TcpClient {
     /// # Errors
     /// The server is gone, refuses it, or a socket failed.
     pub fn point(&mut self, point: &TcpPoint, stop: &AtomicBool) -> Result<TcpPointReport, PeerError> {
-        self.point_live(point, stop, &mut |_, _| {})
+        match self.measure(point, stop, &mut |_, _| {})? {
+            (report, None) => Ok(report),
+            (_, Some(error)) => Err(error),
+        }
     }
 
     /// The same; `live` receives, many times a second, how long the point has been measured, and how many bytes this end has sent and received.
+    /// If the server's report never comes, the one of this end is returned, which names the reason
+    /// ([`TcpPointReport::missing`]); then this client cannot measure more.
     ///
     /// # Errors
-    /// As [`point`](Self::point).
+    /// As [`point`](Self::point), before the point is measured.
     pub fn point_live(
         &mut self,
         point: &TcpPoint,
         stop: &AtomicBool,
         live: &mut dyn FnMut(Duration, (u64, u64)),
     ) -> Result<TcpPointReport, PeerError> {
+        let (report, error) = self.measure(point, stop, live)?;
+        Ok(TcpPointReport { missing: error.map(|error| error.to_string()), ..report })
+    }
+
+    /// A point, and why the server's report is missing, if it is.
+    fn measure(
+        &mut self,
+        point: &TcpPoint,
+        stop: &AtomicBool,
+        live: &mut dyn FnMut(Duration, (u64, u64)),
+    ) -> Result<(TcpPointReport, Option<PeerError>), PeerError> {
         self.connection.send(&TcpCommand::Point(Box::new(point.clone())))?;
         let (port, cookie) = match self.connection.receive(RESPONSE_TIMEOUT)? {
             TcpReply::Open { port, cookie } if cookie.len() == COOKIE_BYTES => (port, cookie),
@@ -310,26 +342,33 @@ impl TcpClient {
             std::thread::sleep(POLL_INTERVAL);
             live(run.elapsed(), run.moved());
             if self.connection.is_gone() {
-                return Err(PeerError::Stopped);
+                break;
             }
         }
         if stop.load(Relaxed) {
             run.stop();
         }
         // Flows that only receive end with those of the server, which it tells to stop.
-        self.connection.send(&TcpCommand::Stop)?;
-        let there = match self.connection.receive_slowly(RESPONSE_TIMEOUT, REPORT_TIMEOUT)? {
-            TcpReply::Report(report) => *report,
-            other => return Err(self.refused(other)),
+        let (there, error) = match self.far_report() {
+            Ok(report) => (report, None),
+            Err(error) => (TcpReport::default(), Some(error)),
         };
         run.stop();
         let here = run.finish();
-        let senders = here.flows.iter().zip(&there.flows).map(|(here, there)| {
-            let sender = if here.direction == FlowDirection::Send { here } else { there };
-            TcpPrediction::of(sender, None)
-        });
-        let expected = senders.collect();
-        Ok(TcpPointReport { point: point.clone(), here, there, expected })
+        let mut report =
+            TcpPointReport { point: point.clone(), here, there, missing: None, expected: Vec::new() };
+        report.expected = report.flows().map(|(sender, _)| TcpPrediction::of(sender?, None)).collect();
+        Ok((report, error))
+    }
+
+    /// End the point at the server, and receive its report.
+    fn far_report(&mut self) -> Result<TcpReport, PeerError> {
+        self.connection.send(&TcpCommand::Stop)?;
+        let silence = REPORT_SILENCE.max(self.connection.retransmit_interval() * REPORT_RETRANSMISSIONS);
+        match self.connection.receive_slowly(silence, REPORT_TIMEOUT.max(silence))? {
+            TcpReply::Report(report) => Ok(*report),
+            other => Err(self.refused(other)),
+        }
     }
 
     /// Tell the server that nothing more is to be measured.
@@ -352,156 +391,4 @@ fn flow(point: &TcpPoint, to: SocketAddr, cookie: &str) -> Result<TcpStream, Pee
     let mut stream = point.setup().connect(to, RESPONSE_TIMEOUT)?;
     stream.write_all(cookie.as_bytes())?;
     Ok(stream)
-}
-
-/// Name of the service.
-pub const NAME: &str = "tcp";
-/// Length of a cookie of flows.
-const COOKIE_BYTES: usize = 32;
-/// A client that says nothing for so long is gone, however its connection looks.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a loop looks whether to end.
-const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Time for all flows of a point to be connected, and for one to say its cookie.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-const COOKIE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Samples and intervals of all flows that fit a message.
-const MAX_SAMPLES: usize = 4000;
-
-/// Measurements of a path with TCP.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TcpService;
-
-fn request(body: &Value) -> Result<TcpRequest, String> {
-    serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))
-}
-
-impl Service for TcpService {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
-        let request = request(body)?;
-        allowed(request.rate, limits)?;
-        let seconds = if request.seconds.is_finite() { request.seconds.clamp(1.0, 1e6) } else { 1.0 };
-        Ok(Admission::slot(Duration::from_secs_f64(seconds)))
-    }
-
-    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
-        request(&body).map_err(|why| session.connection.unexpected(&why))?;
-        let mut heard = Instant::now();
-        while !session.is_over() && heard.elapsed() < IDLE_TIMEOUT {
-            match session.connection.receive(SERVER_POLL_INTERVAL) {
-                Ok(TcpCommand::Point(point)) => {
-                    measure(session, &point)?;
-                    heard = Instant::now();
-                }
-                Ok(TcpCommand::End) => return Ok(()),
-                // Of a point that failed.
-                Ok(TcpCommand::Stop) => {}
-                Err(error) if error.is_late() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(PeerError::Stopped)
-    }
-}
-
-/// Whether the operator allows this rate.
-fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
-    let Some(most) = limits.rate else { return Ok(()) };
-    match rate {
-        Some(rate) if rate <= most as f64 => Ok(()),
-        _ => Err(format!(
-            "the server allows at most {}{}",
-            display_rate(most as f64),
-            Hint("set a lower --pacing for each flow")
-        )),
-    }
-}
-
-fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError> {
-    let failed = |connection: &mut Connection, why: String| connection.send(&TcpReply::Failed { why });
-    let permitted = point.check().and_then(|()| allowed(point.rate(), &session.limits));
-    if let Err(why) = permitted {
-        return failed(session.connection, why);
-    }
-    if point.takes() > session.left().as_secs_f64() {
-        let why = format!("the reserved time has expired{}", Hint("run fewer or shorter tests at a time"));
-        return failed(session.connection, why);
-    }
-    let streams = match accept(session, point)? {
-        Ok(streams) => streams,
-        Err(error) => return failed(session.connection, error.to_string()),
-    };
-    let run = match point.start(streams, false) {
-        Ok(run) => run,
-        Err(error) => return failed(session.connection, error.to_string()),
-    };
-    session.connection.send(&TcpReply::Ready)?;
-    // The client says when it has ended.
-    while !session.is_over() {
-        match session.connection.receive(SERVER_POLL_INTERVAL) {
-            Ok(TcpCommand::Stop) => {
-                run.stop();
-                let mut report = run.finish();
-                report.thin(MAX_SAMPLES);
-                return session.connection.send(&TcpReply::Report(Box::new(report)));
-            }
-            Ok(_) => return Err(session.connection.unexpected("another order while it measures")),
-            Err(error) if error.is_late() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(PeerError::Stopped)
-}
-
-/// Accepts the flows; the inner error is reported to the client.
-fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<TcpStream>>, PeerError> {
-    // A room gives a cookie that nobody can guess; nobody enters it.
-    let cookie = session.data_connections(1)?.cookie();
-    let (setup, peer) = (point.setup(), session.connection.peer().ip());
-    let listener = match setup.listen(SocketAddr::new(session.connection.local().ip(), 0)) {
-        Ok(listener) => listener,
-        Err(error) => return Ok(Err(error)),
-    };
-    let port = listener.local_addr()?.port();
-    listener.set_nonblocking(true)?;
-    session.connection.send(&TcpReply::Open { port, cookie: cookie.clone() })?;
-    let until = Instant::now() + CONNECT_TIMEOUT;
-    let mut streams = Vec::new();
-    while streams.len() < point.connections() {
-        if session.is_over() || session.connection.is_gone() {
-            return Err(PeerError::Stopped);
-        }
-        if Instant::now() > until {
-            let text = format!("{} of {} flows were connected in time", streams.len(), point.connections());
-            return Ok(Err(io::Error::new(io::ErrorKind::TimedOut, text)));
-        }
-        let Some((mut stream, from)) = next(&listener)? else { continue };
-        if from.ip().to_canonical() == peer && greets(&mut stream, cookie.as_bytes()) {
-            if let Err(error) = setup.apply(&stream) {
-                return Ok(Err(error));
-            }
-            streams.push(stream);
-        }
-    }
-    Ok(Ok(streams))
-}
-
-fn next(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-    readable(&[listener.as_fd()], SERVER_POLL_INTERVAL)?;
-    match listener.accept() {
-        Ok(accepted) => Ok(Some(accepted)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a flow begins with the cookie.
-fn greets(stream: &mut TcpStream, cookie: &[u8]) -> bool {
-    let mut said = [0; COOKIE_BYTES];
-    let read = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(COOKIE_TIMEOUT)));
-    read.and_then(|()| stream.read_exact(&mut said)).is_ok() && said == cookie
 }

@@ -31,6 +31,11 @@ pub struct TcpReport {
 }
 
 impl TcpReport {
+    /// Whether nothing was measured.
+    pub(super) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
     /// Keep at most so many samples and intervals of all flows together, evenly.
     pub fn thin(&mut self, most: usize) {
         let each = (most / self.flows.len().max(1) / 2).max(2);
@@ -74,6 +79,9 @@ pub struct FlowReport {
     pub cpu_user_seconds: f64,
     /// CPU seconds in the kernel.
     pub cpu_system_seconds: f64,
+    /// Seconds that its thread was ready to run and waited for a CPU.
+    #[serde(default)]
+    pub cpu_wait_seconds: f64,
     /// CPU seconds per 10⁹ bytes.
     pub cpu_seconds_per_gb: f64,
     /// System calls that moved data, or waited.

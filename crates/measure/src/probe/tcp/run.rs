@@ -213,6 +213,7 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, omit: f64) -> FlowReport {
         bits_per_second: bits_per_second(bytes, seconds),
         cpu_user_seconds: user,
         cpu_system_seconds: system,
+        cpu_wait_seconds: ended.cpu_wait.as_secs_f64(),
         cpu_seconds_per_gb: per_gb(user + system, total),
         calls: ended.calls,
         intervals: Vec::new(),

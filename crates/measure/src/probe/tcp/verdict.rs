@@ -28,6 +28,8 @@ use skyhaul_io::tcp::tune::LARGEST_WINDOW;
 
 /// A part of a CPU that counts as all of it: the rest is taken by interrupts and other programs.
 const BUSY_CPU: f64 = 0.85;
+/// A part of the time that a thread waited for a CPU that is worth a word: other programs use it.
+const WAITED: f64 = 0.1;
 /// A part of the time that the send buffer held back its writer that is no chance.
 const HELD: f64 = 0.15;
 
@@ -40,10 +42,15 @@ pub(super) struct Means {
     pub(super) idle: f64,
 }
 
+/// Part of the time that a flow's thread was on a CPU, or ready to run and waited for one.
+pub(super) fn sender_busy(flow: &FlowReport) -> f64 {
+    let busy = flow.cpu_user_seconds + flow.cpu_system_seconds + flow.cpu_wait_seconds;
+    (busy / (flow.end - flow.begin).max(1e-9)).min(1.0)
+}
+
 /// Judge a flow by where its time went.
 pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last: &TcpInfo) -> FlowVerdict {
-    let seconds = flow.end - flow.begin;
-    let cpu = (flow.cpu_user_seconds + flow.cpu_system_seconds) / seconds.max(1e-9);
+    let cpu = sender_busy(flow);
     let parts = [waited.application, waited.receive_window, waited.send_buffer, waited.path];
     let most = parts.into_iter().fold(0.0, f64::max);
     if most <= 0.0 || flow.bytes == 0 {
@@ -59,7 +66,7 @@ pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last:
         return of_buffer(flow, most);
     }
     if cpu > BUSY_CPU {
-        return of_cpu(cpu);
+        return of_cpu(flow, cpu);
     }
     let text = format!("{} with nothing to send: the application is slow", percent(most));
     verdict(TcpBottleneck::Application, most, text, None)
@@ -102,7 +109,7 @@ fn of_path(flow: &FlowReport, waited: &SenderWaits, cpu: f64, idle: f64, last: &
         return of_losses(flow, share);
     }
     if cpu > BUSY_CPU {
-        return of_cpu(cpu);
+        return of_cpu(flow, cpu);
     }
     if last.max_pacing_rate != u64::MAX
         && last.max_pacing_rate > 0
@@ -198,16 +205,28 @@ fn of_losses(flow: &FlowReport, share: f64) -> FlowVerdict {
             format!("{of}, {times} times after slow start: too few to find the cause"),
             None,
         ),
+        Pattern::Stalled { seconds } => (
+            TcpBottleneck::Path,
+            format!("{of}, and nothing was acknowledged for the last {seconds:.1} s"),
+            Some("check whether the path was down, or a firewall dropped the connection"),
+        ),
         Pattern::Unknown => (TcpBottleneck::Path, format!("{of}, in no pattern that shows a cause"), None),
     };
     verdict(bound, share, format!("{} path: {what}", percent(share)), hint.map(str::to_owned))
 }
 
-fn of_cpu(cpu: f64) -> FlowVerdict {
-    let text = format!("the CPU: the sending thread used {} of one", percent(cpu.min(1.0)));
+fn of_cpu(flow: &FlowReport, cpu: f64) -> FlowVerdict {
+    let waited = flow.cpu_wait_seconds / (flow.end - flow.begin).max(1e-9);
+    let used = percent((cpu - waited).max(0.0));
+    let text = match waited {
+        waited if waited > WAITED => {
+            format!("the CPU: the sending thread used {used} of one, and waited for one {}", percent(waited))
+        }
+        _ => format!("the CPU: the sending thread used {used} of one"),
+    };
     let hint =
         "send without copying (--zerocopy), use larger segments (MTU 9000), or more flows on more CPUs";
-    verdict(TcpBottleneck::Cpu, cpu.min(1.0), text, Some(hint.into()))
+    verdict(TcpBottleneck::Cpu, cpu, text, Some(hint.into()))
 }
 
 fn verdict(bound: TcpBottleneck, share: f64, text: String, hint: Option<String>) -> FlowVerdict {
@@ -348,6 +367,7 @@ pub(super) mod tests {
             bits_per_second: 1e8,
             cpu_user_seconds: 0.0,
             cpu_system_seconds: 0.1,
+            cpu_wait_seconds: 0.0,
             cpu_seconds_per_gb: 0.1,
             calls: 1,
             intervals: Vec::new(),

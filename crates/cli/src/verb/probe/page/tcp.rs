@@ -19,17 +19,17 @@ const MAX_FLOWS_DRAWN: usize = 8;
 
 /// The sending ends of the flows of a point.
 fn senders(report: &TcpPointReport) -> impl Iterator<Item = &FlowReport> {
-    let pairs = report.here.flows.iter().zip(&report.there.flows);
-    pairs.map(|(here, there)| if here.direction == FlowDirection::Send { here } else { there })
+    report.flows().filter_map(|(sender, _)| sender)
 }
 
-/// Payload bits per second that arrived, both ways together.
+/// Payload bits per second that arrived, both ways together; that were sent, where the server's report is missing.
 fn received(report: &TcpPointReport) -> f64 {
     let ends = [&report.here, &report.there];
     let of = |direction| {
         ends.into_iter().flat_map(|end| &end.flows).filter(move |flow| flow.direction == direction)
     };
-    let bytes: u64 = of(FlowDirection::Receive).map(|flow| flow.bytes).sum();
+    let sent = report.missing.as_ref().map(|_| of(FlowDirection::Send).map(|flow| flow.bytes).sum::<u64>());
+    let bytes: u64 = of(FlowDirection::Receive).map(|flow| flow.bytes).sum::<u64>() + sent.unwrap_or(0);
     bytes as f64 * 8.0 / report.here.seconds.max(report.there.seconds).max(1e-9)
 }
 
@@ -119,10 +119,15 @@ pub(super) fn page(told: &TcpCommandReport, plots: &[Plot]) -> Page {
     let verdict = match (&told.diagnosis, found) {
         (None, _) => None,
         (Some(_), Some(cause)) => Some((false, cause.title.as_str())),
+        (Some(found), None) if found.iter().flatten().any(|flow| flow.unknown.is_some()) => {
+            Some((false, "the cause is unknown"))
+        }
         (Some(_), None) => Some((true, "nothing but the path bounds it")),
     };
     let comma = if verdict.is_some() { "," } else { "" };
-    let path = format!("TCP to {}; {} points", told.server, told.points.len());
+    let missing = told.points.iter().find_map(|report| report.missing.as_ref());
+    let missing = missing.map_or("", |_| "; the server's report is missing");
+    let path = format!("TCP to {}; {} points{missing}", told.server, told.points.len());
     page.headline(&format!("{}{comma}", rate(best)), verdict, &[&path]);
     let least =
         told.points.iter().flat_map(senders).map(|flow| flow.counts.rtt_least).filter(|&rtt| rtt > 0.0);

@@ -1,0 +1,18 @@
+//! Arguments of `serve`.
+
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(crate) struct StationServeArgs {
+    /// The configuration file, see `--config`.
+    #[arg(skip)]
+    pub(crate) file: Option<PathBuf>,
+    /// Address of the HTTP API, in place of `listen` in the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Check the configuration, and exit
+    #[arg(long)]
+    pub(crate) check: bool,
+}

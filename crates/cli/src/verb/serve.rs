@@ -1,0 +1,66 @@
+//! `skyhaul serve`: the station as a service.
+//!
+//! ```text
+//!   [station] of the configuration ─▶ StationService ◀── HTTP API ◀── status, station, browsers, scripts
+//! ```
+
+mod config;
+
+use super::listener;
+use crate::args::StationServeArgs;
+use crate::outcome::{Interrupt, Outcome};
+use crate::print::counted;
+use anyhow::{Context, Result, bail};
+use skyhaul::core::hint::Hint;
+use skyhaul_daemon::station::StationService;
+use skyhaul_daemon::station::api::StationApi;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the threads that matter are looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
+    let Some(path) = &args.file else {
+        bail!(
+            "no configuration{}",
+            Hint("give one with --config FILE; docs/reference/serve.md has an example")
+        );
+    };
+    let config = config::read(path)?;
+    if args.check {
+        say!("{}: valid", crate::print::name(path));
+        return Ok(Outcome::Done);
+    }
+    let interrupt = Interrupt::listen()?;
+    skyhaul::io::host::descriptors::raise();
+    let listen = args.listen.unwrap_or(config.listen);
+    let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
+    let (inputs, disks) = (config.setup.config.inputs.len(), config.setup.disks.len());
+    let service = StationService::start(config.setup).context("start the station")?;
+    let api = StationApi::start(Arc::clone(&service), listen, token.as_deref())?;
+    say!(
+        "station: {}, {}; HTTP API on http://{}",
+        counted(inputs as u64, "input"),
+        counted(disks as u64, "disk"),
+        api.address()
+    );
+    if token.is_some() {
+        listener::warn_of_tokens_at(listen.ip());
+    }
+    while !interrupt.is_set() {
+        std::thread::sleep(POLL_INTERVAL);
+        if !api.is_running() || !service.is_running() {
+            // What is recorded is kept first.
+            let _ = service.shut_down();
+            bail!("the service stopped because of a bug in this program{}", Hint("start it again"));
+        }
+    }
+    let active = service.snapshot().recordings.len();
+    if active > 0 {
+        say!("ending {}", counted(active as u64, "recording"));
+    }
+    let is_whole = service.shut_down();
+    drop(api);
+    Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}

@@ -1,0 +1,276 @@
+//! The section `[station]` of a configuration file. `docs/reference/serve.md` has all keys.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use skyhaul::core::hint::Hint;
+use skyhaul::core::station::{DiskConfig, InputConfig, StationConfig, is_scan_name};
+use skyhaul::io::address::Endpoint;
+use skyhaul::io::file::{SETTINGS, read_small_text};
+use skyhaul::io::quantity::{Rate, Size};
+use skyhaul::receive::ReceiverOptions;
+use skyhaul::wire::Format;
+use skyhaul_daemon::station::StationSetup;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Memory of a recording, unless the configuration says otherwise.
+const DEFAULT_INPUT_MEMORY_BYTES: u64 = 512 << 20;
+/// Bytes that remain free on each disk, unless the configuration says otherwise.
+const DEFAULT_RESERVE_BYTES: u64 = 64 << 20;
+/// Port of the HTTP API.
+const DEFAULT_PORT: u16 = 8088;
+/// Maximum number of inputs.
+const MAX_INPUTS: usize = 256;
+/// Maximum number of disks.
+const MAX_DISKS: usize = 64;
+/// Maximum number of threads of an input.
+const MAX_THREADS: usize = 256;
+
+/// A station's configuration.
+pub(super) struct ServeConfig {
+    pub(super) listen: SocketAddr,
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) setup: StationSetup,
+}
+
+/// Reads a configuration.
+pub(super) fn read(path: &Path) -> Result<ServeConfig> {
+    let text = read_small_text(path, SETTINGS)?;
+    parse(&text).map_err(|error| error.context(format!("{}", path.display())))
+}
+
+fn parse(text: &str) -> Result<ServeConfig> {
+    let table = DeTable::parse(text).map_err(|error| {
+        anyhow!("line {}: {}", line(text, error.span().map_or(0, |span| span.start)), error.message())
+    })?;
+    let Some(section) = table.get_ref().get("station") else {
+        bail!("no section [station]{}", Hint("docs/reference/serve.md has an example"));
+    };
+    let mut config = ServeConfig {
+        listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
+        token_file: None,
+        setup: StationSetup {
+            config: StationConfig::default(),
+            receivers: Vec::new(),
+            disks: Vec::new(),
+            reserve_bytes: DEFAULT_RESERVE_BYTES,
+            reports: None,
+        },
+    };
+    let section = Key { text, key: "station", value: section };
+    for entry in section.entries()? {
+        let setup = &mut config.setup;
+        match entry.key {
+            "listen" => config.listen = entry.parse()?,
+            "token_file" => config.token_file = Some(entry.string()?.into()),
+            "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
+            "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
+            "reports" => setup.reports = Some(entry.string()?.into()),
+            "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
+            "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
+            _ => {
+                let hint = "the keys are disk, input, listen, memory, reports, reserve, token_file";
+                return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
+            }
+        }
+    }
+    check(&mut config.setup)?;
+    Ok(config)
+}
+
+/// What the keys must be together.
+fn check(setup: &mut StationSetup) -> Result<()> {
+    let inputs = &setup.config.inputs;
+    ensure!(!inputs.is_empty(), "no input{}", Hint("add [[station.input]] with name and listen"));
+    ensure!(!setup.disks.is_empty(), "no disk{}", Hint("add [[station.disk]] with path"));
+    let mut seen = BTreeSet::new();
+    for name in inputs.iter().map(|input| &input.name) {
+        ensure!(
+            seen.insert(name.clone()),
+            "two inputs are named {name}{}",
+            Hint("give each a name of its own")
+        );
+    }
+    let total = &mut setup.config.memory_bytes;
+    if *total == 0 {
+        *total = inputs.iter().map(|input| input.memory_bytes).sum();
+    }
+    for input in inputs {
+        ensure!(
+            input.memory_bytes <= *total,
+            "input {} needs more memory than the station has{}",
+            input.name,
+            Hint("raise `memory` of [station], or lower that of the input")
+        );
+    }
+    if let Some(directory) = &setup.reports {
+        let hint = Hint("make the directory, or remove `reports`");
+        ensure!(directory.is_dir(), "reports: {} is not a directory{hint}", directory.display());
+    }
+    Ok(())
+}
+
+fn line(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+}
+
+/// A key with its value, and the text for the number of its line.
+struct Key<'a> {
+    text: &'a str,
+    key: &'a str,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Key<'a> {
+    fn wrong(&self, why: impl Display) -> anyhow::Error {
+        anyhow!("line {}: {}: {why}", line(self.text, self.value.span().start), self.key)
+    }
+
+    fn at(&self, value: &'a Spanned<DeValue<'a>>) -> Key<'a> {
+        Key { value, ..*self }
+    }
+
+    fn entries(&self) -> Result<Vec<Key<'a>>> {
+        let table = self.value.get_ref().as_table().ok_or_else(|| self.wrong("expected a section"))?;
+        let text = self.text;
+        Ok(table.iter().map(|(key, value)| Key { text, key: key.get_ref(), value }).collect())
+    }
+
+    fn list(&self, most: usize) -> Result<&'a [Spanned<DeValue<'a>>]> {
+        let list = self.value.get_ref().as_array();
+        let list = list
+            .ok_or_else(|| self.wrong(format_args!("expected a list{}", Hint("such as [[station.disk]]"))))?;
+        ensure!(list.len() <= most, self.wrong(format_args!("more than {most}")));
+        Ok(list)
+    }
+
+    fn string(&self) -> Result<&'a str> {
+        let text = self.value.get_ref().as_str();
+        text.ok_or_else(|| self.wrong(format_args!("expected text{}", Hint("write it in quotes"))))
+    }
+
+    fn parse<T: FromStr<Err: Display>>(&self) -> Result<T> {
+        self.string()?.parse().map_err(|error| self.wrong(error))
+    }
+
+    fn disk(&self, setup: &mut StationSetup) -> Result<()> {
+        let (mut path, mut rate_bits) = (None, None);
+        for entry in self.entries()? {
+            match entry.key {
+                "path" => path = Some(entry.string()?),
+                "rate" => rate_bits = Some(entry.parse::<Rate>()?.bits_per_second()),
+                _ => {
+                    return Err(
+                        entry.wrong(format_args!("unknown key{}", Hint("the keys of a disk are path, rate")))
+                    );
+                }
+            }
+        }
+        let path = path.ok_or_else(|| self.wrong("a disk needs path"))?;
+        setup.disks.push(path.into());
+        setup.config.disks.push(DiskConfig { path: path.to_owned(), rate_bits });
+        Ok(())
+    }
+
+    fn input(&self, setup: &mut StationSetup) -> Result<()> {
+        let mut input = InputConfig { memory_bytes: DEFAULT_INPUT_MEMORY_BYTES, ..InputConfig::default() };
+        let mut receiver = ReceiverOptions::default();
+        for entry in self.entries()? {
+            match entry.key {
+                "name" => entry.string()?.clone_into(&mut input.name),
+                "listen" => {
+                    let list =
+                        entry.list(MAX_INPUTS)?.iter().map(|value| entry.at(value).parse::<Endpoint>());
+                    receiver.listen = list.collect::<Result<_>>()?;
+                }
+                "memory" => input.memory_bytes = entry.parse::<Size>()?.bytes(),
+                "rate" => input.rate_bits = Some(entry.parse::<Rate>()?.bits_per_second()),
+                "format" => receiver.learn.format = entry.parse::<Format>()?,
+                "socket_buffer" => receiver.udp.buffer = entry.parse()?,
+                "threads" => {
+                    let number =
+                        entry.value.get_ref().as_integer().and_then(|number| number.as_str().parse().ok());
+                    let number = number.filter(|number| (1..=MAX_THREADS).contains(number));
+                    receiver.threads = number.ok_or_else(|| {
+                        entry.wrong(format_args!("expected a number from 1 to {MAX_THREADS}"))
+                    })?;
+                }
+                _ => {
+                    let hint =
+                        "the keys of an input are format, listen, memory, name, rate, socket_buffer, threads";
+                    return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
+                }
+            }
+        }
+        ensure!(is_scan_name(&input.name), self.wrong("an input needs name: letters, digits and ._+-"));
+        let hint = Hint("such as listen = [\"udp://0.0.0.0:46227\"]");
+        ensure!(
+            !receiver.listen.is_empty(),
+            self.wrong(format_args!("input {} needs listen{hint}", input.name))
+        );
+        input.listen = receiver.listen.iter().map(ToString::to_string).collect();
+        setup.config.inputs.push(input);
+        setup.receivers.push(receiver);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+[station]
+listen = "127.0.0.1:0"
+memory = "1GiB"
+reserve = "1GB"
+[[station.disk]]
+path = "/data/d0"
+rate = "2Gbps"
+[[station.input]]
+name = "mh1"
+listen = ["udp://127.0.0.1:46227", "udp://127.0.0.1:46228"]
+format = "vdif"
+memory = "256MiB"
+rate = "1Gbps"
+threads = 2
+socket_buffer = "8MiB"
+"#;
+
+    #[test]
+    fn every_key_is_read() {
+        let config = parse(TEXT).unwrap();
+        let setup = config.setup;
+        assert_eq!(setup.config.disks[0].rate_bits, Some(2_000_000_000));
+        let input = &setup.config.inputs[0];
+        assert_eq!((input.listen.len(), input.memory_bytes), (2, 256 << 20));
+        assert_eq!((setup.receivers[0].threads, setup.receivers[0].udp.buffer.bytes()), (2, 8 << 20));
+        assert_eq!((setup.config.memory_bytes, setup.reserve_bytes), (1 << 30, 1_000_000_000));
+        assert_eq!(config.listen.port(), 0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (from, to, expected) in [
+            ("reserve =", "reserv =", "line 5: reserv: unknown key; hint: the keys are"),
+            ("\"1GiB\"", "7", "line 4: memory: expected text"),
+            ("\"1GiB\"", "\"1\u{1b}GiX\"", "line 4: "),
+            ("path =", "pth =", "line 7: pth: unknown key"),
+            ("\"mh1\"", "\"../mh1\"", "an input needs name"),
+            ("\"udp://127.0.0.1:46227\"", "\"46227\"", "line 11: listen: "),
+            ("threads = 2", "threads = 0", "line 15: threads: expected a number from 1 to 256"),
+            ("\"1GiB\"", "\"1MiB\"", "input mh1 needs more memory"),
+            ("[[station.input]]", "[[station.inputs]]", "inputs: unknown key"),
+            ("[station]", "[station", "line 2: "),
+            ("station", "stat", "no section [station]"),
+        ] {
+            let text = TEXT.replace(from, to);
+            let error = parse(&text).err().map(|error| format!("{error:#}")).unwrap();
+            assert!(error.contains(expected), "{to}: {error}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `skyhaul status` and `skyhaul station`: clients of a station's HTTP API.
+
+use super::listener;
+use crate::args::{AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs};
+use crate::outcome::Outcome;
+use crate::print::{self, bytes, counted, rate};
+use anyhow::Result;
+use serde_json::{Value, json};
+use skyhaul_daemon::station::client::StationClient;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How long a reply may take: a recorder opens its files within it.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a recording that ends is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// `skyhaul status`.
+pub(crate) fn run(args: &StatusArgs) -> Result<Outcome> {
+    let status = client(&args.at)?.get("/api/v1/status")?;
+    match args.at.json {
+        true => print::json(&status)?,
+        false => print::page(&text(&status))?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// `skyhaul station`.
+pub(crate) fn station(args: &StationArgs) -> Result<Outcome> {
+    match &args.what {
+        StationWhat::Start(args) => start(args),
+        StationWhat::Stop(args) => stop(args),
+    }
+}
+
+fn client(at: &AtStationArgs) -> Result<StationClient> {
+    let token = at.token_file.as_deref().map(listener::read).transpose()?;
+    Ok(StationClient::new(&at.station, token, REPLY_TIMEOUT)?)
+}
+
+fn start(args: &StationStartArgs) -> Result<Outcome> {
+    let body = json!({
+        "name": args.name,
+        "input": args.input.as_deref().unwrap_or_default(),
+        "memory_bytes": args.memory.map(skyhaul::io::quantity::Size::bytes),
+        "stop": args.stop.map(skyhaul::time::format),
+    });
+    let recording = client(&args.at)?.post("/api/v1/recordings", &body)?;
+    show(&recording, args.at.json)?;
+    Ok(Outcome::Done)
+}
+
+fn stop(args: &StationStopArgs) -> Result<Outcome> {
+    let client = client(&args.at)?;
+    let path = format!("/api/v1/recordings/{}", escaped(&args.name));
+    let mut recording = client.post(&format!("{path}/stop"), &json!({}))?;
+    while !args.no_wait && recording["state"] != "ended" {
+        std::thread::sleep(POLL_INTERVAL);
+        recording = client.get(&path)?;
+    }
+    show(&recording, args.at.json)?;
+    let is_good = args.no_wait || matches!(recording["outcome"].as_str(), Some("complete" | "gaps"));
+    Ok(if is_good { Outcome::Done } else { Outcome::Failed })
+}
+
+/// A name as part of a path.
+fn escaped(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn show(recording: &Value, json: bool) -> Result<()> {
+    match json {
+        true => print::json(recording),
+        false => print::page(&format!("{}\n", line(recording))),
+    }
+}
+
+/// A recording in one line.
+fn line(recording: &Value) -> String {
+    let text = |key: &str| recording[key].as_str().unwrap_or_default();
+    let number = |key: &str| recording[key].as_u64().unwrap_or(0);
+    let mut line = format!("{}: {}", text("name"), text("state"));
+    match text("outcome") {
+        "" => {}
+        outcome => {
+            let _ = write!(line, ", {outcome}");
+        }
+    }
+    let _ = write!(
+        line,
+        " from {}, {} received, {} safe",
+        text("input"),
+        bytes(number("received_bytes")),
+        bytes(number("written_bytes"))
+    );
+    for (key, what) in [("lost_frames", "frame"), ("kernel_drops", "packet")] {
+        match (number(key), what) {
+            (0, _) => {}
+            (lost, "frame") => {
+                let _ = write!(line, ", {} lost", counted(lost, what));
+            }
+            (lost, _) => {
+                let _ = write!(line, ", {} dropped by the kernel", counted(lost, what));
+            }
+        }
+    }
+    match number("discarded_bytes") {
+        0 => {}
+        lost => {
+            let _ = write!(line, ", DISCARDED {}", bytes(lost));
+        }
+    }
+    match text("reason") {
+        "" => line,
+        reason => format!("{line}: {reason}"),
+    }
+}
+
+/// A station in some lines.
+fn text(status: &Value) -> String {
+    let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let reserved = &status["reserved"];
+    let mut out = format!(
+        "memory: {} of {} reserved",
+        bytes(number(&reserved["memory_bytes"])),
+        bytes(number(&status["memory_bytes"]))
+    );
+    if let Some(total) = status["disks_rate_bits"].as_u64() {
+        let _ = write!(
+            out,
+            "; disks: {} of {} reserved",
+            rate(number(&reserved["rate_bits"]) as f64),
+            rate(total as f64)
+        );
+    }
+    if status["shutting_down"] == true {
+        out.push_str("; SHUTTING DOWN");
+    }
+    out.push('\n');
+    for input in list("inputs") {
+        let name = input["name"].as_str().unwrap_or_default();
+        let listen: Vec<&str> =
+            input["listen"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let what = input["recording"].as_str().map_or("idle".to_owned(), |scan| format!("recording {scan}"));
+        let _ = writeln!(out, "input {name} ({}): {what}", listen.join(", "));
+    }
+    for disk in list("disks") {
+        let (path, condition) =
+            (disk["path"].as_str().unwrap_or_default(), disk["condition"].as_str().unwrap_or_default());
+        let free = disk["free_bytes"].as_u64().map_or("unknown".to_owned(), bytes);
+        let _ = writeln!(out, "disk {path}: {condition}, {free} free");
+    }
+    for recording in list("recordings").iter().chain(&list("ended")) {
+        let _ = writeln!(out, "{}", line(recording));
+    }
+    let interrupted = list("interrupted");
+    let names: Vec<&str> = interrupted.iter().filter_map(Value::as_str).collect();
+    if !names.is_empty() {
+        let _ = writeln!(
+            out,
+            "interrupted before this run (`skyhaul check` shows what they hold): {}",
+            names.join(", ")
+        );
+    }
+    out
+}

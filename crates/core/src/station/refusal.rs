@@ -1,0 +1,200 @@
+//! Why a request of a client is refused, with the numbers.
+
+use crate::hint::Hint;
+use crate::units::{display_bytes, display_rate};
+use std::fmt::{self, Display, Formatter};
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StationRefusal {
+    /// Not a name for a scan.
+    BadName {
+        /// What was given.
+        name: String,
+    },
+    /// A scan of this name exists, or is being recorded.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// No input has this name.
+    NoInput {
+        /// What was given.
+        input: String,
+        /// The names of all inputs.
+        inputs: Vec<String>,
+    },
+    /// Another recording uses the input.
+    InputBusy {
+        /// The input.
+        input: String,
+        /// What it records.
+        recording: String,
+    },
+    /// Not enough memory, bytes.
+    NoMemory {
+        /// Requested.
+        wanted: u64,
+        /// Held by other recordings.
+        reserved: u64,
+        /// Of the station.
+        total: u64,
+    },
+    /// The disks are too slow, bits per second.
+    NoRate {
+        /// Of the input.
+        wanted: u64,
+        /// Held by other recordings.
+        reserved: u64,
+        /// Of the disks that can be written to.
+        total: u64,
+    },
+    /// Not enough free space until the time at which it would stop, bytes.
+    NoSpace {
+        /// Requested.
+        wanted: u64,
+        /// Not yet written of other recordings.
+        reserved: u64,
+        /// Free on the disks that can be written to.
+        free: u64,
+    },
+    /// No disk can be written to.
+    NoDisk {
+        /// How many there are.
+        disks: usize,
+    },
+    /// It would stop before it begins.
+    StopIsPast,
+    /// No recording of this run has this name.
+    NoRecording {
+        /// What was given.
+        name: String,
+        /// What is being recorded.
+        active: Vec<String>,
+    },
+    /// Too many requests wait for its end already.
+    TooManyWaiting {
+        /// The recording.
+        name: String,
+    },
+    /// The recorder could not begin.
+    Failed {
+        /// The recording.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The service ends.
+    ShuttingDown,
+}
+
+impl StationRefusal {
+    /// Returns a name for programs, which does not change.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::BadName { .. } => "bad_name",
+            Self::NameTaken { .. } => "name_taken",
+            Self::NoInput { .. } => "no_input",
+            Self::InputBusy { .. } => "input_busy",
+            Self::NoMemory { .. } => "no_memory",
+            Self::NoRate { .. } => "no_rate",
+            Self::NoSpace { .. } => "no_space",
+            Self::NoDisk { .. } => "no_disk",
+            Self::StopIsPast => "stop_is_past",
+            Self::NoRecording { .. } => "no_recording",
+            Self::TooManyWaiting { .. } => "too_many_waiting",
+            Self::Failed { .. } => "failed",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+impl StationRefusal {
+    /// What there is too little of.
+    fn lacking(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (bytes, rate) = (display_bytes, |bits: u64| display_rate(bits as f64));
+        match self {
+            Self::NoMemory { wanted: 0, .. } => {
+                write!(f, "a recording needs memory{}", Hint("ask for 64 MiB or more"))
+            }
+            Self::NoMemory { wanted, reserved, total } => write!(
+                f,
+                "not enough memory: {} requested, {} of {} reserved{}",
+                bytes(*wanted),
+                bytes(*reserved),
+                bytes(*total),
+                Hint("request less, stop a recording, or raise `memory` in the configuration")
+            ),
+            Self::NoRate { wanted, reserved, total } => write!(
+                f,
+                "the disks are too slow: {} requested, {} of {} reserved{}",
+                rate(*wanted),
+                rate(*reserved),
+                rate(*total),
+                Hint("stop a recording, or add a disk")
+            ),
+            Self::NoSpace { wanted, reserved, free } => write!(
+                f,
+                "not enough space: {} requested until the stop, {} of {} free are reserved{}",
+                bytes(*wanted),
+                bytes(*reserved),
+                bytes(*free),
+                Hint("remove scans, or stop earlier")
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Display for StationRefusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadName { name } => {
+                let hint = Hint("use letters, digits and ._+-, such as n26c3_mh_no0001");
+                write!(f, "`{}` cannot name a scan{hint}", name.escape_debug())
+            }
+            Self::NameTaken { name } => {
+                write!(
+                    f,
+                    "scan {name} exists already{}",
+                    Hint("nothing is recorded twice under a name; give another")
+                )
+            }
+            Self::NoInput { input, inputs } => {
+                let names = inputs.join(", ");
+                write!(
+                    f,
+                    "no input is named `{}`{}",
+                    input.escape_debug(),
+                    Hint(format_args!("the inputs are: {names}"))
+                )
+            }
+            Self::InputBusy { input, recording } => {
+                let hint = Hint(format_args!("stop {recording} first, or use another input"));
+                write!(f, "input {input} is recording {recording}{hint}")
+            }
+            Self::NoMemory { .. } | Self::NoRate { .. } | Self::NoSpace { .. } => self.lacking(f),
+            Self::NoDisk { disks } => {
+                write!(f, "none of {disks} disks can be written to{}", Hint("see `skyhaul status`"))
+            }
+            Self::StopIsPast => {
+                write!(f, "the time to stop is in the past{}", Hint("it is UTC; `date -u` shows the time"))
+            }
+            Self::NoRecording { name, active } => {
+                write!(f, "no recording is named `{}`", name.escape_debug())?;
+                match active.as_slice() {
+                    [] => write!(f, "{}", Hint("nothing is being recorded")),
+                    names => write!(f, "{}", Hint(format_args!("being recorded: {}", names.join(", ")))),
+                }
+            }
+            Self::TooManyWaiting { name } => {
+                write!(f, "too many requests wait for the end of {name}{}", Hint("ask without waiting"))
+            }
+            Self::Failed { name, reason } => write!(f, "{name} cannot be recorded: {reason}"),
+            Self::ShuttingDown => write!(f, "the service is shutting down{}", Hint("start it again")),
+        }
+    }
+}
+
+impl std::error::Error for StationRefusal {}

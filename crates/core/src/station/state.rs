@@ -1,0 +1,238 @@
+//! What can be seen of a station.
+
+use super::{RecordingId, RequestId, STOP_GRACE_MILLIS, StationAction, UnixMillis};
+
+/// Whether a disk can be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskCondition {
+    /// Yes.
+    Usable,
+    /// It is full.
+    Full,
+    /// It does not respond, or responds with errors.
+    Failed,
+}
+
+impl DiskCondition {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Usable => "usable",
+            Self::Full => "full",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A disk of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationDisk {
+    /// Its directory.
+    pub path: String,
+    /// The rate that may be reserved of it, bits per second, if known.
+    pub rate_bits: Option<u64>,
+    /// Whether it can be written to.
+    pub condition: DiskCondition,
+    /// Bytes that recordings may still fill, if known.
+    pub free_bytes: Option<u64>,
+}
+
+/// An input of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputStatus {
+    /// Its name.
+    pub name: String,
+    /// Addresses on which packets arrive.
+    pub listen: Vec<String>,
+    /// Memory of a recording, bytes, unless a request gives another.
+    pub memory_bytes: u64,
+    /// Maximum rate, bits per second, if known.
+    pub rate_bits: Option<u64>,
+    /// What is recorded from it.
+    pub recording: Option<String>,
+}
+
+/// What a recording holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Of the disks' rate, bits per second.
+    pub rate_bits: u64,
+    /// Of the disks' space, bytes: the rate until the time at which it stops.
+    pub space_bytes: u64,
+}
+
+impl Reserved {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            rate_bits: self.rate_bits.saturating_add(other.rate_bits),
+            space_bytes: self.space_bytes.saturating_add(other.space_bytes),
+        }
+    }
+}
+
+/// Counts of a recording since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingCounts {
+    /// Packets received.
+    pub packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes that are safe on a disk.
+    pub written_bytes: u64,
+    /// Bytes that were received and are on no disk.
+    pub discarded_bytes: u64,
+    /// Frames that never arrived.
+    pub lost_frames: u64,
+    /// Packets that the kernel dropped.
+    pub kernel_drops: u64,
+}
+
+/// Where a recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingState {
+    /// Sockets, files and memory are being opened.
+    Starting,
+    /// Packets are recorded.
+    Recording,
+    /// The end was requested; the disks write what is in memory.
+    Stopping,
+    /// See its [`RecordingOutcome`].
+    Ended,
+}
+
+impl RecordingState {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Recording => "recording",
+            Self::Stopping => "stopping",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// How a recording ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordingOutcome {
+    /// Everything that was sent is on the disks, as far as can be known.
+    Complete,
+    /// Everything that arrived is on the disks, but some frames never arrived.
+    Gaps,
+    /// Data that reached this host are on no disk, or an error occurred.
+    Lossy(String),
+    /// No data arrived.
+    Empty,
+    /// It could not begin, or its recorder ended by an error.
+    Failed(String),
+}
+
+impl RecordingOutcome {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Gaps => "gaps",
+            Self::Lossy(_) => "lossy",
+            Self::Empty => "empty",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// Returns what went wrong here, if something did.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Lossy(reason) | Self::Failed(reason) => Some(reason),
+            Self::Complete | Self::Gaps | Self::Empty => None,
+        }
+    }
+}
+
+/// A recording, running or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingStatus {
+    /// Its number in this run of the service.
+    pub recording: RecordingId,
+    /// Name of its scan.
+    pub name: String,
+    /// Its input.
+    pub input: String,
+    /// Where it is.
+    pub state: RecordingState,
+    /// What it holds until it has ended.
+    pub reserved: Reserved,
+    /// Data time in UNIX seconds at which it stops.
+    pub stop: Option<i64>,
+    /// When it was requested.
+    pub requested_at: UnixMillis,
+    /// When it was ready for the first packet.
+    pub started_at: Option<UnixMillis>,
+    /// When everything was written.
+    pub ended_at: Option<UnixMillis>,
+    /// Its counts.
+    pub counts: RecordingCounts,
+    /// How it ended.
+    pub outcome: Option<RecordingOutcome>,
+}
+
+/// Everything that can be seen of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationSnapshot {
+    /// Whether the service ends.
+    pub is_shutting_down: bool,
+    /// Memory for all recordings, bytes.
+    pub memory_bytes: u64,
+    /// Rate of all disks that can be written to, bits per second; `None` if a disk has no known rate.
+    pub disks_rate_bits: Option<u64>,
+    /// What all recordings hold; of the space, what is not written yet.
+    pub reserved: Reserved,
+    /// The inputs.
+    pub inputs: Vec<InputStatus>,
+    /// The disks.
+    pub disks: Vec<StationDisk>,
+    /// The recordings that have not ended, the oldest first.
+    pub recordings: Vec<RecordingStatus>,
+    /// The last ones that have, the oldest first.
+    pub ended: Vec<RecordingStatus>,
+}
+
+/// A recording that has not ended, and the requests to be answered.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) status: RecordingStatus,
+    pub(super) input: usize,
+    /// The request to start it, until it is answered.
+    pub(super) starter: Option<RequestId>,
+    /// Requests that wait for its end.
+    pub(super) waiting: Vec<RequestId>,
+}
+
+impl Held {
+    /// When the host's clock ends it, if its data do not.
+    pub(super) fn deadline(&self) -> Option<UnixMillis> {
+        let stop = self.status.stop?;
+        Some(UnixMillis(stop.saturating_mul(1000).saturating_add(STOP_GRACE_MILLIS)))
+    }
+
+    /// Requests its end, once.
+    pub(super) fn stop(&mut self, actions: &mut Vec<StationAction>) {
+        if self.status.state != RecordingState::Stopping {
+            self.status.state = RecordingState::Stopping;
+            actions.push(StationAction::Stop { recording: self.status.recording });
+            actions.push(StationAction::RecordingChanged(self.status.clone()));
+        }
+    }
+
+    /// What it holds, without the space that it has filled.
+    pub(super) fn remaining(&self) -> Reserved {
+        let space_bytes = self.status.reserved.space_bytes.saturating_sub(self.status.counts.written_bytes);
+        Reserved { space_bytes, ..self.status.reserved }
+    }
+}

@@ -1,0 +1,188 @@
+//! Runtimes: settings, a recording and a selected scan under a name, so that several programs use a station side by side.
+//!
+//! Every connection begins in runtime `0`, which cannot be deleted. A transient runtime is deleted when the connection that made it ends,
+//! and its recording with it.
+
+use super::datastream::VsiDatastream;
+use super::errors::VsiErrors;
+use super::mode::VsiMode;
+use super::view::{VsiCounts, VsiPort, VsiRecordOptions, VsiRecording, VsiView};
+use crate::placement::Nanos;
+use std::collections::BTreeMap;
+
+/// The runtime of new connections.
+pub const DEFAULT_RUNTIME: &str = "0";
+/// Maximum number of runtimes.
+pub const MAX_RUNTIMES: usize = 256;
+/// Maximum length of the name of one.
+pub const MAX_RUNTIME_NAME_BYTES: usize = 64;
+/// The port of data until `net_port` sets another.
+pub const DEFAULT_DATA_PORT: u16 = 2630;
+
+/// All runtimes of a station, and its errors: what dialogues share.
+#[derive(Clone, Debug)]
+pub struct VsiRuntimes {
+    runtimes: BTreeMap<String, VsiRuntime>,
+    /// Errors that wait for `error?`.
+    pub errors: VsiErrors,
+    next_recording: u64,
+}
+
+impl Default for VsiRuntimes {
+    fn default() -> Self {
+        let runtimes = BTreeMap::from([(DEFAULT_RUNTIME.to_owned(), VsiRuntime::default())]);
+        Self { runtimes, errors: VsiErrors::default(), next_recording: 1 }
+    }
+}
+
+impl VsiRuntimes {
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<(&mut VsiRuntime, &mut VsiErrors, &mut u64)> {
+        let runtime = self.runtimes.get_mut(name)?;
+        Some((runtime, &mut self.errors, &mut self.next_recording))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&VsiRuntime> {
+        self.runtimes.get(name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.runtimes.keys().map(String::as_str)
+    }
+
+    /// Makes a runtime; `owner` is the connection that it ends with. `false`: there are too many.
+    pub(super) fn create(&mut self, name: &str, owner: Option<u64>) -> bool {
+        let has_room = self.runtimes.len() < MAX_RUNTIMES;
+        if has_room {
+            self.runtimes.insert(name.to_owned(), VsiRuntime { owner, ..VsiRuntime::default() });
+        }
+        has_room
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.runtimes.remove(name);
+    }
+
+    /// Removes the runtimes that end with a connection, and returns their recordings.
+    pub(super) fn end_with(&mut self, owner: u64) -> Vec<u64> {
+        let mut ended = Vec::new();
+        self.runtimes.retain(|_, runtime| {
+            let remains = runtime.owner != Some(owner);
+            if !remains {
+                ended.extend(runtime.recording);
+            }
+            remains
+        });
+        ended
+    }
+}
+
+/// One runtime.
+#[derive(Clone, Debug)]
+pub(super) struct VsiRuntime {
+    owner: Option<u64>,
+    pub(super) mode: VsiMode,
+    pub(super) protocol: &'static str,
+    pub(super) socket_bytes: u64,
+    pub(super) work_bytes: u64,
+    pub(super) blocks: u64,
+    /// Whether `net_protocol` has set the sizes above.
+    pub(super) sizes_set: (bool, bool),
+    pub(super) ports: Vec<VsiPort>,
+    pub(super) mtu: u64,
+    /// Distance of packets sent, ns; below 0: automatic.
+    pub(super) packet_interval: i64,
+    pub(super) threads: (u32, u32),
+    pub(super) datastreams: Vec<VsiDatastream>,
+    /// Directories that `set_disks` selected; empty: all.
+    pub(super) disks: Vec<String>,
+    /// The last recording, while it is not known to have ended.
+    pub(super) recording: Option<u64>,
+    /// Number and label of the last recording.
+    pub(super) last: Option<(u64, String)>,
+    pub(super) selected: SelectedScan,
+    /// What `scan_set` searched for last.
+    pub(super) search: Option<String>,
+    /// When `tstat?` or the start of the recording was, and the counts then.
+    pub(super) measured: Option<(u64, Nanos, VsiCounts)>,
+}
+
+/// The scan and the range of it that `scan_set` selects.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SelectedScan {
+    pub(super) label: String,
+    pub(super) start: u64,
+    /// `None`: the end of the scan.
+    pub(super) end: Option<u64>,
+}
+
+impl Default for VsiRuntime {
+    fn default() -> Self {
+        Self {
+            owner: None,
+            mode: VsiMode::default(),
+            protocol: "udpsnor",
+            socket_bytes: 64 << 20,
+            work_bytes: 256_000_000,
+            blocks: 4,
+            sizes_set: (false, false),
+            ports: Vec::new(),
+            mtu: 9000,
+            packet_interval: 0,
+            threads: (1, 1),
+            datastreams: Vec::new(),
+            disks: Vec::new(),
+            recording: None,
+            last: None,
+            selected: SelectedScan::default(),
+            search: None,
+            measured: None,
+        }
+    }
+}
+
+impl VsiRuntime {
+    /// Whether it records, by the station.
+    pub(super) fn is_recording(&self, view: &VsiView) -> bool {
+        self.running(view).is_some()
+    }
+
+    /// Its recording, if it runs.
+    pub(super) fn running<'a>(&self, view: &'a VsiView) -> Option<&'a VsiRecording> {
+        view.recording(self.recording?).filter(|recording| recording.is_running)
+    }
+
+    /// Its last recording, as far as the station remembers it.
+    pub(super) fn last_recording<'a>(&self, view: &'a VsiView) -> Option<&'a VsiRecording> {
+        view.recording(self.last.as_ref()?.0)
+    }
+
+    /// Notes a recording that ended without being asked to: its scan is selected, as by `record=off`.
+    pub(super) fn notice_end(&mut self, view: &VsiView) -> Option<String> {
+        let recording = view.recording(self.recording?).filter(|recording| !recording.is_running)?;
+        self.recording = None;
+        self.select(&recording.label);
+        let why = recording.failure.as_deref()?;
+        Some(format!("recording {} ended, {why}", recording.label))
+    }
+
+    /// Selects the whole of a scan.
+    pub(super) fn select(&mut self, label: &str) {
+        self.selected = SelectedScan { label: label.to_owned(), start: 0, end: None };
+    }
+
+    pub(super) fn record_options(&self, id: u64, label: &str) -> VsiRecordOptions {
+        VsiRecordOptions {
+            id,
+            label: label.to_owned(),
+            ports: self.ports.clone(),
+            has_sequence: self.protocol != "pudp",
+            socket_bytes: self.sizes_set.0.then_some(self.socket_bytes),
+            chunk_bytes: self.sizes_set.1.then_some(self.work_bytes),
+            threads: self.threads,
+            frame_bytes: self.mode.frame_bytes(),
+            bits_per_second: self.mode.frame_bits_per_second(),
+            datastreams: self.datastreams.clone(),
+            disks: self.disks.clone(),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What a dialogue sees of the station, and what it asks of it.
+//!
+//! A dialogue never waits: it answers from a [`VsiView`], which is one moment of the station. What takes time is a [`VsiAction`]; the
+//! caller carries it out and reports a [`VsiOutcome`]. A view taken after an outcome includes what it did.
+
+use super::datastream::VsiDatastream;
+use super::reply::VsiCode;
+use crate::placement::Nanos;
+
+/// The station at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct VsiView {
+    /// Name of the host.
+    pub host: String,
+    /// The program and its version, such as `skyhaul 1.0.0`.
+    pub program: String,
+    /// The date of the program, if known.
+    pub built: Option<String>,
+    /// The operating system as it names itself, if known.
+    pub system: Option<String>,
+    /// Whether recordings can begin.
+    pub is_ready: bool,
+    /// Whether anything is recorded or transferred, for whomever.
+    pub is_active: bool,
+    /// Ports of recordings whose runtime has set none.
+    pub default_ports: Vec<VsiPort>,
+    /// Whether recordings divide frames among files by datastreams; otherwise none can be added.
+    pub divides_datastreams: bool,
+    /// Whether recordings use the disks that are selected; otherwise they use all, and all must be selected.
+    pub selects_disks: bool,
+    /// The disks.
+    pub disks: Vec<VsiDisk>,
+    /// The scans on the disks in the order in which they were recorded, also those being recorded.
+    pub scans: Vec<VsiScan>,
+    /// Recordings that dialogues started: all that run, and the last ones that ended.
+    pub recordings: Vec<VsiRecording>,
+}
+
+/// A disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsiDisk {
+    /// Its directory.
+    pub path: String,
+    /// Bytes that recordings may still fill; 0 if it is not written to.
+    pub free_bytes: u64,
+    /// Its size, if known.
+    pub total_bytes: Option<u64>,
+}
+
+/// A scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsiScan {
+    /// Its label.
+    pub label: String,
+    /// Bytes of its data.
+    pub bytes: u64,
+}
+
+/// A recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VsiRecording {
+    /// The number that its dialogue gave it.
+    pub id: u64,
+    /// Label of its scan.
+    pub label: String,
+    /// Whether it has not ended.
+    pub is_running: bool,
+    /// Its counts.
+    pub counts: VsiCounts,
+    /// Why it ended, if it was not asked to.
+    pub failure: Option<String>,
+}
+
+/// Counts of a recording since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VsiCounts {
+    /// Packets received.
+    pub packets: u64,
+    /// Packets or frames that did not arrive.
+    pub lost: u64,
+    /// Packets that arrived after a later one, if counted.
+    pub reordered: Option<u64>,
+    /// By how many packets these were late, all together, if counted.
+    pub extent: Option<u64>,
+    /// Packets that were not used.
+    pub discarded: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes that are safe on disks.
+    pub recorded_bytes: u64,
+    /// Bytes that were received, and could not be recorded.
+    pub discarded_bytes: u64,
+}
+
+/// What the station is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VsiAction {
+    /// Begin a recording; answered when it is ready for the first packet.
+    Start(Box<VsiRecordOptions>),
+    /// End a recording; answered when everything is on the disks.
+    Stop {
+        /// Its number.
+        id: u64,
+    },
+    /// Look at a scan.
+    Inspect {
+        /// Its label.
+        label: String,
+    },
+}
+
+impl VsiAction {
+    /// Returns how long to wait for the outcome, before [`VsiDialogue::handle_late`](super::VsiDialogue::handle_late). The Field System
+    /// waits 5.26 s for `record=on`, 9 s for `record=off`, 8.27 s for `scan_check?` and 10 s for `scan_set`.
+    #[must_use]
+    pub fn deadline(&self) -> Nanos {
+        match self {
+            Self::Start(_) | Self::Stop { .. } => Nanos(4 * Nanos::SECOND.0),
+            Self::Inspect { .. } => Nanos(7 * Nanos::SECOND.0),
+        }
+    }
+}
+
+/// A recording to begin.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VsiRecordOptions {
+    /// Its number, by which it appears in [`VsiView::recordings`].
+    pub id: u64,
+    /// Label of the scan.
+    pub label: String,
+    /// Where packets arrive; empty: the station's default.
+    pub ports: Vec<VsiPort>,
+    /// Whether a sequence number precedes each frame.
+    pub has_sequence: bool,
+    /// Size of the receive buffer of a socket in bytes, if it was set.
+    pub socket_bytes: Option<u64>,
+    /// Size of a chunk in bytes, if it was set.
+    pub chunk_bytes: Option<u64>,
+    /// Threads that receive, and that write; 0: not set.
+    pub threads: (u32, u32),
+    /// Bytes of a frame, if a mode is set.
+    pub frame_bytes: Option<u32>,
+    /// Bits per second that the mode leads to, if it is set.
+    pub bits_per_second: Option<f64>,
+    /// How frames are divided among files.
+    pub datastreams: Vec<VsiDatastream>,
+    /// Directories of the disks; empty: all.
+    pub disks: Vec<String>,
+}
+
+/// A port of `net_port`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsiPort {
+    /// The local address or name; empty: all.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The suffix of its files; empty: none.
+    pub suffix: String,
+}
+
+/// What became of a [`VsiAction`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum VsiOutcome {
+    /// The recording has begun.
+    Started,
+    /// The recording has ended.
+    Stopped,
+    /// The scan.
+    Inspected(VsiScanFacts),
+    /// A scan of this label exists: another label is to be tried.
+    LabelTaken,
+    /// It could not be done.
+    Failed(VsiCode, String),
+}
+
+/// What is known of a scan. Of streams of different shapes, what differs is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VsiScanFacts {
+    /// Bytes of its data.
+    pub bytes: u64,
+    /// The format as `scan_check?` gives it, such as `VDIF`; `None`: unknown.
+    pub format: Option<String>,
+    /// Tracks: channels × bits × threads.
+    pub tracks: Option<u64>,
+    /// Time of the first frame, UNIX.
+    pub start: Option<Nanos>,
+    /// From the first frame to the end of the last.
+    pub length: Option<Nanos>,
+    /// Bits per second of a track.
+    pub track_bits_per_second: Option<f64>,
+    /// Bytes of data per second, with headers of frames.
+    pub bytes_per_second: Option<f64>,
+    /// Bytes that are missing between the first and the last frame.
+    pub missing_bytes: Option<u64>,
+    /// Bytes of a frame.
+    pub frame_bytes: Option<u32>,
+}
+
+impl VsiView {
+    /// Returns a recording by its number.
+    #[must_use]
+    pub fn recording(&self, id: u64) -> Option<&VsiRecording> {
+        self.recordings.iter().find(|recording| recording.id == id)
+    }
+
+    /// Returns the number of a scan, from 0.
+    #[must_use]
+    pub fn scan_number(&self, label: &str) -> Option<usize> {
+        self.scans.iter().rposition(|scan| scan.label == label)
+    }
+
+    /// Returns the disks of these directories; all if there are none.
+    pub(super) fn selected<'a>(&'a self, paths: &'a [String]) -> impl Iterator<Item = &'a VsiDisk> {
+        self.disks.iter().filter(move |disk| paths.is_empty() || paths.contains(&disk.path))
+    }
+}

@@ -1,0 +1,377 @@
+//! The HTTP API of a station ([reference](https://github.com/skyhaul/skyhaul/blob/main/docs/reference/serve.md)).
+//!
+//! ```text
+//!   head ─▶ from this host, or with the token? ─▶ body, within its size and time ─▶ StationRequest ─▶ reply
+//! ```
+//!
+//! Without a token it serves this host only. Then a request must name this host, and none may come from a page of another site: a browser
+//! on this host would carry it here for anyone.
+//!
+//! Limits: those of connections ([`crate::balancer`] has the same), [`MAX_BODY_BYTES`], [`BODY_TIMEOUT`], [`MAX_BODIES`].
+
+use super::routes::{Call, ROUTES, openapi};
+use super::{StationService, json, metrics};
+use crate::http::{Connection, Connections, HttpServer, HttpService};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::extract::{RawPathParams, RawQuery, Request, State};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
+use axum::{Extension, Router};
+use serde::Deserialize;
+use serde_json::Value;
+use skyhaul::auth::TokenHash;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
+use skyhaul::recording::{scan_summary, scans_on};
+use skyhaul_core::station::{StartRequest, StationRefusal, StationRequest};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+/// Maximum size of a request's body, bytes.
+pub const MAX_BODY_BYTES: usize = 64 << 10;
+/// How long a body may take to arrive.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of bodies that arrive at a time.
+pub const MAX_BODIES: usize = 128;
+/// Maximum number of scans in a reply.
+const MAX_LISTED: usize = 1000;
+/// Number of scans in a reply, if the request gives none.
+const DEFAULT_LISTED: usize = 100;
+
+/// A running API. It stops when dropped.
+pub struct StationApi(HttpServer);
+
+/// What the calls need.
+#[derive(Clone)]
+struct ApiState {
+    service: Arc<StationService>,
+    token: Option<TokenHash>,
+    bodies: Arc<Semaphore>,
+    /// One list of scans at a time: each reads all indexes.
+    listing: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl StationApi {
+    /// Opens the port and serves.
+    ///
+    /// # Errors
+    /// The port is taken; or it can be reached from other hosts, and there is no token.
+    pub fn start(service: Arc<StationService>, listen: SocketAddr, token: Option<&str>) -> io::Result<Self> {
+        if token.is_none() && !listen.ip().to_canonical().is_loopback() {
+            let hint = Hint("set `token_file`, or listen on 127.0.0.1");
+            let text = format!("{listen} can be reached from other hosts, and there is no token{hint}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let state = ApiState {
+            service,
+            token: token.map(TokenHash::of),
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            listing: Arc::default(),
+        };
+        let site = HttpService {
+            name: "station-api",
+            router: router(&state),
+            tls: None,
+            connections: Connections::new(),
+        };
+        HttpServer::start(site, listen, std::future::pending).map(Self)
+    }
+
+    /// Whether it still serves; it ends by itself only because of a bug.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.0.is_running()
+    }
+
+    /// The address on which it listens, with the actual port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+}
+
+fn router(state: &ApiState) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let filter = if route.method == "POST" { MethodFilter::POST } else { MethodFilter::GET };
+        let call = route.call;
+        let answer = move |State(state): State<ApiState>,
+                           Extension(connection): Extension<Arc<Connection>>,
+                           params: RawPathParams,
+                           RawQuery(query): RawQuery,
+                           request: Request| async move {
+            let name = params.iter().find(|(key, _)| *key == "name").map(|(_, value)| value.to_owned());
+            let query = query.unwrap_or_default();
+            let reply = state.answer(call, connection, name.unwrap_or_default(), &query, request).await;
+            reply.unwrap_or_else(|failure| failure.into_response())
+        };
+        router = router.route(route.path, on(filter, answer));
+    }
+    let nothing = || async {
+        Failure::new(404, "not_found", format!("there is no such path{}", Hint("see /api/v1/openapi.json")))
+            .into_response()
+    };
+    let other = || async { Failure::new(405, "method", "the path has no such method").into_response() };
+    router
+        .method_not_allowed_fallback(other)
+        .fallback(nothing)
+        .layer(from_fn_with_state(state.clone(), admit))
+        .with_state(state.clone())
+}
+
+/// Lets a request through that may ask.
+async fn admit(
+    State(state): State<ApiState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_open = request.uri().path() == "/metrics";
+    let admitted =
+        state.check(request.uri().authority().map(|authority| authority.as_str()), request.headers());
+    connection.prove(admitted.is_ok());
+    match admitted {
+        Err(failure) if !is_open => failure.into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+/// Why a request is not answered.
+struct Failure(StatusCode, Value);
+
+impl Failure {
+    fn new(status: u16, code: &str, text: impl std::fmt::Display) -> Self {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self(status, json::error(code, &text.to_string()))
+    }
+
+    fn bad(text: impl std::fmt::Display) -> Self {
+        Self::new(400, "bad_request", text)
+    }
+}
+
+impl From<StationRefusal> for Failure {
+    fn from(refusal: StationRefusal) -> Self {
+        use StationRefusal as R;
+        let status = match refusal {
+            R::BadName { .. } | R::StopIsPast | R::NoInput { .. } => StatusCode::BAD_REQUEST,
+            R::NoRecording { .. } => StatusCode::NOT_FOUND,
+            R::TooManyWaiting { .. } | R::ShuttingDown | R::Failed { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::CONFLICT,
+        };
+        Self(status, json::refusal(&refusal))
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, [(CONTENT_TYPE, "application/json")], self.1.to_string()).into_response()
+    }
+}
+
+/// The body of a start.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartBody {
+    name: String,
+    #[serde(default)]
+    input: String,
+    memory_bytes: Option<u64>,
+    stop: Option<String>,
+}
+
+/// The body of a stop.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StopBody {
+    wait: bool,
+}
+
+impl ApiState {
+    /// Whether a request may ask: with the token, or from this host and no page of another site.
+    fn check(&self, authority: Option<&str>, headers: &HeaderMap) -> Result<(), Failure> {
+        let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(token) = self.token {
+            let given = text(AUTHORIZATION).and_then(|value| {
+                let (scheme, token) = value.split_once(' ')?;
+                scheme.eq_ignore_ascii_case("bearer").then(|| TokenHash::of(token.trim()))
+            });
+            return match given {
+                Some(given) if given == token => Ok(()),
+                _ => {
+                    let hint = Hint("send `Authorization: Bearer TOKEN`");
+                    Err(Failure::new(401, "no_token", format!("the token is missing or wrong{hint}")))
+                }
+            };
+        }
+        let named = authority.or_else(|| text(HOST)).unwrap_or_default();
+        let from = text(ORIGIN);
+        let is_own = from.is_none_or(|from| from.strip_prefix("http://") == Some(named));
+        match is_this_host(named) && is_own {
+            true => Ok(()),
+            false => {
+                let hint = Hint("call it as 127.0.0.1 or localhost, or set `token_file`");
+                Err(Failure::new(
+                    403,
+                    "foreign_site",
+                    format!("without a token, this host only is served{hint}"),
+                ))
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        call: Call,
+        connection: Arc<Connection>,
+        name: String,
+        query: &str,
+        request: Request,
+    ) -> Result<Response, Failure> {
+        Ok(match call {
+            Call::Status => replied(StatusCode::OK, &self.status()),
+            Call::Start => {
+                let body: StartBody = self.read(request).await?;
+                let stop =
+                    body.stop.map(|text| skyhaul::time::parse(&text)).transpose().map_err(Failure::bad)?;
+                let (name, input, memory_bytes) = (body.name, body.input, body.memory_bytes);
+                let start = StationRequest::Start(StartRequest { name, input, memory_bytes, stop });
+                self.ask(start, StatusCode::CREATED).await?
+            }
+            Call::Stop => {
+                let body: StopBody = self.read(request).await?;
+                self.ask(StationRequest::Stop { name, wait: body.wait }, StatusCode::OK).await?
+            }
+            Call::Recording => match self.service.recording(&name) {
+                Some(status) => replied(StatusCode::OK, &json::recording(&status)),
+                None => return Err(StationRefusal::NoRecording { name, active: self.active() }.into()),
+            },
+            Call::Scans => self.scans(query).await?,
+            Call::Events => self.events(connection)?,
+            Call::OpenApi => replied(StatusCode::OK, &openapi()),
+            Call::Metrics => {
+                let text = metrics::text(&self.service);
+                ([(CONTENT_TYPE, crate::metrics::CONTENT_TYPE_TEXT)], text).into_response()
+            }
+        })
+    }
+
+    fn status(&self) -> Value {
+        let interrupted = lock(&self.service.shared.interrupted).clone();
+        json::snapshot(&self.service.snapshot(), &interrupted)
+    }
+
+    fn active(&self) -> Vec<String> {
+        self.service.snapshot().recordings.into_iter().map(|status| status.name).collect()
+    }
+
+    async fn ask(&self, request: StationRequest, status: StatusCode) -> Result<Response, Failure> {
+        let recording = self.service.ask_async(request).await?;
+        Ok(replied(status, &recording.as_ref().map_or(Value::Null, json::recording)))
+    }
+
+    /// Reads a body as JSON, within its size and time. No body is an empty object.
+    async fn read<B: for<'a> Deserialize<'a>>(&self, request: Request) -> Result<B, Failure> {
+        let Ok(_place) = self.bodies.try_acquire() else {
+            let text = format!("{MAX_BODIES} requests arrive at this time{}", Hint("send it again"));
+            return Err(Failure::new(503, "busy", text));
+        };
+        let bytes = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(_)) => {
+                return Err(Failure::bad(format!("the body is larger than {MAX_BODY_BYTES} bytes")));
+            }
+            Err(_) => return Err(Failure::bad("the body did not arrive in time")),
+        };
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text)
+            .map_err(|error| Failure::bad(format!("{error}{}", Hint("see /api/v1/openapi.json"))))
+    }
+
+    async fn scans(&self, query: &str) -> Result<Response, Failure> {
+        let (mut after, mut limit) = (String::new(), DEFAULT_LISTED);
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            match key {
+                "after" => value.clone_into(&mut after),
+                "limit" => {
+                    let parsed = value.parse().ok().filter(|limit| (1..=MAX_LISTED).contains(limit));
+                    limit =
+                        parsed.ok_or_else(|| Failure::bad(format!("limit: expected 1 to {MAX_LISTED}")))?;
+                }
+                _ => return Err(Failure::bad("expected `after` or `limit`")),
+            }
+        }
+        let Ok(listing) = Arc::clone(&self.listing).try_lock_owned() else {
+            let text = format!("another list is being made{}", Hint("ask again"));
+            return Err(Failure::new(503, "busy", text));
+        };
+        let disks = self.service.shared.setup.disks.clone();
+        let list = move || {
+            // Also if the client leaves.
+            let _listing = listing;
+            let names = scans_on(&disks).into_iter().filter(|name| *name > after);
+            names.take(limit).filter_map(|name| scan_summary(&disks, &name)).collect::<Vec<_>>()
+        };
+        let scans = tokio::task::spawn_blocking(list).await.map_err(Failure::bad)?;
+        serde_json::to_value(scans).map(|scans| replied(StatusCode::OK, &scans)).map_err(Failure::bad)
+    }
+
+    fn events(&self, connection: Arc<Connection>) -> Result<Response, Failure> {
+        let Some(changes) = self.service.watch() else {
+            let text = format!("{} clients watch already", super::MAX_WATCHERS);
+            return Err(Failure::new(503, "busy", text));
+        };
+        let first = format!("event: status\ndata: {}\n\n", self.status());
+        let body = Body::new(Changes { first: Some(first.into()), changes, connection });
+        Ok(([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")], body).into_response())
+    }
+}
+
+/// Whether the host of a request is this one, by a name that no other site can have.
+fn is_this_host(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    };
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+fn replied(status: StatusCode, value: &Value) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
+}
+
+/// Changes as the body of a reply. While the client takes them, the connection counts as used.
+struct Changes {
+    first: Option<Bytes>,
+    changes: mpsc::Receiver<Arc<str>>,
+    connection: Arc<Connection>,
+}
+
+impl HttpBody for Changes {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        let next = match self.first.take() {
+            Some(first) => Some(first),
+            None => match self.changes.poll_recv(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(change) => change.map(|text| Bytes::copy_from_slice(text.as_bytes())),
+            },
+        };
+        self.connection.asks();
+        Poll::Ready(next.map(|bytes| Ok(http_body::Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,91 @@
+//! What can be seen of a station, as JSON.
+
+use serde_json::{Value, json};
+use skyhaul::time::format_exact;
+use skyhaul_core::hint::split;
+use skyhaul_core::station::{
+    InputStatus, RecordingStatus, Reserved, StationDisk, StationRefusal, StationSnapshot, UnixMillis,
+};
+
+/// Everything.
+pub(super) fn snapshot(snapshot: &StationSnapshot, interrupted: &[String]) -> Value {
+    json!({
+        "shutting_down": snapshot.is_shutting_down,
+        "memory_bytes": snapshot.memory_bytes,
+        "disks_rate_bits": snapshot.disks_rate_bits,
+        "reserved": reserved(&snapshot.reserved),
+        "inputs": snapshot.inputs.iter().map(input).collect::<Vec<_>>(),
+        "disks": snapshot.disks.iter().map(disk).collect::<Vec<_>>(),
+        "recordings": snapshot.recordings.iter().map(recording).collect::<Vec<_>>(),
+        "ended": snapshot.ended.iter().map(recording).collect::<Vec<_>>(),
+        "interrupted": interrupted,
+    })
+}
+
+/// Returns a recording as the HTTP API has it.
+#[must_use]
+pub fn recording(status: &RecordingStatus) -> Value {
+    let counts = &status.counts;
+    json!({
+        "name": status.name,
+        "input": status.input,
+        "state": status.state.name(),
+        "outcome": status.outcome.as_ref().map(skyhaul_core::station::RecordingOutcome::name),
+        "reason": status.outcome.as_ref().and_then(skyhaul_core::station::RecordingOutcome::reason),
+        "reserved": reserved(&status.reserved),
+        "stop": status.stop.map(skyhaul::time::format),
+        "requested_at": time(status.requested_at),
+        "started_at": status.started_at.map(time),
+        "ended_at": status.ended_at.map(time),
+        "packets": counts.packets,
+        "received_bytes": counts.received_bytes,
+        "written_bytes": counts.written_bytes,
+        "discarded_bytes": counts.discarded_bytes,
+        "lost_frames": counts.lost_frames,
+        "kernel_drops": counts.kernel_drops,
+    })
+}
+
+/// A disk.
+pub(super) fn disk(disk: &StationDisk) -> Value {
+    json!({
+        "path": disk.path,
+        "condition": disk.condition.name(),
+        "free_bytes": disk.free_bytes,
+        "rate_bits": disk.rate_bits,
+    })
+}
+
+/// A refusal: what is wrong, what to do, and a name for programs.
+pub(super) fn refusal(refusal: &StationRefusal) -> Value {
+    error(refusal.code(), &refusal.to_string())
+}
+
+/// An error with the hints of its text.
+pub(super) fn error(code: &str, text: &str) -> Value {
+    let (what, hints) = split(text);
+    let hint = hints.collect::<Vec<_>>().join("; ");
+    json!({ "error": { "code": code, "message": what, "hint": (!hint.is_empty()).then_some(hint) } })
+}
+
+fn input(input: &InputStatus) -> Value {
+    json!({
+        "name": input.name,
+        "listen": input.listen,
+        "memory_bytes": input.memory_bytes,
+        "rate_bits": input.rate_bits,
+        "recording": input.recording,
+    })
+}
+
+fn reserved(reserved: &Reserved) -> Value {
+    json!({
+        "memory_bytes": reserved.memory_bytes,
+        "rate_bits": reserved.rate_bits,
+        "space_bytes": reserved.space_bytes,
+    })
+}
+
+fn time(at: UnixMillis) -> String {
+    format_exact(i128::from(at.0) * 1_000_000)
+}

@@ -1,0 +1,72 @@
+//! `/metrics` of a station: counters in the format of Prometheus. It requires no token and contains none.
+
+use super::StationService;
+use skyhaul::io::lock::lock;
+use skyhaul::metrics::{Kind, Metric};
+use skyhaul_core::station::DiskCondition;
+use std::sync::atomic::Ordering;
+
+/// The page.
+pub(super) fn text(service: &StationService) -> String {
+    let (snapshot, shared) = (service.snapshot(), &service.shared);
+    let metric = |name: &str, kind, help: &str| Metric::new(&format!("skyhaul_station_{name}"), kind, help);
+    let single = |name: &str, kind, help: &str, value: u64| {
+        let mut metric = metric(name, kind, help);
+        metric.add(&[], value);
+        metric
+    };
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let interrupted = lock(&shared.interrupted).len() as u64;
+    let mut all = vec![
+        single(
+            "recordings",
+            Kind::Gauge,
+            "Recordings that have not ended.",
+            snapshot.recordings.len() as u64,
+        ),
+        single("recordings_ended_total", Kind::Counter, "Recordings that have ended.", count(&shared.ended)),
+        single(
+            "recordings_faulty_total",
+            Kind::Counter,
+            "Recordings that lost data on this host, or failed.",
+            count(&shared.faulty),
+        ),
+        single(
+            "requests_refused_total",
+            Kind::Counter,
+            "Requests that were refused.",
+            count(&shared.refused),
+        ),
+        single("interrupted_scans", Kind::Gauge, "Scans that a recorder left without an end.", interrupted),
+        single("memory_bytes", Kind::Gauge, "Memory for recordings.", snapshot.memory_bytes),
+        single("memory_reserved_bytes", Kind::Gauge, "Of this, reserved.", snapshot.reserved.memory_bytes),
+    ];
+    let mut received = metric("received_bytes", Kind::Gauge, "Bytes received by a running recording.");
+    let mut written =
+        metric("written_bytes", Kind::Gauge, "Bytes of a running recording that are safe on a disk.");
+    let mut discarded =
+        metric("discarded_bytes", Kind::Gauge, "Bytes of a running recording that are on no disk.");
+    let mut lost = metric("lost_frames", Kind::Gauge, "Frames of a running recording that never arrived.");
+    let mut drops =
+        metric("kernel_drops", Kind::Gauge, "Packets of a running recording that the kernel dropped.");
+    for status in &snapshot.recordings {
+        let (labels, counts) = ([("input", &status.input as _), ("scan", &status.name as _)], &status.counts);
+        received.add(&labels, counts.received_bytes);
+        written.add(&labels, counts.written_bytes);
+        discarded.add(&labels, counts.discarded_bytes);
+        lost.add(&labels, counts.lost_frames);
+        drops.add(&labels, counts.kernel_drops);
+    }
+    all.extend([received, written, discarded, lost, drops]);
+    let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");
+    let mut free = metric("disk_free_bytes", Kind::Gauge, "Bytes that recordings may still fill.");
+    for disk in &snapshot.disks {
+        let labels = [("disk", &disk.path as _)];
+        usable.add(&labels, u8::from(disk.condition == DiskCondition::Usable));
+        if let Some(bytes) = disk.free_bytes {
+            free.add(&labels, bytes);
+        }
+    }
+    all.extend([usable, free]);
+    all.iter().map(Metric::text).collect()
+}

@@ -1,0 +1,214 @@
+//! The thread of a recording: a [`Recorder`] from its opening to its report.
+
+use super::{PROGRESS_INTERVAL, Shared};
+use skyhaul::io::memory::heap::HeapMemory;
+use skyhaul::io::memory::{PoolOptions, default_block_bytes};
+use skyhaul::receive::keyed::StreamConfig;
+use skyhaul::receive::{Gate, ObjectOptions};
+use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
+use skyhaul::recording::{DiskState, Existing, WriterOptions};
+use skyhaul::wire::{Format, Objects};
+use skyhaul_core::station::{RecordingCounts, RecordingOutcome, RecordingPlan, StationEvent};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long disks may take to write what is in memory after the end.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often a recording looks whether it is to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes of memory for heaps that are prepared before anything is received.
+const PREPARED_BYTES: u64 = 64 << 20;
+
+/// What others say to a recording, and it to them.
+#[derive(Debug, Default)]
+pub(super) struct RecordingControl {
+    stop: AtomicBool,
+    /// Disks that its writer does not use any more, one bit each.
+    failed_disks: AtomicU64,
+}
+
+impl RecordingControl {
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its writer has given up a disk.
+    pub(super) fn has_failed(&self, disk: usize) -> bool {
+        disk < 64 && self.failed_disks.load(Ordering::Relaxed) >> disk & 1 == 1
+    }
+}
+
+/// Starts the thread; or returns what is to be reported without it.
+pub(super) fn spawn(
+    shared: &Arc<Shared>,
+    plan: RecordingPlan,
+    control: Arc<RecordingControl>,
+) -> Result<JoinHandle<()>, StationEvent> {
+    let recording = plan.recording;
+    let ending = Ending { shared: Arc::clone(shared), plan, event: None };
+    let run = move || ending.run(&control);
+    std::thread::Builder::new().name("station-record".into()).spawn(run).map_err(|error| {
+        StationEvent::Ended {
+            recording,
+            outcome: RecordingOutcome::Failed(format!("start a thread: {error}")),
+            counts: RecordingCounts::default(),
+        }
+    })
+}
+
+/// Reports the end of a recording when it is dropped, also by a panic.
+struct Ending {
+    shared: Arc<Shared>,
+    plan: RecordingPlan,
+    event: Option<(RecordingOutcome, RecordingCounts)>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let fault = || RecordingOutcome::Failed("a bug in this program ended its thread".into());
+        let (outcome, counts) = self.event.take().unwrap_or_else(|| (fault(), RecordingCounts::default()));
+        self.shared.report(StationEvent::Ended { recording: self.plan.recording, outcome, counts });
+    }
+}
+
+impl Ending {
+    fn run(mut self, control: &RecordingControl) {
+        self.event = Some(match self.record(control) {
+            Ok(report) => (outcome(&report), counts(&report)),
+            Err(error) => (RecordingOutcome::Failed(error), RecordingCounts::default()),
+        });
+    }
+
+    fn record(&self, control: &RecordingControl) -> Result<RecordReport, String> {
+        let (setup, plan) = (&self.shared.setup, &self.plan);
+        let recorder = Recorder::open(self.options()).map_err(|error| error.to_string())?;
+        let mut running = recorder.start().map_err(|error| error.to_string())?;
+        self.shared.report(StationEvent::Opened { recording: plan.recording });
+        let mut reported = Instant::now();
+        while !control.stop.load(Ordering::Relaxed) && !running.running().is_over() {
+            std::thread::sleep(POLL_INTERVAL);
+            if reported.elapsed() >= PROGRESS_INTERVAL {
+                reported = Instant::now();
+                let counts = progress(&mut running, control);
+                self.shared.report(StationEvent::Progress { recording: plan.recording, counts });
+            }
+        }
+        let mut report = running.finish(FINISH_TIMEOUT);
+        if control.stop.load(Ordering::Relaxed) {
+            "requested".clone_into(&mut report.receive.ended);
+        }
+        if let Some(directory) = &setup.reports
+            && let Err(error) = keep(&report, directory, &plan.name)
+        {
+            report.receive.notes.push(format!("the report was not written: {error}"));
+        }
+        Ok(report)
+    }
+
+    fn options(&self) -> RecorderOptions {
+        let (setup, plan) = (&self.shared.setup, &self.plan);
+        let mut receiver = setup.receivers[plan.input].clone();
+        let (pool_bytes, heap_bytes) = division(plan.memory_bytes, receiver.learn.format);
+        receiver.objects = (heap_bytes > 0).then(|| objects(heap_bytes));
+        receiver.gate = Gate { start: None, stop: plan.stop };
+        receiver.learn.near = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+        let mut writer = WriterOptions::new(setup.disks.iter(), &plan.name);
+        writer.reserve_bytes = setup.reserve_bytes;
+        writer.existing = Existing::Refuse;
+        let block_bytes = default_block_bytes(pool_bytes);
+        let pool = PoolOptions { total_bytes: pool_bytes, block_bytes, shared: true };
+        RecorderOptions { receiver, writer, pool, fill: true }
+    }
+}
+
+/// Memory of a recording: for frames and what waits for disks, and for heaps under construction.
+fn division(bytes: u64, format: Format) -> (u64, u64) {
+    let heaps = match (format, format.objects()) {
+        (_, Some(Objects::Frames)) => 0,
+        (_, Some(_)) => bytes / 2,
+        (_, None) => bytes / 4,
+    };
+    (bytes - heaps, heaps)
+}
+
+/// Heaps and events, within this memory.
+fn objects(bytes: u64) -> ObjectOptions {
+    let memory = HeapMemory::new(bytes);
+    memory.keep_ahead(PREPARED_BYTES.min(bytes));
+    let stream = StreamConfig { incomplete: true, memory, ahead: PREPARED_BYTES, ..StreamConfig::default() };
+    ObjectOptions { stream, by_family: true, ..ObjectOptions::default() }
+}
+
+fn progress(running: &mut RunningRecorder, control: &RecordingControl) -> RecordingCounts {
+    let report = running.running().progress();
+    let disks = running.disks();
+    let failed = disks.iter().take(64).enumerate().filter(|(_, disk)| disk.state == DiskState::Failed);
+    control.failed_disks.store(failed.fold(0, |bits, (at, _)| bits | 1 << at), Ordering::Relaxed);
+    RecordingCounts {
+        packets: report.packets,
+        received_bytes: running.running().bytes(),
+        written_bytes: disks.iter().map(|disk| disk.acknowledged_bytes).sum(),
+        discarded_bytes: running.lost_bytes(),
+        lost_frames: report.lost(),
+        kernel_drops: report.kernel_drops(),
+    }
+}
+
+/// The last counts of a recording.
+fn counts(report: &RecordReport) -> RecordingCounts {
+    let streams = &report.recording.datastreams;
+    RecordingCounts {
+        packets: report.receive.packets,
+        received_bytes: report.receive.payload_bytes,
+        written_bytes: report.recording.acknowledged_bytes(),
+        discarded_bytes: streams.iter().map(|stream| stream.lost_bytes).sum(),
+        lost_frames: report.receive.lost(),
+        kernel_drops: report.receive.kernel_drops(),
+    }
+}
+
+/// How a recording ended.
+fn outcome(report: &RecordReport) -> RecordingOutcome {
+    if !report.is_whole() {
+        return RecordingOutcome::Lossy(losses(report));
+    }
+    match (report.is_empty(), report.receive.is_whole()) {
+        (true, _) => RecordingOutcome::Empty,
+        (false, true) => RecordingOutcome::Complete,
+        (false, false) => RecordingOutcome::Gaps,
+    }
+}
+
+/// What was lost on this host, in words.
+fn losses(report: &RecordReport) -> String {
+    let counts = [
+        (report.receive.kernel_drops(), "packets dropped by the kernel"),
+        (report.no_buffer(), "packets without memory"),
+        (report.heaps_not_recorded, "heaps without memory"),
+        (report.discarded(), "frames on no disk"),
+        (report.recording.datastreams.iter().map(|stream| stream.lost).sum(), "chunks on no disk"),
+    ];
+    let counted =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let errors = report.receive.errors.iter().chain(&report.receive.unbalanced).cloned();
+    let of_disks = report.recording.disks.iter();
+    let failed =
+        of_disks.filter_map(|disk| Some(format!("{}: {}", disk.path.display(), disk.error.as_ref()?)));
+    let all: Vec<String> = counted.chain(errors).chain(failed).collect();
+    match all.is_empty() {
+        true => "not everything was written in time".to_owned(),
+        false => all.join("; "),
+    }
+}
+
+/// Writes the report of a recording: under another name first, so that what has its name is whole.
+fn keep(report: &RecordReport, directory: &Path, name: &str) -> io::Result<()> {
+    let text = serde_json::to_vec_pretty(report).map_err(io::Error::other)?;
+    let unfinished = directory.join(format!(".{name}.json.new"));
+    std::fs::write(&unfinished, text)?;
+    std::fs::rename(&unfinished, directory.join(format!("{name}.json")))
+}

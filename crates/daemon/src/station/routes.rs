@@ -1,0 +1,199 @@
+//! The calls of the HTTP API: one table, from which the router and the OpenAPI document are made.
+
+use serde_json::{Map, Value, json};
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Status,
+    Start,
+    Recording,
+    Stop,
+    Scans,
+    Events,
+    OpenApi,
+    Metrics,
+}
+
+/// One route.
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    pub(super) call: Call,
+    summary: &'static str,
+    /// Fields of the body: name, type, whether it is required, what it is.
+    body: &'static [(&'static str, &'static str, bool, &'static str)],
+    /// Parameters of the query: name, type, what it is.
+    query: &'static [(&'static str, &'static str, &'static str)],
+    /// The reply: status, content type, what it is.
+    reply: (u16, &'static str, &'static str),
+    /// Statuses of errors.
+    errors: &'static [u16],
+}
+
+const JSON: &str = "application/json";
+
+/// Every call.
+pub(super) const ROUTES: &[Route] = &[
+    Route {
+        method: "GET",
+        path: "/api/v1/status",
+        call: Call::Status,
+        summary: "Inputs, disks, memory, recordings, and scans that a recorder left without an end",
+        body: &[],
+        query: &[],
+        reply: (200, JSON, "the state of the station"),
+        errors: &[],
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/recordings",
+        call: Call::Start,
+        summary: "Start a recording; the reply comes when it is ready for the first packet",
+        body: &[
+            ("name", "string", true, "name of the scan"),
+            ("input", "string", false, "name of the input (default: the first one)"),
+            ("memory_bytes", "integer", false, "memory (default: that of the input)"),
+            ("stop", "string", false, "data time at which it stops, UTC, such as 2026-11-27T12:00:00Z"),
+        ],
+        query: &[],
+        reply: (201, JSON, "the recording"),
+        errors: &[400, 409, 503],
+    },
+    Route {
+        method: "GET",
+        path: "/api/v1/recordings/{name}",
+        call: Call::Recording,
+        summary: "A recording of this run of the service",
+        body: &[],
+        query: &[],
+        reply: (200, JSON, "the recording"),
+        errors: &[404],
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/recordings/{name}/stop",
+        call: Call::Stop,
+        summary: "Stop a recording",
+        body: &[("wait", "boolean", false, "reply when everything is on the disks (default: false)")],
+        query: &[],
+        reply: (200, JSON, "the recording"),
+        errors: &[400, 404, 503],
+    },
+    Route {
+        method: "GET",
+        path: "/api/v1/scans",
+        call: Call::Scans,
+        summary: "Scans on the disks, by name",
+        body: &[],
+        query: &[
+            ("after", "string", "only scans whose names come after this one"),
+            ("limit", "integer", "maximum number of scans, up to 1000 (default: 100)"),
+        ],
+        reply: (200, JSON, "the scans, as `skyhaul ls --json` has them"),
+        errors: &[400, 503],
+    },
+    Route {
+        method: "GET",
+        path: "/api/v1/events",
+        call: Call::Events,
+        summary: "Changes as server-sent events: `status` first, then `recording` and `disk`",
+        body: &[],
+        query: &[],
+        reply: (200, "text/event-stream", "changes, until the client is too slow or leaves"),
+        errors: &[503],
+    },
+    Route {
+        method: "GET",
+        path: "/api/v1/openapi.json",
+        call: Call::OpenApi,
+        summary: "This document",
+        body: &[],
+        query: &[],
+        reply: (200, JSON, "OpenAPI 3.1"),
+        errors: &[],
+    },
+    Route {
+        method: "GET",
+        path: "/metrics",
+        call: Call::Metrics,
+        summary: "Counters in the format of Prometheus; requires no token",
+        body: &[],
+        query: &[],
+        reply: (200, crate::metrics::CONTENT_TYPE_TEXT, "counters"),
+        errors: &[],
+    },
+];
+
+/// The OpenAPI document of [`ROUTES`].
+pub(super) fn openapi() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let of_path = paths.entry(route.path).or_insert_with(|| json!({}));
+        of_path[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    let error = json!({
+        "type": "object",
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {
+                "code": { "type": "string" },
+                "message": { "type": "string" },
+                "hint": { "type": ["string", "null"] },
+            },
+        } },
+    });
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Skyhaul station", "version": "1" },
+        "paths": paths,
+        "components": {
+            "schemas": { "Error": error },
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let in_path = route
+        .path
+        .contains("{name}")
+        .then(|| json!({ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }));
+    let in_query = route.query.iter().map(|(name, kind, text)| {
+        json!({ "name": name, "in": "query", "description": text, "schema": { "type": kind } })
+    });
+    let (status, content, text) = route.reply;
+    let mut responses = Map::new();
+    responses.insert(status.to_string(), json!({ "description": text, "content": { content: {} } }));
+    let always: &[u16] = if route.call == Call::Metrics { &[] } else { &[401, 403] };
+    for status in always.iter().chain(route.errors) {
+        let schema = json!({ "$ref": "#/components/schemas/Error" });
+        let error = json!({ "description": "refused", "content": { JSON: { "schema": schema } } });
+        responses.insert(status.to_string(), error);
+    }
+    let security = if route.call == Call::Metrics { json!([]) } else { json!([{ "token": [] }, {}]) };
+    let mut operation = json!({
+        "operationId": format!("{:?}", route.call).to_ascii_lowercase(),
+        "summary": route.summary,
+        "security": security,
+        "parameters": in_path.into_iter().chain(in_query).collect::<Vec<_>>(),
+        "responses": responses,
+    });
+    if !route.body.is_empty() {
+        let required: Vec<_> = route.body.iter().filter(|field| field.2).map(|field| field.0).collect();
+        let field = |(name, kind, _, text): &(&str, &str, bool, &str)| {
+            ((*name).to_owned(), json!({ "type": kind, "description": text }))
+        };
+        operation["requestBody"] = json!({
+            "required": !required.is_empty(),
+            "content": { JSON: { "schema": {
+                "type": "object",
+                "required": required,
+                "additionalProperties": false,
+                "properties": route.body.iter().map(field).collect::<Map<_, _>>(),
+            } } },
+        });
+    }
+    operation
+}

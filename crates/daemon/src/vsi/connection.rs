@@ -1,0 +1,114 @@
+//! One connection: bytes to lines, lines to answers.
+
+use super::{
+    FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT, LINE_PAUSE, Shared, VsiStation, WRITE_TIMEOUT, duration, now,
+};
+use crate::http::Permit;
+use skyhaul::io::lock::lock;
+use skyhaul_core::vsi::{VsiDialogue, VsiDialogueCounts, VsiLine, VsiLines, VsiOutput};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 8 << 10;
+
+/// A connection and its dialogue.
+struct Conversation<'a, S> {
+    stream: TcpStream,
+    dialogue: &'a mut VsiDialogue,
+    station: &'a S,
+    shared: &'a Shared,
+    permit: &'a Permit,
+    counted: VsiDialogueCounts,
+}
+
+/// Serves a connection until its client ends it or is silent for too long.
+pub(super) async fn serve<S: VsiStation>(
+    stream: TcpStream,
+    dialogue: &mut VsiDialogue,
+    station: &S,
+    shared: &Shared,
+    permit: &Permit,
+) {
+    let _ = stream.set_nodelay(true);
+    let counted = VsiDialogueCounts::default();
+    // A client that has gone needs no answer.
+    let _ = Conversation { stream, dialogue, station, shared, permit, counted }.run().await;
+}
+
+impl<S: VsiStation> Conversation<'_, S> {
+    async fn run(&mut self) -> io::Result<()> {
+        let (mut lines, mut buffer) = (VsiLines::default(), vec![0; READ_BYTES]);
+        loop {
+            let patience = match (lines.is_terminated(), self.counted.requests) {
+                (true, _) => LINE_PAUSE,
+                (false, 0) => FIRST_REQUEST_TIMEOUT,
+                (false, _) => IDLE_TIMEOUT,
+            };
+            let mut found = VecDeque::new();
+            match timeout(patience, self.stream.read(&mut buffer)).await {
+                Ok(Ok(0)) => {
+                    if let Some(line) = lines.flush() {
+                        self.line(&line).await?;
+                    }
+                    return Ok(());
+                }
+                Ok(read) => lines.push(&buffer[..read?], |line| found.push_back(line)),
+                Err(_) if lines.is_terminated() => found.extend(lines.flush()),
+                Err(_) => return Ok(()),
+            }
+            while let Some(line) = found.pop_front() {
+                self.line(&line).await?;
+                // Others get their turn between the lines of one that sends many.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn line(&mut self, line: &VsiLine) -> io::Result<()> {
+        let view = self.station.view();
+        let outputs = {
+            let mut shared = lock(&self.shared.runtimes);
+            self.dialogue.handle_line(line, &mut shared, &view, now())
+        };
+        let mut outputs = VecDeque::from(outputs);
+        while let Some(output) = outputs.pop_front() {
+            match output {
+                VsiOutput::Reply(text) => self.write(text.as_bytes()).await?,
+                VsiOutput::Do(action) => {
+                    let deadline: Duration = duration(action.deadline());
+                    let outcome = timeout(deadline, self.station.carry_out(action)).await.ok();
+                    let view = self.station.view();
+                    let mut shared = lock(&self.shared.runtimes);
+                    outputs.extend(match outcome {
+                        Some(outcome) => self.dialogue.handle_done(outcome, &mut shared, &view, now()),
+                        None => self.dialogue.handle_late(&mut shared, &view, now()),
+                    });
+                }
+            }
+        }
+        self.count();
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        let (counts, before) = (self.dialogue.counts(), self.counted);
+        self.counted = counts;
+        self.shared.requests.fetch_add(counts.requests - before.requests, Ordering::Relaxed);
+        self.shared.rejected.fetch_add(counts.rejected - before.rejected, Ordering::Relaxed);
+        // A connection that never sent a request makes room for others first.
+        if before.requests == 0 && counts.requests > 0 {
+            self.permit.prove(true);
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        timeout(WRITE_TIMEOUT, self.stream.write_all(bytes)).await.map_err(late)?
+    }
+}

@@ -1,0 +1,152 @@
+//! The port itself, on loopback, with a station of the tests.
+
+use super::*;
+use skyhaul_core::balance::Prefix;
+use skyhaul_core::vsi::{VsiDisk, VsiRecording, VsiScan};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+/// A station that records nothing, and does what it is asked.
+#[derive(Default)]
+struct TestStation {
+    view: Mutex<VsiView>,
+}
+
+impl VsiStation for TestStation {
+    fn view(&self) -> Arc<VsiView> {
+        Arc::new(lock(&self.view).clone())
+    }
+
+    async fn carry_out(&self, action: VsiAction) -> VsiOutcome {
+        let mut view = lock(&self.view);
+        match action {
+            VsiAction::Start(options) => {
+                view.scans.push(VsiScan { label: options.label.clone(), bytes: 0 });
+                let (id, label) = (options.id, options.label);
+                view.recordings.push(VsiRecording { id, label, is_running: true, ..VsiRecording::default() });
+                VsiOutcome::Started
+            }
+            VsiAction::Stop { id } => {
+                view.recordings.iter_mut().find(|recording| recording.id == id).unwrap().is_running = false;
+                VsiOutcome::Stopped
+            }
+            VsiAction::Inspect { .. } => unreachable!("no test asks for it"),
+        }
+    }
+}
+
+fn server(allow: &[&str]) -> (Arc<TestStation>, VsiServer) {
+    let station = Arc::new(TestStation::default());
+    let disk = VsiDisk { path: "/d".into(), free_bytes: 1, total_bytes: None };
+    *lock(&station.view) = VsiView { is_ready: true, disks: vec![disk], ..VsiView::default() };
+    let allow: Vec<Prefix> = allow.iter().map(|text| text.parse().unwrap()).collect();
+    let options = VsiOptions { listen: "127.0.0.1:0".parse().unwrap(), allow: AllowList::of(&allow) };
+    let server = VsiServer::start(Arc::clone(&station), options).unwrap();
+    (station, server)
+}
+
+fn connect(server: &VsiServer) -> TcpStream {
+    let stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+fn ask(stream: &mut TcpStream, line: &str) -> String {
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn lines_are_answered_as_they_were_sent() {
+    let (station, server) = server(&["127.0.0.0/8"]);
+    let mut stream = connect(&server);
+    assert_eq!(ask(&mut stream, "status?\n"), "!status ? 0 : 0x00000001 ;\n");
+    assert_eq!(ask(&mut stream, "mtu=1500;mtu?;\r\n"), "!mtu = 0 ;!mtu ? 0 : 1500 ;\r\n");
+    // Without the end of the line, as from `printf 'record=on:a_b_c;' | nc`.
+    assert_eq!(ask(&mut stream, "record=on:a_b_c;"), "!record = 0 ;\n");
+    assert_eq!(ask(&mut stream, "record?;\n\r"), "!record ? 0 : on : 1 : a_b_c : 0 ;\n");
+    server.add_error(7, "the fan stands still");
+    assert!(ask(&mut stream, "error?\n").starts_with("!error ? 0 : 7 : the fan stands still : "));
+    // The end of the connection ends the line, too.
+    stream.write_all(b"record=off").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "!record = 0 ;\n");
+    assert!(!lock(&station.view).recordings[0].is_running);
+    let counts = server.counts();
+    assert_eq!((counts.requests, counts.rejected), (7, 0));
+}
+
+#[test]
+fn a_transient_runtime_ends_with_its_connection() {
+    let (station, server) = server(&["127.0.0.1"]);
+    let mut stream = connect(&server);
+    assert_eq!(
+        ask(&mut stream, "runtime=t:transient;record=on:a_b_c\n"),
+        "!runtime = 0 : t ;!record = 0 ;\n"
+    );
+    drop(stream);
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while lock(&station.view).recordings[0].is_running {
+        assert!(std::time::Instant::now() < end, "the recording goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(ask(&mut connect(&server), "runtime?\n"), "!runtime ? 0 : 0 : 1 ;\n");
+}
+
+#[test]
+fn only_addresses_of_the_list_are_served() {
+    let (_station, server) = server(&["10.0.0.0/8"]);
+    let mut stream = connect(&server);
+    let mut answer = Vec::new();
+    // The connection may be reset before the request is sent.
+    let _ = stream.write_all(b"status?\n");
+    let _ = stream.read_to_end(&mut answer);
+    assert_eq!((answer, server.counts().refused, server.counts().requests), (Vec::new(), 1, 0));
+}
+
+#[test]
+fn an_honest_client_is_answered_beside_hostile_ones() {
+    let (_station, server) = server(&["127.0.0.1"]);
+    let mut honest = connect(&server);
+    ask(&mut honest, "status?\n");
+    // Silent ones: more than may be connected from one address. Those that proved nothing make room.
+    let silent: Vec<TcpStream> = (0..2 * MAX_PER_ADDRESS).map(|_| connect(&server)).collect();
+    // Ones that send garbage and long lines, and read nothing.
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flooding: Vec<_> = (0..4)
+        .map(|kind| {
+            let (mut stream, over) = (connect(&server), Arc::clone(&over));
+            stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+            let piece: &[u8] =
+                [&b"\xff\x00;=\n"[..], b"x", b"status?;", b"record=on:a_b_c;record=off\n"][kind];
+            let bytes = piece.repeat(4096);
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    match stream.write(&bytes) {
+                        Ok(_) => {}
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => stream = TcpStream::connect(stream.peer_addr().unwrap()).unwrap(),
+                    }
+                }
+            })
+        })
+        .collect();
+    // The Field System waits five seconds for an answer.
+    honest.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for n in 0..20 {
+        let answer = ask(&mut honest, "dts_id?\n");
+        assert!(answer.starts_with("!dts_id ? 0 : - : "), "{n}: {answer}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    over.store(true, Ordering::Relaxed);
+    flooding.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(server.counts().rejected > 0 && server.counts().connections <= MAX_CONNECTIONS as u64);
+    drop(silent);
+    // It stops although clients are connected.
+    drop(server);
+    assert_eq!(honest.read(&mut [0; 8]).unwrap_or(0), 0);
+}

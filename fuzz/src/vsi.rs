@@ -1,0 +1,95 @@
+//! The VSI-S dialogue: whatever a client sends, each answer is one line with a code that fits into the Field System's buffer, and each
+//! action is one at a time. The first byte chooses how the station responds to actions.
+
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::vsi::{
+    MAX_REPLY_BYTES, VsiAction, VsiCode, VsiDialogue, VsiDisk, VsiLines, VsiOutcome, VsiOutput, VsiRecording,
+    VsiRuntimes, VsiScan, VsiScanFacts, VsiView,
+};
+use std::collections::VecDeque;
+
+pub(crate) fn run(bytes: &[u8]) {
+    let Some((&choice, bytes)) = bytes.split_first() else { return };
+    let disk =
+        |n: u8| VsiDisk { path: format!("/mnt/disk{n}"), free_bytes: 1 << 40, total_bytes: Some(1 << 41) };
+    let mut view = VsiView { is_ready: true, disks: (0..4).map(disk).collect(), ..VsiView::default() };
+    (view.divides_datastreams, view.selects_disks) = (choice & 1 > 0, choice & 2 > 0);
+    let (mut lines, mut found) = (VsiLines::default(), Vec::new());
+    let size = usize::from(choice >> 4) + 1;
+    bytes.chunks(size * size).for_each(|piece| lines.push(piece, |line| found.push(line)));
+    found.extend(lines.flush());
+    let (mut shared, mut dialogue) = (VsiRuntimes::default(), VsiDialogue::new(1));
+    let mut now = Nanos(1_795_694_400 * Nanos::SECOND.0);
+    for line in found {
+        now = now.plus(Nanos(u64::from(choice) * 1_000_000));
+        let mut outputs = VecDeque::from(dialogue.handle_line(&line, &mut shared, &view, now));
+        while let Some(output) = outputs.pop_front() {
+            match output {
+                VsiOutput::Reply(text) => answered(&text),
+                VsiOutput::Do(action) => {
+                    assert!(outputs.is_empty() && dialogue.is_waiting());
+                    let outcome = carry_out(&mut view, action, choice);
+                    outputs.extend(match outcome {
+                        Some(outcome) => dialogue.handle_done(outcome, &mut shared, &view, now),
+                        None => dialogue.handle_late(&mut shared, &view, now),
+                    });
+                }
+            }
+        }
+        assert!(!dialogue.is_waiting());
+    }
+    for action in dialogue.close(&mut shared) {
+        assert!(matches!(action, VsiAction::Stop { .. }));
+    }
+}
+
+fn answered(text: &str) {
+    assert!(text.len() <= MAX_REPLY_BYTES, "{text:?}");
+    let line = text.strip_suffix('\n').unwrap_or_else(|| panic!("{text:?}"));
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    assert!(line.starts_with('!') && line.ends_with(';'), "{text:?}");
+    assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{text:?}");
+}
+
+fn carry_out(view: &mut VsiView, action: VsiAction, choice: u8) -> Option<VsiOutcome> {
+    match action {
+        VsiAction::Start(_) if choice & 12 == 4 => {
+            Some(VsiOutcome::Failed(VsiCode::Failed, "a\n;:é".repeat(999)))
+        }
+        VsiAction::Start(_) if choice & 12 == 8 => Some(VsiOutcome::LabelTaken),
+        VsiAction::Start(options) => {
+            let (id, label) = (options.id, options.label);
+            view.scans.push(VsiScan { label: label.clone(), bytes: 8032 * id });
+            view.recordings.push(VsiRecording { id, label, is_running: true, ..VsiRecording::default() });
+            (choice & 12 == 0).then_some(VsiOutcome::Started)
+        }
+        VsiAction::Stop { id } => {
+            let recording = view.recordings.iter_mut().find(|recording| recording.id == id);
+            recording.expect("only what was started is stopped").is_running = false;
+            Some(VsiOutcome::Stopped)
+        }
+        VsiAction::Inspect { label } => {
+            let at = view.scan_number(&label)?;
+            Some(VsiOutcome::Inspected(VsiScanFacts {
+                bytes: view.scans[at].bytes,
+                format: (choice & 1 > 0).then(|| "VDIF".to_owned()),
+                start: Some(Nanos(u64::from(choice) << 54)),
+                bytes_per_second: Some(f64::from(choice) * 1e9),
+                frame_bytes: Some(u32::from(choice)),
+                ..VsiScanFacts::default()
+            }))
+        }
+    }
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let dialogues = [
+        "\0mode = VDIF_8000-8192-64-2 ;\nmtu = 9000 ;\nnet_protocol = udpsnor : 128000000 : 256000000 : 4 ;\nnet_port = 1.2.3.4@5=a:6=b\n",
+        "\u{1}record=nthread::3;record=on:n26c3_mh_no0001:x:y;record?;evlbi=%t%l%L%U;tstat?;record=off;scan_check?;\r\n",
+        "\u{3}record=on:a_b_c\nrecord=off\nscan_set=a:12h00m00s:+30s;scan_set=next:-100:-1s;scan_set?;scan_check?1:2\n",
+        "\u{2}runtime=x:transient;datastream=add:ds{thread}:@1/ke.0-3,8;set_disks=/mnt/*:mk6;runtime=x:delete;runtime?\n",
+        "\u{4}record=on:a_b_c;status?;error?;mode=ext:0xff:2;clock_set=32:int;play_rate?;ipd=5000ns;rtime?;scandir?1\n",
+        "\u{8}record=on:a_b_c\n;;= ?\n\rfoo?bar;\n\r",
+    ];
+    dialogues.map(|text| text.as_bytes().to_vec()).to_vec()
+}
