@@ -42,6 +42,20 @@ impl UdpPort {
     }
 }
 
+/// Whether a TCP socket listens on `port` in the network namespace of process `pid`.
+#[must_use]
+pub fn tcp_listens(pid: u32, port: u16) -> bool {
+    /// State of a listening socket in the table.
+    const LISTEN: &str = "0A";
+    ["tcp", "tcp6"].iter().any(|table| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        text.lines().any(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            has_port(&fields, port) && fields.get(3) == Some(&LISTEN)
+        })
+    })
+}
+
 /// Maximum socket buffer without privilege (`net.core.rmem_max`) in bytes; 0 if the kernel does not report it.
 #[must_use]
 pub fn largest_buffer() -> u64 {
@@ -73,19 +87,42 @@ pub fn local_towards(target: IpAddr) -> Option<IpAddr> {
 /// A line of the table, if it is of this port: `sl local remote st tx:rx tr:when retr uid timeout inode ref pointer drops`.
 fn of_line(line: &str, port: u16) -> Option<UdpPort> {
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let (_, local) = fields.get(1)?.rsplit_once(':')?;
-    if u16::from_str_radix(local, 16) != Ok(port) {
+    if !has_port(&fields, port) {
         return None;
     }
     let (_, waiting) = fields.get(4)?.split_once(':')?;
     Some(UdpPort { waiting: u64::from_str_radix(waiting, 16).ok()?, drops: fields.get(12)?.parse().ok()? })
 }
 
+/// Whether the local address of a line has this port.
+fn has_port(fields: &[&str], port: u16) -> bool {
+    let local = fields.get(1).and_then(|address| address.rsplit_once(':'));
+    local.is_some_and(|(_, local)| u16::from_str_radix(local, 16) == Ok(port))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_listener_is_told_from_its_connections() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            assert!(tcp_listens(std::process::id(), port));
+            let _connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let _accepted = listener.accept().unwrap();
+            drop(listener);
+            // As below.
+            let until = Instant::now() + Duration::from_secs(10);
+            while tcp_listens(std::process::id(), port) {
+                assert!(Instant::now() < until, "connections remain, but the listener is gone");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
 
     #[test]
     fn what_waits_and_what_was_dropped_is_counted() {
