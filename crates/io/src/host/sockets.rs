@@ -106,6 +106,28 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::{Duration, Instant};
 
+    /// Waits until a port is gone: a process that another test starts has its socket too, from its fork to its exec.
+    fn gone(what: &str, is_there: impl Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while is_there() {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_listener_is_told_from_its_connections() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let port = listener.local_addr().unwrap().port();
+            assert!(tcp_listens(std::process::id(), port));
+            let _connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let _accepted = listener.accept().unwrap();
+            drop(listener);
+            gone("connections remain, the listener does not", || tcp_listens(std::process::id(), port));
+        }
+    }
+
     #[test]
     fn a_listener_is_told_from_its_connections() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -139,12 +161,7 @@ mod tests {
         let full = now();
         assert!(full.waiting > 0 && full.drops > 0, "{full:?}");
         drop(socket);
-        // A process that another test starts has the socket too, from its fork to its exec.
-        let until = Instant::now() + Duration::from_secs(10);
-        while UdpPort::of(std::process::id(), at.port()).is_some() {
-            assert!(Instant::now() < until, "a closed socket is still counted");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        gone("a closed socket is not counted", || UdpPort::of(std::process::id(), at.port()).is_some());
     }
 
     #[test]
