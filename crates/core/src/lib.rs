@@ -71,4 +71,5 @@ pub mod station;
 pub mod synth;
 pub mod units;
 pub mod vsi;
+pub mod warm;
 pub mod wire;

@@ -21,6 +21,8 @@
 //! Streamed stores are weakly ordered: call [`fence`] before another thread (or a disk) uses the bytes.
 
 use crate::host::cache::Caches;
+use crate::quantity::Size;
+use skyhaul_core::warm::WarmLimit;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -155,6 +157,29 @@ pub fn cache_bytes() -> usize {
         Caches { l2: 0, l3: 0, .. } => USUAL,
         caches => caches.last_level() as usize,
     })
+}
+
+/// Sets [`warm_limit`]: a size, such as `2MiB`; 0 streams every copy.
+pub const WARM_LIMIT_VARIABLE: &str = "SKYHAUL_WARM_COPY";
+
+/// How soon memory must be reused for a payload to be copied into the caches instead of past them: by this machine's caches,
+/// unless the environment sets it ([`WARM_LIMIT_VARIABLE`]). Decided at the first call.
+pub fn warm_limit() -> &'static WarmLimit {
+    static LIMIT: OnceLock<WarmLimit> = OnceLock::new();
+    LIMIT.get_or_init(|| limit_of(std::env::var(WARM_LIMIT_VARIABLE).ok().as_deref(), Caches::of_cpu(0)))
+}
+
+fn limit_of(asked: Option<&str>, caches: Caches) -> WarmLimit {
+    let limit = WarmLimit::by_caches(caches.l2, caches.l3);
+    match asked.map(|text| (text, text.parse::<Size>())) {
+        Some((_, Ok(size))) => WarmLimit::asked(size.bytes(), WARM_LIMIT_VARIABLE),
+        Some((text, Err(_))) => {
+            let because =
+                format!("{}; {WARM_LIMIT_VARIABLE}={text} is not a size and was ignored", limit.because);
+            WarmLimit { because, ..limit }
+        }
+        None => limit,
+    }
 }
 
 /// The name of the copy in use, for reports.

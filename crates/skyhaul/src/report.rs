@@ -205,6 +205,9 @@ pub struct ReceiveReport {
     /// Objects with keys by what they are, `heaps` and `events`, where any were received or asked for.
     #[serde(default)]
     pub objects: BTreeMap<String, ObjectCounts>,
+    /// How the payload of heaps and events was copied, where any were received or asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyChoice>,
     /// Bytes of payload of heaps and events.
     #[serde(default)]
     pub payload_bytes: u64,
@@ -245,6 +248,26 @@ pub struct ReceiveReport {
     pub cpu: Cpu,
     /// Every 0.1 s or more: seconds since start, bytes received so far, frames lost so far.
     pub timeline: Vec<(f64, u64, u64)>,
+}
+
+/// A choice between copying past the caches and into them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyChoice {
+    /// What is done, in words.
+    pub chosen: String,
+    /// Memory used again after at most this many bytes of others is taken to be in a cache, and copied to there.
+    pub warm_bytes: u64,
+    /// Reason.
+    pub because: String,
+}
+
+impl CopyChoice {
+    /// The choice of this process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let limit = skyhaul_io::copy::warm_limit();
+        Self { chosen: limit.chosen(), warm_bytes: limit.bytes, because: limit.because.clone() }
+    }
 }
 
 impl ReceiveReport {

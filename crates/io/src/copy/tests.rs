@@ -1,5 +1,17 @@
 use super::*;
 
+#[test]
+fn the_warm_limit_is_that_of_the_caches_unless_it_is_set() {
+    let caches = Caches { l1d: 48 << 10, l2: 512 << 10, l3: 32 << 20 };
+    assert_eq!(limit_of(None, caches), WarmLimit::by_caches(caches.l2, caches.l3));
+    for (text, bytes) in [("0", 0), ("3MiB", 3 << 20), ("100", 100)] {
+        assert_eq!(limit_of(Some(text), caches), WarmLimit::asked(bytes, "SKYHAUL_WARM_COPY"), "{text}");
+    }
+    let wrong = limit_of(Some("much"), caches);
+    assert_eq!(wrong.bytes, 2 << 20);
+    assert!(wrong.because.ends_with("SKYHAUL_WARM_COPY=much is not a size and was ignored"), "{wrong:?}");
+}
+
 type Copy = fn(&mut [u8], &[u8]);
 
 fn forms() -> Vec<(&'static str, Copy)> {

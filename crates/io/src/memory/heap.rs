@@ -92,18 +92,19 @@ impl HeapMemory {
     /// Memory of at most `limit` bytes; none is taken from the system yet.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        Self::with_cache(limit, copy::cache_bytes())
+        Self::with_warm_limit(limit, copy::warm_limit().bytes)
     }
 
-    /// The same beside a cache of `cache_bytes`, whatever this machine has; with 0, no heap is taken to be in it.
+    /// The same, where memory that is used again after at most `warm_bytes` of other heaps is taken to be in the cache; with 0,
+    /// none is.
     #[must_use]
-    pub fn with_cache(limit: u64, cache_bytes: usize) -> Self {
+    pub fn with_warm_limit(limit: u64, warm_bytes: u64) -> Self {
         let limit = limit.clamp(class::SMALLEST as u64, MOST);
         let count = class::index_of(usize::try_from(limit).unwrap_or(usize::MAX)) + 1;
         let classes = (0..count)
             .map(|index| {
                 let bytes = class::bytes_of(index).min(limit as usize / class::UNIT * class::UNIT);
-                Class::new(bytes, cache_bytes)
+                Class::new(bytes, warm_bytes)
             })
             .collect();
         let inner = Box::new(Inner {

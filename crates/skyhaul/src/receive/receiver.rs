@@ -17,7 +17,7 @@ use super::{Nowhere, Sink};
 use crate::awake::Awake;
 use crate::control::{Answering, Gauge};
 use crate::mirror::Mirror;
-use crate::report::{Cpu, ReceiveReport, VERSION};
+use crate::report::{CopyChoice, Cpu, ReceiveReport, VERSION};
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
@@ -325,6 +325,7 @@ impl Running {
         if let Some(objects) = &self.objects {
             report.pattern_errors = objects.verifies().then_some(0);
             report.add_objects(objects.report());
+            report.copy = Some(CopyChoice::of_process());
         }
         report
     }

@@ -56,10 +56,6 @@ pub(super) struct Node {
     stamp: AtomicU64,
 }
 
-/// The part of the largest cache in which a block stays: packets and other programs pass through it, too. Measured with
-/// heaps of 64 KiB, which gain from an ordinary copy, and of 4 MiB, which lose.
-const SHARE: usize = 16;
-
 /// Flag in a stamp: the block was reused so soon that its bytes are still in the cache.
 const WARM: u64 = 1 << 63;
 
@@ -186,7 +182,7 @@ impl Drop for Reserve {
 unsafe impl Send for Reserve {}
 
 impl Class {
-    pub(super) fn new(bytes: usize, cache_bytes: usize) -> Class {
+    pub(super) fn new(bytes: usize, warm: u64) -> Class {
         let reserve = Reserve {
             first: ptr::null_mut(),
             fresh: ptr::null_mut(),
@@ -196,7 +192,7 @@ impl Class {
         };
         Class {
             bytes,
-            warm: (cache_bytes / SHARE) as u64,
+            warm,
             returned: CachePadded::new(Returned::new()),
             reserve: CachePadded::new(Mutex::new(reserve)),
         }

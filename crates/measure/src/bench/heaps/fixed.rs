@@ -209,7 +209,7 @@ impl Source for Heaps {
 /// Objects from trains to the reader's queue, which another thread empties.
 fn objects<W: Keyed>(head: (usize, WriteHead), heap: usize, payload: usize, singly: bool) -> io::Result<u64> {
     // Whether a copy goes past the cache depends on the machine's otherwise, and on when the reader returns a heap.
-    let memory = HeapMemory::with_cache(1 << 30, 0);
+    let memory = HeapMemory::with_warm_limit(1 << 30, 0);
     memory.prepare(heap, ((64 << 20) / heap).max(4));
     // By number, not by time: each heap lets the oldest be forgotten, however slow this runs.
     let heaps = KeyedConfig {

@@ -87,3 +87,33 @@ fn a_stop_ends_a_program_and_keeps_the_rows_before() {
     assert!(report.interrupted && begun.elapsed() < Duration::from_secs(60), "{report:?}");
     assert_eq!(report.rows[0].candidates.len(), 2);
 }
+
+#[test]
+fn two_machines_are_compared_row_by_row() {
+    use crate::bench::{BenchRun, Spread};
+    use skyhaul::report::compare::{Options, Verdict, compare};
+    let spread = |median: f64| Spread { median, min: median * 0.99, max: median * 1.01 };
+    let row = |name: &str, cpu: f64| PeerRow {
+        name: name.into(),
+        candidates: vec![BenchRow {
+            candidate: "skyhaul".into(),
+            receive_cpu: spread(cpu),
+            runs: vec![BenchRun::default()],
+            ..BenchRow::default()
+        }],
+        ..PeerRow::default()
+    };
+    let report = |cpu: &str, rows: Vec<PeerRow>| {
+        let machine = PeerHost { cpu: cpu.into(), ..PeerHost::default() };
+        serde_json::to_value(PeerReport { machine, rows, ..PeerReport::default() }).unwrap()
+    };
+    let a = report("EPYC", vec![row("heaps-4k", 0.2), row("send-1472", 0.3)]);
+    let b = report("Xeon", vec![row("send-1472", 0.3), row("heaps-4k", 0.4), row("heaps-1m-8972", 0.1)]);
+    let comparison = compare(&a, &b, &Options::default()).unwrap();
+    let worse: Vec<&str> =
+        comparison.figures.iter().filter(|f| f.verdict == Verdict::Worse).map(|f| &*f.path).collect();
+    assert_eq!(worse.len(), 1, "{worse:?}");
+    assert!(worse[0].contains("heaps-4k") && worse[0].ends_with("receive_cpu"), "{worse:?}");
+    assert!(comparison.changes.iter().any(|change| change.path == "machine.cpu"), "{:?}", comparison.changes);
+    assert!(comparison.only_b.iter().all(|path| path.contains("heaps-1m-8972")), "{:?}", comparison.only_b);
+}

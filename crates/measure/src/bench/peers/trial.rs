@@ -263,7 +263,8 @@ impl Pair<'_> {
 
     /// Whether the receiver has taken what was sent.
     fn is_done(&self, meter: &Meter, rests: bool) -> bool {
-        let is_empty = self.port().is_none_or(|port| port.waiting == 0);
+        // One that has closed its socket is about to end and to write its report.
+        let is_empty = self.port().is_some_and(|port| port.waiting == 0);
         is_empty && (!rests || meter.last.elapsed() >= REST_TIME)
     }
 

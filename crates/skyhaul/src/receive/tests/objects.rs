@@ -87,6 +87,9 @@ fn the_parts_of_an_object_come_by_any_socket() {
     }
     queues.iter().for_each(InprocQueue::close);
     let report = ended(running);
+    let copy = report.copy.as_ref().unwrap();
+    assert!(copy.chosen.ends_with("streamed") || copy.chosen == "streamed copy", "{copy:?}");
+    assert!(!copy.because.is_empty() && copy.warm_bytes == skyhaul_io::copy::warm_limit().bytes, "{copy:?}");
     let complete = |name: &str| report.objects[name].complete;
     assert_eq!((complete("heaps"), complete("events")), (60, 60), "{report:?}");
     assert_eq!((report.pattern_errors, report.rejects.len()), (Some(0), 0), "{report:?}");
