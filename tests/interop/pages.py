@@ -9,7 +9,7 @@ and alone in a line for any number of lines |
 | ```` ```rust ```` | lines of a program, which `crates/skyhaul/tests/tutorial.rs` holds and runs |
 
 A `receive` or `record` that listens is typed into a terminal of its own; what follows is typed once it listens, and what is
-no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance`, `mount` or `probe serve` has a terminal
+no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance`, `mount`, `serve` or `probe serve` has a terminal
 of its own, too, and goes on: Ctrl-C ends it with the page. `export NAME=VALUE` holds for all that follows. In the directory of a page, `docs`
 is that of the clone, and the page has a network and mounts of its own where that is possible.
 
@@ -49,7 +49,7 @@ SHORTER = {
 STATION = 'memory = "256MiB"\n'
 KEPT = ROOT / "target/pages"
 # What says that a command listens.
-LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving|mounted) ", re.MULTILINE)
+LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving|mounted|station:) ", re.MULTILINE)
 # Runs what it is given, block by block, as the main module; says when each is done.
 DRIVER = """
 import sys
@@ -122,7 +122,7 @@ class Reader:
         if verb in ("receive", "record") and "--pcap" not in line:
             self.terminals.append(self.open(line))
             return
-        if verb in ("balance", "mount") or line.startswith(("skyhaul probe serve", "skyhaul copy serve")):
+        if (verb in ("balance", "mount", "serve") and "--check" not in line) or line.startswith(("skyhaul probe serve", "skyhaul copy serve")):
             self.services.append(self.open(line))
             return
         if line.startswith("export "):

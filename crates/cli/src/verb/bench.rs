@@ -144,18 +144,14 @@ fn line(row: &BenchRow) -> String {
         "{:>6}  {:<9} {:>20} {:>8.2} {:>20} {:>20} {:>9} {:>8} {:>8}",
         row.size,
         row.candidate,
-        spread(row.bits_per_second, 1e-9, 1),
+        peers::spread(row.bits_per_second, 1e-9, 1),
         row.packets_per_second.median / 1e6,
-        spread(row.receive_cpu, 1.0, 3),
-        spread(row.send_cpu, 1.0, 3),
+        peers::spread(row.receive_cpu, 1.0, 3),
+        peers::spread(row.send_cpu, 1.0, 3),
         print::count(row.lost),
         ratio(row.rate_ratio),
         ratio(row.cpu_ratio),
     )
-}
-
-fn spread(of: Spread, unit: f64, digits: usize) -> String {
-    format!("{:.digits$} ({:.digits$}-{:.digits$})", of.median * unit, of.min * unit, of.max * unit)
 }
 
 #[cfg(test)]

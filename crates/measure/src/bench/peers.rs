@@ -12,10 +12,12 @@
 //! Limits: the loopback of one host. CPU time is that of the program itself, not of programs that it starts, so give the
 //! program and not a script around it. A program that does not report a version is identified by a checksum of its file.
 
+mod options;
 mod rows;
 mod tools;
 mod trial;
 
+pub use options::PeerOptions;
 pub use rows::row_names;
 pub use tools::{PEER_PROGRAMS, PeerProgram};
 
@@ -23,40 +25,13 @@ use super::options::{BenchLoad, BenchOptions, BenchResult, BenchTarget, wrong};
 use super::{BenchRow, cpu_of, load_average, rounds, summarise};
 use rows::{Figure, Row, Work};
 use serde::{Deserialize, Serialize};
-use skyhaul::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::Format;
 use skyhaul_io::host::cache::Caches;
 use skyhaul_io::host::machine::Machine;
 use skyhaul_io::host::sockets::largest_buffer;
 use std::io;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::Duration;
 use tools::Tools;
-
-/// What to compare, and how.
-#[derive(Clone, Debug)]
-pub struct PeerOptions {
-    /// The `skyhaul` program.
-    pub program: PathBuf,
-    /// Paths of peers by their names in [`PEER_PROGRAMS`]; others are searched in `PATH`.
-    pub paths: Vec<(&'static str, PathBuf)>,
-    /// Rows by name; empty: all.
-    pub only: Vec<String>,
-    /// Length of each run.
-    pub time: Duration,
-    /// Number of rounds.
-    pub rounds: usize,
-    /// Address to receive on.
-    pub address: IpAddr,
-    /// CPUs of the sender and the receiver.
-    pub cpus: (usize, usize),
-    /// A program that takes this much longer than a run failed.
-    pub timeout: Duration,
-    /// Ends it early; the report then has the results until then.
-    pub stop: StopFlag,
-}
 
 /// The machine of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

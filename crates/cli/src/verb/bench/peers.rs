@@ -5,7 +5,6 @@
 
 use super::super::output::{command_line, create, write};
 use super::super::receiving::print_json;
-use super::spread;
 use crate::args::BenchArgs;
 use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress};
@@ -13,8 +12,8 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use skyhaul::core::hint::Hint;
 use skyhaul::wire::Format;
-use skyhaul_measure::bench::BenchRow;
 use skyhaul_measure::bench::peers::{self, PeerOptions, PeerReport, PeerRow};
+use skyhaul_measure::bench::{BenchRow, Spread};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -158,6 +157,11 @@ fn figures(own: &BenchRow, ratio: Option<&str>) -> String {
         ratio.unwrap_or_default(),
     );
     text.trim_end().to_owned()
+}
+
+/// A median with its lowest and highest value, in a unit.
+pub(super) fn spread(of: Spread, unit: f64, digits: usize) -> String {
+    format!("{:.digits$} ({:.digits$}-{:.digits$})", of.median * unit, of.min * unit, of.max * unit)
 }
 
 #[cfg(test)]

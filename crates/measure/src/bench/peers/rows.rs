@@ -1,7 +1,7 @@
 //! The table: what is measured, and the command lines for it.
 
 use super::super::options::{BenchTarget, wrong};
-use super::PeerOptions;
+use super::options::PeerOptions;
 use super::tools::{EVENT_RECEIVER, HEAP_RECEIVER, HEAP_SENDER, IPERF3, Tools};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::{FAMILIES, Objects};

@@ -1,7 +1,9 @@
 //! That what is missing or fails is in its row, and that a stop ends it soon.
 
 use super::*;
+use skyhaul::stop::StopFlag;
 use std::path::Path;
+use std::time::Duration;
 
 /// A CPU that this process may use.
 fn cpu() -> usize {

@@ -9,7 +9,7 @@
 //! interval of 5 ms is missing. Both programs are killed when this returns, whatever happens.
 
 use super::super::options::{BenchResult, BenchRun, wrong};
-use super::PeerOptions;
+use super::options::PeerOptions;
 use super::rows::{self, Commands, Row, Work};
 use super::tools::Tools;
 use serde_json::Value;
