@@ -109,7 +109,7 @@ fn a_mistake_in_the_file_is_reported_with_its_line() {
             ":3: unknown key `memry`",
             "the keys of record are by-sender, bytes, ",
         ),
-        ("[recrod]\nmemory = 1", "ls --disk d", ":1: unknown section `recrod`", "record, ls, "),
+        ("[recrod]\nmemory = 1", "ls --disk d", ":1: unknown section `recrod`", "schedule, record, serve, "),
         ("disk = ['a'\nmemory", "ls", ":2: ", "write lines as"),
         (
             "[record]\nmemory = 'lots'",
