@@ -3,6 +3,7 @@ every link of the documents leads somewhere."""
 
 import importlib.util
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -100,13 +101,31 @@ def test_what_is_only_shown_is_listed():
         assert fences == len(pages.blocks(page)), f"{page.name}: {fences} blocks, and {len(pages.blocks(page))} are found"
 
 
+def sections(text):
+    """The sections of a TOML text, each with its header."""
+    return [section for section in re.split(r"^(?=\[)", text, flags=re.MULTILINE) if section.startswith("[")]
+
+
+def station_with(text):
+    """The station of the guide, with the sections of a block in place of its own."""
+    new = sections(text)
+    replaced = {section.splitlines()[0].split("#")[0].strip() for section in new}
+    kept = [section for section in sections((ROOT / "docs/guide/station.toml").read_text()) if section.splitlines()[0] not in replaced]
+    return "".join([*new, *kept])
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if pages.has(page, "toml")], ids=lambda page: page.stem)
 def test_settings(skyhaul, tmp_path, page):
-    """The command takes the settings of a block: every section is a verb, every key an option of it."""
+    """The command takes the settings of a block: every section is a verb, every key an option of it; or all are the station's."""
     for language, text in pages.blocks(page):
         if language == "toml":
             (tmp_path / "page.toml").write_text(text)
-            assert tomllib.loads(text)
+            settings = tomllib.loads(text)
+            assert settings
+            if list(settings) == ["station"]:
+                (tmp_path / "page.toml").write_text(station_with(text))
+                assert b"valid" in skyhaul.run("serve", "--check", "--config", tmp_path / "page.toml")
+                continue
             for verb, more in (("record", ["--scan", "exp_st_no0001"]), ("receive", []), ("send", ["--pattern", "--to", "udp://127.0.0.1:9"])):
                 shown = skyhaul.run(verb, *more, "--config", tmp_path / "page.toml", "--show-config").decode()
                 assert f"{tmp_path / 'page.toml'}:" in shown, verb

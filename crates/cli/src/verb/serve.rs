@@ -31,7 +31,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     };
     let config = config::read(path)?;
     if args.check {
-        say!("{}: valid", crate::print::name(path));
+        tell_text!("{}: valid\n", crate::print::name(path));
         return Ok(Outcome::Done);
     }
     let interrupt = Interrupt::listen()?;

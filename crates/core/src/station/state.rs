@@ -9,7 +9,7 @@ pub const STOP_GRACE_MILLIS: i64 = 2_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixMillis(pub i64);
 
-/// A request of a client, by the number that the caller of [`Station::handle`] gave it.
+/// A request of a client, by the number that the caller of [`Station::handle`](super::Station::handle) gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 

@@ -7,7 +7,7 @@
 //!
 //! Nothing is built or installed: a peer is found in `PATH` or given by its path; one that is missing is a row that says how to
 //! get it. A row runs whole programs: the receiver is started and left to settle, the sender is started, and the CPU time of
-//! every thread of both is read until the stream has ended ([`trial`]). Start and end of a program do not count.
+//! every thread of both is read until the stream has ended (`trial.rs`). Start and end of a program do not count.
 //!
 //! Limits: the loopback of one host. CPU time is that of the program itself, not of programs that it starts, so give the
 //! program and not a script around it. A program that does not report a version is identified by a checksum of its file.
