@@ -76,6 +76,8 @@ impl<S: VsiStation> Conversation<'_, S> {
             let mut shared = lock(&self.shared.runtimes);
             self.dialogue.handle_line(line, &mut shared, &view, now())
         };
+        // Before it is answered: a client that has its answer keeps its place, however many others come then.
+        self.count();
         let mut outputs = VecDeque::from(outputs);
         while let Some(output) = outputs.pop_front() {
             match output {

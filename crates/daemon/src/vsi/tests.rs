@@ -119,17 +119,22 @@ fn an_honest_client_is_answered_beside_hostile_ones() {
     let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flooding: Vec<_> = (0..4)
         .map(|kind| {
-            let (mut stream, over) = (connect(&server), Arc::clone(&over));
-            stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+            let (over, address) = (Arc::clone(&over), server.address());
+            let connected = move || {
+                let stream = TcpStream::connect(address).unwrap();
+                stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+                stream
+            };
             let piece: &[u8] =
                 [&b"\xff\x00;=\n"[..], b"x", b"status?;", b"record=on:a_b_c;record=off\n"][kind];
             let bytes = piece.repeat(4096);
             std::thread::spawn(move || {
+                let mut stream = connected();
                 while !over.load(Ordering::Relaxed) {
                     match stream.write(&bytes) {
                         Ok(_) => {}
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(_) => stream = TcpStream::connect(stream.peer_addr().unwrap()).unwrap(),
+                        Err(_) => stream = connected(),
                     }
                 }
             })
