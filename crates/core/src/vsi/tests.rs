@@ -426,7 +426,9 @@ proptest! {
                 prop_assert!(line.len() + 2 <= MAX_REPLY_BYTES && line.starts_with('!') && line.ends_with(';'), "{}", line);
                 prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
                 for answer in line.split_inclusive(';') {
-                    let (_, code) = answer.split_once(" = ").or_else(|| answer.split_once(" ? ")).unwrap();
+                    // The first sign is that of the answer; a field may have one, too.
+                    let (_, rest) = answer.split_once(' ').unwrap();
+                    let code = rest.strip_prefix("= ").or_else(|| rest.strip_prefix("? ")).unwrap();
                     prop_assert!(code.starts_with(|c: char| c.is_ascii_digit()), "{}", answer);
                     prop_assert_eq!(code.as_bytes()[1], b' ');
                 }
