@@ -189,6 +189,16 @@ impl Connections {
         self.locked().count >= self.total + MAX_CLOSING
     }
 
+    /// Waits while too many connections are closing to accept more.
+    pub(crate) async fn catch_up(&self, serving: &mut tokio::task::JoinSet<()>) {
+        while self.is_behind() {
+            tokio::select! {
+                _ = serving.join_next() => {}
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
+    }
+
     /// Returns how many connections are open, were refused, and were closed for others.
     pub(crate) fn counts(&self) -> (usize, u64, u64) {
         let open = self.locked().count;
@@ -314,12 +324,7 @@ async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::
                 () = connection.silent() => {}
             }
         });
-        while site.connections.is_behind() {
-            tokio::select! {
-                _ = serving.join_next() => {}
-                () = tokio::time::sleep(Duration::from_millis(1)) => {}
-            }
-        }
+        site.connections.catch_up(&mut serving).await;
     }
     let all_end = async { while serving.join_next().await.is_some() {} };
     let _ = timeout(SHUTDOWN_GRACE, all_end).await;

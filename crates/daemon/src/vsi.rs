@@ -9,8 +9,8 @@
 //!
 //! VSI-S has no authentication: who may connect is a list of addresses, this host alone unless the configuration gives others.
 //!
-//! Limits: [`MAX_CONNECTIONS`] connections, [`MAX_PER_ADDRESS`] from one address, of which the oldest that never sent a request makes
-//! room; a connection has [`FIRST_REQUEST_TIMEOUT`] for its first request and [`IDLE_TIMEOUT`] between requests, and
+//! Limits: [`MAX_CONNECTIONS`] connections, [`MAX_PER_ADDRESS`] from one address: then the oldest that never sent a request is
+//! closed; a connection has [`FIRST_REQUEST_TIMEOUT`] for its first request and [`IDLE_TIMEOUT`] between requests, and
 //! [`WRITE_TIMEOUT`] to take an answer. A line has at most [`skyhaul_core::vsi::MAX_LINE_BYTES`].
 
 mod adapter;
@@ -166,6 +166,7 @@ async fn accept<S: VsiStation>(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut serving = tokio::task::JoinSet::new();
+    let connections = &shared.connections;
     loop {
         let accepted = tokio::select! {
             _ = stopped.changed() => break,
@@ -198,6 +199,7 @@ async fn accept<S: VsiStation>(
                 let _ = timeout(deadline, station.carry_out(action)).await;
             }
         });
+        connections.catch_up(&mut serving).await;
     }
     let all_end = async { while serving.join_next().await.is_some() {} };
     let _ = timeout(SHUTDOWN_GRACE, all_end).await;
