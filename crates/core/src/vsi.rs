@@ -28,7 +28,7 @@
 //! ```
 //!
 //! Any bytes lead to answers with a [`VsiCode`], in bounded memory. The commands, and what is not implemented:
-//! `docs/reference/vsi-s.md`. VSI-S has no authentication: whoever carries the lines decides who may send them.
+//! `docs/reference/vsi-s.md`. VSI-S has no authentication: the caller decides who may send lines.
 
 mod commands;
 mod datastream;

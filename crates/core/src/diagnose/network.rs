@@ -321,7 +321,7 @@ fn passes(smooth: &[&Point], burst: &Point) -> f64 {
     bad(true).reduce(f64::max).or(bad(false).reduce(f64::max)).unwrap_or(0.0)
 }
 
-/// A point of which a limit lets this fraction of the expected loss pass contradicts the limit, if it should lose at least the second.
+/// A point contradicts a limit if it lost less than the first fraction of the loss expected, where that is at least the second.
 const SPARED: (f64, f64) = (0.25, 0.02);
 /// The bucket may be this many times as large as it seemed: it may not have been full.
 const BUCKET_DOUBT: f64 = 2.0;

@@ -447,7 +447,7 @@ fn at_times(flow: &Flow, seen: &Seen) -> Pattern {
 const STALL: (f64, f64) = (1.0, 0.2);
 const STALL_RETRANSMISSIONS: u32 = 2;
 
-/// How long nothing but retransmissions was sent at the end of a flow, s, if it stalled.
+/// How long a flow only retransmitted at its end, s; `None` if it did not stall.
 fn stalled(flow: &Flow) -> Option<f64> {
     let (first, last) = flow.rounds.first().zip(flow.rounds.last())?;
     let is_new = |round: &&Round| round.sent > round.lost;

@@ -210,7 +210,7 @@ impl VsiView {
         self.scans.iter().rposition(|scan| scan.label == label)
     }
 
-    /// Returns the disks of these directories; all if there are none.
+    /// Returns the disks with these directories; all disks if none are given.
     pub(super) fn selected<'a>(&'a self, paths: &'a [String]) -> impl Iterator<Item = &'a VsiDisk> {
         self.disks.iter().filter(move |disk| paths.is_empty() || paths.contains(&disk.path))
     }

@@ -61,7 +61,7 @@ pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
     scans_on(&paths).iter().filter_map(|label| scan_summary(&paths, label)).collect()
 }
 
-/// One scan on `disks`; `None` if there is none of this label.
+/// One scan on `disks`; `None` if none has this label.
 #[must_use]
 pub fn scan_summary(disks: &[PathBuf], label: &str) -> Option<ScanSummary> {
     match Recording::open(disks, label) {

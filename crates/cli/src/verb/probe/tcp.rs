@@ -188,7 +188,7 @@ fn lines(report: &TcpPointReport) -> String {
     text
 }
 
-/// What this end received in a point of which the sending end's report is missing.
+/// What this end received at a point for which the sender's report is missing.
 fn far_missing(report: &TcpPointReport, direction: FlowDirection, receiver: &TcpReport) -> String {
     let of_receivers = receiver.flows.iter().filter(|flow| flow.direction == FlowDirection::Receive);
     let bytes: u64 = of_receivers.map(|flow| flow.bytes).sum();

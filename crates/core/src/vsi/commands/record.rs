@@ -176,7 +176,7 @@ pub(super) fn reset(context: &mut Context<'_>) -> Stepped {
     let word = context.request.word(0);
     match (context.request.query, word.as_str()) {
         (true, _) => Err(Refused(VsiCode::NotImplemented, "only a command".into())),
-        // It ends transfers, none of which runs here; a recording is ended by record=off.
+        // It ends transfers, and none runs here; record=off ends a recording.
         (false, "abort") => Err(Refused(VsiCode::Conflict, "no transfer to abort".into())),
         (false, "") => Err(parameter("expected abort")),
         (false, _) => Err(Refused(VsiCode::NotImplemented, "scans are not erased by this command".into())),

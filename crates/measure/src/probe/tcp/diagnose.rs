@@ -369,7 +369,7 @@ pub fn agree(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
     found.unknown = None;
 }
 
-/// Lost datagrams of which single losses at any rate would be recognised.
+/// With this many lost datagrams, single losses at any rate would be recognised.
 const RECOGNISED: u64 = 200;
 
 /// Independent losses are the same for datagrams. Where these lose many for no cause that is known, losses are something else that looks
