@@ -218,33 +218,57 @@ fn shown(command: &mut Command) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    /// Each package of a build with the features that it has there.
-    fn features(package: &str) -> BTreeMap<String, String> {
+    /// Each package of a build with the features that it has there: for this machine, and for what runs during the build.
+    fn features(build: &[&str], edges: &str) -> BTreeMap<String, BTreeSet<String>> {
         let mut tree = workspace::cargo();
-        tree.args(["tree", "--locked", "--offline", "--edges", "normal,build", "--prefix", "none"]);
-        tree.args(["--format", "{p}|{f}", "--package", package]);
+        tree.args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}|{f}"]);
+        tree.args(["--edges", edges]).args(build);
         let output = tree.current_dir(workspace::root()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = |line: &str| {
-            let (package, features) = line.trim_end_matches(" (*)").split_once('|')?;
-            Some((package.to_owned(), features.to_owned()))
-        };
-        text.lines().filter_map(line).collect()
+        let mut found = BTreeMap::<String, BTreeSet<String>>::new();
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            if let Some((package, features)) = line.trim_end_matches(" (*)").split_once('|') {
+                found.entry(package.to_owned()).or_default().insert(features.to_owned());
+            }
+        }
+        // Its own features are what tells the builds apart.
+        found.retain(|package, _| !package.starts_with("skyhaul-cli "));
+        found
     }
+
+    /// Packages that `part` would build anew beside `whole`.
+    fn anew(part: &[&str], whole: &[&str]) -> Vec<String> {
+        // As a build for this machine, and with what it takes to build: macros may have other features than what they make.
+        let differing = |edges: &str| {
+            let (part, whole) = (features(part, edges), features(whole, edges));
+            assert!(part.len() > 40 && whole.len() > 40, "{edges}");
+            let differs = |(package, own): (String, BTreeSet<String>)| {
+                let other = whole.get(&package)?;
+                (!own.is_subset(other)).then(|| format!("{package}: {own:?}, and {other:?}"))
+            };
+            part.into_iter().filter_map(differs).collect::<Vec<_>>()
+        };
+        ["normal,no-proc-macro", "normal,build"].into_iter().flat_map(differing).collect()
+    }
+
+    const COMMAND: [&str; 2] = ["--package", "skyhaul-cli"];
 
     /// Else the wheel would build anew what the command was built of: minutes.
     #[test]
     fn the_command_and_the_module_are_built_of_the_same() {
-        let (command, module) = (features("skyhaul-cli"), features("skyhaul-python"));
-        let differ: Vec<_> = module
-            .iter()
-            .filter_map(|(package, own)| {
-                command.get(package).filter(|&other| other != own).map(|other| (package, own, other))
-            })
-            .collect();
-        assert!(module.len() > 50 && differ.is_empty(), "give both the same features: {differ:#?}");
+        let differ = anew(&["--package", "skyhaul-python"], &COMMAND);
+        assert!(differ.is_empty(), "give both the same features: {differ:#?}");
+    }
+
+    /// Else `make build` after `make demo`, rustdoc, and a second clippy would build anew what is built: minutes.
+    #[test]
+    fn the_command_of_a_demo_is_built_of_the_same() {
+        let demo = ["--package", "skyhaul-cli", "--no-default-features"];
+        for whole in [&COMMAND[..], &["--workspace"]] {
+            let differ = anew(&demo, whole);
+            assert!(differ.is_empty(), "name these features in crates/cli/Cargo.toml: {differ:#?}");
+        }
     }
 }
