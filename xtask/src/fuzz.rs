@@ -7,8 +7,8 @@ use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
-/// What `cargo` needs to know to build or run the driver without tools.
-pub(crate) const DRIVER: [&str; 3] = ["--locked", "--package=skyhaul-fuzz", "--bin=smoke"];
+/// The driver without tools.
+pub(crate) const DRIVER: &str = "smoke";
 const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
@@ -51,9 +51,7 @@ pub(crate) fn run(target: Option<&str>, seconds: u32) -> Result<bool> {
 
 fn smoke(words: &[&str]) -> Result<bool> {
     let status = workspace::cargo()
-        .args(["run", "--quiet"])
-        .args(DRIVER)
-        .arg("--")
+        .args(["run", "--quiet", "--locked", "--package=skyhaul-fuzz", "--bin", DRIVER, "--"])
         .args(words)
         .status()
         .context("run the fuzzer")?;
