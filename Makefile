@@ -38,7 +38,6 @@ check:
 	$(CARGO) xtask tidy
 	$(CARGO) xtask arrows
 	$(CARGO) xtask pure --wasm
-	$(CARGO) xtask man --check
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --quiet --workspace --lib --bins --locked -- --skip a_thousand_histories
 
 python:
