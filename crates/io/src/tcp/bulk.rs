@@ -108,7 +108,7 @@ impl Supply {
 }
 
 /// A file in the page cache, in runs of contiguous pages where its file system supports that; a file without a disk
-/// consists of single pages, which cost a sixth more for each byte sent (docs/benchmarks.md, Paths).
+/// consists of single pages, which cost a sixth more for each byte sent (TCP in docs/internals/benchmark-history.md).
 fn on_disk(bytes: &[u8]) -> io::Result<Arc<File>> {
     let scratch = Scratch::create(&std::env::temp_dir())?;
     scratch.file().as_ref().write_all(bytes)?;

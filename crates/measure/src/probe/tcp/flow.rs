@@ -17,8 +17,9 @@ const TICK: Duration = Duration::from_millis(20);
 const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// A read that left nothing behind, of more than this, and so soon after the one before (650 Mb/s), is followed by a pause in
-/// which more gathers: otherwise the reader is woken for each of them. On one host its sender would have to wake its processor, and spend more
-/// time on that than on sending, so the reader stays awake there if each thread has a processor (docs/benchmarks.md, Paths).
+/// which more gathers: otherwise the reader is woken for each of them. On one host its sender would have to wake its CPU, and
+/// spend more time on that than on sending, so the reader stays awake there if each thread has a CPU (TCP in
+/// docs/internals/benchmark-history.md).
 const SCRAP: usize = 16 << 10;
 const OFTEN: Duration = Duration::from_micros(200);
 const GATHER: Duration = Duration::from_micros(20);
