@@ -18,6 +18,7 @@
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised; --no-install: only built)
 //! cargo xtask python --aarch64  the wheel for AArch64, in target/wheels-aarch64
 //! cargo xtask python --every    the tests of the wheel in target/wheels with each Python 3.11 to 3.14 that is here
+//! cargo xtask deb           the Debian package of the release build, in target/deb
 //! cargo xtask aarch64       tests of the code with instructions of AArch64, in an emulator
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
 //! ```
@@ -26,6 +27,7 @@
 mod aarch64;
 mod arrows;
 mod circles;
+mod deb;
 mod docs;
 mod families;
 mod fuzz;
@@ -44,7 +46,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --no-install | --every | --aarch64] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --no-install | --every | --aarch64] | deb | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Some("python") if flag("--every") => python::every(),
         Some("python") if flag("--aarch64") => python::aarch64(),
         Some("python") => python::run(flag("--debug"), !flag("--no-install")),
+        Some("deb") => deb::run(),
         Some("docs") => docs::run(),
         Some("suite") => suite::run(),
         Some("fuzz") => {

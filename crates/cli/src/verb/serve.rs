@@ -6,12 +6,14 @@
 //! ```
 
 mod config;
+mod manager;
 
 use super::listener;
 use crate::args::StationServeArgs;
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::counted;
 use anyhow::{Context, Result, bail};
+use manager::ServiceManager;
 use skyhaul::core::hint::Hint;
 use skyhaul_daemon::station::StationService;
 use skyhaul_daemon::station::api::StationApi;
@@ -56,8 +58,10 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     if token.is_some() {
         listener::warn_of_tokens_at(listen.ip());
     }
+    let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
+        manager.tick(|| service.snapshot());
         let is_running = api.is_running() && vsi.as_ref().is_none_or(VsiServer::is_running);
         if !is_running || !service.is_running() {
             // What is recorded is kept first.
@@ -65,6 +69,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
             bail!("the service stopped because of a bug in this program{}", Hint("start it again"));
         }
     }
+    manager.stopping();
     let active = service.snapshot().recordings.len();
     if active > 0 {
         say!("ending {}", counted(active as u64, "recording"));

@@ -161,7 +161,7 @@ impl HeapMemory {
     }
 
     /// Keep up to `bytes` touched in advance from now on, for heaps of any size: a separate thread takes them from the
-    /// system at once, and more when some are used. At most a quarter of this memory; for all memories of the process
+    /// system at once, and more when half of them are used. At most a quarter of this memory; for all memories of the process
     /// together at most an eighth of [`default_bytes`].
     pub fn keep_ahead(&self, bytes: u64) {
         self.inner().supply.keep_ahead(bytes);

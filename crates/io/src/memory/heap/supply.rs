@@ -1,7 +1,8 @@
 //! Source of spans: memory touched in advance, or the kernel.
 //!
 //! The kernel provides new memory at some hundred MB to some GB a second: a stream overruns a heap that must wait for its
-//! pages. So a separate thread maps and touches pieces in advance, and again when some of them have been used.
+//! pages. So a separate thread maps and touches pieces in advance, and again when half of them have been used: a stream that
+//! reuses its memory takes little, and touching a piece for each little would cost it more CPU time than its packets.
 //!
 //! ```text
 //!   keeper's thread ── map, touch ──▶ ready  [16 MiB][16 MiB][9 MiB]…   ── front of a piece ──▶ a class's span
@@ -51,6 +52,8 @@ struct State {
     coming: u64,
     /// Bytes to keep ready, out of [`AHEAD`].
     goal: u64,
+    /// The keeper is touching pieces up to the goal; it rests then, until less than half of them is left.
+    filling: bool,
     /// Bytes of the next pieces: the largest span requested lately.
     piece: u64,
     /// The keeper is running.
@@ -126,8 +129,10 @@ impl Supply {
                 None
             }
         };
-        drop(state);
-        self.changed.notify_all();
+        if state.bytes + state.coming < state.goal / 2 && !state.filling {
+            state.filling = true;
+            self.changed.notify_all();
+        }
         drawn
     }
 
@@ -157,6 +162,7 @@ impl Supply {
             return;
         }
         state.goal += granted;
+        state.filling = true;
         if !state.kept {
             let me = Arc::clone(self);
             // If no thread can be started, every span comes from the kernel.
@@ -200,7 +206,9 @@ impl Supply {
         let _ = rustix::process::setpriority_process(None, LOWEST);
         let mut state = self.lock();
         while !state.closed {
-            let Some(bytes) = self.wanted(&state) else {
+            let bytes = if state.filling { self.wanted(&state) } else { None };
+            let Some(bytes) = bytes else {
+                state.filling = false;
                 state = wait(&self.changed, state);
                 continue;
             };

@@ -217,11 +217,31 @@ fn what_is_kept_ahead_is_touched_whatever_the_size() {
         let block = memory.take(bytes).unwrap();
         assert_eq!(resident(&block), bytes);
     }
-    // The keeper replaces what was taken.
+    // The keeper replaces what was taken, if asked for.
     memory.wait_ahead();
     assert!(memory.used() >= ready + (16 << 20), "{} after {ready}", memory.used());
     let third = memory.take(12 << 20).unwrap();
     assert_eq!(resident(&third), 12 << 20);
+}
+
+#[test]
+fn a_stream_that_reuses_its_memory_has_none_touched_beside_it() {
+    let memory = HeapMemory::new(512 << 20);
+    memory.keep_ahead(64 << 20);
+    memory.wait_ahead();
+    let ready = memory.used();
+    let wait = || std::thread::sleep(std::time::Duration::from_millis(2));
+    // A span of 16 MiB is taken once. (The keeper had time for more than one piece.)
+    for _ in 0..100 {
+        drop(memory.take(1 << 20).unwrap());
+        wait();
+        assert_eq!(memory.used(), ready, "nothing was added");
+    }
+    // Less than half is left: memory is running out, and more is touched.
+    let _used: Vec<_> = (0..48).map(|_| memory.take(1 << 20).unwrap()).collect();
+    while memory.used() <= ready {
+        wait();
+    }
 }
 
 #[test]
