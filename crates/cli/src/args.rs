@@ -53,7 +53,10 @@ pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
-pub(crate) use schedule::{ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleWhat};
+pub(crate) use schedule::{
+    AtServerArgs, ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleListArgs, ScheduleLoadArgs,
+    ScheduleRemoveArgs, ScheduleWhat,
+};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
 pub(crate) use serve::StationServeArgs;
 pub(crate) use status::{

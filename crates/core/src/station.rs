@@ -30,18 +30,32 @@
 //! Limits: [`MAX_ENDED`] ended recordings are remembered, [`MAX_WAITING`] requests wait for the end of one recording.
 
 mod admission;
+mod conflicts;
+mod events;
+mod follow;
 mod refusal;
+mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub use events::{
+    RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
+};
 pub use refusal::StationRefusal;
+pub use schedule::{
+    MAX_SCHEDULES, PlannedScan, PlannedState, PlannedStatus, ScheduleConflict, ScheduleRecord,
+    ScheduleRequest, ScheduleStatus,
+};
 pub use state::{
-    DiskCondition, InputStatus, MAX_NAME_BYTES, RecordingCounts, RecordingId, RecordingOutcome,
-    RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk, StationSnapshot,
-    UnixMillis, is_scan_name,
+    DiskCondition, InputStatus, MAX_NAME_BYTES, MAX_SCHEDULED_NAME_BYTES, RecordingCounts, RecordingId,
+    RecordingOutcome, RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk,
+    StationSnapshot, UnixMillis, is_scan_name,
 };
 
+use crate::observation::sequencer::Sequencer;
+use schedule::Followed;
+use state::SEQUENCER_OPTIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of ended recordings in a snapshot; the disks have all.
@@ -79,127 +93,6 @@ pub struct DiskConfig {
     pub path: String,
     /// The rate that may be reserved of it, bits per second, if known.
     pub rate_bits: Option<u64>,
-}
-
-/// What happens to a station.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StationEvent {
-    /// A client asks.
-    Request {
-        /// Number of the request, for its reply.
-        id: RequestId,
-        /// What it asks.
-        request: StationRequest,
-    },
-    /// Sockets, files and memory of a recording are open, and its threads receive.
-    Opened {
-        /// Which.
-        recording: RecordingId,
-    },
-    /// Counts of a recording that runs.
-    Progress {
-        /// Which.
-        recording: RecordingId,
-        /// Its counts since it began.
-        counts: RecordingCounts,
-    },
-    /// A recording has ended, or could not begin.
-    Ended {
-        /// Which.
-        recording: RecordingId,
-        /// What became of it.
-        outcome: RecordingOutcome,
-        /// Its last counts.
-        counts: RecordingCounts,
-    },
-    /// A disk is in this condition, with this free space if known. The number is its place in [`StationConfig::disks`].
-    DiskState {
-        /// Number of the disk.
-        disk: usize,
-        /// Whether it can be written to.
-        condition: DiskCondition,
-        /// Bytes that recordings may still fill.
-        free_bytes: Option<u64>,
-    },
-    /// A scan is on the disks: its name is taken.
-    ScanFound {
-        /// Its name.
-        name: String,
-    },
-    /// A scan was removed from the disks: its name is free.
-    ScanRemoved {
-        /// Its name.
-        name: String,
-    },
-    /// Time has passed, see [`Station::next_deadline`].
-    TimePassed,
-}
-
-/// What a client asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StationRequest {
-    /// Begin a recording. Answered when it is ready for the first packet, or cannot begin.
-    Start(StartRequest),
-    /// End a recording.
-    Stop {
-        /// Its name.
-        name: String,
-        /// Whether the reply waits until everything is on the disks.
-        wait: bool,
-    },
-    /// End all recordings, and begin no others. Answered when all have ended.
-    Shutdown,
-}
-
-/// The recording that a client asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StartRequest {
-    /// Name of the scan.
-    pub name: String,
-    /// Name of the input; the first one if empty.
-    pub input: String,
-    /// Memory in bytes, in place of the input's.
-    pub memory_bytes: Option<u64>,
-    /// Data time in UNIX seconds at which it stops.
-    pub stop: Option<i64>,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StationAction {
-    /// Answer a request.
-    Reply {
-        /// Number of the request.
-        id: RequestId,
-        /// The recording as it is now, or why not. `None` answers [`StationRequest::Shutdown`].
-        reply: Result<Option<RecordingStatus>, StationRefusal>,
-    },
-    /// Open sockets, files and memory of a recording and start it; then report [`StationEvent::Opened`] or [`StationEvent::Ended`].
-    Open(RecordingPlan),
-    /// End a recording; then report [`StationEvent::Ended`].
-    Stop {
-        /// Which.
-        recording: RecordingId,
-    },
-    /// A recording has changed.
-    RecordingChanged(RecordingStatus),
-    /// A disk has changed.
-    DiskChanged(StationDisk),
-}
-
-/// A recording that was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordingPlan {
-    /// Its number.
-    pub recording: RecordingId,
-    /// Name of the scan.
-    pub name: String,
-    /// Number of its input in [`StationConfig::inputs`].
-    pub input: usize,
-    /// Its memory, bytes.
-    pub memory_bytes: u64,
-    /// Data time in UNIX seconds at which it stops.
-    pub stop: Option<i64>,
 }
 
 /// A recording that has not ended, and the requests to be answered.
@@ -248,6 +141,12 @@ pub struct Station {
     next: u64,
     shutting_down: bool,
     shutdown_requests: Vec<RequestId>,
+    schedules: BTreeMap<String, Followed>,
+    sequencer: Sequencer,
+    /// The scans of recordings that schedules began.
+    scheduled: BTreeMap<RecordingId, usize>,
+    /// When schedules were looked at last, seconds.
+    followed_at: Option<i64>,
 }
 
 impl Station {
@@ -270,6 +169,10 @@ impl Station {
             next: 1,
             shutting_down: false,
             shutdown_requests: Vec::new(),
+            schedules: BTreeMap::new(),
+            sequencer: Sequencer::new(&[], &[], SEQUENCER_OPTIONS),
+            scheduled: BTreeMap::new(),
+            followed_at: None,
         }
     }
 
@@ -304,6 +207,7 @@ impl Station {
             StationEvent::TimePassed => {}
         }
         self.stop_overdue(now, &mut actions);
+        self.follow(now, false, &mut actions);
         actions
     }
 
@@ -334,6 +238,7 @@ impl Station {
             disks: self.disks.clone(),
             recordings: active.collect(),
             ended: self.ended.iter().cloned().collect(),
+            schedules: self.schedules(),
         }
     }
 
@@ -360,7 +265,9 @@ impl Station {
         let refused = match request {
             StationRequest::Start(start) => self.start(now, id, start, actions),
             StationRequest::Stop { name, wait } => self.stop(id, &name, wait, actions),
-            StationRequest::Shutdown => self.shut_down(id, actions),
+            StationRequest::LoadSchedule(request) => self.load_schedule(now, id, *request, actions),
+            StationRequest::RemoveSchedule { name } => self.remove_schedule(id, &name, actions),
+            StationRequest::Shutdown => self.shut_down(now, id, actions),
         };
         if let Err(refusal) = refused {
             actions.push(StationAction::Reply { id, reply: Err(refusal) });
@@ -374,32 +281,46 @@ impl Station {
         request: StartRequest,
         actions: &mut Vec<StationAction>,
     ) -> Result<(), StationRefusal> {
-        let (input, reserved) = self.admit(now, &request)?;
+        let admitted = self.admit(now, &request)?;
+        let recording = self.open(now, admitted, request, None, actions);
+        if let Some(held) = self.active.get_mut(&recording) {
+            held.starter = Some(id);
+        }
+        Ok(())
+    }
+
+    /// Opens a recording that was admitted.
+    fn open(
+        &mut self,
+        now: UnixMillis,
+        (input, reserved): (usize, Reserved),
+        request: StartRequest,
+        scheduled: Option<ScheduleRecord>,
+        actions: &mut Vec<StationAction>,
+    ) -> RecordingId {
         let recording = RecordingId(self.next);
         self.next += 1;
+        let StartRequest { name, overrides, start, stop, .. } = request;
         let status = RecordingStatus {
             recording,
-            name: request.name.clone(),
+            name: name.clone(),
             input: self.config.inputs[input].name.clone(),
+            schedule: scheduled.as_ref().map(|begun| begun.schedule.clone()),
             state: RecordingState::Starting,
             reserved,
-            stop: request.stop,
+            stop,
             requested_at: now,
             started_at: None,
             ended_at: None,
             counts: RecordingCounts::default(),
             outcome: None,
         };
-        actions.push(StationAction::Open(RecordingPlan {
-            recording,
-            name: request.name,
-            input,
-            memory_bytes: reserved.memory_bytes,
-            stop: request.stop,
-        }));
+        let memory_bytes = reserved.memory_bytes;
+        let plan = RecordingPlan { recording, name, input, memory_bytes, overrides, start, stop, scheduled };
+        actions.push(StationAction::Open(plan));
         actions.push(StationAction::RecordingChanged(status.clone()));
-        self.active.insert(recording, Held { status, input, starter: Some(id), waiting: Vec::new() });
-        Ok(())
+        self.active.insert(recording, Held { status, input, starter: None, waiting: Vec::new() });
+        recording
     }
 
     fn stop(
@@ -434,12 +355,18 @@ impl Station {
         Ok(())
     }
 
-    fn shut_down(&mut self, id: RequestId, actions: &mut Vec<StationAction>) -> Result<(), StationRefusal> {
+    fn shut_down(
+        &mut self,
+        now: UnixMillis,
+        id: RequestId,
+        actions: &mut Vec<StationAction>,
+    ) -> Result<(), StationRefusal> {
         if self.shutdown_requests.len() >= MAX_WAITING {
             return Err(StationRefusal::ShuttingDown);
         }
         self.shutting_down = true;
         self.shutdown_requests.push(id);
+        self.end_schedules(now, actions);
         self.active.values_mut().for_each(|held| held.stop(actions));
         self.answer_shutdown(actions);
         Ok(())
@@ -476,6 +403,7 @@ impl Station {
         actions: &mut Vec<StationAction>,
     ) {
         let Some(held) = self.active.remove(&recording) else { return };
+        let was_stopping = held.status.state == RecordingState::Stopping;
         let mut status = held.status;
         (status.state, status.ended_at, status.counts) = (RecordingState::Ended, Some(now), counts);
         status.outcome = Some(outcome);
@@ -496,6 +424,7 @@ impl Station {
         if self.ended.len() >= MAX_ENDED {
             self.ended.pop_front();
         }
+        self.scan_ended(now, recording, (&status, was_stopping), actions);
         self.ended.push_back(status);
         self.answer_shutdown(actions);
     }

@@ -26,6 +26,7 @@ pub mod ejfat {
 }
 mod http;
 pub mod metrics;
+pub mod schedule;
 pub mod station;
 pub mod vsi;
 

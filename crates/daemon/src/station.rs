@@ -14,26 +14,34 @@
 //! Limits: [`MAX_WATCHERS`], [`WATCHER_QUEUE`].
 
 pub mod api;
+mod api_schedules;
 pub mod client;
+mod disk_jobs;
 mod disks;
 mod json;
+mod kept;
 mod metrics;
 mod recorder;
 mod routes;
+mod schedules;
 mod setup;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 pub use json::recording as recording_json;
-pub use setup::StationSetup;
+pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
+pub use setup::{ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
+use disk_jobs::DiskJobs;
+use kept::Schedules;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
 use skyhaul::recording::scans_on;
 use skyhaul_core::station::{
-    RecordingStatus, Station, StationEvent, StationRefusal, StationRequest, StationSnapshot,
+    PlannedStatus, RecordingStatus, Station, StationEvent, StationRefusal, StationRequest, StationSnapshot,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -68,6 +76,7 @@ impl StationService {
         }
         let state =
             State { station, replies: HashMap::new(), controls: HashMap::new(), threads: Vec::new(), names };
+        let jobs = DiskJobs::start(&setup.disks)?;
         let shared = Arc::new(Shared {
             setup,
             state: Mutex::new(state),
@@ -78,8 +87,13 @@ impl StationService {
             ended: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             interrupted: Mutex::default(),
+            jobs: Arc::new(jobs),
+            schedules: Mutex::new(Schedules::default()),
+            changing: Mutex::default(),
         });
         disks::watch(&shared)?;
+        shared.restore_schedules()?;
+        watched::watch(&shared)?;
         let timed = Arc::clone(&shared);
         let timer =
             std::thread::Builder::new().name("station-timer".into()).spawn(move || timed.keep_time())?;
@@ -114,6 +128,28 @@ impl StationService {
         lock(&self.shared.state).station.recording(name).cloned()
     }
 
+    /// Loads a schedule, and returns when it is kept for a restart. It blocks for as long as a disk takes.
+    ///
+    /// # Errors
+    /// It cannot be read, followed or kept.
+    pub fn load_schedule(&self, load: &ScheduleLoad) -> Result<LoadedSchedule, ScheduleLoadError> {
+        self.shared.load_schedule(load, None)
+    }
+
+    /// Removes a schedule; what is recorded of it continues to its end. It blocks for as long as a disk takes.
+    ///
+    /// # Errors
+    /// There is none of this name, or it is from the watched directory, or the change cannot be kept.
+    pub fn remove_schedule(&self, name: &str) -> Result<(), ScheduleLoadError> {
+        self.shared.remove_schedule(name, None)
+    }
+
+    /// The scans of a schedule by start time.
+    #[must_use]
+    pub fn schedule(&self, name: &str) -> Option<Vec<PlannedStatus>> {
+        lock(&self.shared.state).station.schedule(name)
+    }
+
     /// Changes from now on, as JSON; `None` if too many clients watch already.
     #[must_use]
     pub fn watch(&self) -> Option<mpsc::Receiver<Arc<str>>> {
@@ -135,6 +171,7 @@ impl StationService {
         for thread in threads {
             let _ = thread.join();
         }
+        self.shared.jobs.settle();
         self.shared.over.store(true, Ordering::Relaxed);
         lock(&self.shared.watchers).clear();
         self.shared.faulty.load(Ordering::Relaxed) == 0

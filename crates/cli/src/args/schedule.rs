@@ -18,6 +18,59 @@ pub(crate) struct ScheduleArgs {
 pub(crate) enum ScheduleWhat {
     /// Show what a station will record when, and what prevents it
     Check(ScheduleCheckArgs),
+    /// Let a running station follow a schedule
+    Load(ScheduleLoadArgs),
+    /// Show the schedules of a running station, or each scan of one
+    List(ScheduleListArgs),
+    /// Remove a schedule from a running station; what is recorded of it continues to its end
+    Remove(ScheduleRemoveArgs),
+}
+
+/// A station that runs.
+#[derive(Args, Debug)]
+pub(crate) struct AtServerArgs {
+    /// Address of the station's HTTP API
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8088")]
+    pub(crate) server: String,
+    /// File with the station's token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Print the reply as JSON
+    #[arg(long, help_heading = GENERAL)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScheduleLoadArgs {
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleFileArgs,
+    /// Input of the station (default: the first one)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) input: Option<String>,
+    /// Take the place of a schedule of the same name
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Load it although some scans cannot be recorded as scheduled
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) at: AtServerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScheduleListArgs {
+    /// Show each scan of this schedule
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) at: AtServerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScheduleRemoveArgs {
+    /// Name of the schedule
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) at: AtServerArgs,
 }
 
 /// A schedule, and whose.

@@ -1,9 +1,9 @@
-//! `skyhaul schedule check`: what a station will record when, and what prevents it. `record --schedule`: recording it.
+//! `skyhaul schedule check`: what a station will record when, and what prevents it. `record --schedule`: recording it. `schedule load`,
+//! `list` and `remove`: the same in a station that runs.
 
 mod file;
 mod follow;
-mod journal;
-mod plain;
+mod served;
 
 pub(crate) use follow::follow;
 
@@ -13,6 +13,7 @@ use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use served::time_of_day;
 use skyhaul::core::hint::{Hint, lines};
 use skyhaul::core::observation::check::{CheckLimits, CheckedScan, ScanProblem, check};
 use skyhaul::core::observation::scan::{ScheduledScan, StationSchedule};
@@ -24,7 +25,15 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 pub(crate) fn run(args: &ScheduleArgs) -> Result<Outcome> {
-    let ScheduleWhat::Check(args) = &args.what;
+    match &args.what {
+        ScheduleWhat::Check(args) => run_check(args),
+        ScheduleWhat::Load(args) => served::load(args),
+        ScheduleWhat::List(args) => served::list(args),
+        ScheduleWhat::Remove(args) => served::remove(args),
+    }
+}
+
+fn run_check(args: &ScheduleCheckArgs) -> Result<Outcome> {
     let mut schedule = file::read(&args.schedule)?;
     ensure!(!schedule.scans.is_empty(), "{}: no scan for {}", args.schedule.file.display(), schedule.station);
     let all = schedule.scans.len();
@@ -258,9 +267,4 @@ fn verdict(report: &ScheduleReport) -> String {
         }
     }
     out
-}
-
-/// The time in text like `2026-11-26T12:01:00Z`.
-fn time_of_day(time: &str) -> &str {
-    time.split_once('T').map_or(time, |(_, time)| time.trim_end_matches('Z'))
 }

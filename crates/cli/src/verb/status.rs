@@ -6,8 +6,10 @@ use crate::outcome::Outcome;
 use crate::print::{self, bytes, counted, rate};
 use anyhow::Result;
 use serde_json::{Value, json};
+use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::station::client::StationClient;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a reply may take: a recorder opens its files within it.
@@ -34,8 +36,13 @@ pub(crate) fn station(args: &StationArgs) -> Result<Outcome> {
 }
 
 fn client(at: &AtStationArgs) -> Result<StationClient> {
-    let token = at.token_file.as_deref().map(listener::read).transpose()?;
-    Ok(StationClient::new(&at.station, token, REPLY_TIMEOUT)?)
+    client_of(&at.station, at.token_file.as_deref())
+}
+
+/// A station by its address and the file with its token.
+pub(super) fn client_of(url: &str, token_file: Option<&Path>) -> Result<StationClient> {
+    let token = token_file.map(listener::read).transpose()?;
+    Ok(StationClient::new(url, token, REPLY_TIMEOUT)?)
 }
 
 fn start(args: &StationStartArgs) -> Result<Outcome> {
@@ -64,7 +71,7 @@ fn stop(args: &StationStopArgs) -> Result<Outcome> {
 }
 
 /// A name as part of a path.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     name.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
@@ -119,6 +126,28 @@ fn line(recording: &Value) -> String {
     }
 }
 
+/// A schedule in one line.
+pub(super) fn schedule_line(schedule: &Value) -> String {
+    let text = |key: &str| escaped_name(schedule[key].as_str().unwrap_or_default());
+    let mut line = format!(
+        "schedule {} from {}: {}",
+        text("name"),
+        text("input"),
+        counted(schedule["scans"].as_u64().unwrap_or(0), "scan")
+    );
+    let states = schedule["states"].as_object().into_iter().flatten();
+    for (state, count) in states {
+        let _ = write!(line, ", {count} {state}");
+    }
+    if schedule["next"].is_string() {
+        let _ = write!(line, "; next {} at {}", text("next"), text("next_start"));
+    }
+    if schedule["file"].is_string() {
+        let _ = write!(line, " ({})", text("file"));
+    }
+    line
+}
+
 /// A station in some lines.
 fn text(status: &Value) -> String {
     let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
@@ -156,6 +185,12 @@ fn text(status: &Value) -> String {
     }
     for recording in list("recordings").iter().chain(&list("ended")) {
         let _ = writeln!(out, "{}", line(recording));
+    }
+    for schedule in list("schedules") {
+        let _ = writeln!(out, "{}", schedule_line(&schedule));
+    }
+    for problem in list("schedule_problems").iter().filter_map(Value::as_str) {
+        let _ = writeln!(out, "SCHEDULE NOT READ: {}", escaped_name(problem));
     }
     let interrupted = list("interrupted");
     let names: Vec<&str> = interrupted.iter().filter_map(Value::as_str).collect();

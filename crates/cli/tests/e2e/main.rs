@@ -18,6 +18,7 @@ mod disks;
 mod doors;
 mod events;
 mod faults;
+mod followed;
 mod foreign;
 mod hostile;
 mod integrity;

@@ -14,11 +14,11 @@ const SECOND: i64 = 1_790_000_000;
 const FPS: u32 = 1000;
 
 /// A station with two inputs that runs.
-struct Serving {
-    site: Site,
-    job: Job,
-    api: String,
-    ports: [u16; 2],
+pub(crate) struct Serving {
+    pub(crate) site: Site,
+    pub(crate) job: Job,
+    pub(crate) api: String,
+    pub(crate) ports: [u16; 2],
 }
 
 /// A port that nobody uses now.
@@ -44,7 +44,7 @@ fn config(site: &Site, ports: [u16; 2], more: &str) -> PathBuf {
 
 impl Serving {
     #[track_caller]
-    fn start(site: Site, more: &str) -> Self {
+    pub(crate) fn start(site: Site, more: &str) -> Self {
         let ports = [free_port(), free_port()];
         let path = config(&site, ports, more);
         let mut serving = Self { job: begin(&path), api: String::new(), site, ports };
@@ -52,7 +52,7 @@ impl Serving {
         serving
     }
 
-    fn find_api(&mut self) {
+    pub(crate) fn find_api(&mut self) {
         self.api = wait_for("the station to serve", || {
             let said = self.job.stderr();
             assert!(self.job.is_running(), "it ended: {said}");
@@ -61,7 +61,7 @@ impl Serving {
     }
 
     /// Kills it, and starts it again.
-    fn kill_and_restart(&mut self) {
+    pub(crate) fn kill_and_restart(&mut self) {
         self.job.signal(Signal::KILL);
         wait_for("its end", || (!self.job.is_running()).then_some(()));
         self.job = begin(&self.site.disks[0].parent().unwrap().join("station.toml"));
@@ -69,17 +69,17 @@ impl Serving {
     }
 
     /// A call of the command.
-    fn call(&self, line: &str) -> Done {
+    pub(crate) fn call(&self, line: &str) -> Done {
         run(&format!("{line} --station http://{} --json", self.api))
     }
 
     #[track_caller]
-    fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         self.call("status").expect(0).json()
     }
 
     /// A call of HTTP with any head.
-    fn http(&self, head: &str, body: &str) -> (u16, Value) {
+    pub(crate) fn http(&self, head: &str, body: &str) -> (u16, Value) {
         let length = body.len();
         let said =
             raw(&self.api, &format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"));
@@ -88,7 +88,7 @@ impl Serving {
         (status, serde_json::from_str(body).unwrap_or_default())
     }
 
-    fn recording(&self, name: &str) -> Value {
+    pub(crate) fn recording(&self, name: &str) -> Value {
         let (_, value) =
             self.http(&format!("GET /api/v1/recordings/{name} HTTP/1.1\r\nHost: {}", self.api), "");
         value
@@ -116,7 +116,7 @@ fn frames(site: &Site, name: &str, thread: u16, count: u32) -> PathBuf {
     path
 }
 
-fn names(list: &Value) -> Vec<String> {
+pub(crate) fn names(list: &Value) -> Vec<String> {
     list.as_array()
         .unwrap()
         .iter()

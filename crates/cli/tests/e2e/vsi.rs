@@ -45,7 +45,7 @@ fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
         "[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.vsi]\nlisten = '127.0.0.1:0'\n"
             .to_owned();
     for disk in &site.disks {
-        text += &format!("[[station.disk]]\npath = '{}'\n", disk.display());
+        text += &format!("[[station.disk]]\npath = '{}'\nrate = '200Mbps'\n", disk.display());
     }
     text +=
         &format!("[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{port}']\nmemory = '64MiB'\n");
@@ -67,10 +67,23 @@ fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
     fs.does("net_protocol = udpsnor : 32000000 : 256000000 : 4 ;");
     fs.does("record = nthread : : 2 ;");
     assert_eq!(fs.ask("net_port?"), ["0".to_owned(), format!("127.0.0.1@{port}")]);
-    assert_eq!(fs.ask("net_port = 1"), ["0"]);
-    assert_eq!(fs.ask("record=on:n26c3_mh_no0001")[0], "6", "no input listens there");
+    // A port that no input has is opened; another program has this one.
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    fs.does(&format!("net_port = {}", taken.local_addr().unwrap().port()));
+    assert_eq!(fs.ask("record=on:n26c3_mh_no0001")[0], "4", "the port is taken");
     assert_eq!(fs.ask("status?")[1..3], ["0x00000003", "1001"]);
     assert_eq!(fs.ask("error?")[1], "1001");
+    fs.does(&format!("net_port = 10.9.8.7@{port}"));
+    assert_eq!(fs.ask("record=on:n26c3_mh_no0001")[0], "6", "the input listens on another address");
+    // The mode's rate is reserved: more than the disk has is refused.
+    fs.does(&format!("net_port = {port}"));
+    fs.does("mode = VDIF_1000-800-1-2 ;");
+    let slow = fs.ask("record=on:n26c3_mh_no0001");
+    assert!(slow[0] == "4" && slow[1].contains("the disks are too slow"), "{slow:?}");
+    while fs.ask("error?").get(1).is_some_and(|number| number == "1001") {}
+    fs.does("mode = VDIF_1000-8-1-2 ;");
+    // This one is free: the input listens there for this recording.
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     fs.does(&format!("net_port = {port}"));
 
     fs.does("record=on:n26c3_mh_no0001");

@@ -11,27 +11,29 @@
 //! The caller carries out the actions in their order, and reports what happens as events:
 //!
 //! ```
-//! use skyhaul_core::observation::sequencer::{ScanEnd, Sequencer, SequencerAction, SequencerEvent, SequencerOptions};
-//! let scans = [("no0001".to_owned(), 100, 160)];
+//! use skyhaul_core::observation::sequencer::*;
+//! let scans = [SequencedScan { name: "no0001".into(), start: 100, stop: 160, lane: 0 }];
 //! let mut sequencer = Sequencer::new(&scans, &[], SequencerOptions::default());
 //! assert_eq!(sequencer.handle(SequencerEvent::Time(90)), []);
 //! let actions = sequencer.handle(SequencerEvent::Time(95));
-//! let [SequencerAction::Write(begun), SequencerAction::Start { name, stop: 160, .. }] = &actions[..] else { panic!() };
+//! let [SequencerAction::Start { name, stop: 160, begun, .. }] = &actions[..] else { panic!() };
 //! assert_eq!(name, "no0001");
 //! // The power fails, and comes back at 120: the rest is recorded, under a name that says so.
 //! let mut sequencer = Sequencer::new(&scans, std::slice::from_ref(begun), SequencerOptions::default());
 //! let actions = sequencer.handle(SequencerEvent::Time(120));
-//! assert!(matches!(&actions[1], SequencerAction::Start { name, .. } if name == "no0001_rest1"));
-//! let actions = sequencer.handle(SequencerEvent::Ended(ScanEnd::Complete));
+//! assert!(matches!(&actions[0], SequencerAction::Start { name, .. } if name == "no0001_rest1"));
+//! let actions = sequencer.handle(SequencerEvent::Ended { scan: 0, end: ScanEnd::Complete });
 //! assert_eq!(actions.last(), Some(&SequencerAction::Finish));
 //! ```
 //!
 //! What holds, whatever the clock does and whenever the program dies:
 //!
 //! - A name is started once. The record of the start is written before it, so a restart uses the next name.
-//! - One scan is recorded at a time. Of scans that overlap, the one that began first is recorded to its end, then the rest of the
-//!   other.
+//! - One scan is recorded at a time in each lane (an input of a station; a recorder has one lane). Of scans of a lane that overlap, the
+//!   one that began first is recorded to its end, then the rest of the other.
 //! - A scan that is due and not complete is recorded. Nothing is given up for ever because the clock was wrong for a while.
+//! - Scans may be added and removed at any time. A scan that is removed while it is recorded is recorded to its end; added again, it is
+//!   the same scan.
 //!
 //! Limits: whole seconds; each scan is tried at most [`MAX_ATTEMPTS`] times.
 
@@ -68,6 +70,16 @@ pub enum ScanEnd {
     Cut,
     /// It could not begin, or failed.
     Failed,
+    /// Earlier, because an operator ended it: its rest is not recorded.
+    Dropped,
+}
+
+impl ScanEnd {
+    /// Whether nothing more of the scan is recorded.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Complete | Self::Dropped)
+    }
 }
 
 /// What happened.
@@ -75,8 +87,20 @@ pub enum ScanEnd {
 pub enum SequencerEvent {
     /// The clock shows this time, UNIX seconds; it may be earlier than before.
     Time(i64),
-    /// The recording ended.
-    Ended(ScanEnd),
+    /// A recording ended.
+    Ended {
+        /// Of which scan.
+        scan: usize,
+        /// How.
+        end: ScanEnd,
+    },
+    /// A recording that was to start was not: nothing was written or opened.
+    Refused {
+        /// Of which scan.
+        scan: usize,
+        /// Whether its name was taken, so that the next one is used.
+        name_taken: bool,
+    },
     /// The program is to end.
     Interrupt,
 }
@@ -84,11 +108,11 @@ pub enum SequencerEvent {
 /// What to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SequencerAction {
-    /// Append a record to the journal, durably, before the next action.
+    /// Append a record of an end to the journal.
     Write(JournalRecord),
     /// Start to record what has a data time from `start` to `stop`.
     Start {
-        /// The number of the scan in the schedule.
+        /// The number of the scan.
         scan: usize,
         /// The name of the recording.
         name: String,
@@ -96,9 +120,14 @@ pub enum SequencerAction {
         start: i64,
         /// Data time, UNIX seconds.
         stop: i64,
+        /// To be appended to the journal, durably, before anything is opened.
+        begun: JournalRecord,
     },
-    /// End the recording, and report its end.
-    Stop,
+    /// End the recording of a scan, and report its end.
+    Stop {
+        /// Its number.
+        scan: usize,
+    },
     /// Nothing is left to do.
     Finish,
 }
@@ -125,6 +154,7 @@ impl fmt::Display for JournalRecord {
             Some(ScanEnd::Complete) => "complete",
             Some(ScanEnd::Cut) => "cut",
             Some(ScanEnd::Failed) => "failed",
+            Some(ScanEnd::Dropped) => "dropped",
         };
         write!(f, "{word} {} {} {} {}", self.attempt, self.at, self.start, self.name)
     }
@@ -141,6 +171,7 @@ impl FromStr for JournalRecord {
             "complete" => Some(ScanEnd::Complete),
             "cut" => Some(ScanEnd::Cut),
             "failed" => Some(ScanEnd::Failed),
+            "dropped" => Some(ScanEnd::Dropped),
             _ => return Err(NotAJournalRecord),
         };
         let mut number = || word()?.parse::<i64>().map_err(|_| NotAJournalRecord);
@@ -166,54 +197,126 @@ impl fmt::Display for NotAJournalRecord {
 
 impl std::error::Error for NotAJournalRecord {}
 
+/// A scan to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SequencedScan {
+    /// Its name, which no other scan has.
+    pub name: String,
+    /// Data time, UNIX seconds.
+    pub start: i64,
+    /// Data time, UNIX seconds.
+    pub stop: i64,
+    /// Its lane: at most one scan of a lane is recorded at a time.
+    pub lane: usize,
+}
+
+/// What became of a scan so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// How often it was started.
+    pub attempts: u32,
+    /// How its last attempt ended, if that is final.
+    pub end: Option<ScanEnd>,
+    /// Whether it is being recorded.
+    pub is_recorded: bool,
+}
+
 /// A scan, and what became of it.
 #[derive(Clone, Debug)]
-struct SequencedScan {
-    name: String,
-    start: i64,
-    stop: i64,
+struct Entry {
+    scan: SequencedScan,
     attempts: u32,
-    complete: bool,
+    /// How it ended, if nothing more of it is recorded.
+    end: Option<ScanEnd>,
     /// Not before this time: the last attempt failed shortly before.
     retry_at: Option<i64>,
+    /// It is forgotten when its recording ends.
+    removed: bool,
 }
+
+/// A recording that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    scan: usize,
+    /// Its end has been requested.
+    stopping: bool,
+}
+
+/// Attempts of a scan, by its name and start, and its end if that is final.
+type History = BTreeMap<(String, i64), (u32, Option<ScanEnd>)>;
 
 /// The decisions of a recorder that follows a schedule.
 #[derive(Clone, Debug)]
 pub struct Sequencer {
-    scans: Vec<SequencedScan>,
+    scans: BTreeMap<usize, Entry>,
+    /// Also of scans that were removed, so that they can be added again.
+    history: History,
     options: SequencerOptions,
     now: i64,
-    recording: Option<usize>,
-    /// The end of the recording has been requested.
-    stopping: bool,
+    /// What is recorded, by lane.
+    active: BTreeMap<usize, Active>,
+    next: usize,
     /// The program is to end.
     ending: bool,
 }
 
 impl Sequencer {
-    /// Continues with `scans` (name, start, stop) after what a journal holds. Records of other scans are ignored.
+    /// Continues with `scans`, numbered from 0, after what a journal holds. Records of other scans are ignored.
     #[must_use]
-    pub fn new(scans: &[(String, i64, i64)], journal: &[JournalRecord], options: SequencerOptions) -> Self {
-        let mut known: BTreeMap<(&str, i64), (u32, bool)> = BTreeMap::new();
+    pub fn new(scans: &[SequencedScan], journal: &[JournalRecord], options: SequencerOptions) -> Self {
+        let mut new = Self {
+            scans: BTreeMap::new(),
+            history: History::new(),
+            options,
+            now: i64::MIN,
+            active: BTreeMap::new(),
+            next: 0,
+            ending: false,
+        };
+        new.remember(journal);
+        for scan in scans {
+            new.add(scan.clone());
+        }
+        new
+    }
+
+    /// Takes note of what a journal holds, before the scans are added that it is about.
+    pub fn remember(&mut self, journal: &[JournalRecord]) {
         for record in journal {
-            let (attempts, complete) = known.entry((&record.name, record.start)).or_default();
-            *attempts = record.attempt.max(*attempts);
-            *complete |= record.end == Some(ScanEnd::Complete);
+            let known = self.history.entry((record.name.clone(), record.start)).or_default();
+            known.0 = known.0.max(record.attempt);
+            known.1 = known.1.or(record.end.filter(|end| end.is_final()));
         }
-        let mut all = Vec::with_capacity(scans.len());
-        for (name, start, stop) in scans {
-            let (attempts, complete) = known.get(&(name.as_str(), *start)).copied().unwrap_or_default();
-            all.push(SequencedScan {
-                name: name.clone(),
-                start: *start,
-                stop: *stop,
-                attempts,
-                complete,
-                retry_at: None,
-            });
+    }
+
+    /// Adds a scan, and returns its number. One that was removed and is still recorded in its lane keeps its number and its stop.
+    pub fn add(&mut self, scan: SequencedScan) -> usize {
+        let in_lane = self.active.get(&scan.lane).map(|active| active.scan);
+        if let Some(at) = in_lane
+            && let Some(entry) = self.scans.get_mut(&at)
+            && entry.removed
+            && (&entry.scan.name, entry.scan.start) == (&scan.name, scan.start)
+        {
+            entry.removed = false;
+            return at;
         }
-        Self { scans: all, options, now: i64::MIN, recording: None, stopping: false, ending: false }
+        let known = self.history.get(&(scan.name.clone(), scan.start)).copied().unwrap_or_default();
+        let at = self.next;
+        self.next += 1;
+        let (attempts, end) = known;
+        self.scans.insert(at, Entry { scan, attempts, end, retry_at: None, removed: false });
+        at
+    }
+
+    /// Removes a scan. If it is being recorded, that continues to its end.
+    pub fn remove(&mut self, scan: usize) {
+        if self.active.values().any(|active| active.scan == scan) {
+            if let Some(entry) = self.scans.get_mut(&scan) {
+                entry.removed = true;
+            }
+        } else {
+            self.scans.remove(&scan);
+        }
     }
 
     /// Returns what to do after an event.
@@ -222,88 +325,134 @@ impl Sequencer {
         match event {
             SequencerEvent::Time(now) => self.now = now,
             SequencerEvent::Interrupt => self.ending = true,
-            SequencerEvent::Ended(end) => self.ended(end, &mut actions),
+            SequencerEvent::Ended { scan, end } => self.ended(scan, end, &mut actions),
+            SequencerEvent::Refused { scan, name_taken } => self.refused(scan, name_taken),
         }
-        match self.recording {
-            Some(scan) => {
-                let over = self.now >= self.scans[scan].stop.saturating_add(self.options.grace);
-                if (over || self.ending) && !self.stopping {
-                    self.stopping = true;
-                    actions.push(SequencerAction::Stop);
-                }
+        for active in self.active.values_mut().filter(|active| !active.stopping) {
+            let stop = self.scans.get(&active.scan).map_or(i64::MIN, |entry| entry.scan.stop);
+            if self.ending || self.now >= stop.saturating_add(self.options.grace) {
+                active.stopping = true;
+                actions.push(SequencerAction::Stop { scan: active.scan });
             }
-            None if self.ending => actions.push(SequencerAction::Finish),
-            None => self.next(&mut actions),
+        }
+        if !self.ending {
+            self.next(&mut actions);
+        }
+        let is_over = self.ending || !self.scans.values().any(|entry| self.is_open(entry));
+        if is_over && self.active.is_empty() {
+            actions.push(SequencerAction::Finish);
         }
         actions
     }
 
-    /// Returns whether a scan was recorded to its end, and how often it was started.
+    /// Returns a scan.
     #[must_use]
-    pub fn outcome(&self, scan: usize) -> Option<(bool, u32)> {
-        self.scans.get(scan).map(|scan| (scan.complete, scan.attempts))
+    pub fn scan(&self, scan: usize) -> Option<&SequencedScan> {
+        self.scans.get(&scan).map(|entry| &entry.scan)
+    }
+
+    /// Returns what became of a scan so far.
+    #[must_use]
+    pub fn progress(&self, scan: usize) -> Option<ScanProgress> {
+        let entry = self.scans.get(&scan)?;
+        let is_recorded = self.active.get(&entry.scan.lane).is_some_and(|active| active.scan == scan);
+        Some(ScanProgress { attempts: entry.attempts, end: entry.end, is_recorded })
     }
 
     /// Returns when the next scan that is not complete begins, if none is recorded.
     #[must_use]
     pub fn waits_until(&self) -> Option<(usize, i64)> {
-        let waiting = self.scans.iter().enumerate().filter(|(_, scan)| self.is_open(scan));
-        let next = waiting.min_by_key(|(at, scan)| (scan.start, *at)).filter(|_| self.recording.is_none());
-        next.map(|(at, scan)| (at, scan.start.saturating_sub(self.options.lead)))
+        let waiting = self.scans.iter().filter(|(_, entry)| self.is_open(entry));
+        let next =
+            waiting.min_by_key(|(at, entry)| (entry.scan.start, **at)).filter(|_| self.active.is_empty());
+        next.map(|(at, entry)| (*at, entry.scan.start.saturating_sub(self.options.lead)))
     }
 
-    fn is_open(&self, scan: &SequencedScan) -> bool {
-        !scan.complete && scan.attempts < MAX_ATTEMPTS && scan.start < scan.stop && self.now < scan.stop
+    fn is_open(&self, entry: &Entry) -> bool {
+        entry.end.is_none()
+            && !entry.removed
+            && entry.attempts < MAX_ATTEMPTS
+            && entry.scan.start < entry.scan.stop
+            && self.now < entry.scan.stop
     }
 
-    fn ended(&mut self, end: ScanEnd, actions: &mut Vec<SequencerAction>) {
-        let Some(at) = self.recording.take() else { return };
+    /// Ends the recording of a scan, and returns whether its end had been requested here.
+    fn deactivate(&mut self, scan: usize) -> Option<bool> {
+        let lane = self.scans.get(&scan)?.scan.lane;
+        let active = self.active.get(&lane).filter(|active| active.scan == scan).copied()?;
+        self.active.remove(&lane);
+        Some(active.stopping)
+    }
+
+    fn ended(&mut self, scan: usize, end: ScanEnd, actions: &mut Vec<SequencerAction>) {
+        let Some(stopped) = self.deactivate(scan) else { return };
+        let Some(entry) = self.scans.get_mut(&scan) else { return };
         // That the time was over is what ended it, also if no data came.
-        let stopped = std::mem::take(&mut self.stopping);
-        let over = self.now >= self.scans[at].stop;
+        let over = self.now >= entry.scan.stop;
         let end = if end == ScanEnd::Cut && stopped && over { ScanEnd::Complete } else { end };
-        let scan = &mut self.scans[at];
-        scan.complete |= end == ScanEnd::Complete;
-        scan.retry_at = (end != ScanEnd::Complete).then(|| self.now.saturating_add(self.options.retry));
-        let record = self.record(at, Some(end));
+        entry.end = Some(end).filter(|end| end.is_final()).or(entry.end);
+        entry.retry_at = (!end.is_final()).then(|| self.now.saturating_add(self.options.retry));
+        let removed = entry.removed;
+        let record = record(entry, self.now, Some(end));
+        self.remember(std::slice::from_ref(&record));
         actions.push(SequencerAction::Write(record));
-    }
-
-    fn next(&mut self, actions: &mut Vec<SequencerAction>) {
-        let due = self.scans.iter().enumerate().filter(|(_, scan)| {
-            // After a step back of the clock, a time to retry far ahead means nothing.
-            let waits = scan.retry_at.is_some_and(|at| self.now < at && at - self.now <= self.options.retry);
-            self.is_open(scan) && !waits && self.now >= scan.start.saturating_sub(self.options.lead)
-        });
-        // Of scans that are under way the earliest, which a restart has cut.
-        let Some((at, _)) = due.min_by_key(|(at, scan)| (scan.start, *at)) else {
-            if !self.scans.iter().any(|scan| self.is_open(scan)) {
-                actions.push(SequencerAction::Finish);
-            }
-            return;
-        };
-        let scan = &mut self.scans[at];
-        scan.attempts += 1;
-        let name = match scan.attempts {
-            1 => scan.name.clone(),
-            attempt => format!("{}_rest{}", scan.name, attempt - 1),
-        };
-        let start = SequencerAction::Start { scan: at, name, start: scan.start, stop: scan.stop };
-        self.recording = Some(at);
-        actions.push(SequencerAction::Write(self.record(at, None)));
-        actions.push(start);
-    }
-
-    fn record(&self, at: usize, end: Option<ScanEnd>) -> JournalRecord {
-        let scan = &self.scans[at];
-        JournalRecord {
-            end,
-            attempt: scan.attempts,
-            at: self.now,
-            start: scan.start,
-            name: scan.name.clone(),
+        if removed && let Some(entry) = self.scans.remove(&scan) {
+            // It may have been added again for another lane.
+            let is_same = |other: &&mut Entry| {
+                (&other.scan.name, other.scan.start) == (&entry.scan.name, entry.scan.start)
+            };
+            self.scans.values_mut().filter(is_same).for_each(|other| other.end = other.end.or(entry.end));
         }
     }
+
+    /// The attempt was none, unless its name is to be passed over.
+    fn refused(&mut self, scan: usize, name_taken: bool) {
+        if self.deactivate(scan).is_none() {
+            return;
+        }
+        let Some(entry) = self.scans.get_mut(&scan) else { return };
+        let key = (entry.scan.name.clone(), entry.scan.start);
+        if !name_taken {
+            entry.attempts -= 1;
+            entry.retry_at = Some(self.now.saturating_add(self.options.retry));
+            self.history.insert(key, (entry.attempts, None));
+        }
+        if entry.removed {
+            self.scans.remove(&scan);
+        }
+    }
+
+    /// Starts what is due in lanes that are free: of a lane's scans that are under way the earliest, which a restart has cut.
+    fn next(&mut self, actions: &mut Vec<SequencerAction>) {
+        let mut due: BTreeMap<usize, (i64, usize)> = BTreeMap::new();
+        for (&at, entry) in &self.scans {
+            // After a step back of the clock, a time to retry far ahead means nothing.
+            let waits = entry.retry_at.is_some_and(|at| self.now < at && at - self.now <= self.options.retry);
+            let is_due = self.now >= entry.scan.start.saturating_sub(self.options.lead);
+            if is_due && !waits && self.is_open(entry) && !self.active.contains_key(&entry.scan.lane) {
+                let first = due.entry(entry.scan.lane).or_insert((entry.scan.start, at));
+                *first = (*first).min((entry.scan.start, at));
+            }
+        }
+        for (lane, (_, at)) in due {
+            let Some(entry) = self.scans.get_mut(&at) else { continue };
+            entry.attempts += 1;
+            let name = match entry.attempts {
+                1 => entry.scan.name.clone(),
+                attempt => format!("{}_rest{}", entry.scan.name, attempt - 1),
+            };
+            let begun = record(entry, self.now, None);
+            let (start, stop) = (entry.scan.start, entry.scan.stop);
+            self.active.insert(lane, Active { scan: at, stopping: false });
+            self.remember(std::slice::from_ref(&begun));
+            actions.push(SequencerAction::Start { scan: at, name, start, stop, begun });
+        }
+    }
+}
+
+fn record(entry: &Entry, at: i64, end: Option<ScanEnd>) -> JournalRecord {
+    let SequencedScan { name, start, .. } = &entry.scan;
+    JournalRecord { end, attempt: entry.attempts, at, start: *start, name: name.clone() }
 }
 
 #[cfg(test)]

@@ -15,13 +15,7 @@ impl Station {
             return Err(R::ShuttingDown);
         }
         let inputs = &self.config.inputs;
-        let input = match request.input.as_str() {
-            "" if !inputs.is_empty() => 0,
-            name => inputs.iter().position(|input| input.name == name).ok_or_else(|| R::NoInput {
-                input: name.to_owned(),
-                inputs: inputs.iter().map(|input| input.name.clone()).collect(),
-            })?,
-        };
+        let input = self.input_of(&request.input)?;
         if !is_scan_name(&request.name) {
             return Err(R::BadName { name: request.name.chars().take(MAX_NAME_BYTES).collect() });
         }
@@ -33,11 +27,13 @@ impl Station {
             let (input, recording) = (inputs[input].name.clone(), held.status.name.clone());
             return Err(R::InputBusy { input, recording });
         }
-        let seconds = request.stop.map(|stop| stop.saturating_sub(now.0.div_euclid(1000)));
+        let now = now.0.div_euclid(1000);
+        let start = request.start.map_or(now, |start| start.max(now));
+        let seconds = request.stop.map(|stop| stop.saturating_sub(start));
         if seconds.is_some_and(|seconds| seconds <= 0) {
             return Err(R::StopIsPast);
         }
-        let rate_bits = inputs[input].rate_bits.unwrap_or(0);
+        let rate_bits = request.overrides.rate_bits.or(inputs[input].rate_bits).unwrap_or(0);
         let bytes_until_stop = |seconds: i64| (rate_bits / 8).saturating_mul(seconds.unsigned_abs());
         let wanted = Reserved {
             memory_bytes: request.memory_bytes.unwrap_or(inputs[input].memory_bytes),
@@ -84,7 +80,7 @@ impl Station {
     }
 
     /// The space of the disks that can be written to; `None` if that of one is unknown.
-    fn free_bytes(&self) -> Option<u64> {
+    pub(super) fn free_bytes(&self) -> Option<u64> {
         let usable = self.disks.iter().filter(|disk| disk.condition == DiskCondition::Usable);
         if self.disks.is_empty() { None } else { usable.map(|disk| disk.free_bytes).sum() }
     }

@@ -1,5 +1,6 @@
 //! Why a request of a client is refused, with the numbers.
 
+use super::schedule::{MAX_SCHEDULES, ScheduleConflict};
 use crate::hint::Hint;
 use crate::units::{display_bytes, display_rate};
 use std::fmt::{self, Display, Formatter};
@@ -84,6 +85,27 @@ pub enum StationRefusal {
         /// Why.
         reason: String,
     },
+    /// A schedule of this name is loaded.
+    ScheduleLoaded {
+        /// Its name.
+        name: String,
+    },
+    /// No schedule of this name is loaded.
+    NoSchedule {
+        /// What was given.
+        name: String,
+        /// The names of all that are loaded.
+        loaded: Vec<String>,
+    },
+    /// As many schedules are loaded as can be.
+    TooManySchedules,
+    /// Scans of a schedule cannot be recorded as scheduled.
+    ScheduleConflicts {
+        /// The schedule.
+        name: String,
+        /// Why.
+        conflicts: Vec<ScheduleConflict>,
+    },
     /// The service ends.
     ShuttingDown,
 }
@@ -105,6 +127,10 @@ impl StationRefusal {
             Self::NoRecording { .. } => "no_recording",
             Self::TooManyWaiting { .. } => "too_many_waiting",
             Self::Failed { .. } => "failed",
+            Self::ScheduleLoaded { .. } => "schedule_loaded",
+            Self::NoSchedule { .. } => "no_schedule",
+            Self::TooManySchedules => "too_many_schedules",
+            Self::ScheduleConflicts { .. } => "schedule_conflicts",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -143,6 +169,78 @@ impl StationRefusal {
                 Hint("remove scans, or stop earlier")
             ),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Maximum number of conflicts that a refusal lists.
+const MAX_LISTED: usize = 8;
+
+impl StationRefusal {
+    /// What is wrong with a schedule.
+    fn of_schedule(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ScheduleLoaded { name } => {
+                let hint = Hint("remove it first, or replace it with --replace");
+                write!(f, "schedule {name} is loaded already{hint}")
+            }
+            Self::NoSchedule { name, loaded } => {
+                write!(f, "no schedule is named `{}`", name.escape_debug())?;
+                match loaded.as_slice() {
+                    [] => write!(f, "{}", Hint("none is loaded")),
+                    names => write!(f, "{}", Hint(format_args!("loaded: {}", names.join(", ")))),
+                }
+            }
+            Self::TooManySchedules => {
+                write!(f, "{MAX_SCHEDULES} schedules are loaded{}", Hint("remove those that are over"))
+            }
+            Self::ScheduleConflicts { name, conflicts } => {
+                write!(f, "schedule {name} cannot be recorded as scheduled: ")?;
+                for (at, conflict) in conflicts.iter().take(MAX_LISTED).enumerate() {
+                    write!(f, "{}{conflict}", if at == 0 { "" } else { ", " })?;
+                }
+                match conflicts.len().saturating_sub(MAX_LISTED) {
+                    0 => {}
+                    more => write!(f, ", and {more} more")?,
+                }
+                write!(f, "{}", Hint("change the schedule, or load it nevertheless with --force"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Display for ScheduleConflict {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (bytes, rate) = (display_bytes, |bits: u64| display_rate(bits as f64));
+        match self {
+            Self::BadName { scan } => {
+                write!(f, "`{}` cannot name a scan", scan.chars().take(48).collect::<String>().escape_debug())
+            }
+            Self::NameRepeated { scan, schedule } => write!(f, "{scan} is also a scan of {schedule}"),
+            Self::Overlap { scan, with, seconds } => write!(f, "{scan} overlaps with {with} by {seconds} s"),
+            Self::Rate { scan, wanted, total } => {
+                write!(
+                    f,
+                    "{scan} needs {} with all at its time, the disks have {}",
+                    rate(*wanted),
+                    rate(*total)
+                )
+            }
+            Self::Memory { scan, wanted, total } => write!(
+                f,
+                "{scan} needs {} of memory with all at its time, the station has {}",
+                bytes(*wanted),
+                bytes(*total)
+            ),
+            Self::Space { scan, wanted, free } => {
+                write!(
+                    f,
+                    "{} are scheduled until the end of {scan}, {} are free",
+                    bytes(*wanted),
+                    bytes(*free)
+                )
+            }
         }
     }
 }
@@ -192,6 +290,10 @@ impl Display for StationRefusal {
                 write!(f, "too many requests wait for the end of {name}{}", Hint("ask without waiting"))
             }
             Self::Failed { name, reason } => write!(f, "{name} cannot be recorded: {reason}"),
+            Self::ScheduleLoaded { .. }
+            | Self::NoSchedule { .. }
+            | Self::TooManySchedules
+            | Self::ScheduleConflicts { .. } => self.of_schedule(f),
             Self::ShuttingDown => write!(f, "the service is shutting down{}", Hint("start it again")),
         }
     }

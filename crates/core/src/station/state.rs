@@ -1,9 +1,18 @@
 //! What can be seen of a station.
 
+use super::schedule::ScheduleStatus;
+use crate::observation::sequencer::SequencerOptions;
+
 /// Maximum length of a name, bytes.
 pub const MAX_NAME_BYTES: usize = 120;
 /// How long a recording with a data time to stop at may continue after that time, by the host's clock.
 pub const STOP_GRACE_MILLIS: i64 = 2_000;
+
+/// Maximum length of a scan's name in a schedule, bytes: `_rest999` is added to it.
+pub const MAX_SCHEDULED_NAME_BYTES: usize = MAX_NAME_BYTES - 8;
+/// When scans of schedules are prepared, stopped and tried again.
+pub(super) const SEQUENCER_OPTIONS: SequencerOptions =
+    SequencerOptions { lead: 5, grace: STOP_GRACE_MILLIS / 1000, retry: 5 };
 
 /// Milliseconds of UNIX time, as the host's clock has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,6 +188,8 @@ pub struct RecordingStatus {
     pub name: String,
     /// Its input.
     pub input: String,
+    /// The schedule that it belongs to, if it does.
+    pub schedule: Option<String>,
     /// Where it is.
     pub state: RecordingState,
     /// What it holds until it has ended.
@@ -216,6 +227,8 @@ pub struct StationSnapshot {
     pub recordings: Vec<RecordingStatus>,
     /// The last ones that have, the oldest first.
     pub ended: Vec<RecordingStatus>,
+    /// The schedules that are followed, by name.
+    pub schedules: Vec<ScheduleStatus>,
 }
 
 /// Whether a text can name a scan: letters, digits and `._+-`, and no `.` at its start. It becomes a directory's name.

@@ -154,7 +154,7 @@ fn space_is_reserved_until_the_stop_and_given_back_as_it_is_filled() {
     }
     let until = |name: &str, input: &str, stop| {
         let (name, input) = (name.into(), input.into());
-        StationRequest::Start(StartRequest { name, input, stop: Some(stop), memory_bytes: None })
+        StationRequest::Start(StartRequest { name, input, stop: Some(stop), ..StartRequest::default() })
     };
     // 100 MB a second.
     let recording = plan(&driven.ask(until("s1", "a", 10))).recording;
@@ -263,6 +263,7 @@ impl World {
                     input: ["a", "b", "c", "none"][usize::from(input)].to_owned(),
                     memory_bytes: memory.map(|mebibytes| u64::from(mebibytes) * MIB),
                     stop: stop.map(|seconds| self.now / 1000 + i64::from(seconds)),
+                    ..StartRequest::default()
                 };
                 self.asked += 1;
                 request(self.asked, StationRequest::Start(start))
@@ -327,7 +328,7 @@ impl World {
                     let (_, stopped) = self.open.get_mut(&recording).unwrap();
                     assert!(!std::mem::replace(stopped, true), "stopped twice");
                 }
-                StationAction::RecordingChanged(_) | StationAction::DiskChanged(_) => {}
+                _ => {}
             }
         }
     }

@@ -25,8 +25,10 @@ use serde_json::Value;
 use skyhaul::auth::TokenHash;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
+use skyhaul::receive::Origin;
 use skyhaul::recording::{scan_summary, scans_on};
-use skyhaul_core::station::{StartRequest, StationRefusal, StationRequest};
+use skyhaul::wire::Format;
+use skyhaul_core::station::{RecordingOverrides, StartRequest, StationRefusal, StationRequest};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -38,10 +40,16 @@ use tokio::time::timeout;
 
 /// Maximum size of a request's body, bytes.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
+/// Maximum size of a schedule's body, bytes; one arrives at a time.
+pub const MAX_SCHEDULE_BYTES: usize = 16 << 20;
 /// How long a body may take to arrive.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bodies that arrive at a time.
 pub const MAX_BODIES: usize = 128;
+/// Maximum number of receiving threads of a recording.
+const MAX_THREADS: usize = 256;
+/// Maximum number of ports of a recording.
+const MAX_PORTS: usize = 64;
 /// Maximum number of scans in a reply.
 const MAX_LISTED: usize = 1000;
 /// Number of scans in a reply, if the request gives none.
@@ -52,12 +60,14 @@ pub struct StationApi(HttpServer);
 
 /// What the calls need.
 #[derive(Clone)]
-struct ApiState {
-    service: Arc<StationService>,
+pub(super) struct ApiState {
+    pub(super) service: Arc<StationService>,
     token: Option<TokenHash>,
     bodies: Arc<Semaphore>,
     /// One list of scans at a time: each reads all indexes.
     listing: Arc<tokio::sync::Mutex<()>>,
+    /// One schedule is loaded or removed at a time.
+    pub(super) loading: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl StationApi {
@@ -76,6 +86,7 @@ impl StationApi {
             token: token.map(TokenHash::of),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             listing: Arc::default(),
+            loading: Arc::default(),
         };
         let site = HttpService {
             name: "station-api",
@@ -102,7 +113,11 @@ impl StationApi {
 fn router(state: &ApiState) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
-        let filter = if route.method == "POST" { MethodFilter::POST } else { MethodFilter::GET };
+        let filter = match route.method {
+            "POST" => MethodFilter::POST,
+            "DELETE" => MethodFilter::DELETE,
+            _ => MethodFilter::GET,
+        };
         let call = route.call;
         let answer = move |State(state): State<ApiState>,
                            Extension(connection): Extension<Arc<Connection>>,
@@ -146,15 +161,15 @@ async fn admit(
 }
 
 /// Why a request is not answered.
-struct Failure(StatusCode, Value);
+pub(super) struct Failure(StatusCode, Value);
 
 impl Failure {
-    fn new(status: u16, code: &str, text: impl std::fmt::Display) -> Self {
+    pub(super) fn new(status: u16, code: &str, text: impl std::fmt::Display) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self(status, json::error(code, &text.to_string()))
     }
 
-    fn bad(text: impl std::fmt::Display) -> Self {
+    pub(super) fn bad(text: impl std::fmt::Display) -> Self {
         Self::new(400, "bad_request", text)
     }
 }
@@ -164,7 +179,7 @@ impl From<StationRefusal> for Failure {
         use StationRefusal as R;
         let status = match refusal {
             R::BadName { .. } | R::StopIsPast | R::NoInput { .. } => StatusCode::BAD_REQUEST,
-            R::NoRecording { .. } => StatusCode::NOT_FOUND,
+            R::NoRecording { .. } | R::NoSchedule { .. } => StatusCode::NOT_FOUND,
             R::TooManyWaiting { .. } | R::ShuttingDown | R::Failed { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::CONFLICT,
         };
@@ -187,6 +202,35 @@ struct StartBody {
     input: String,
     memory_bytes: Option<u64>,
     stop: Option<String>,
+    format: Option<String>,
+    rate_bits: Option<u64>,
+    threads: Option<usize>,
+    socket_bytes: Option<u64>,
+    #[serde(default)]
+    ports: Vec<u16>,
+    #[serde(default)]
+    from: Vec<String>,
+}
+
+impl StartBody {
+    fn request(self) -> Result<StartRequest, Failure> {
+        let stop = self.stop.map(|text| skyhaul::time::parse(&text)).transpose().map_err(Failure::bad)?;
+        let format = self.format.map(|text| text.parse::<Format>()).transpose().map_err(Failure::bad)?;
+        if let Some(wrong) = self.from.iter().find_map(|text| text.parse::<Origin>().err()) {
+            return Err(Failure::bad(format!("from: {wrong}")));
+        }
+        if self.threads.is_some_and(|threads| !(1..=MAX_THREADS).contains(&threads)) {
+            return Err(Failure::bad(format!("threads: expected 1 to {MAX_THREADS}")));
+        }
+        if self.ports.len() > MAX_PORTS || self.ports.contains(&0) {
+            return Err(Failure::bad(format!("ports: expected up to {MAX_PORTS} ports, none of them 0")));
+        }
+        let (rate_bits, threads, socket_bytes) = (self.rate_bits, self.threads, self.socket_bytes);
+        let (ports, from) = (self.ports, self.from);
+        let overrides = RecordingOverrides { format, rate_bits, threads, socket_bytes, ports, from };
+        let (name, input, memory_bytes) = (self.name, self.input, self.memory_bytes);
+        Ok(StartRequest { name, input, memory_bytes, overrides, stop, start: None })
+    }
 }
 
 /// The body of a stop.
@@ -241,10 +285,7 @@ impl ApiState {
             Call::Status => replied(StatusCode::OK, &self.status()),
             Call::Start => {
                 let body: StartBody = self.read(request).await?;
-                let stop =
-                    body.stop.map(|text| skyhaul::time::parse(&text)).transpose().map_err(Failure::bad)?;
-                let (name, input, memory_bytes) = (body.name, body.input, body.memory_bytes);
-                let start = StationRequest::Start(StartRequest { name, input, memory_bytes, stop });
+                let start = StationRequest::Start(body.request()?);
                 self.ask(start, StatusCode::CREATED).await?
             }
             Call::Stop => {
@@ -256,6 +297,10 @@ impl ApiState {
                 None => return Err(StationRefusal::NoRecording { name, active: self.active() }.into()),
             },
             Call::Scans => self.scans(query).await?,
+            Call::Schedules => replied(StatusCode::OK, &self.schedules()),
+            Call::LoadSchedule => self.load_schedule(request).await?,
+            Call::Schedule => replied(StatusCode::OK, &self.schedule(&name)?),
+            Call::RemoveSchedule => self.remove_schedule(name).await?,
             Call::Events => self.events(connection)?,
             Call::OpenApi => replied(StatusCode::OK, &openapi()),
             Call::Metrics => {
@@ -267,7 +312,11 @@ impl ApiState {
 
     fn status(&self) -> Value {
         let interrupted = lock(&self.service.shared.interrupted).clone();
-        json::snapshot(&self.service.snapshot(), &interrupted)
+        let snapshot = self.service.snapshot();
+        let known = lock(&self.service.shared.schedules);
+        let schedules = snapshot.schedules.iter().map(|status| json::schedule(status, &known)).collect();
+        let problems = known.problems.values().cloned().collect();
+        json::snapshot(&snapshot, &interrupted, (schedules, problems))
     }
 
     fn active(&self) -> Vec<String> {
@@ -281,14 +330,22 @@ impl ApiState {
 
     /// Reads a body as JSON, within its size and time. No body is an empty object.
     async fn read<B: for<'a> Deserialize<'a>>(&self, request: Request) -> Result<B, Failure> {
+        self.read_up_to(request, MAX_BODY_BYTES).await
+    }
+
+    pub(super) async fn read_up_to<B: for<'a> Deserialize<'a>>(
+        &self,
+        request: Request,
+        most: usize,
+    ) -> Result<B, Failure> {
         let Ok(_place) = self.bodies.try_acquire() else {
             let text = format!("{MAX_BODIES} requests arrive at this time{}", Hint("send it again"));
             return Err(Failure::new(503, "busy", text));
         };
-        let bytes = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await {
+        let bytes = match timeout(BODY_TIMEOUT, to_bytes(request.into_body(), most)).await {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(_)) => {
-                return Err(Failure::bad(format!("the body is larger than {MAX_BODY_BYTES} bytes")));
+                return Err(Failure::bad(format!("the body is larger than {most} bytes")));
             }
             Err(_) => return Err(Failure::bad("the body did not arrive in time")),
         };
@@ -345,7 +402,7 @@ fn is_this_host(authority: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-fn replied(status: StatusCode, value: &Value) -> Response {
+pub(super) fn replied(status: StatusCode, value: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
 }
 

@@ -83,6 +83,14 @@ impl StationClient {
         self.call("POST", path, &body.to_string())
     }
 
+    /// Calls `DELETE path`.
+    ///
+    /// # Errors
+    /// The station cannot be reached, or refuses.
+    pub fn delete(&self, path: &str) -> Result<Value, StationCallError> {
+        self.call("DELETE", path, "")
+    }
+
     fn call(&self, method: &str, path: &str, body: &str) -> Result<Value, StationCallError> {
         let failed = |error| StationCallError::Io { address: self.authority.clone(), error };
         let reply = self.exchange(method, path, body).map_err(failed)?;

@@ -62,7 +62,7 @@ pub(super) fn watch(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 /// Waits; whether the service still runs.
-fn pause(shared: &Shared, time: Duration) -> bool {
+pub(super) fn pause(shared: &Shared, time: Duration) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < time && !shared.over.load(Ordering::Relaxed) {
         std::thread::sleep(WAIT_STEP);

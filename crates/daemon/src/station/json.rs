@@ -1,14 +1,20 @@
 //! What can be seen of a station, as JSON.
 
-use serde_json::{Value, json};
+use super::kept::Schedules;
+use serde_json::{Map, Value, json};
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    InputStatus, RecordingStatus, Reserved, StationDisk, StationRefusal, StationSnapshot, UnixMillis,
+    InputStatus, PlannedStatus, RecordingStatus, Reserved, ScheduleStatus, StationDisk, StationRefusal,
+    StationSnapshot, UnixMillis,
 };
 
 /// Everything.
-pub(super) fn snapshot(snapshot: &StationSnapshot, interrupted: &[String]) -> Value {
+pub(super) fn snapshot(
+    snapshot: &StationSnapshot,
+    interrupted: &[String],
+    (schedules, problems): (Vec<Value>, Vec<String>),
+) -> Value {
     json!({
         "shutting_down": snapshot.is_shutting_down,
         "memory_bytes": snapshot.memory_bytes,
@@ -19,6 +25,8 @@ pub(super) fn snapshot(snapshot: &StationSnapshot, interrupted: &[String]) -> Va
         "recordings": snapshot.recordings.iter().map(recording).collect::<Vec<_>>(),
         "ended": snapshot.ended.iter().map(recording).collect::<Vec<_>>(),
         "interrupted": interrupted,
+        "schedules": schedules,
+        "schedule_problems": problems,
     })
 }
 
@@ -29,6 +37,7 @@ pub fn recording(status: &RecordingStatus) -> Value {
     json!({
         "name": status.name,
         "input": status.input,
+        "schedule": status.schedule,
         "state": status.state.name(),
         "outcome": status.outcome.as_ref().map(skyhaul_core::station::RecordingOutcome::name),
         "reason": status.outcome.as_ref().and_then(skyhaul_core::station::RecordingOutcome::reason),
@@ -43,6 +52,41 @@ pub fn recording(status: &RecordingStatus) -> Value {
         "discarded_bytes": counts.discarded_bytes,
         "lost_frames": counts.lost_frames,
         "kernel_drops": counts.kernel_drops,
+    })
+}
+
+/// A schedule in numbers.
+pub(super) fn schedule(status: &ScheduleStatus, known: &Schedules) -> Value {
+    let states: Map<String, Value> =
+        status.states.iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
+    let kept = known.all.get(&status.name);
+    let (next, next_start) = status.next.clone().unzip();
+    json!({
+        "name": status.name,
+        "input": status.input,
+        "experiment": kept.map(|kept| &kept.experiment),
+        "station": kept.map(|kept| &kept.station),
+        "format": kept.map(|kept| &kept.format),
+        "file": kept.and_then(|kept| kept.file.as_ref()).map(|file| file.display().to_string()),
+        "scans": status.scans,
+        "states": states,
+        "next": next,
+        "next_start": next_start.map(skyhaul::time::format),
+    })
+}
+
+/// A scan of a schedule.
+pub(super) fn planned(status: &PlannedStatus) -> Value {
+    json!({
+        "schedule": status.schedule,
+        "name": status.scan.name,
+        "start": skyhaul::time::format(status.scan.start),
+        "stop": skyhaul::time::format(status.scan.stop),
+        "rate_bits": status.scan.rate_bits,
+        "state": status.state.name(),
+        "attempts": status.attempts,
+        "recording": status.recording,
+        "reason": status.reason,
     })
 }
 

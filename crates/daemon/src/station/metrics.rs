@@ -58,6 +58,13 @@ pub(super) fn text(service: &StationService) -> String {
         drops.add(&labels, counts.kernel_drops);
     }
     all.extend([received, written, discarded, lost, drops]);
+    let mut scheduled = metric("scheduled_scans", Kind::Gauge, "Scans of a schedule in a state.");
+    for status in &snapshot.schedules {
+        for (state, count) in &status.states {
+            scheduled.add(&[("schedule", &status.name as _), ("state", &state.name() as _)], *count as u64);
+        }
+    }
+    all.push(scheduled);
     let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");
     let mut free = metric("disk_free_bytes", Kind::Gauge, "Bytes that recordings may still fill.");
     for disk in &snapshot.disks {

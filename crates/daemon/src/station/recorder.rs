@@ -1,14 +1,18 @@
 //! The thread of a recording: a [`Recorder`] from its opening to its report.
 
+use super::disk_jobs::DiskJobs;
 use super::setup::StationSetup;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes};
+use skyhaul::io::quantity::Size;
 use skyhaul::receive::keyed::StreamConfig;
-use skyhaul::receive::{Gate, ObjectOptions};
+use skyhaul::receive::{Gate, NoOrigin, ObjectOptions, ReceiverOptions};
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
 use skyhaul::recording::{DiskState, Existing, WriterOptions};
 use skyhaul::wire::{Format, Objects};
-use skyhaul_core::station::{RecordingCounts, RecordingOutcome, RecordingPlan, StationEvent};
+use skyhaul_core::station::{
+    RecordingCounts, RecordingOutcome, RecordingOverrides, RecordingPlan, StationEvent,
+};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,13 +55,13 @@ impl RecordingControl {
 pub(super) fn spawn(
     setup: &StationSetup,
     plan: RecordingPlan,
-    control: Arc<RecordingControl>,
+    (control, jobs): (Arc<RecordingControl>, Arc<DiskJobs>),
     report: Report,
 ) -> Result<JoinHandle<()>, StationEvent> {
     let recording = plan.recording;
     let setup = setup.clone();
     // Made on the thread: dropped here, it would report to a caller that is not ready for it.
-    let run = move || Ending { setup, plan, report, event: None }.run(&control);
+    let run = move || Ending { setup, plan, report, event: None }.run(&control, &jobs);
     std::thread::Builder::new().name("station-record".into()).spawn(run).map_err(|error| {
         StationEvent::Ended {
             recording,
@@ -84,16 +88,20 @@ impl Drop for Ending {
 }
 
 impl Ending {
-    fn run(mut self, control: &RecordingControl) {
-        self.event = Some(match self.record(control) {
+    fn run(mut self, control: &RecordingControl, jobs: &DiskJobs) {
+        self.event = Some(match self.record(control, jobs) {
             Ok(report) => (outcome(&report), counts(&report)),
             Err(error) => (RecordingOutcome::Failed(error), RecordingCounts::default()),
         });
     }
 
-    fn record(&self, control: &RecordingControl) -> Result<RecordReport, String> {
+    fn record(&self, control: &RecordingControl, jobs: &DiskJobs) -> Result<RecordReport, String> {
         let (setup, plan) = (&self.setup, &self.plan);
-        let recorder = Recorder::open(self.options()).map_err(|error| error.to_string())?;
+        // Before anything is opened: a name that is written down is never started again.
+        if let Some(begun) = &plan.scheduled {
+            jobs.append(&begun.schedule, &begun.record).map_err(|error| error.to_string())?;
+        }
+        let recorder = Recorder::open(self.options()?).map_err(|error| error.to_string())?;
         let mut running = recorder.start().map_err(|error| error.to_string())?;
         (self.report)(StationEvent::Opened { recording: plan.recording });
         let mut reported = Instant::now();
@@ -117,20 +125,43 @@ impl Ending {
         Ok(report)
     }
 
-    fn options(&self) -> RecorderOptions {
+    fn options(&self) -> Result<RecorderOptions, String> {
         let (setup, plan) = (&self.setup, &self.plan);
         let mut receiver = setup.receivers[plan.input].clone();
+        override_with(&mut receiver, &plan.overrides)?;
         let (pool_bytes, heap_bytes) = division(plan.memory_bytes, receiver.learn.format);
         receiver.objects = (heap_bytes > 0).then(|| objects(heap_bytes));
-        receiver.gate = Gate { start: None, stop: plan.stop };
+        receiver.gate = Gate { start: plan.start, stop: plan.stop };
         receiver.learn.near = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
         let mut writer = WriterOptions::new(setup.disks.iter(), &plan.name);
         writer.reserve_bytes = setup.reserve_bytes;
         writer.existing = Existing::Refuse;
         let block_bytes = default_block_bytes(pool_bytes);
         let pool = PoolOptions { total_bytes: pool_bytes, block_bytes, shared: true };
-        RecorderOptions { receiver, writer, pool, fill: true }
+        Ok(RecorderOptions { receiver, writer, pool, fill: true })
     }
+}
+
+/// Changes a receiver as a request says.
+fn override_with(receiver: &mut ReceiverOptions, overrides: &RecordingOverrides) -> Result<(), String> {
+    receiver.learn.format = overrides.format.unwrap_or(receiver.learn.format);
+    receiver.threads = overrides.threads.unwrap_or(receiver.threads);
+    if let Some(bytes) = overrides.socket_bytes {
+        receiver.udp.buffer = Size::from_bytes(bytes);
+    }
+    if let Some(first) = receiver.listen.first().cloned().filter(|_| !overrides.ports.is_empty()) {
+        let at_port = |port: &u16| {
+            let mut endpoint = first.clone();
+            endpoint.address.set_port(*port);
+            endpoint
+        };
+        receiver.listen = overrides.ports.iter().map(at_port).collect();
+    }
+    if !overrides.from.is_empty() {
+        let origins: Result<_, _> = overrides.from.iter().map(|text| text.parse()).collect();
+        receiver.allow.from = origins.map_err(|error: NoOrigin| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Memory of a recording: for frames and what waits for disks, and for heaps under construction.

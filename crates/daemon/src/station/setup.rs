@@ -17,4 +17,17 @@ pub struct StationSetup {
     pub reserve_bytes: u64,
     /// Directory for the report of each recording, as JSON.
     pub reports: Option<PathBuf>,
+    /// Where it finds schedules by itself.
+    pub schedule: ScheduleSetup,
+}
+
+/// Where a station finds schedules by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleSetup {
+    /// A directory that is watched.
+    pub directory: Option<PathBuf>,
+    /// The station whose scans count in its files.
+    pub station: Option<String>,
+    /// The input that its schedules are recorded from; the first one if empty.
+    pub input: String,
 }

@@ -1,6 +1,8 @@
 //! The state of a station, what its threads share, and how each action is carried out.
 
+use super::disk_jobs::DiskJobs;
 use super::json;
+use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
 use skyhaul::io::lock::lock;
@@ -19,6 +21,8 @@ use tokio::sync::{mpsc, oneshot};
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the time is looked at.
 const TIMER_INTERVAL: Duration = Duration::from_millis(50);
+/// How often schedules are followed, also if the clock was set back.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The reply to a request.
 pub type StationReply = Result<Option<RecordingStatus>, StationRefusal>;
@@ -40,6 +44,10 @@ pub(super) struct Shared {
     pub(super) refused: AtomicU64,
     /// Names of scans that an earlier run of some recorder left without an end.
     pub(super) interrupted: Mutex<Vec<String>>,
+    pub(super) jobs: Arc<DiskJobs>,
+    pub(super) schedules: Mutex<Schedules>,
+    /// Held while schedules are loaded or removed.
+    pub(super) changing: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -90,7 +98,8 @@ impl Shared {
                         state.controls.insert(plan.recording, Arc::clone(&control));
                         let shared = Arc::clone(self);
                         let report = move |event| shared.report(event);
-                        match recorder::spawn(&self.setup, plan, control, Box::new(report)) {
+                        let jobs = Arc::clone(&self.jobs);
+                        match recorder::spawn(&self.setup, plan, (control, jobs), Box::new(report)) {
                             Ok(thread) => state.threads.push(thread),
                             Err(event) => events.push(event),
                         }
@@ -104,6 +113,12 @@ impl Shared {
                         self.publish("recording", &json::recording(&status));
                     }
                     StationAction::DiskChanged(disk) => self.publish("disk", &json::disk(&disk)),
+                    StationAction::Journal(entry) => self.jobs.post(&entry.schedule, &entry.record),
+                    StationAction::ScanChanged(scan) => self.publish("scan", &json::planned(&scan)),
+                    StationAction::SchedulesChanged => {
+                        let names: Vec<_> = state.station.schedules().into_iter().map(|of| of.name).collect();
+                        self.publish("schedules", &serde_json::json!(names));
+                    }
                 }
             }
         }
@@ -119,11 +134,13 @@ impl Shared {
     }
 
     pub(super) fn keep_time(self: &Arc<Self>) {
-        let mut beat = Instant::now();
+        let (mut beat, mut followed) = (Instant::now(), Instant::now());
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(TIMER_INTERVAL);
             let deadline = lock(&self.state).station.next_deadline();
-            if deadline.is_some_and(|deadline| deadline <= now()) {
+            let is_due = deadline.is_some_and(|deadline| deadline <= now());
+            if is_due || followed.elapsed() >= FOLLOW_INTERVAL {
+                followed = Instant::now();
                 self.report(StationEvent::TimePassed);
             }
             if beat.elapsed() >= HEARTBEAT_INTERVAL {

@@ -1,7 +1,8 @@
 //! A [`StationService`] as VSI-S sees it.
 //!
-//! Recordings use the inputs of the configuration. `net_port` chooses among them: the input that listens on exactly those ports. Sizes of
-//! buffers and chunks, and numbers of threads, are those of the configuration, too.
+//! Recordings use the inputs of the configuration. `net_port` chooses among them: the input that listens on exactly those ports. If no
+//! input uses any of the ports, the first idle one listens on them. The rate of the mode is reserved, and a size of the socket buffer is
+//! requested; sizes of chunks, and numbers of threads, are those of the configuration.
 
 use super::inspect;
 use super::shared::VsiStation;
@@ -11,8 +12,8 @@ use skyhaul::io::address::Endpoint;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{State, scan_summary, scans_on};
 use skyhaul_core::station::{
-    DiskCondition, InputStatus, RecordingState, RecordingStatus, StartRequest, StationRefusal,
-    StationRequest, StationSnapshot,
+    DiskCondition, InputStatus, RecordingOverrides, RecordingState, RecordingStatus, StartRequest,
+    StationRefusal, StationRequest, StationSnapshot,
 };
 use skyhaul_core::vsi::{
     VsiAction, VsiCode, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiScan,
@@ -109,9 +110,15 @@ impl StationAdapter {
 
     async fn start(&self, options: VsiRecordOptions) -> VsiOutcome {
         let inputs = self.service.snapshot().inputs;
-        let input = match input(&inputs, &options.ports) {
-            Ok(input) => input.to_owned(),
+        let (input, ports) = match input(&inputs, &options.ports) {
+            Ok((input, ports)) => (input.to_owned(), ports),
             Err((code, why)) => return VsiOutcome::Failed(code, why),
+        };
+        let overrides = RecordingOverrides {
+            rate_bits: options.bits_per_second.map(|bits| bits.ceil() as u64),
+            socket_bytes: options.socket_bytes.filter(|bytes| *bytes > 0),
+            ports,
+            ..RecordingOverrides::default()
         };
         {
             let mut state = lock(&self.shared.state);
@@ -121,7 +128,7 @@ impl StationAdapter {
                 state.names.pop_first();
             }
         }
-        let request = StartRequest { name: options.label, input, ..StartRequest::default() };
+        let request = StartRequest { name: options.label, input, overrides, ..StartRequest::default() };
         match self.service.ask_async(StationRequest::Start(request)).await {
             Ok(_) => VsiOutcome::Started,
             Err(refusal) => {
@@ -305,43 +312,63 @@ fn ports(input: &InputStatus) -> Vec<VsiPort> {
     addresses.map(port).collect()
 }
 
-/// Returns the input that listens on these ports; the first one if none are given.
-fn input<'a>(inputs: &'a [InputStatus], wanted: &[VsiPort]) -> Result<&'a str, (VsiCode, String)> {
+/// Returns the input that listens on these ports, the first one if none are given; or an idle one, and the ports on which it is to listen.
+fn input<'a>(
+    inputs: &'a [InputStatus],
+    wanted: &[VsiPort],
+) -> Result<(&'a str, Vec<u16>), (VsiCode, String)> {
     if wanted.is_empty() {
-        return Ok("");
+        return Ok(("", Vec::new()));
     }
     if wanted.iter().any(|port| !port.suffix.is_empty()) {
         let why = "suffixes of ports are not implemented here, record each port by a runtime of its own";
         return Err((VsiCode::NotImplemented, why.into()));
     }
+    let is_among = |ports: &[VsiPort], wanted: &VsiPort| {
+        let same = |port: &VsiPort| {
+            let any = wanted.host.is_empty() || port.host.is_empty() || wanted.host == port.host;
+            port.port == wanted.port && any
+        };
+        ports.iter().any(same)
+    };
     let is_meant = |input: &&InputStatus| {
         let ports = ports(input);
-        let matches = |wanted: &VsiPort| {
-            let same = |port: &VsiPort| {
-                let any = wanted.host.is_empty() || port.host.is_empty() || wanted.host == port.host;
-                port.port == wanted.port && any
-            };
-            ports.iter().any(same)
-        };
-        ports.len() == wanted.len() && wanted.iter().all(matches)
+        ports.len() == wanted.len() && wanted.iter().all(|wanted| is_among(&ports, wanted))
     };
-    inputs.iter().find(is_meant).map(|input| input.name.as_str()).ok_or_else(|| {
-        let all: Vec<String> =
-            inputs.iter().flat_map(ports).map(|port| format!("{}@{}", port.host, port.port)).collect();
-        let why = format!(
+    if let Some(input) = inputs.iter().find(is_meant) {
+        return Ok((input.name.as_str(), Vec::new()));
+    }
+    let all: Vec<VsiPort> = inputs.iter().flat_map(ports).collect();
+    let is_free = wanted.iter().all(|wanted| !all.iter().any(|port| port.port == wanted.port));
+    // An address is that of the configuration: its interface and its group.
+    let is_possible = is_free && wanted.iter().all(|wanted| wanted.host.is_empty());
+    if let Some(idle) = inputs.iter().find(|input| is_possible && input.recording.is_none()) {
+        return Ok((idle.name.as_str(), wanted.iter().map(|wanted| wanted.port).collect()));
+    }
+    let all: Vec<String> = all.iter().map(|port| format!("{}@{}", port.host, port.port)).collect();
+    let why = if is_possible {
+        "all inputs are recording, none can listen on net_port".to_owned()
+    } else {
+        let listed = all.join(", ").replace(" @", " ");
+        format!(
             "no input of the configuration listens on net_port, there are {}",
-            all.join(", ").replace(" @", " ").trim_start_matches('@')
-        );
-        (VsiCode::Conflict, why)
-    })
+            listed.trim_start_matches('@')
+        )
+    };
+    Err((VsiCode::Conflict, why))
 }
 
 fn refused(refusal: &StationRefusal) -> VsiOutcome {
     let code = match refusal {
         StationRefusal::NameTaken { .. } => return VsiOutcome::LabelTaken,
-        StationRefusal::BadName { .. } | StationRefusal::NoInput { .. } => VsiCode::Parameter,
+        StationRefusal::BadName { .. }
+        | StationRefusal::NoInput { .. }
+        | StationRefusal::NoSchedule { .. } => VsiCode::Parameter,
         StationRefusal::InputBusy { .. }
         | StationRefusal::StopIsPast
+        | StationRefusal::ScheduleLoaded { .. }
+        | StationRefusal::TooManySchedules
+        | StationRefusal::ScheduleConflicts { .. }
         | StationRefusal::NoRecording { .. } => VsiCode::Conflict,
         StationRefusal::TooManyWaiting { .. } | StationRefusal::ShuttingDown => VsiCode::Busy,
         StationRefusal::NoMemory { .. }

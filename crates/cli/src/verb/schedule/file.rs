@@ -1,71 +1,35 @@
 //! A schedule from a file of any format.
 
-use super::plain;
 use crate::args::ScheduleFileArgs;
-use anyhow::{Result, anyhow, bail};
-use skyhaul::core::hint::Hint;
-use skyhaul::core::observation::scan::{MAX_TEXT, ScheduleError, ScheduleFormat, StationSchedule};
-use skyhaul::core::observation::snap::{self, SnapProcedures};
-use skyhaul::core::observation::vex::VexFile;
+use anyhow::{Result, anyhow};
+use skyhaul::core::observation::scan::{MAX_TEXT, ScheduleFormat, StationSchedule};
 use skyhaul::io::file::read_small;
-use std::path::Path;
+use skyhaul_daemon::schedule::{ScheduleReadError, ScheduleText, read as read_text};
+use std::path::{Path, PathBuf};
 
 /// What a station records by a schedule.
 pub(crate) fn read(args: &ScheduleFileArgs) -> Result<StationSchedule> {
-    let path = &args.file;
-    let text = text_of(path)?;
-    let detected = args.format.map(ScheduleFormat::from).or_else(|| ScheduleFormat::detect(&text));
-    let format = detected.ok_or_else(|| {
-        let hint = Hint("VEX begins with VEX_rev; name another format with --format");
-        anyhow!("{}: not a schedule of a known format{hint}", path.display())
-    })?;
-    let failing = |error: ScheduleError| anyhow!("{}: {error}", path.display());
-    let schedule = match format {
-        ScheduleFormat::Vex => {
-            let file = VexFile::parse(&text).map_err(failing)?;
-            let stations = file.stations();
-            let station = match (&args.station, &stations[..]) {
-                (Some(station), _) => station,
-                (None, [only]) => only,
-                (None, _) => {
-                    let named = stations.iter().take(40).cloned().collect::<Vec<_>>().join(", ");
-                    bail!(
-                        "{}: several stations{}",
-                        path.display(),
-                        Hint(format!("use --station with one of {named}"))
-                    )
-                }
-            };
-            return file.schedule(station).map_err(failing);
-        }
-        ScheduleFormat::Snap => {
-            let beside = || Some(path.with_extension("prc")).filter(|path| path.is_file());
-            let procedures = match args.procedures.clone().or_else(beside) {
-                Some(path) => SnapProcedures::parse(&text_of(&path)?)
-                    .map_err(|error| anyhow!("{}: {error}", path.display()))?,
-                None => SnapProcedures::default(),
-            };
-            snap::parse(&text, &procedures).map_err(failing)?
-        }
-        ScheduleFormat::Toml => plain::parse(&text).map_err(failing)?,
+    let (text, procedures) = texts(args)?;
+    let source = ScheduleText {
+        text: &text,
+        procedures: procedures.as_ref().map(|(_, text)| text.as_str()),
+        format: args.format.map(ScheduleFormat::from),
+        station: args.station.as_deref(),
     };
-    of_station(schedule, args)
+    read_text(&source).map_err(|error| match (error, procedures) {
+        (ScheduleReadError::Procedures(error), Some((path, _))) => anyhow!("{}: {error}", path.display()),
+        (error, _) => anyhow!("{}: {error}", args.file.display()),
+    })
 }
 
-/// A schedule of one station, if that is the one asked for.
-fn of_station(mut schedule: StationSchedule, args: &ScheduleFileArgs) -> Result<StationSchedule> {
-    let Some(station) = &args.station else { return Ok(schedule) };
-    if schedule.station.is_empty() {
-        schedule.station.clone_from(station);
-    }
-    if !schedule.station.eq_ignore_ascii_case(station) {
-        let (file, of) = (args.file.display(), &schedule.station);
-        bail!(
-            "{file}: the schedule is that of station {of}, not {station}{}",
-            Hint("give another file, or omit --station")
-        );
-    }
-    Ok(schedule)
+/// The text of a schedule, and its procedures with their path: those given, or the file beside it.
+pub(super) fn texts(args: &ScheduleFileArgs) -> Result<(String, Option<(PathBuf, String)>)> {
+    let text = text_of(&args.file)?;
+    let beside = || Some(args.file.with_extension("prc")).filter(|path| path.is_file());
+    let detected = args.format.map(ScheduleFormat::from).or_else(|| ScheduleFormat::detect(&text));
+    let path = args.procedures.clone().or_else(beside).filter(|_| detected == Some(ScheduleFormat::Snap));
+    let procedures = path.map(|path| text_of(&path).map(|text| (path, text))).transpose()?;
+    Ok((text, procedures))
 }
 
 /// Text in which invalid characters, such as names in Latin-1, are replaced.

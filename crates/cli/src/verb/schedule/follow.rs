@@ -1,7 +1,6 @@
 //! `skyhaul record --schedule`: the scans of a station, each recorded at its time.
 
 use super::file;
-use super::journal::Journal;
 use crate::args::{RecordArgs, ScheduleFileArgs};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::{self, Progress};
@@ -10,11 +9,13 @@ use crate::verb::record;
 use anyhow::{Result, anyhow, ensure};
 use serde::Serialize;
 use skyhaul::core::hint::{self, Hint};
-use skyhaul::core::observation::scan::StationSchedule;
+use skyhaul::core::observation::scan::{ScheduledScan, StationSchedule};
 use skyhaul::core::observation::sequencer::{
-    ScanEnd, Sequencer, SequencerAction, SequencerEvent, SequencerOptions,
+    JournalRecord, ScanEnd, ScanProgress, SequencedScan, Sequencer, SequencerAction, SequencerEvent,
+    SequencerOptions,
 };
 use skyhaul::recorder::RecordReport;
+use skyhaul_daemon::schedule::{ScheduleJournal, recording_name};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -66,28 +67,26 @@ pub(crate) fn follow(args: &RecordArgs, path: &Path) -> Result<Outcome> {
     let mut schedule = file::read(&read)?;
     schedule.scans.retain(|scan| scan.recorded && scan.seconds() > 0);
     ensure!(!schedule.scans.is_empty(), "{}: no scan to record for {}", path.display(), schedule.station);
-    let scans: Vec<_> =
-        schedule.scans.iter().map(|scan| (label(&schedule, &scan.name), scan.start, scan.stop)).collect();
-    let mut names: Vec<_> = scans.iter().map(|(name, ..)| name).collect();
+    let scan = |scan: &ScheduledScan| SequencedScan {
+        name: recording_name(&schedule, &scan.name),
+        start: scan.start,
+        stop: scan.stop,
+        lane: 0,
+    };
+    let scans: Vec<SequencedScan> = schedule.scans.iter().map(scan).collect();
+    let mut names: Vec<_> = scans.iter().map(|scan| &scan.name).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         let hint = Hint("rename one of them: a recording has one name");
         return Err(anyhow!("{}: two scans are named {}{hint}", path.display(), twice[0]));
     }
-    for (name, start, stop) in &scans {
+    for scan in &scans {
         // The longest name that it may get.
-        let one = of_scan(args, &format!("{name}_rest999"), *start, *stop);
+        let one = of_scan(args, &format!("{}_rest999", scan.name), scan.start, scan.stop);
         record::check(&RecordArgs { common: args.common.clone(), ..one })?;
     }
-    let journal = Journal::open(&args.disks.disk, &format!("{}.journal", label(&schedule, "schedule")))?;
+    let journal = ScheduleJournal::open(&args.disks.disk, &recording_name(&schedule, ""))?;
     Follower::new(args, schedule, scans, journal)?.run()
-}
-
-/// The name of a recording: experiment, station and scan, as correlators expect it.
-fn label(schedule: &StationSchedule, scan: &str) -> String {
-    let parts = [&schedule.experiment.to_lowercase(), &schedule.station.to_lowercase(), &scan.to_lowercase()];
-    let parts: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|part| !part.is_empty()).collect();
-    parts.join("_")
 }
 
 /// The arguments with which one scan is recorded.
@@ -103,8 +102,8 @@ fn of_scan(args: &RecordArgs, name: &str, start: i64, stop: i64) -> RecordArgs {
 struct Follower<'a> {
     args: &'a RecordArgs,
     schedule: StationSchedule,
-    scans: Vec<(String, i64, i64)>,
-    journal: Journal,
+    scans: Vec<SequencedScan>,
+    journal: ScheduleJournal,
     sequencer: Sequencer,
     options: SequencerOptions,
     interrupt: Interrupt,
@@ -120,13 +119,13 @@ impl<'a> Follower<'a> {
     fn new(
         args: &'a RecordArgs,
         schedule: StationSchedule,
-        scans: Vec<(String, i64, i64)>,
-        journal: Journal,
+        scans: Vec<SequencedScan>,
+        journal: ScheduleJournal,
     ) -> Result<Self> {
         let options = SequencerOptions::default();
         let sequencer = Sequencer::new(&scans, &journal.records, options);
         let interrupt = Interrupt::listen()?;
-        let attempts = |at| sequencer.outcome(at).unwrap_or_default().1;
+        let attempts = |at| sequencer.progress(at).unwrap_or_default().attempts;
         let attempts_before = (0..scans.len()).map(attempts).collect();
         let errors = vec![None; scans.len()];
         Ok(Self {
@@ -154,19 +153,20 @@ impl<'a> Follower<'a> {
             let mut next = None;
             for action in self.sequencer.handle(event) {
                 match action {
-                    SequencerAction::Write(record) => self.journal.append(&record)?,
-                    SequencerAction::Start { scan, name, start, stop } => {
+                    SequencerAction::Write(record) => self.write(&record)?,
+                    SequencerAction::Start { scan, name, start, stop, begun } => {
                         progress.clear();
+                        self.write(&begun)?;
                         let end = self.record(scan, &name, start, stop);
                         // What ended it has to be known first; to stop it is no longer necessary.
                         let _ = self.sequencer.handle(SequencerEvent::Time(now()));
                         if self.interrupt.is_set() {
                             let _ = self.sequencer.handle(SequencerEvent::Interrupt);
                         }
-                        next = Some(SequencerEvent::Ended(end));
+                        next = Some(SequencerEvent::Ended { scan, end });
                     }
                     // A recording has ended before its actions are asked for.
-                    SequencerAction::Stop => {}
+                    SequencerAction::Stop { .. } => {}
                     SequencerAction::Finish => {
                         progress.clear();
                         return self.finish();
@@ -181,7 +181,7 @@ impl<'a> Follower<'a> {
                         let seconds = at.saturating_sub(now()).max(0);
                         progress.show(&format!(
                             "waiting for {}, which is prepared in {seconds} s",
-                            self.scans[scan].0
+                            self.scans[scan].name
                         ));
                     }
                     std::thread::sleep(POLL_INTERVAL);
@@ -191,12 +191,20 @@ impl<'a> Follower<'a> {
         }
     }
 
+    fn write(&mut self, record: &JournalRecord) -> Result<()> {
+        for error in self.journal.append(record)? {
+            say!("note: {error}");
+        }
+        Ok(())
+    }
+
     fn say_what_is_left(&self) {
         let is_left = |at: usize| {
-            self.scans[at].2 > self.begun && !self.sequencer.outcome(at).is_some_and(|(done, _)| done)
+            let is_open = self.sequencer.progress(at).is_none_or(|progress| progress.end.is_none());
+            self.scans[at].stop > self.begun && is_open
         };
         let left: Vec<_> = (0..self.scans.len()).filter(|&at| is_left(at)).collect();
-        if let Some((name, start, _)) = left.first().map(|&at| &self.scans[at]) {
+        if let Some(SequencedScan { name, start, .. }) = left.first().map(|&at| &self.scans[at]) {
             let count = print::counted(left.len() as u64, "scan");
             say!("{count} to record; the first is {name}, at {}", skyhaul::time::format(*start));
         }
@@ -226,8 +234,9 @@ impl<'a> Follower<'a> {
     fn finish(self) -> Result<Outcome> {
         let (mut recordings, mut errors) = (self.recordings, self.errors);
         let mut scans = Vec::with_capacity(self.scans.len());
-        for (at, (name, start, stop)) in self.scans.iter().enumerate() {
-            let (complete, attempts) = self.sequencer.outcome(at).unwrap_or_default();
+        for (at, SequencedScan { name, start, stop, .. }) in self.scans.iter().enumerate() {
+            let ScanProgress { attempts, end, .. } = self.sequencer.progress(at).unwrap_or_default();
+            let complete = end == Some(ScanEnd::Complete);
             let recordings: Vec<RecordReport> =
                 recordings.extract_if(.., |(scan, _)| *scan == at).map(|(_, report)| report).collect();
             let is_first = self.attempts_before[at] == 0;

@@ -9,7 +9,7 @@ use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
-use skyhaul_daemon::station::StationSetup;
+use skyhaul_daemon::station::{ScheduleSetup, StationSetup};
 use skyhaul_daemon::vsi::{DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -65,6 +65,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             disks: Vec::new(),
             reserve_bytes: DEFAULT_RESERVE_BYTES,
             reports: None,
+            schedule: ScheduleSetup::default(),
         },
     };
     let section = Key { text, key: "station", value: section };
@@ -77,10 +78,12 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
             "reports" => setup.reports = Some(entry.string()?.into()),
+            "schedule" => setup.schedule = entry.schedule()?,
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are disk, input, listen, memory, reports, reserve, token_file, vsi";
+                let hint =
+                    "the keys are disk, input, listen, memory, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }
@@ -118,6 +121,13 @@ fn check(setup: &mut StationSetup) -> Result<()> {
         let hint = Hint("make the directory, or remove `reports`");
         ensure!(directory.is_dir(), "reports: {} is not a directory{hint}", directory.display());
     }
+    let ScheduleSetup { directory, input, .. } = &setup.schedule;
+    if let Some(directory) = directory {
+        let hint = Hint("make the directory, or remove `directory` of [station.schedule]");
+        ensure!(directory.is_dir(), "schedule: {} is not a directory{hint}", directory.display());
+    }
+    let hint = Hint("give the name of a [[station.input]]");
+    ensure!(input.is_empty() || seen.contains(input), "schedule: no input is named {input}{hint}");
     Ok(())
 }
 
@@ -203,6 +213,22 @@ impl<'a> Key<'a> {
             }
         }
         Ok(VsiOptions { listen, allow: AllowList::of(&allow) })
+    }
+
+    fn schedule(&self) -> Result<ScheduleSetup> {
+        let mut setup = ScheduleSetup::default();
+        for entry in self.entries()? {
+            match entry.key {
+                "directory" => setup.directory = Some(entry.string()?.into()),
+                "station" => setup.station = Some(entry.string()?.to_owned()),
+                "input" => entry.string()?.clone_into(&mut setup.input),
+                _ => {
+                    let hint = Hint("the keys of schedule are directory, input, station");
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        Ok(setup)
     }
 
     fn input(&self, setup: &mut StationSetup) -> Result<()> {
@@ -294,6 +320,22 @@ socket_buffer = "8MiB"
         for (keys, expected) in
             [("alow = []", "line 18: alow: unknown key"), ("allow = [\"x\"]", "`x` is no sender")]
         {
+            let error = of(keys).err().map(|error| format!("{error:#}")).unwrap();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn schedules_are_read_from_a_directory() {
+        let of = |keys: &str| parse(&format!("{TEXT}[station.schedule]\n{keys}"));
+        let setup = of("directory = '/tmp'\nstation = 'Mh'\ninput = 'mh1'").unwrap().setup.schedule;
+        let (directory, station) = (Some("/tmp".into()), Some("Mh".into()));
+        assert_eq!(setup, ScheduleSetup { directory, station, input: "mh1".into() });
+        for (keys, expected) in [
+            ("directry = '/tmp'", "line 18: directry: unknown key"),
+            ("directory = '/nowhere/at/all'", "/nowhere/at/all is not a directory"),
+            ("input = 'mh9'", "no input is named mh9"),
+        ] {
             let error = of(keys).err().map(|error| format!("{error:#}")).unwrap();
             assert!(error.contains(expected), "{error}");
         }

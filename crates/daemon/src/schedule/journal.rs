@@ -2,7 +2,6 @@
 //!
 //! A line is durable before the recording begins that it names. The last line may be cut, by a power failure: it is ignored.
 
-use anyhow::{Result, anyhow};
 use skyhaul::core::hint::Hint;
 use skyhaul::core::observation::sequencer::JournalRecord;
 use skyhaul::io::disk::sync_name;
@@ -14,24 +13,31 @@ use std::path::PathBuf;
 /// Maximum size of a journal, bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The journal on all disks.
+/// The journal of a schedule on one or several disks.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub struct ScheduleJournal {
     files: Vec<(PathBuf, File)>,
     /// What it held when it was opened, of all disks.
-    pub(super) records: Vec<JournalRecord>,
+    pub records: Vec<JournalRecord>,
 }
 
-impl Journal {
-    /// Opens or creates the journal `name` on each disk.
-    pub(super) fn open(disks: &[PathBuf], name: &str) -> Result<Self> {
+impl ScheduleJournal {
+    /// Opens or creates the journal of a schedule on each disk: `<disk>/<schedule>_schedule.journal`.
+    ///
+    /// # Errors
+    /// A journal that cannot be read or created.
+    pub fn open(disks: &[PathBuf], schedule: &str) -> io::Result<Self> {
         let (mut files, mut records) = (Vec::new(), Vec::new());
+        let name = match schedule {
+            "" => "schedule.journal".to_owned(),
+            schedule => format!("{schedule}_schedule.journal"),
+        };
         for disk in disks {
-            let path = disk.join(name);
+            let path = disk.join(&name);
             let bytes = match read_small(&path, MAX_BYTES) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             };
             let text = String::from_utf8_lossy(&bytes);
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -52,11 +58,11 @@ impl Journal {
         Ok(Self { files, records })
     }
 
-    /// Appends a record, durably, on every disk that takes it.
+    /// Appends a record, durably, on every disk that takes it, and returns the errors of those that do not.
     ///
     /// # Errors
     /// No disk takes it.
-    pub(super) fn append(&mut self, record: &JournalRecord) -> Result<()> {
+    pub fn append(&mut self, record: &JournalRecord) -> io::Result<Vec<io::Error>> {
         let line = format!("{record}\n");
         let mut errors: Vec<io::Error> = Vec::new();
         for (path, file) in &mut self.files {
@@ -64,10 +70,10 @@ impl Journal {
             errors.extend(done.err().map(|error| failed("write", path, &error)));
         }
         if errors.len() < self.files.len() {
-            errors.iter().for_each(|error| say!("note: {error}"));
-            return Ok(());
+            return Ok(errors);
         }
         let why = errors.into_iter().next().map_or_else(String::new, |error| error.to_string());
-        Err(anyhow!("no disk takes the journal: {why}{}", Hint("free some space, or use other disks")))
+        let hint = Hint("free some space, or use other disks");
+        Err(io::Error::other(format!("no disk takes the journal: {why}{hint}")))
     }
 }

@@ -1,0 +1,169 @@
+//! What happens to a station, what clients ask of it, and what it does.
+
+use super::refusal::StationRefusal;
+use super::schedule::{PlannedStatus, ScheduleRecord, ScheduleRequest};
+use super::state::{
+    DiskCondition, RecordingCounts, RecordingId, RecordingOutcome, RecordingStatus, RequestId, StationDisk,
+};
+use crate::wire::Format;
+
+/// What happens to a station.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StationEvent {
+    /// A client asks.
+    Request {
+        /// Number of the request, for its reply.
+        id: RequestId,
+        /// What it asks.
+        request: StationRequest,
+    },
+    /// Sockets, files and memory of a recording are open, and its threads receive.
+    Opened {
+        /// Which.
+        recording: RecordingId,
+    },
+    /// Counts of a recording that runs.
+    Progress {
+        /// Which.
+        recording: RecordingId,
+        /// Its counts since it began.
+        counts: RecordingCounts,
+    },
+    /// A recording has ended, or could not begin.
+    Ended {
+        /// Which.
+        recording: RecordingId,
+        /// What became of it.
+        outcome: RecordingOutcome,
+        /// Its last counts.
+        counts: RecordingCounts,
+    },
+    /// A disk is in this condition, with this free space if known. The number is its place in [`StationConfig::disks`](super::StationConfig::disks).
+    DiskState {
+        /// Number of the disk.
+        disk: usize,
+        /// Whether it can be written to.
+        condition: DiskCondition,
+        /// Bytes that recordings may still fill.
+        free_bytes: Option<u64>,
+    },
+    /// A scan is on the disks: its name is taken.
+    ScanFound {
+        /// Its name.
+        name: String,
+    },
+    /// A scan was removed from the disks: its name is free.
+    ScanRemoved {
+        /// Its name.
+        name: String,
+    },
+    /// Time has passed, see [`Station::next_deadline`](super::Station::next_deadline).
+    TimePassed,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StationRequest {
+    /// Begin a recording. Answered when it is ready for the first packet, or cannot begin.
+    Start(StartRequest),
+    /// End a recording.
+    Stop {
+        /// Its name.
+        name: String,
+        /// Whether the reply waits until everything is on the disks.
+        wait: bool,
+    },
+    /// Follow a schedule. Answered with `None` when it is loaded.
+    LoadSchedule(Box<ScheduleRequest>),
+    /// Follow a schedule no longer; what is recorded of it continues to its end. Answered with `None`.
+    RemoveSchedule {
+        /// Its name.
+        name: String,
+    },
+    /// End all recordings, and begin no others. Answered when all have ended.
+    Shutdown,
+}
+
+/// The recording that a client asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartRequest {
+    /// Name of the scan.
+    pub name: String,
+    /// Name of the input; the first one if empty.
+    pub input: String,
+    /// Memory in bytes, in place of the input's.
+    pub memory_bytes: Option<u64>,
+    /// What it does otherwise than its input says.
+    pub overrides: RecordingOverrides,
+    /// Data time in UNIX seconds from which it records.
+    pub start: Option<i64>,
+    /// Data time in UNIX seconds at which it stops.
+    pub stop: Option<i64>,
+}
+
+/// What a recording does otherwise than the configuration of its input says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingOverrides {
+    /// The format of its data.
+    pub format: Option<Format>,
+    /// Maximum rate of its data, bits per second: reserved of the disks' rate.
+    pub rate_bits: Option<u64>,
+    /// Receiving threads.
+    pub threads: Option<usize>,
+    /// Receive buffer of each socket, bytes.
+    pub socket_bytes: Option<u64>,
+    /// Ports on which it listens in place of the input's, at the input's first address.
+    pub ports: Vec<u16>,
+    /// Senders, as people write them; if empty, those of the input.
+    pub from: Vec<String>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StationAction {
+    /// Answer a request.
+    Reply {
+        /// Number of the request.
+        id: RequestId,
+        /// The recording as it is now, or why not. `None` answers requests that are about no recording.
+        reply: Result<Option<RecordingStatus>, StationRefusal>,
+    },
+    /// Open sockets, files and memory of a recording and start it; then report [`StationEvent::Opened`] or [`StationEvent::Ended`].
+    Open(RecordingPlan),
+    /// End a recording; then report [`StationEvent::Ended`].
+    Stop {
+        /// Which.
+        recording: RecordingId,
+    },
+    /// A recording has changed.
+    RecordingChanged(RecordingStatus),
+    /// A disk has changed.
+    DiskChanged(StationDisk),
+    /// Append a record to the journal of a schedule: an attempt has ended. That it began is in its [`RecordingPlan`].
+    Journal(ScheduleRecord),
+    /// A scan of a schedule has changed.
+    ScanChanged(PlannedStatus),
+    /// Schedules were loaded or removed.
+    SchedulesChanged,
+}
+
+/// A recording that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingPlan {
+    /// Its number.
+    pub recording: RecordingId,
+    /// Name of the scan.
+    pub name: String,
+    /// Number of its input in [`StationConfig::inputs`](super::StationConfig::inputs).
+    pub input: usize,
+    /// Its memory, bytes.
+    pub memory_bytes: u64,
+    /// What it does otherwise than its input says.
+    pub overrides: RecordingOverrides,
+    /// Data time in UNIX seconds from which it records.
+    pub start: Option<i64>,
+    /// Data time in UNIX seconds at which it stops.
+    pub stop: Option<i64>,
+    /// To be appended to the journal of its schedule, if it has one: durably, before anything is opened.
+    pub scheduled: Option<ScheduleRecord>,
+}
