@@ -15,6 +15,7 @@
 
 pub mod api;
 pub mod client;
+mod dashboard;
 mod disks;
 mod json;
 mod metrics;
@@ -29,6 +30,7 @@ pub use json::recording as recording_json;
 pub use setup::StationSetup;
 pub use shared::StationReply;
 
+use dashboard::board::Board;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
 use skyhaul::recording::scans_on;
@@ -68,6 +70,7 @@ impl StationService {
         }
         let state =
             State { station, replies: HashMap::new(), controls: HashMap::new(), threads: Vec::new(), names };
+        let board = Mutex::new(Board::new(setup.disks.len()));
         let shared = Arc::new(Shared {
             setup,
             state: Mutex::new(state),
@@ -78,8 +81,10 @@ impl StationService {
             ended: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             interrupted: Mutex::default(),
+            board,
         });
         disks::watch(&shared)?;
+        dashboard::watch::start(&shared)?;
         let timed = Arc::clone(&shared);
         let timer =
             std::thread::Builder::new().name("station-timer".into()).spawn(move || timed.keep_time())?;

@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `skyhaul status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<Outcome> {
-    let status = client(&args.at)?.get("/api/v1/status")?;
+    let status = client(&args.at, REPLY_TIMEOUT)?.get("/api/v1/status")?;
     match args.at.json {
         true => print::json(&status)?,
         false => print::page(&text(&status))?,
@@ -33,9 +33,10 @@ pub(crate) fn station(args: &StationArgs) -> Result<Outcome> {
     }
 }
 
-fn client(at: &AtStationArgs) -> Result<StationClient> {
+/// The station of the options.
+pub(super) fn client(at: &AtStationArgs, timeout: Duration) -> Result<StationClient> {
     let token = at.token_file.as_deref().map(listener::read).transpose()?;
-    Ok(StationClient::new(&at.station, token, REPLY_TIMEOUT)?)
+    Ok(StationClient::new(&at.station, token, timeout)?)
 }
 
 fn start(args: &StationStartArgs) -> Result<Outcome> {
@@ -45,13 +46,13 @@ fn start(args: &StationStartArgs) -> Result<Outcome> {
         "memory_bytes": args.memory.map(skyhaul::io::quantity::Size::bytes),
         "stop": args.stop.map(skyhaul::time::format),
     });
-    let recording = client(&args.at)?.post("/api/v1/recordings", &body)?;
+    let recording = client(&args.at, REPLY_TIMEOUT)?.post("/api/v1/recordings", &body)?;
     show(&recording, args.at.json)?;
     Ok(Outcome::Done)
 }
 
 fn stop(args: &StationStopArgs) -> Result<Outcome> {
-    let client = client(&args.at)?;
+    let client = client(&args.at, REPLY_TIMEOUT)?;
     let path = format!("/api/v1/recordings/{}", escaped(&args.name));
     let mut recording = client.post(&format!("{path}/stop"), &json!({}))?;
     while !args.no_wait && recording["state"] != "ended" {
