@@ -136,7 +136,11 @@ async function loadList() {
   const view = VIEWS.find(view => view[0] === shown()), path = pathOf(view);
   if (!path) return;
   try {
-    state.lists[view[0]] = await get(path.slice('/api/v1/'.length));
+    const short = path.slice('/api/v1/'.length), list = await get(short);
+    // Schedules come in numbers; the scans of each are asked for.
+    const isDivided = view[0] === 'schedule' && state.paths[`${path}/{name}`]?.get && Array.isArray(list);
+    const parts = isDivided ? await Promise.all(list.slice(0, 16).map(one => get(`${short}/${encodeURIComponent(one.name)}`))) : [];
+    state.lists[view[0]] = isDivided ? parts.flatMap(part => part.scans ?? []).sort((a, b) => a.start < b.start ? -1 : 1) : list;
     state.listError = '';
   } catch (error) {
     state.listError = error.message;
@@ -235,7 +239,7 @@ function drawTiles(alarms) {
     tile('Memory in use', pool ? percent(used / pool) : '0 %', `${bytes(status.reserved.memory_bytes)} of ${bytes(status.memory_bytes)} reserved`, pool && used / pool > 0.8 ? 'bad' : ''));
 }
 
-const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn' };
+const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn', recorded: 'good', missed: 'bad', cut: 'warn', stopped: 'warn', sending: 'good', sent: 'good' };
 const stateOf = name => element('span', `state ${STATES[name] ?? ''}`, name);
 const counted = (count, kind) => [number(count), count ? kind : 'zero'];
 const seconds = (from, to) => from ? (Date.parse(to) - Date.parse(from)) / 1000 : undefined;
@@ -367,7 +371,8 @@ function drawList(view) {
   const spans = rows.map(row => ({ name: `${row.scan ?? row.name ?? ''}`, start: Date.parse(row.start), stop: Date.parse(row.stop), state: row.state })).filter(one => one.start < one.stop);
   const kind = one => ['failed', 'missed', 'lossy'].includes(one.state) ? 'bad' : one.stop < now ? 'past' : '';
   const line = spans.length ? [timeline(spans.map(one => ({ ...one, kind: kind(one) })), now, Math.max(280, at(view).clientWidth || 900))] : [];
-  return show(view, ...line, table(columns, rows, view === 'schedule' ? 'No scan is scheduled.' : 'Nothing is transferred.'));
+  const problems = (view === 'schedule' ? state.status.schedule_problems ?? [] : []).map(text => element('p', 'reply bad', text));
+  return show(view, ...problems, ...line, table(columns, rows, view === 'schedule' ? 'No scan is scheduled.' : 'Nothing is transferred.'));
 }
 
 // --- What people do ---
