@@ -244,7 +244,7 @@ def test_top_shows_a_station_in_a_terminal(skyhaul, tmp_path):
         assert SCAN in once and "\x1b" not in once and str(station.disks[0]) in once
         no_terminal = subprocess.run([BINARY, "top", "--station", station.url], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
         assert (no_terminal.returncode, b"--once" in no_terminal.stderr) == (2, True)
-        watched = Watched("top", "--station", station.url, columns=120)
+        watched = Watched("top", "--station", station.url, columns=120, keyboard=True)
         try:
             watched.until(f"{SCAN} .*recording")
             os.write(watched.master, b"q")
@@ -254,7 +254,7 @@ def test_top_shows_a_station_in_a_terminal(skyhaul, tmp_path):
             watched.end()
         # The terminal is as it was before.
         assert watched.text.startswith("\x1b[?1049h") and watched.text.rstrip().endswith("\x1b[?1049l")
-        watched = Watched("top", "--station", station.url, columns=120)
+        watched = Watched("top", "--station", station.url, columns=120, keyboard=True)
         try:
             watched.until("live")
             station.end(signal.SIGKILL)

@@ -274,16 +274,17 @@ function drawRecordings() {
     option.value = input.name;
     return option;
   }));
-  if (chosen) at('start-input').value = chosen;
+  const first = status.inputs.find(input => !input.recording) ?? status.inputs[0];
+  at('start-input').value = chosen || first?.name;
 }
 
 function drawCharts() {
   const { received_bits: received, written_bits: written, lost_frames: lost, dropped_packets: dropped } = state.history;
   // The shortest span that shows all there is.
   const seconds = [60, 120, 240, HISTORY].find(seconds => (received ?? []).length <= seconds) ?? HISTORY;
-  const draw = (id, series, words, label) => show(id, ...lineChart(series, words, seconds, Math.max(280, at(id).clientWidth || 600), label));
-  draw('chart-rate', [{ name: 'Received', kind: 's0', values: received ?? [], filled: true }, { name: 'Written', kind: 's2', values: written ?? [] }], rate, 'Rates of the last minutes');
-  draw('chart-loss', [{ name: 'Never arrived', kind: 's1', values: lost ?? [], filled: true }, { name: 'Lost on this host', kind: 's5', values: dropped ?? [] }], value => `${value < 10 && !Number.isInteger(value) ? value.toFixed(1) : number(value)} /s`, 'Losses of the last minutes');
+  const draw = (id, series, words, least, label) => show(id, ...lineChart(series, words, least, seconds, Math.max(280, at(id).clientWidth || 600), label));
+  draw('chart-rate', [{ name: 'Received', kind: 's0', values: received ?? [], filled: true }, { name: 'Written', kind: 's2', values: written ?? [] }], rate, 1e6, 'Rates of the last minutes');
+  draw('chart-loss', [{ name: 'Never arrived', kind: 's1', values: lost ?? [], filled: true }, { name: 'Lost on this host', kind: 's5', values: dropped ?? [] }], value => `${value < 10 && !Number.isInteger(value) ? value.toFixed(1) : number(value)} /s`, 10, 'Losses of the last minutes');
 }
 
 function drawDisks() {

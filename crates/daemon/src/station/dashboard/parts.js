@@ -68,10 +68,10 @@ function ceiling(most) {
   return [1, 2, 2.5, 5, 10].find(digit => digit * power >= most) * power;
 }
 
-/** Lines over the last `seconds`, the newest value at the right. A series is `{name, kind, values, filled}`. */
-export function lineChart(series, words, seconds, width, label) {
+/** Lines over the last `seconds`, the newest value at the right. The axis reaches at least to `least`. A series is `{name, kind, values, filled}`. */
+export function lineChart(series, words, least, seconds, width, label) {
   const height = 150, left = 66, right = width - 6, top = 8, floor = height - 22;
-  const most = ceiling(Math.max(0, ...series.flatMap(one => one.values)));
+  const most = ceiling(Math.max(least, ...series.flatMap(one => one.values)));
   const x = at => right - (right - left) * at / seconds, y = value => floor - (floor - top) * value / most;
   const svg = drawn('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': label });
   for (const part of [0, 0.5, 1]) {
