@@ -21,11 +21,11 @@ VDIF = ("--pattern", "--payload", "1000", "--packets", "20000", "--rate", "80Mbp
 class Watched:
     """The command in a terminal; what was written there is read as it comes."""
 
-    def __init__(self, *words, columns=200):
+    def __init__(self, *words, columns=200, keyboard=False):
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.set_blocking(master, False)
-        self.process = subprocess.Popen([BINARY, *map(str, words)], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([BINARY, *map(str, words)], stdin=slave if keyboard else subprocess.DEVNULL,
                                         stdout=slave, stderr=slave)
         os.close(slave)
         self.master, self.text = master, ""

@@ -29,6 +29,7 @@ mod serve;
 mod situation;
 mod status;
 mod stored;
+mod top;
 
 pub(crate) use balance::{
     Allowed, AtArgs, BalanceArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, DataPlaneArgs, LEVELS,
@@ -63,6 +64,7 @@ pub(crate) use status::{
     AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs,
 };
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
+pub(crate) use top::TopArgs;
 
 use clap::FromArgMatches;
 

@@ -74,6 +74,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Schedule(args) => verb::schedule::run(&args),
         Verb::Serve(args) => verb::serve::run(&args),
         Verb::Status(args) => verb::status::run(&args),
+        Verb::Top(args) => verb::top::run(&args),
         Verb::Station(args) => verb::status::station(&args),
         Verb::Ls(args) => verb::stored::ls(&args),
         Verb::Check(args) => verb::check::run(&args),

@@ -37,10 +37,14 @@ pub(crate) mod serve;
 #[cfg(feature = "services")]
 pub(crate) mod status;
 pub(crate) mod stored;
+#[cfg(feature = "services")]
+pub(crate) mod top;
 #[cfg(not(all(feature = "experiments", feature = "mount", feature = "services")))]
 pub(crate) mod unbuilt;
 
 #[cfg(not(feature = "mount"))]
 pub(crate) use unbuilt::mount;
 #[cfg(not(feature = "services"))]
-pub(crate) use unbuilt::{self as balance, self as balancer, self as joining, self as serve, self as status};
+pub(crate) use unbuilt::{
+    self as balance, self as balancer, self as joining, self as serve, self as status, self as top,
+};

@@ -16,6 +16,7 @@
 pub mod api;
 mod api_schedules;
 pub mod client;
+mod dashboard;
 mod disk_jobs;
 mod disks;
 mod json;
@@ -35,6 +36,7 @@ pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
 pub use setup::{ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
+use dashboard::board::Board;
 use disk_jobs::DiskJobs;
 use kept::Schedules;
 use shared::{Shared, State, now};
@@ -77,6 +79,7 @@ impl StationService {
         let state =
             State { station, replies: HashMap::new(), controls: HashMap::new(), threads: Vec::new(), names };
         let jobs = DiskJobs::start(&setup.disks)?;
+        let board = Mutex::new(Board::new(setup.disks.len()));
         let shared = Arc::new(Shared {
             setup,
             state: Mutex::new(state),
@@ -90,10 +93,12 @@ impl StationService {
             jobs: Arc::new(jobs),
             schedules: Mutex::new(Schedules::default()),
             changing: Mutex::default(),
+            board,
         });
         disks::watch(&shared)?;
         shared.restore_schedules()?;
         watched::watch(&shared)?;
+        dashboard::watch::start(&shared)?;
         let timed = Arc::clone(&shared);
         let timer =
             std::thread::Builder::new().name("station-timer".into()).spawn(move || timed.keep_time())?;

@@ -52,6 +52,15 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// Size of the file system of `path`, bytes.
+///
+/// # Errors
+/// A system error: the path is gone, or the disk does not respond.
+pub fn capacity_bytes(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+}
+
 /// The number of the file system of `path`: equal for two directories on one disk.
 ///
 /// # Errors

@@ -26,5 +26,6 @@ pub mod say;
 pub mod signals;
 pub mod source;
 pub mod tcp;
+pub mod terminal;
 pub mod udp;
 pub mod wake;

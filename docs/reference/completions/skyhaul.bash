@@ -100,6 +100,9 @@ _skyhaul() {
             skyhaul,status)
                 cmd="skyhaul__subcmd__status"
                 ;;
+            skyhaul,top)
+                cmd="skyhaul__subcmd__top"
+                ;;
             skyhaul__subcmd__balancer,chain)
                 cmd="skyhaul__subcmd__balancer__subcmd__chain"
                 ;;
@@ -361,6 +364,9 @@ _skyhaul() {
             skyhaul__subcmd__help,status)
                 cmd="skyhaul__subcmd__help__subcmd__status"
                 ;;
+            skyhaul__subcmd__help,top)
+                cmd="skyhaul__subcmd__help__subcmd__top"
+                ;;
             skyhaul__subcmd__help__subcmd__balancer,chain)
                 cmd="skyhaul__subcmd__help__subcmd__balancer__subcmd__chain"
                 ;;
@@ -551,7 +557,7 @@ _skyhaul() {
 
     case "${cmd}" in
         skyhaul)
-            opts="-h -V --config --show-config --help --version demo send receive schedule record serve status station ls check cat mount plot export inspect balance balancer copy host lab bench probe disk data-plane packet-path report generate help"
+            opts="-h -V --config --show-config --help --version demo send receive schedule record serve status top station ls check cat mount plot export inspect balance balancer copy host lab bench probe disk data-plane packet-path report generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3807,7 +3813,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help)
-            opts="demo send receive schedule record serve status station ls check cat mount plot export inspect balance balancer copy host lab bench probe disk data-plane packet-path report generate help"
+            opts="demo send receive schedule record serve status top station ls check cat mount plot export inspect balance balancer copy host lab bench probe disk data-plane packet-path report generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4633,6 +4639,20 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -7120,6 +7140,54 @@ _skyhaul() {
             ;;
         skyhaul__subcmd__status)
             opts="-h -V --station --token-file --json --config --show-config --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --station)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__top)
+            opts="-h -V --once --station --token-file --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -18,6 +18,7 @@ use super::send::SendArgs;
 use super::serve::StationServeArgs;
 use super::status::{StationArgs, StatusArgs};
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
+use super::top::TopArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
@@ -57,6 +58,8 @@ pub(crate) enum Verb {
     Serve(StationServeArgs),
     /// Show what a station records, and its disks
     Status(StatusArgs),
+    /// Watch a station in the terminal: rates, losses, disks, alarms, events
+    Top(TopArgs),
     /// Start and stop recordings of a station
     Station(StationArgs),
     /// List recordings

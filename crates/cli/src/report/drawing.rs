@@ -375,6 +375,22 @@ mod tests {
     }
 
     #[test]
+    fn the_stations_dashboard_has_the_colours_of_the_reports() {
+        let style = include_str!("../../../daemon/src/station/dashboard/dashboard.css");
+        let mut shared = 0;
+        for (name, light, dark) in PALETTE {
+            let used: Vec<&str> = style
+                .split(&format!("--{name}: "))
+                .skip(1)
+                .filter_map(|rest| rest.split(';').next())
+                .collect();
+            assert!(used.is_empty() || used == [light, dark], "{name}: {used:?}");
+            shared += used.len();
+        }
+        assert!(shared >= 20, "{shared}");
+    }
+
+    #[test]
     fn ticks_are_round_and_within() {
         assert_eq!(Axis::linear(0.0, 4.3, 0.0, 100.0).ticks(5), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(Axis::log(3.0, 2000.0, 0.0, 100.0).ticks(4), [10.0, 100.0, 1000.0]);

@@ -13,13 +13,13 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a reply may take: a recorder opens its files within it.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a recording that ends is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `skyhaul status`.
 pub(crate) fn run(args: &StatusArgs) -> Result<Outcome> {
-    let status = client(&args.at)?.get("/api/v1/status")?;
+    let status = client(&args.at, REPLY_TIMEOUT)?.get("/api/v1/status")?;
     match args.at.json {
         true => print::json(&status)?,
         false => print::page(&text(&status))?,
@@ -35,14 +35,15 @@ pub(crate) fn station(args: &StationArgs) -> Result<Outcome> {
     }
 }
 
-fn client(at: &AtStationArgs) -> Result<StationClient> {
-    client_of(&at.station, at.token_file.as_deref())
+/// The station of the options.
+pub(super) fn client(at: &AtStationArgs, timeout: Duration) -> Result<StationClient> {
+    client_of(&at.station, at.token_file.as_deref(), timeout)
 }
 
 /// A station by its address and the file with its token.
-pub(super) fn client_of(url: &str, token_file: Option<&Path>) -> Result<StationClient> {
+pub(super) fn client_of(url: &str, token_file: Option<&Path>, timeout: Duration) -> Result<StationClient> {
     let token = token_file.map(listener::read).transpose()?;
-    Ok(StationClient::new(url, token, REPLY_TIMEOUT)?)
+    Ok(StationClient::new(url, token, timeout)?)
 }
 
 fn start(args: &StationStartArgs) -> Result<Outcome> {
@@ -52,13 +53,13 @@ fn start(args: &StationStartArgs) -> Result<Outcome> {
         "memory_bytes": args.memory.map(skyhaul::io::quantity::Size::bytes),
         "stop": args.stop.map(skyhaul::time::format),
     });
-    let recording = client(&args.at)?.post("/api/v1/recordings", &body)?;
+    let recording = client(&args.at, REPLY_TIMEOUT)?.post("/api/v1/recordings", &body)?;
     show(&recording, args.at.json)?;
     Ok(Outcome::Done)
 }
 
 fn stop(args: &StationStopArgs) -> Result<Outcome> {
-    let client = client(&args.at)?;
+    let client = client(&args.at, REPLY_TIMEOUT)?;
     let path = format!("/api/v1/recordings/{}", escaped(&args.name));
     let mut recording = client.post(&format!("{path}/stop"), &json!({}))?;
     while !args.no_wait && recording["state"] != "ended" {

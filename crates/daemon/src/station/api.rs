@@ -9,6 +9,7 @@
 //!
 //! Limits: those of connections ([`crate::balancer`] has the same), [`MAX_BODY_BYTES`], [`BODY_TIMEOUT`], [`MAX_BODIES`].
 
+use super::dashboard::pages::{PAGE_FILES, is_foreign, is_page};
 use super::routes::{Call, ROUTES, openapi};
 use super::{StationService, json, metrics};
 use crate::http::{Connection, Connections, HttpServer, HttpService};
@@ -131,6 +132,10 @@ fn router(state: &ApiState) -> Router {
         };
         router = router.route(route.path, on(filter, answer));
     }
+    for file in PAGE_FILES {
+        let reply = move || std::future::ready(file.reply());
+        router = router.route(file.path, on(MethodFilter::GET, reply));
+    }
     let nothing = || async {
         Failure::new(404, "not_found", format!("there is no such path{}", Hint("see /api/v1/openapi.json")))
             .into_response()
@@ -150,9 +155,12 @@ async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    let is_open = request.uri().path() == "/metrics";
-    let admitted =
-        state.check(request.uri().authority().map(|authority| authority.as_str()), request.headers());
+    let path = request.uri().path();
+    // The page asks for the token; without one, it is for this host like everything else.
+    let is_open = path == "/metrics" || (is_page(path) && state.token.is_some());
+    let is_foreign = is_foreign(request.method(), path, request.headers());
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let admitted = state.check(authority, request.headers(), is_foreign);
     connection.prove(admitted.is_ok());
     match admitted {
         Err(failure) if !is_open => failure.into_response(),
@@ -242,7 +250,7 @@ struct StopBody {
 
 impl ApiState {
     /// Whether a request may ask: with the token, or from this host and no page of another site.
-    fn check(&self, authority: Option<&str>, headers: &HeaderMap) -> Result<(), Failure> {
+    fn check(&self, authority: Option<&str>, headers: &HeaderMap, is_foreign: bool) -> Result<(), Failure> {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         if let Some(token) = self.token {
             let given = text(AUTHORIZATION).and_then(|value| {
@@ -260,7 +268,7 @@ impl ApiState {
         let named = authority.or_else(|| text(HOST)).unwrap_or_default();
         let from = text(ORIGIN);
         let is_own = from.is_none_or(|from| from.strip_prefix("http://") == Some(named));
-        match is_this_host(named) && is_own {
+        match is_this_host(named) && is_own && !is_foreign {
             true => Ok(()),
             false => {
                 let hint = Hint("call it as 127.0.0.1 or localhost, or set `token_file`");
@@ -301,6 +309,7 @@ impl ApiState {
             Call::LoadSchedule => self.load_schedule(request).await?,
             Call::Schedule => replied(StatusCode::OK, &self.schedule(&name)?),
             Call::RemoveSchedule => self.remove_schedule(name).await?,
+            Call::Figures => replied(StatusCode::OK, &lock(&self.service.shared.board).json()),
             Call::Events => self.events(connection)?,
             Call::OpenApi => replied(StatusCode::OK, &openapi()),
             Call::Metrics => {

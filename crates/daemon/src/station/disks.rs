@@ -3,7 +3,7 @@
 use super::setup::StationSetup;
 use super::shared::Shared;
 use skyhaul::core::hint::Hint;
-use skyhaul::io::disk::free_bytes;
+use skyhaul::io::disk::{capacity_bytes, free_bytes};
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{State as ScanState, WriterOptions, scan_summary, scans_on};
 use skyhaul_core::station::{DiskCondition, StationEvent};
@@ -72,6 +72,7 @@ pub(super) fn pause(shared: &Shared, time: Duration) -> bool {
 
 fn condition(shared: &Shared, disk: usize) -> StationEvent {
     let free = free_bytes(&shared.setup.disks[disk]);
+    lock(&shared.board).answered(disk, capacity_bytes(&shared.setup.disks[disk]).ok());
     let is_given_up = lock(&shared.state).controls.values().any(|control| control.has_failed(disk));
     let room = free.as_ref().ok().map(|free| free.saturating_sub(shared.setup.reserve_bytes));
     let condition = match room {

@@ -43,9 +43,9 @@ pub fn recording(status: &RecordingStatus) -> Value {
         "reason": status.outcome.as_ref().and_then(skyhaul_core::station::RecordingOutcome::reason),
         "reserved": reserved(&status.reserved),
         "stop": status.stop.map(skyhaul::time::format),
-        "requested_at": time(status.requested_at),
-        "started_at": status.started_at.map(time),
-        "ended_at": status.ended_at.map(time),
+        "requested_at": wall_clock(status.requested_at),
+        "started_at": status.started_at.map(wall_clock),
+        "ended_at": status.ended_at.map(wall_clock),
         "packets": counts.packets,
         "received_bytes": counts.received_bytes,
         "written_bytes": counts.written_bytes,
@@ -130,6 +130,7 @@ fn reserved(reserved: &Reserved) -> Value {
     })
 }
 
-fn time(at: UnixMillis) -> String {
+/// A time as the API has it.
+pub(super) fn wall_clock(at: UnixMillis) -> String {
     format_exact(i128::from(at.0) * 1_000_000)
 }

@@ -75,5 +75,6 @@ pub(super) fn text(service: &StationService) -> String {
         }
     }
     all.extend([usable, free]);
-    all.iter().map(Metric::text).collect()
+    let counters: String = all.iter().map(Metric::text).collect();
+    counters + &super::dashboard::metrics::text(&lock(&shared.board))
 }

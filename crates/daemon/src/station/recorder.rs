@@ -1,7 +1,9 @@
 //! The thread of a recording: a [`Recorder`] from its opening to its report.
 
+use super::dashboard::figures::{FiguresPair, RecordingFigures};
 use super::disk_jobs::DiskJobs;
 use super::setup::StationSetup;
+use skyhaul::io::lock::lock;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes};
 use skyhaul::io::quantity::Size;
@@ -15,8 +17,8 @@ use skyhaul_core::station::{
 };
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -38,6 +40,8 @@ pub(super) struct RecordingControl {
     stop: AtomicBool,
     /// Disks that its writer does not use any more, one bit each.
     failed_disks: AtomicU64,
+    /// Its figures for the dashboard.
+    pub(super) figures: Mutex<FiguresPair>,
 }
 
 impl RecordingControl {
@@ -187,14 +191,16 @@ fn progress(running: &mut RunningRecorder, control: &RecordingControl) -> Record
     let disks = running.disks();
     let failed = disks.iter().take(64).enumerate().filter(|(_, disk)| disk.state == DiskState::Failed);
     control.failed_disks.store(failed.fold(0, |bits, (at, _)| bits | 1 << at), Ordering::Relaxed);
-    RecordingCounts {
+    let counts = RecordingCounts {
         packets: report.packets,
         received_bytes: running.running().bytes(),
         written_bytes: disks.iter().map(|disk| disk.acknowledged_bytes).sum(),
         discarded_bytes: running.lost_bytes(),
         lost_frames: report.lost(),
         kernel_drops: report.kernel_drops(),
-    }
+    };
+    lock(&control.figures).note(RecordingFigures::of(running, &report, &disks, counts));
+    counts
 }
 
 /// The last counts of a recording.

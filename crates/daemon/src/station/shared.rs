@@ -1,5 +1,6 @@
 //! The state of a station, what its threads share, and how each action is carried out.
 
+use super::dashboard::board::Board;
 use super::disk_jobs::DiskJobs;
 use super::json;
 use super::kept::Schedules;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) refused: AtomicU64,
     /// Names of scans that an earlier run of some recorder left without an end.
     pub(super) interrupted: Mutex<Vec<String>>,
+    /// What the dashboard remembers. Its lock is the last that is taken, but for that of the watchers.
+    pub(super) board: Mutex<Board>,
     pub(super) jobs: Arc<DiskJobs>,
     pub(super) schedules: Mutex<Schedules>,
     /// Held while schedules are loaded or removed.
@@ -124,8 +127,17 @@ impl Shared {
         }
     }
 
-    /// Sends a change to all who watch; those whose queue is full are dropped.
+    /// Sends a change to all who watch, with an entry of the log if its state is new.
     fn publish(&self, event: &str, data: &serde_json::Value) {
+        let entry = lock(&self.board).note(event, data, &json::wall_clock(now()));
+        self.send(event, data);
+        if let Some(entry) = entry {
+            self.send("log", &entry);
+        }
+    }
+
+    /// Sends an event to all who watch; those whose queue is full are dropped.
+    pub(super) fn send(&self, event: &str, data: &serde_json::Value) {
         let mut watchers = lock(&self.watchers);
         if !watchers.is_empty() {
             let text: Arc<str> = format!("event: {event}\ndata: {data}\n\n").into();

@@ -4,7 +4,7 @@ use super::file::texts;
 use crate::args::{AtServerArgs, ScheduleListArgs, ScheduleLoadArgs, ScheduleRemoveArgs};
 use crate::outcome::Outcome;
 use crate::print;
-use crate::verb::status::{client_of, escaped, schedule_line};
+use crate::verb::status::{REPLY_TIMEOUT, client_of, escaped, schedule_line};
 use anyhow::Result;
 use serde_json::{Value, json};
 use skyhaul::core::observation::scan::ScheduleFormat;
@@ -13,7 +13,7 @@ use skyhaul_daemon::station::client::StationClient;
 use std::fmt::Write as _;
 
 fn client(at: &AtServerArgs) -> Result<StationClient> {
-    client_of(&at.server, at.token_file.as_deref())
+    client_of(&at.server, at.token_file.as_deref(), REPLY_TIMEOUT)
 }
 
 pub(super) fn load(args: &ScheduleLoadArgs) -> Result<Outcome> {
