@@ -86,7 +86,7 @@ fn lines(list: &Value) -> String {
 /// A line for each scan.
 fn scans(list: &Value) -> String {
     let all = list.as_array().map_or(&[][..], Vec::as_slice);
-    let text = |scan: &Value, key: &str| escaped_name(scan[key].as_str().unwrap_or_default());
+    let text = |scan: &Value, key: &str| escaped_name(scan[key].as_str().unwrap_or_default()).into_owned();
     let width = all.iter().map(|scan| text(scan, "name").chars().count()).max().unwrap_or(0).max(4);
     let mut out = format!("{:<width$}  {:<20}  {:<8}  {:<9}\n", "scan", "start (UTC)", "stop", "state");
     for scan in all {
