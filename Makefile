@@ -8,6 +8,7 @@
 #   make bench     side-by-side figures (docs/benchmarks.md)
 #   make docs      the documentation site, target/site/index.html; man pages and completions
 #   make install   the command, its man pages and completions, under PREFIX (default: your own ~/.local)
+#   make deb       the Debian package, in target/deb: the command, and the station as a service
 #   make fuzz T=vdif [SECONDS=60]    one fuzz target; `make fuzz` lists them
 #   make clean     remove what was built
 
@@ -15,7 +16,7 @@ CARGO  ?= cargo
 PREFIX ?= $(HOME)/.local
 BINARY := target/release/skyhaul
 
-.PHONY: build demo test check python bench docs install fuzz clean
+.PHONY: build demo test check python bench docs install deb fuzz clean
 
 build:
 	$(CARGO) build --release --locked --package skyhaul-cli
@@ -58,6 +59,9 @@ install: build
 	install -m 644 docs/reference/completions/skyhaul.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/skyhaul"
 	install -m 644 docs/reference/completions/_skyhaul "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_skyhaul"
 	install -m 644 docs/reference/completions/skyhaul.fish "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/skyhaul.fish"
+
+deb: build
+	$(CARGO) xtask deb
 
 # `make fuzz T=vdif SECONDS=600`
 fuzz:
