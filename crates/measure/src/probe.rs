@@ -13,6 +13,8 @@ pub mod udp;
 pub mod udpmon;
 
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// The direction of a test's data, as the client sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +53,16 @@ impl TestDirection {
     pub fn receives(self, client: bool) -> bool {
         self.sends(!client)
     }
+}
+
+/// Time for the far end's answer after a measurement was stopped: enough on a path that works.
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Whether to stop waiting for the far end, from this moment on. A stop during the wait ends it immediately; one that came before, and
+/// ended the measurement, leaves the far end [`STOPPED_TIMEOUT`] for its report, and `needs`, the time that it takes at least.
+pub(crate) fn stop_waiting(stop: &AtomicBool, needs: Duration) -> impl Fn() -> bool + '_ {
+    let (before, begun) = (stop.load(Ordering::Relaxed), Instant::now());
+    move || stop.load(Ordering::Relaxed) && (!before || begun.elapsed() >= STOPPED_TIMEOUT + needs)
 }
 
 /// Values over time in limited memory: when it is full, every other value is dropped, and from then on only every second one,

@@ -191,6 +191,37 @@ fn what_this_end_measured_is_reported_though_the_server_is_gone() {
     let _ = server.job.finish();
 }
 
+#[test]
+fn ctrl_c_while_the_servers_report_is_awaited_ends_the_wait_and_reports_this_end() {
+    let server = Server::start("");
+    let interrupted = |line: &str| {
+        let mut client = Job::start(&words(&server.line(line)));
+        wait_for("the flow to begin", || {
+            assert!(client.is_running(), "{}", client.stderr());
+            client.stderr().contains(" s  sent ").then_some(())
+        });
+        server.job.signal(rustix::process::Signal::STOP);
+        // It ends after its time, and a report is awaited for 10 s, of TCP for 20 s.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        client.signal(rustix::process::Signal::INT);
+        let done = client.finish().expect(1);
+        server.job.signal(rustix::process::Signal::CONT);
+        assert!(done.stderr.contains("INTERRUPTED"), "{}", done.stderr);
+        done.json()
+    };
+    let report = interrupted("--tcp --time 2s --diagnose");
+    let point = &report["points"][0];
+    assert_eq!((&report["interrupted"], &point["missing"]), (&true.into(), &"interrupted".into()), "{point}");
+    assert!(point["here"]["flows"][0]["bytes"].as_u64().unwrap() > 0, "{point}");
+    // What arrived of datagrams is unknown without the server.
+    let report = interrupted("--time 2s --spacing 1ms");
+    assert_eq!(
+        (&report["interrupted"], &report["points"]),
+        (&true.into(), &serde_json::json!([])),
+        "{report}"
+    );
+}
+
 /// What is measured is the result: a pipe gets it. What is said meanwhile is not.
 #[test]
 fn results_go_to_standard_output_and_the_rest_to_standard_error() {

@@ -1,7 +1,7 @@
 //! Losses of many packets in a row at any rate: outages, and links that fail for a moment.
 
 use super::case::{Case, Cause, Finding};
-use super::point::{Point, by_chance};
+use super::point::{MIN_CLUSTER, Point, by_chance};
 
 /// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
 pub(super) const SLOW: f64 = 0.6;
@@ -42,7 +42,8 @@ struct Waits {
 impl Waits {
     fn of(case: &Case) -> Waits {
         let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::min);
-        let limits = even(case).filter(|p| p.steady > AT_TIMES).map(|p| p.delivered_pps * p.wire_bits());
+        let limits = even(case).filter(|p| p.steady > AT_TIMES && p.passed_pps > 0.0);
+        let limits = limits.map(|p| p.passed_pps * p.wire_bits());
         Waits { limit: limits.reduce(f64::max), clean, wakes: case.wakes }
     }
 
@@ -172,9 +173,30 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     Some(Finding::new(Cause::BurstLoss, confidence, text))
 }
 
+/// Whether the losses outside the bursts are only bursts of the same kind that are too short to count as such. The packets that bursts lose
+/// are distributed geometrically (a path that fails and recovers at random), so those that lose fewer than [`MIN_CLUSTER`] follow from
+/// the others. More loss events than these have another cause.
+fn rest_is_short_bursts(case: &Case, waits: &Waits) -> bool {
+    let Bursts { count, lost, .. } = Bursts::of(case, waits, |_| false);
+    if count == 0 {
+        return false;
+    }
+    let short = (MIN_CLUSTER - 1) as f64;
+    let mean = (lost as f64 / count as f64 - short).max(1.0);
+    let long = (1.0 - 1.0 / mean).powf(short).max(0.02);
+    let expected = count as f64 * (1.0 - long) / long;
+    let scatter = SCATTER * (expected + expected * expected / count as f64).sqrt();
+    let events: u64 = even(case).filter(|p| p.steady < AT_TIMES).map(|p| p.times).sum();
+    events as f64 <= expected + scatter
+}
+
+/// Standard deviations by which the number of short bursts may exceed what is expected.
+const SCATTER: f64 = 2.0;
+
 /// Remove the bursts from the case, so that other causes are looked for in the remaining losses.
 pub(super) fn without(case: &mut Case) {
     let waits = Waits::of(case);
+    let short_too = rest_is_short_bursts(case, &waits);
     // A point sent in bursts of which few lost packets only shows that these met an outage.
     case.points.retain(|p| p.received > 0 && (p.burst <= 1 || p.hit > 0.6));
     for point in case.points.iter_mut().filter(|p| p.burst <= 1) {
@@ -185,7 +207,8 @@ pub(super) fn without(case: &mut Case) {
             0
         };
         let of_bursts = (point.burst_lost as f64 * share(point, &waits)) as u64;
-        let back = ends + of_bursts;
+        let rest = if short_too && point.steady < AT_TIMES { point.single() } else { ends };
+        let back = rest + of_bursts;
         if back == 0 {
             continue;
         }

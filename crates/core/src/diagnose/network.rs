@@ -262,6 +262,20 @@ fn in_groups(points: &[&Point]) -> bool {
     times > 0 && lost > 20 && together(lost, times, part) > GROUPS
 }
 
+/// Whether the points above a rate lost far fewer packets than damage of this many packets per bit takes: what a slow point loses one by
+/// one may be outages that are short for its spacing, and a fast point loses many packets in each of these.
+fn fast_are_spared(smooth: &[&Point], above: f64, per_bit: f64) -> bool {
+    let fast = smooth.iter().filter(|p| p.bps() >= above);
+    let (lost, bits) =
+        fast.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()));
+    let expected = per_bit * bits;
+    expected > EXPECTED && (lost as f64) < SPARED_FAST * expected
+}
+
+/// Losses that must be expected in fast points before their absence counts, and the fraction of them below which damage is excluded.
+const EXPECTED: f64 = 12.0;
+const SPARED_FAST: f64 = 0.3;
+
 /// Single losses at any rate.
 fn damage(case: &Case) -> Option<Finding> {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
@@ -273,7 +287,7 @@ fn damage(case: &Case) -> Option<Finding> {
     // Congestion hardly affects slow points, and the slowest least.
     let (seen, offered) = below(case, CALM);
     let spared = rate * offered > 6.0 && (seen as f64) < 0.3 * rate * offered;
-    if lost < 8 || !single || spared {
+    if lost < 8 || !single || spared || fast_are_spared(&smooth, SLOW * fastest, rate) {
         return None;
     }
     let quiet = slow.iter().filter(|p| p.lost() > 5).all(|p| p.delay_at_loss < (4.0 * p.delay).max(20_000.0));

@@ -120,6 +120,9 @@ pub struct Point {
     pub stalls: u64,
     /// Rate of delivery in the half of the run with the most losses, packets per second.
     pub delivered_pps: f64,
+    /// Rate of delivery between the first and the last loss, by the times at which packets were sent, packets per second; 0 if unknown.
+    /// A token bucket is empty at both, so what passes between them is at most its rate, however unevenly packets were sent.
+    pub passed_pps: f64,
 }
 
 /// A burst of losses.
@@ -146,6 +149,8 @@ impl LossBurst {
 
 /// A gap between arrivals that is too long to be a late interrupt, ns.
 const STALL: f64 = 150_000.0;
+/// Maximum number of gaps between arrivals that are neither of one batch nor of two, by the number of those between batches.
+const BETWEEN: f64 = 0.5;
 
 fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
@@ -329,10 +334,13 @@ impl Point {
             arrived.windows(2).map(|pair| pair[1].kernel.0 as f64 - pair[0].kernel.0 as f64).collect();
         let mut long: Vec<f64> = gaps.iter().copied().filter(|&gap| gap > 2.0 * self.spacing).collect();
         let short = gaps.iter().filter(|&&gap| gap < 0.3 * self.spacing).count();
-        // Most packets arrive in batches, and most batches are equally far apart.
+        // Most packets arrive in batches, most batches are equally far apart, and nearly nothing arrives between them. Packets that were
+        // held up by a late one before them arrive in batches too, but at any distance.
         let usual = median(&mut long);
         let even = long.iter().filter(|&&gap| (gap / usual - 1.0).abs() < 0.3).count();
-        if short * 2 > gaps.len() && long.len() * 30 > gaps.len() && even * 10 > long.len() * 7 {
+        let between = gaps.len() - short - long.len();
+        let two_sizes = even * 10 > long.len() * 7 && between as f64 <= BETWEEN * long.len() as f64;
+        if short * 2 > gaps.len() && long.len() * 30 > gaps.len() && two_sizes {
             self.comb = usual;
         }
         self.stalled(arrived, &gaps);
@@ -360,6 +368,14 @@ impl Point {
         let arrived = |part: &[Option<&Arrived>]| part.iter().flatten().count();
         let least = by_number.chunks_exact(half).map(arrived).min().unwrap_or(0);
         self.delivered_pps = self.pps() * least as f64 / half as f64;
+        let first = by_number.iter().position(Option::is_none).map_or(0, |first| first.saturating_sub(1));
+        let last = by_number.iter().rposition(Option::is_none);
+        let end = last.map_or(0, |last| (last + 2).min(by_number.len()));
+        let mut between = by_number.get(first..end).unwrap_or_default().iter().flatten();
+        if let Some((from, to)) = between.next().zip(between.next_back()) {
+            let seconds = to.sent.0.saturating_sub(from.sent.0) as f64 / 1e9;
+            self.passed_pps = if seconds > 0.0 { (between.count() + 1) as f64 / seconds } else { 0.0 };
+        }
     }
 }
 
@@ -396,7 +412,7 @@ fn runs(by_number: &[Option<&Arrived>]) -> Vec<Range<u64>> {
 /// Losses with fewer than this many packets between them belong to one burst.
 const JOIN: u64 = 8;
 /// Minimum number of packets lost in a burst.
-const MIN_CLUSTER: u64 = 4;
+pub(super) const MIN_CLUSTER: u64 = 4;
 /// Minimum fraction lost of the packets from the first to the last loss of a burst.
 const DENSE: f64 = 0.35;
 /// A rate limit lets some packets pass: it does not drop this many in a row.

@@ -399,3 +399,33 @@ fn a_sender_without_a_cpu_is_no_slow_application() {
     };
     assert_eq!((named(0.1), named(0.95)), (vec![Cause::SlowApplication], vec![Cause::Sender]));
 }
+
+/// The batch interval of a stream with this spacing, if `held` tells when a packet of this time and this chance (0 to 1) comes; none overtakes.
+fn comb(spacing: f64, held: impl Fn(f64, f64) -> f64) -> f64 {
+    let (mut chance, mut last) = (1u64, 0.0f64);
+    let mut arrived = Vec::new();
+    for number in 0..4000 {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let sent = 1e6 + number as f64 * spacing;
+        last = held(sent, (chance >> 40) as f64 / (1u64 << 24) as f64).max(last + 200.0);
+        let (sent, at) = (Nanos(sent as u64), Nanos(last as u64));
+        arrived.push(Arrived { number, sent, kernel: at, user: at, ttl: 0 });
+    }
+    Point::of(&Setting { size: 100, spacing, burst: 1, sent: 4000, ..Setting::default() }, &arrived).comb
+}
+
+#[test]
+fn packets_behind_a_late_one_are_no_interrupt_moderation() {
+    let late = |mean: f64| move |sent: f64, chance: f64| sent - mean * (1.0 - chance).max(1e-9).ln();
+    for spacing in [5e3, 7e3, 8e3, 12e3, 24e3] {
+        for mean in [8e3, 16e3, 30e3] {
+            assert_eq!(comb(spacing, late(mean)), 0.0, "{spacing} {mean}");
+        }
+        for jitter in [30e3, 50e3, 70e3, 150e3] {
+            assert_eq!(comb(spacing, |sent, chance| sent + jitter * chance), 0.0, "{spacing} {jitter}");
+        }
+        let timer = 6.0 * spacing;
+        let found = comb(spacing, |sent, chance| (sent / timer).ceil() * timer + 300.0 * chance);
+        assert!((found / timer - 1.0).abs() < 0.05, "{found} for {timer}");
+    }
+}

@@ -22,6 +22,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest interval between two reports to a client that waits.
 pub(super) const QUEUE_UPDATE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a long wait looks whether it was stopped.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that reports nothing for this long is gone.
 const QUEUE_SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -240,22 +242,32 @@ impl Connection {
     }
 
     /// The next message, as long as bytes of it keep coming: `silence` without any, or `most` in all, are too long. For long reports
-    /// over a path that loses.
+    /// over a path that loses. `stopped` is asked many times a second, and ends the wait.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// As [`receive`](Self::receive), and [`PeerError::Stopped`] once `stopped` returns true.
     pub fn receive_slowly<T: DeserializeOwned>(
         &mut self,
         silence: Duration,
         most: Duration,
+        stopped: &dyn Fn() -> bool,
     ) -> Result<T, PeerError> {
-        let end = Instant::now() + most;
+        let begun = Instant::now();
+        let (mut heard, mut held) = (begun, self.frames.held());
         loop {
-            let held = self.frames.held();
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            match self.message(silence.min(left), "answer") {
-                Err(error) if error.is_late() && self.frames.held() > held && Instant::now() < end => {}
+            let left = silence.saturating_sub(heard.elapsed()).min(most.saturating_sub(begun.elapsed()));
+            match self.message(left.clamp(Duration::from_millis(1), STOP_POLL_INTERVAL), "answer") {
+                Err(error) if error.is_late() => {}
                 other => return other,
+            }
+            if stopped() {
+                return Err(PeerError::Stopped);
+            }
+            if self.frames.held() > held {
+                (heard, held) = (Instant::now(), self.frames.held());
+            }
+            if heard.elapsed() >= silence || begun.elapsed() >= most {
+                return Err(self.late("answer", silence.min(most)));
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::flow::{FlowDirection, MAX_FLOWS, TcpRunOptions, TestAmount};
 use super::report::{FlowReport, TcpPrediction, TcpReport};
 use super::{TcpFlow, TcpRun};
-use crate::probe::TestDirection;
+use crate::probe::{TestDirection, stop_waiting};
 use serde::{Deserialize, Serialize};
 use skyhaul::peer::{Connection, PeerError, Token, Waiting, connect_any};
 use skyhaul_io::quantity::{Rate, Size};
@@ -315,7 +315,11 @@ impl TcpClient {
         live: &mut dyn FnMut(Duration, (u64, u64)),
     ) -> Result<TcpPointReport, PeerError> {
         let (report, error) = self.measure(point, stop, live)?;
-        Ok(TcpPointReport { missing: error.map(|error| error.to_string()), ..report })
+        let missing = error.map(|error| match error {
+            PeerError::Stopped => "interrupted".to_owned(),
+            error => error.to_string(),
+        });
+        Ok(TcpPointReport { missing, ..report })
     }
 
     /// A point, and why the server's report is missing, if it is.
@@ -326,14 +330,14 @@ impl TcpClient {
         live: &mut dyn FnMut(Duration, (u64, u64)),
     ) -> Result<(TcpPointReport, Option<PeerError>), PeerError> {
         self.connection.send(&TcpCommand::Point(Box::new(point.clone())))?;
-        let (port, cookie) = match self.connection.receive(RESPONSE_TIMEOUT)? {
+        let (port, cookie) = match self.answer(stop)? {
             TcpReply::Open { port, cookie } if cookie.len() == COOKIE_BYTES => (port, cookie),
             other => return Err(self.refused(other)),
         };
         let to = SocketAddr::new(self.connection.peer().ip(), port);
         let streams = (0..point.connections()).map(|_| flow(point, to, &cookie));
         let streams = streams.collect::<Result<Vec<_>, _>>()?;
-        match self.connection.receive(RESPONSE_TIMEOUT)? {
+        match self.answer(stop)? {
             TcpReply::Ready => {}
             other => return Err(self.refused(other)),
         }
@@ -349,7 +353,7 @@ impl TcpClient {
             run.stop();
         }
         // Flows that only receive end with those of the server, which it tells to stop.
-        let (there, error) = match self.far_report() {
+        let (there, error) = match self.far_report(stop) {
             Ok(report) => (report, None),
             Err(error) => (TcpReport::default(), Some(error)),
         };
@@ -361,11 +365,22 @@ impl TcpClient {
         Ok((report, error))
     }
 
+    /// The server's next short answer.
+    fn answer(&mut self, stop: &AtomicBool) -> Result<TcpReply, PeerError> {
+        self.connection.receive_slowly(
+            RESPONSE_TIMEOUT,
+            RESPONSE_TIMEOUT,
+            &stop_waiting(stop, Duration::ZERO),
+        )
+    }
+
     /// End the point at the server, and receive its report.
-    fn far_report(&mut self) -> Result<TcpReport, PeerError> {
+    fn far_report(&mut self, stop: &AtomicBool) -> Result<TcpReport, PeerError> {
         self.connection.send(&TcpCommand::Stop)?;
-        let silence = REPORT_SILENCE.max(self.connection.retransmit_interval() * REPORT_RETRANSMISSIONS);
-        match self.connection.receive_slowly(silence, REPORT_TIMEOUT.max(silence))? {
+        let again = self.connection.retransmit_interval();
+        let silence = REPORT_SILENCE.max(again * REPORT_RETRANSMISSIONS);
+        let stopped = stop_waiting(stop, again * 2);
+        match self.connection.receive_slowly(silence, REPORT_TIMEOUT.max(silence), &stopped)? {
             TcpReply::Report(report) => Ok(*report),
             other => Err(self.refused(other)),
         }

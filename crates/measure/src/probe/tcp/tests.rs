@@ -209,3 +209,62 @@ fn two_hosts_measure_points_in_every_direction() {
     assert!(client.point(&point, &stop).is_ok(), "it goes on");
     client.end().unwrap();
 }
+
+/// A server that measures, and then never reports.
+struct Silent(std::sync::Arc<AtomicBool>);
+
+impl skyhaul::peer::Service for Silent {
+    fn name(&self) -> &'static str {
+        super::protocol::NAME
+    }
+    fn admit(
+        &self,
+        _: &serde_json::Value,
+        _: &skyhaul::peer::Limits,
+    ) -> Result<skyhaul::peer::Admission, String> {
+        Ok(skyhaul::peer::Admission::slot(Duration::from_secs(60)))
+    }
+    fn run(
+        &self,
+        session: &mut skyhaul::peer::Session<'_>,
+        _: serde_json::Value,
+    ) -> Result<(), skyhaul::peer::PeerError> {
+        use super::protocol::{TcpCommand, TcpReply};
+        let _: TcpCommand = session.connection.receive(Duration::from_secs(20))?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let (port, cookie) = (listener.local_addr()?.port(), "c".repeat(super::protocol::COOKIE_BYTES));
+        session.connection.send(&TcpReply::Open { port, cookie })?;
+        let mut flow = listener.accept()?.0;
+        session.connection.send(&TcpReply::Ready)?;
+        let reader = std::thread::spawn(move || while flow.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {});
+        let _: TcpCommand = session.connection.receive(Duration::from_secs(20))?;
+        self.0.store(true, Ordering::Relaxed);
+        while !session.connection.is_gone() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        reader.join().map_err(|_| session.connection.unexpected("the reader"))
+    }
+}
+
+#[test]
+fn a_stop_while_the_report_is_awaited_ends_the_wait_and_keeps_what_this_end_measured() {
+    use skyhaul::peer::{Server, ServerOptions, Token};
+    let token = Token::new("a-token-for-this-test").unwrap();
+    let (awaited, stop) = (std::sync::Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+    let at = "127.0.0.1:0".parse().unwrap();
+    let services: Vec<Box<dyn skyhaul::peer::Service>> = vec![Box::new(Silent(awaited.clone()))];
+    let server = Server::start(at, token.clone(), ServerOptions::default(), services).unwrap();
+    let point = TcpPoint { bytes: Some(1_000_000), ..TcpPoint::default() };
+    let mut client =
+        TcpClient::open(&[server.local()], &token, std::slice::from_ref(&point), &mut |_| true).unwrap();
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !awaited.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        client.point_live(&point, &stop, &mut |_, _| {}).unwrap()
+    });
+    assert_eq!((report.missing.as_deref(), report.here.bytes), (Some("interrupted"), 1_000_000));
+}

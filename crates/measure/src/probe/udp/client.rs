@@ -10,7 +10,7 @@ use super::point::{
 use super::protocol::{HostSummary, UdpCommand, UdpReply, UdpRequest, UdpSession, unpack};
 use super::receiver::{Exchange, keep};
 use super::service::NAME;
-use crate::probe::TestDirection;
+use crate::probe::{STOPPED_TIMEOUT, TestDirection, stop_waiting};
 use skyhaul::auth::unhex;
 use skyhaul::peer::{Connection, PeerError, Token, Waiting, connect_any};
 use skyhaul_core::measure::clock;
@@ -162,7 +162,7 @@ impl UdpClient {
         let settle = self.settle();
         let receives = direction.reverse() || point.ask;
         let before = self.end.begin(run, point, receives, self.options.samples as usize);
-        self.announce(run, point, direction, settle)?;
+        self.announce(run, point, direction, stop)?;
         let mut sent = Vec::new();
         let begun = Instant::now();
         if direction.forward() {
@@ -185,7 +185,7 @@ impl UdpClient {
             let packets = self.await_sent(run, point, stop, &mut |came| live(begun.elapsed(), came))?;
             received = self.end.finish(&packets, settle);
         }
-        let server = self.await_report(run, settle)?;
+        let server = self.await_report(run, settle, stop)?;
         if let Some(why) = self.end.error() {
             return Err(PeerError::Io(std::io::Error::other(why)));
         }
@@ -214,9 +214,9 @@ impl UdpClient {
         run: u32,
         point: &UdpPoint,
         direction: TestDirection,
-        settle: Duration,
+        stop: &AtomicBool,
     ) -> Result<(), PeerError> {
-        let settle_ms = u32::try_from(settle.as_millis()).unwrap_or(u32::MAX);
+        let settle_ms = u32::try_from(self.settle().as_millis()).unwrap_or(u32::MAX);
         self.connection.send(&UdpCommand::Point {
             run,
             point: *point,
@@ -225,10 +225,9 @@ impl UdpClient {
             settle_ms,
             packed: true,
         })?;
-        self.answer(
-            RESPONSE_TIMEOUT,
-            |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run),
-        )?;
+        let stopped = stop_waiting(stop, Duration::ZERO);
+        let reply = self.connection.receive_slowly(RESPONSE_TIMEOUT, RESPONSE_TIMEOUT, &stopped)?;
+        self.wanted(reply, |reply| matches!(reply, UdpReply::Ready { run: theirs } if *theirs == run))?;
         Ok(())
     }
 
@@ -261,8 +260,14 @@ impl UdpClient {
     }
 
     /// What the server did, with the packets that it kept.
-    fn await_report(&mut self, run: u32, settle: Duration) -> Result<EndReport, PeerError> {
-        let reply = self.connection.receive_slowly(RESPONSE_TIMEOUT + settle * 2, REPORT_TIMEOUT)?;
+    fn await_report(
+        &mut self,
+        run: u32,
+        settle: Duration,
+        stop: &AtomicBool,
+    ) -> Result<EndReport, PeerError> {
+        let (silence, stopped) = (RESPONSE_TIMEOUT + settle * 2, stop_waiting(stop, settle * 2));
+        let reply = self.connection.receive_slowly(silence, REPORT_TIMEOUT, &stopped)?;
         match self
             .wanted(reply, |reply| matches!(reply, UdpReply::Report { run: theirs, .. } if *theirs == run))?
         {
@@ -278,16 +283,7 @@ impl UdpClient {
         }
     }
 
-    /// The server's next answer, which must be as `wanted`.
-    fn answer(
-        &mut self,
-        within: Duration,
-        wanted: impl Fn(&UdpReply) -> bool,
-    ) -> Result<UdpReply, PeerError> {
-        let reply = self.connection.receive(within)?;
-        self.wanted(reply, wanted)
-    }
-
+    /// A reply, which must be as `wanted`.
     fn wanted(&self, reply: UdpReply, wanted: impl Fn(&UdpReply) -> bool) -> Result<UdpReply, PeerError> {
         match reply {
             UdpReply::Failed { why } => Err(PeerError::Refused { peer: self.connection.peer(), why }),
@@ -307,8 +303,9 @@ impl UdpClient {
         live: &mut dyn FnMut(u64),
     ) -> Result<Vec<u64>, PeerError> {
         let end = Instant::now() + point.takes() * 2 + RESPONSE_TIMEOUT;
-        let mut stopped = false;
-        while Instant::now() < end {
+        let mut stopped: Option<Instant> = None;
+        let is_over = |stopped: Option<Instant>| stopped.is_some_and(|at| at.elapsed() >= STOPPED_TIMEOUT);
+        while Instant::now() < end && !is_over(stopped) {
             match self.connection.receive(super::end::TICK) {
                 Ok(UdpReply::Sent { run: theirs, packets }) if theirs == run => return Ok(packets),
                 Ok(UdpReply::Failed { why }) => {
@@ -321,7 +318,8 @@ impl UdpClient {
                 }
                 Err(error) => return Err(error),
             }
-            if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut stopped, true) {
+            if stopped.is_none() && stop.load(Ordering::Relaxed) {
+                stopped = Some(Instant::now());
                 self.connection.send(&UdpCommand::Stop)?;
             }
         }
