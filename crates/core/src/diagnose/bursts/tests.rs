@@ -31,6 +31,12 @@ struct Line {
     holds: Option<(f64, f64)>,
     /// The same for the sender.
     sender: Option<(f64, f64)>,
+    /// The same for pauses of the sender that it does not make up.
+    pauses: Option<(f64, f64)>,
+    /// Of each packet, the chance that a path begins to fail, and that it recovers; and the part that is lost meanwhile.
+    fails_by_packet: Option<(f64, f64, f64)>,
+    /// Part of the packets that is lost, each by itself.
+    loss: f64,
 }
 
 const SIZE: u32 = 1472;
@@ -65,15 +71,24 @@ fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
     let mut sender = Times::new(line.sender, false, chance);
     let mut holds = Times::new(line.holds, false, chance);
     let mut fails = Times::new(line.fails, true, chance);
+    let (mut pauses, mut shift, mut bad) = (Times::new(line.pauses, false, chance), 0.0, false);
     let (mut tokens, mut filled) = (line.bucket.map_or(0.0, |(_, size)| size), 0.0);
     let (mut left, mut came) = (0.0f64, 0.0f64);
     let mut arrived = Vec::new();
     for number in 0..sent {
-        let due = number as f64 / pps;
+        let due = number as f64 / pps + shift;
+        let due = pauses.end(due, chance).unwrap_or(due);
+        shift = due - number as f64 / pps;
         left = sender.end(due, chance).unwrap_or(due).max(left + 2e-6);
         came = holds.end(left, chance).unwrap_or(left).max(came);
-        if fails.end(came, chance).is_some() {
+        if fails.end(came, chance).is_some() || line.loss > 0.0 && chance.part() < line.loss {
             continue;
+        }
+        if let Some((begins, ends, lost)) = line.fails_by_packet {
+            bad = chance.part() < if bad { 1.0 - ends } else { begins };
+            if bad && chance.part() < lost {
+                continue;
+            }
         }
         if let Some((rate, size)) = line.bucket {
             tokens = (tokens + rate * (came - filled)).min(size);
@@ -87,7 +102,8 @@ fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
         let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
         arrived.push(Arrived { number, sent: nanos(left), kernel: nanos(at), user: nanos(at), ttl: 60 });
     }
-    Point::of(&Setting { size: SIZE, spacing: 1e9 / pps, burst: 1, sent, ..Setting::default() }, &arrived)
+    let spacing = 1e9 / pps + shift * 1e9 / sent as f64;
+    Point::of(&Setting { size: SIZE, spacing, burst: 1, sent, ..Setting::default() }, &arrived)
 }
 
 /// What is accused of a line that is loaded with `pps` and parts of it.
@@ -165,6 +181,9 @@ fn a_path_that_fails_at_times_is_no_policer() {
     // These were called policers before what other points passed was compared with what a bucket passes.
     let known = [267, 422, 617, 647, 749, 972, 1099, 1121, 1130, 1479];
     assert_eq!(judged(&[Cause::BurstLoss], known, failing), (0, known.len(), String::new()));
+    // Of 1500 lines, these were accused of bit errors as well, before fast points had to lose what these would take.
+    let known = [304, 456, 727, 864, 1290, 1442];
+    assert_eq!(judged(&[Cause::BurstLoss], known, failing), (0, known.len(), String::new()));
 }
 
 #[test]
@@ -175,4 +194,41 @@ fn outages_behind_a_bucket_are_seen_through_it() {
         ..Line::default()
     });
     assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
+}
+
+#[test]
+fn a_sender_that_lacks_a_cpu_shows_no_higher_limit_than_there_is() {
+    // It sends at its rate between pauses of which it makes up nothing, so the mean rate of a point is not the one that it lost at.
+    let mut by_the_mean = 0;
+    for seed in JUDGED {
+        let mut chance = Chance(seed * 7919);
+        let pps = chance.between(3000.0, 14_000.0);
+        let rate = pps * chance.between(0.3, 0.9);
+        let line = Line {
+            bucket: Some((rate, chance.between(20.0, 100.0))),
+            pauses: Some((chance.between(0.02, 0.3), chance.between(0.01, 0.08))),
+            ..Line::default()
+        };
+        let point = stream(&line, pps, pps as u64, &mut chance);
+        assert!(point.passed_pps <= 1.01 * rate + 50.0, "seed {seed}: {} of {rate}", point.passed_pps);
+        by_the_mean += u32::from(point.lost() > 100 && point.delivered_pps > 1.1 * rate);
+    }
+    println!("{by_the_mean} points show a higher limit by their mean rate");
+}
+
+#[test]
+fn bursts_that_are_too_short_to_count_follow_from_longer_ones_and_single_losses_do_not() {
+    let follow = |single: f64| {
+        let of = |seed: u64| {
+            let mut chance = Chance(seed * 7919);
+            let fails_by_packet = Some((1.2e-3, 0.175, 0.74));
+            let line = Line { fails_by_packet, loss: single, ..Line::default() };
+            let points = (0..6).map(|_| stream(&line, 5000.0, 3000, &mut chance)).collect();
+            let case = Case { points, ..Case::default() };
+            super::rest_is_short_bursts(&case, &super::Waits::of(&case))
+        };
+        JUDGED.filter(|&seed| of(seed)).count()
+    };
+    let (bursts, with_losses) = (follow(0.0), follow(0.01));
+    assert!(bursts >= NAMED && with_losses == 0, "{bursts} {with_losses}");
 }
