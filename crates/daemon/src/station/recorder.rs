@@ -221,7 +221,7 @@ fn outcome(report: &RecordReport) -> RecordingOutcome {
     if !report.is_whole() {
         return RecordingOutcome::Lossy(losses(report));
     }
-    match (report.is_empty(), report.receive.is_whole()) {
+    match (report.is_empty(), report.receive.is_whole() && report.receive.lost() == 0) {
         (true, _) => RecordingOutcome::Empty,
         (false, true) => RecordingOutcome::Complete,
         (false, false) => RecordingOutcome::Gaps,
