@@ -157,7 +157,8 @@ def start_and_stop(page, station):
     page.js("document.getElementById('stop-confirm').focus()")
     page.key("Enter")
     page.until(f"!document.querySelector('[data-stop]') && {has('recordings', 'idle')}")
-    assert json.loads(station.get(f"/api/v1/recordings/{SCAN}"))["outcome"] == "gaps"
+    ended = json.loads(station.get(f"/api/v1/recordings/{SCAN}"))
+    assert ended["outcome"] == "gaps" and ended["received_bytes"] > 0, ended
 
 
 def every_view(page):
