@@ -208,7 +208,7 @@ fn counts(report: &RecordReport) -> RecordingCounts {
     let streams = &report.recording.datastreams;
     RecordingCounts {
         packets: report.receive.packets,
-        received_bytes: report.receive.payload_bytes,
+        received_bytes: report.receive.sources.iter().map(|source| source.bytes).sum(),
         written_bytes: report.recording.acknowledged_bytes(),
         discarded_bytes: streams.iter().map(|stream| stream.lost_bytes).sum(),
         lost_frames: report.receive.lost(),
@@ -221,7 +221,7 @@ fn outcome(report: &RecordReport) -> RecordingOutcome {
     if !report.is_whole() {
         return RecordingOutcome::Lossy(losses(report));
     }
-    match (report.is_empty(), report.receive.is_whole()) {
+    match (report.is_empty(), report.receive.is_whole() && report.receive.lost() == 0) {
         (true, _) => RecordingOutcome::Empty,
         (false, true) => RecordingOutcome::Complete,
         (false, false) => RecordingOutcome::Gaps,
