@@ -1,5 +1,4 @@
-//! RDMA: the bytes of the RFCs' figures, the page of the tables, and single situations of the endpoint. Worlds of many faults
-//! are in `crates/sim`.
+//! RDMA: the bytes of the RFCs' figures, the page of the tables, and single situations of the endpoint.
 
 mod endpoint;
 mod golden;
