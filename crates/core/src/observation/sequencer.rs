@@ -323,7 +323,13 @@ impl Sequencer {
     pub fn handle(&mut self, event: SequencerEvent) -> Vec<SequencerAction> {
         let mut actions = Vec::new();
         match event {
-            SequencerEvent::Time(now) => self.now = now,
+            SequencerEvent::Time(now) => {
+                if now < self.now {
+                    // After a step back of the clock, a time to retry means nothing.
+                    self.scans.values_mut().for_each(|entry| entry.retry_at = None);
+                }
+                self.now = now;
+            }
             SequencerEvent::Interrupt => self.ending = true,
             SequencerEvent::Ended { scan, end } => self.ended(scan, end, &mut actions),
             SequencerEvent::Refused { scan, name_taken } => self.refused(scan, name_taken),
@@ -426,8 +432,7 @@ impl Sequencer {
     fn next(&mut self, actions: &mut Vec<SequencerAction>) {
         let mut due: BTreeMap<usize, (i64, usize)> = BTreeMap::new();
         for (&at, entry) in &self.scans {
-            // After a step back of the clock, a time to retry far ahead means nothing.
-            let waits = entry.retry_at.is_some_and(|at| self.now < at && at - self.now <= self.options.retry);
+            let waits = entry.retry_at.is_some_and(|at| self.now < at);
             let is_due = self.now >= entry.scan.start.saturating_sub(self.options.lead);
             if is_due && !waits && self.is_open(entry) && !self.active.contains_key(&entry.scan.lane) {
                 let first = due.entry(entry.scan.lane).or_insert((entry.scan.start, at));

@@ -40,9 +40,10 @@ struct World {
     /// What the journals hold, by schedule.
     journal: BTreeMap<String, Vec<JournalRecord>>,
     kept: BTreeMap<String, ScheduleRequest>,
-    /// Names of everything that was ever opened, and of all attempts of scans.
+    /// Names of everything that was ever opened.
     names: BTreeSet<String>,
-    attempts: BTreeSet<String>,
+    /// Attempts that were written down, by name and start of the scan.
+    attempts: BTreeSet<(String, i64)>,
     open: BTreeMap<RecordingId, RecordingPlan>,
     /// The state of each scan as it was told last.
     told: BTreeMap<String, PlannedState>,
@@ -86,7 +87,8 @@ impl World {
                             let (start, stop) = (plan.start.unwrap(), plan.stop.unwrap());
                             assert!(self.now >= start - 5 && self.now < stop, "{} is not due", plan.name);
                             journal.push(begun.record.clone());
-                            assert!(self.attempts.insert(plan.name.clone()), "{} is begun twice", plan.name);
+                            let attempt = (plan.name.clone(), start);
+                            assert!(self.attempts.insert(attempt), "{} is begun twice", plan.name);
                             if std::mem::take(&mut self.dies) {
                                 return self.restart();
                             }
@@ -387,9 +389,9 @@ fn conflicts_are_refused_with_the_numbers() {
     assert_eq!(
         texts,
         [
-            "y_0 needs 1.6 Gb/s with all at its time, the disks have 1 Gb/s",
+            "y_0 needs 1.60 Gb/s with all at its time, the disks have 1.00 Gb/s",
             "y_0 needs 134 MB of memory with all at its time, the station has 105 MB",
-            "4 GB are scheduled until the end of y_0, 3.5 GB are free",
+            "4.00 GB are scheduled until the end of y_0, 3.50 GB are free",
         ]
     );
     // Space alone is told, and not refused: scans may be removed until then.
