@@ -34,12 +34,17 @@ mod refusal;
 mod state;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use refusal::StationRefusal;
 pub use state::{
     DiskCondition, InputStatus, MAX_NAME_BYTES, RecordingCounts, RecordingId, RecordingOutcome,
     RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk, StationSnapshot,
-    UnixMillis, is_scan_name,
+    TransferCounts, TransferId, TransferOutcome, TransferPace, TransferRequest, TransferState,
+    TransferStatus, UnixMillis, is_scan_name,
+};
+pub use transfer::{
+    MAX_ENDED_TRANSFERS, MAX_TRANSFERS, TRANSFER_IDLE_MILLIS, TransferCommand, TransferEvent, TransferPlan,
 };
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -131,6 +136,13 @@ pub enum StationEvent {
         /// Its name.
         name: String,
     },
+    /// A transfer has come further, or ended.
+    Transfer {
+        /// Which.
+        transfer: TransferId,
+        /// What happened to it.
+        event: TransferEvent,
+    },
     /// Time has passed, see [`Station::next_deadline`].
     TimePassed,
 }
@@ -147,7 +159,23 @@ pub enum StationRequest {
         /// Whether the reply waits until everything is on the disks.
         wait: bool,
     },
-    /// End all recordings, and begin no others. Answered when all have ended.
+    /// Connect to the host that receives a scan. Answered when it is accepted; its [`TransferId`] is the number of the request.
+    Connect(TransferRequest),
+    /// Send a range of the scan to that host.
+    Send {
+        /// Which transfer.
+        transfer: TransferId,
+        /// First byte.
+        from: u64,
+        /// One past the last byte.
+        to: u64,
+    },
+    /// End a transfer. Answered when it has ended.
+    Disconnect {
+        /// Which transfer.
+        transfer: TransferId,
+    },
+    /// End all recordings and transfers, and begin no others. Answered when all have ended.
     Shutdown,
 }
 
@@ -171,7 +199,7 @@ pub enum StationAction {
     Reply {
         /// Number of the request.
         id: RequestId,
-        /// The recording as it is now, or why not. `None` answers [`StationRequest::Shutdown`].
+        /// The recording as it is now, or why not. `None` answers what is asked of transfers, and [`StationRequest::Shutdown`].
         reply: Result<Option<RecordingStatus>, StationRefusal>,
     },
     /// Open sockets, files and memory of a recording and start it; then report [`StationEvent::Opened`] or [`StationEvent::Ended`].
@@ -185,6 +213,15 @@ pub enum StationAction {
     RecordingChanged(RecordingStatus),
     /// A disk has changed.
     DiskChanged(StationDisk),
+    /// Do this for a transfer.
+    Transfer {
+        /// Which.
+        transfer: TransferId,
+        /// What to do.
+        command: TransferCommand,
+    },
+    /// A transfer has changed.
+    TransferChanged(TransferStatus),
 }
 
 /// A recording that was accepted.
@@ -245,6 +282,7 @@ pub struct Station {
     ended: VecDeque<RecordingStatus>,
     /// Names of scans on the disks.
     names: BTreeSet<String>,
+    transfers: transfer::Transfers,
     next: u64,
     shutting_down: bool,
     shutdown_requests: Vec<RequestId>,
@@ -267,6 +305,7 @@ impl Station {
             active: BTreeMap::new(),
             ended: VecDeque::new(),
             names: BTreeSet::new(),
+            transfers: transfer::Transfers::default(),
             next: 1,
             shutting_down: false,
             shutdown_requests: Vec::new(),
@@ -301,9 +340,15 @@ impl Station {
             }
             StationEvent::ScanFound { name } => drop(self.names.insert(name)),
             StationEvent::ScanRemoved { name } => drop(self.names.remove(&name)),
+            StationEvent::Transfer { transfer, event } => {
+                self.transfers.event(now, transfer, event, &mut actions);
+                self.answer_shutdown(&mut actions);
+            }
             StationEvent::TimePassed => {}
         }
         self.stop_overdue(now, &mut actions);
+        self.transfers.stop_idle(now, &mut actions);
+        self.pace_transfers(&mut actions);
         actions
     }
 
@@ -311,7 +356,7 @@ impl Station {
     #[must_use]
     pub fn next_deadline(&self) -> Option<UnixMillis> {
         let running = self.active.values().filter(|held| held.status.state != RecordingState::Stopping);
-        running.filter_map(Held::deadline).min()
+        running.filter_map(Held::deadline).chain(self.transfers.next_deadline()).min()
     }
 
     /// Returns everything that can be seen from outside.
@@ -334,6 +379,7 @@ impl Station {
             disks: self.disks.clone(),
             recordings: active.collect(),
             ended: self.ended.iter().cloned().collect(),
+            transfers: self.transfers.all(),
         }
     }
 
@@ -344,10 +390,10 @@ impl Station {
         active.chain(self.ended.iter().rev()).find(|status| status.name == name)
     }
 
-    /// Whether nothing is recorded.
+    /// Whether nothing is recorded or transferred.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.active.is_empty()
+        self.active.is_empty() && self.transfers.is_empty()
     }
 
     fn request(
@@ -360,6 +406,12 @@ impl Station {
         let refused = match request {
             StationRequest::Start(start) => self.start(now, id, start, actions),
             StationRequest::Stop { name, wait } => self.stop(id, &name, wait, actions),
+            StationRequest::Connect(request) => self.connect(now, id, request, actions),
+            StationRequest::Send { transfer, from, to } => {
+                let sent = self.transfers.send(transfer, (from, to), actions);
+                sent.map(|()| actions.push(StationAction::Reply { id, reply: Ok(None) }))
+            }
+            StationRequest::Disconnect { transfer } => self.transfers.stop(id, transfer, actions),
             StationRequest::Shutdown => self.shut_down(id, actions),
         };
         if let Err(refusal) = refused {
@@ -441,12 +493,13 @@ impl Station {
         self.shutting_down = true;
         self.shutdown_requests.push(id);
         self.active.values_mut().for_each(|held| held.stop(actions));
+        self.transfers.stop_all(actions);
         self.answer_shutdown(actions);
         Ok(())
     }
 
     fn answer_shutdown(&mut self, actions: &mut Vec<StationAction>) {
-        if self.active.is_empty() {
+        if self.is_idle() {
             let replies = self.shutdown_requests.drain(..);
             actions.extend(replies.map(|id| StationAction::Reply { id, reply: Ok(None) }));
         }

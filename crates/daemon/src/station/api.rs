@@ -163,8 +163,10 @@ impl From<StationRefusal> for Failure {
     fn from(refusal: StationRefusal) -> Self {
         use StationRefusal as R;
         let status = match refusal {
-            R::BadName { .. } | R::StopIsPast | R::NoInput { .. } => StatusCode::BAD_REQUEST,
-            R::NoRecording { .. } => StatusCode::NOT_FOUND,
+            R::BadName { .. } | R::StopIsPast | R::NoInput { .. } | R::BadRange { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            R::NoRecording { .. } | R::NoScan { .. } | R::NoTransfer { .. } => StatusCode::NOT_FOUND,
             R::TooManyWaiting { .. } | R::ShuttingDown | R::Failed { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::CONFLICT,
         };
@@ -256,6 +258,10 @@ impl ApiState {
                 None => return Err(StationRefusal::NoRecording { name, active: self.active() }.into()),
             },
             Call::Scans => self.scans(query).await?,
+            Call::Transfers => {
+                let transfers = self.service.snapshot().transfers;
+                replied(StatusCode::OK, &transfers.iter().map(json::transfer).collect())
+            }
             Call::Events => self.events(connection)?,
             Call::OpenApi => replied(StatusCode::OK, &openapi()),
             Call::Metrics => {

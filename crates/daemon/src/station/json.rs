@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    InputStatus, RecordingStatus, Reserved, StationDisk, StationRefusal, StationSnapshot, UnixMillis,
+    InputStatus, RecordingStatus, Reserved, StationDisk, StationRefusal, StationSnapshot, TransferOutcome,
+    TransferPace, TransferStatus, UnixMillis,
 };
 
 /// Everything.
@@ -18,6 +19,7 @@ pub(super) fn snapshot(snapshot: &StationSnapshot, interrupted: &[String]) -> Va
         "disks": snapshot.disks.iter().map(disk).collect::<Vec<_>>(),
         "recordings": snapshot.recordings.iter().map(recording).collect::<Vec<_>>(),
         "ended": snapshot.ended.iter().map(recording).collect::<Vec<_>>(),
+        "transfers": snapshot.transfers.iter().map(transfer).collect::<Vec<_>>(),
         "interrupted": interrupted,
     })
 }
@@ -43,6 +45,35 @@ pub fn recording(status: &RecordingStatus) -> Value {
         "discarded_bytes": counts.discarded_bytes,
         "lost_frames": counts.lost_frames,
         "kernel_drops": counts.kernel_drops,
+    })
+}
+
+/// A transfer. Its priority is below that of every recording.
+pub(super) fn transfer(status: &TransferStatus) -> Value {
+    let limit = match status.pace {
+        TransferPace::Free | TransferPace::Paused => None,
+        TransferPace::Limited(bits) => Some(bits),
+    };
+    let counts = &status.counts;
+    json!({
+        "transfer": status.transfer.0,
+        "scan": status.request.scan,
+        "to": format!("{}:{}", status.request.host, status.request.port),
+        "state": status.state.name(),
+        "outcome": status.outcome.as_ref().map(TransferOutcome::name),
+        "reason": status.outcome.as_ref().and_then(TransferOutcome::reason),
+        "priority": "below recordings",
+        "paused": status.pace == TransferPace::Paused,
+        "limit_bits": limit,
+        "rate_bits": status.rate_bits,
+        "first_byte": status.range.0,
+        "end_byte": status.range.1,
+        "size_bytes": status.size_bytes,
+        "read_bytes": counts.read_bytes,
+        "sent_bytes": counts.sent_bytes,
+        "filled_bytes": counts.filled_bytes,
+        "requested_at": time(status.requested_at),
+        "ended_at": status.ended_at.map(time),
     })
 }
 
