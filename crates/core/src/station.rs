@@ -30,6 +30,7 @@
 //! Limits: [`MAX_ENDED`] ended recordings are remembered, [`MAX_WAITING`] requests wait for the end of one recording.
 
 mod admission;
+mod held;
 mod refusal;
 mod state;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use transfer::{
     MAX_ENDED_TRANSFERS, MAX_TRANSFERS, TRANSFER_IDLE_MILLIS, TransferCommand, TransferEvent, TransferPlan,
 };
 
+use held::Held;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of ended recordings in a snapshot; the disks have all.
@@ -237,40 +239,6 @@ pub struct RecordingPlan {
     pub memory_bytes: u64,
     /// Data time in UNIX seconds at which it stops.
     pub stop: Option<i64>,
-}
-
-/// A recording that has not ended, and the requests to be answered.
-#[derive(Clone, Debug)]
-struct Held {
-    status: RecordingStatus,
-    input: usize,
-    /// The request to start it, until it is answered.
-    starter: Option<RequestId>,
-    /// Requests that wait for its end.
-    waiting: Vec<RequestId>,
-}
-
-impl Held {
-    /// When the host's clock ends it, if its data do not.
-    fn deadline(&self) -> Option<UnixMillis> {
-        let stop = self.status.stop?;
-        Some(UnixMillis(stop.saturating_mul(1000).saturating_add(STOP_GRACE_MILLIS)))
-    }
-
-    /// Requests its end, once.
-    fn stop(&mut self, actions: &mut Vec<StationAction>) {
-        if self.status.state != RecordingState::Stopping {
-            self.status.state = RecordingState::Stopping;
-            actions.push(StationAction::Stop { recording: self.status.recording });
-            actions.push(StationAction::RecordingChanged(self.status.clone()));
-        }
-    }
-
-    /// What it holds, without the space that it has filled.
-    fn remaining(&self) -> Reserved {
-        let space_bytes = self.status.reserved.space_bytes.saturating_sub(self.status.counts.written_bytes);
-        Reserved { space_bytes, ..self.status.reserved }
-    }
 }
 
 /// The state of a station, and what follows from each event.

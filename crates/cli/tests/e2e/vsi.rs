@@ -171,13 +171,15 @@ impl FieldSystem {
     }
 }
 
-/// Takes one connection, and returns what it brought.
+/// Takes one connection, and returns what it brought. As jive5ab does, it sends a byte when it has read all.
 fn receiver() -> (u16, std::thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let receive = move || {
         let mut bytes = Vec::new();
-        listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+        let mut stream = listener.accept().unwrap().0;
+        stream.read_to_end(&mut bytes).unwrap();
+        stream.write_all(&[0]).unwrap();
         bytes
     };
     (port, std::thread::spawn(receive))
@@ -217,7 +219,7 @@ fn scans_are_sent_as_m5copy_asks() {
     fs.m5copy("n26c3_mh_no0002", port, ":");
     assert_eq!(fs.end_of_transfer(), [0, size, size]);
     let fill = [0x44, 0x33, 0x22, 0x11].repeat(part[0].len() / 4);
-    assert!(received.join().unwrap() == [&part[0][..], &fill, &part[1]].concat());
+    assert!(received.join().unwrap() == [part[0].as_slice(), fill.as_slice(), part[1].as_slice()].concat());
     assert_eq!(fs.ask("error?")[1], "1003");
     let status = site_status(&job);
     let outcomes: Vec<&str> = status.iter().map(|of| of["outcome"].as_str().unwrap()).collect();
@@ -287,14 +289,12 @@ fn a_transfer_to_a_bad_host_ends_and_says_so() {
         fs.does(&format!("net_port={port}"));
         fs.does("scan_set=n26c3_mh_no0001::");
         assert_eq!(fs.ask("disk2net=connect:127.0.0.1"), ["1"]);
-        wait_for("an answer to on", || {
-            let answer = fs.ask("disk2net=on::");
-            (answer[0] == "0" || fs.ask("disk2net?")[1] == "inactive" && answer[1] == "not connected")
-                .then_some(())
-        });
+        if what == 0 {
+            wait_for("the connection", || (fs.ask("disk2net=on::")[0] == "0").then_some(()));
+        }
+        wait_for("the error", || (fs.ask("error?")[1] == "1003").then_some(()));
         let [_, next, end] = fs.end_of_transfer();
         assert!(next < end && end == size, "{what}: {next} of {end}");
-        assert_eq!(fs.ask("error?")[1], "1003", "{what}");
         peer.join().unwrap();
     }
 

@@ -17,12 +17,12 @@ use skyhaul::io::lock::lock;
 use skyhaul::io::tcp::info::{TcpInfo, readable};
 use skyhaul::io::tcp::setup::Setup;
 use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
-use skyhaul::recording::{RangePiece, Recording};
+use skyhaul::recording::{Lack, RangePiece, Recording, State};
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
     StationEvent, TransferCounts, TransferEvent, TransferOutcome, TransferPace, TransferPlan, TransferRequest,
 };
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ const MAX_ADDRESSES: usize = 4;
 const DISK_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the other host may take nothing.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may keep the connection open after it has acknowledged everything.
+/// How long it may take to answer, or to close the connection, after it has acknowledged everything.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often what waits looks whether it is to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -254,11 +254,12 @@ impl Sending {
             if let Some(range) = lock(&self.control.range).take() {
                 return Ok(range);
             }
-            if has_closed(watched, POLL_INTERVAL)? {
-                return Err(Early::Failed(
-                    "the other host closed the connection before anything was sent".into(),
-                ));
-            }
+            let why = match heard(watched, POLL_INTERVAL)? {
+                Heard::Nothing => continue,
+                Heard::End => "the other host closed the connection before anything was sent",
+                Heard::Data => "the other host sent data, it is no receiver of a scan",
+            };
+            return Err(Early::Failed(why.into()));
         }
     }
 
@@ -316,24 +317,27 @@ impl Sending {
         }
     }
 
-    /// Waits until the other host has acknowledged everything, and for a while until it closes the connection: one that has not read
-    /// everything resets it.
+    /// Waits until the other host has acknowledged everything, and for a while for its answer: jive5ab sends a byte when it has read all,
+    /// then it closes. One that closes without having read all resets the connection.
     fn wait_for_peer(&mut self, watched: &TcpStream) -> Result<(), Early> {
         let (mut asked, mut acked, mut all_since) = (Instant::now(), 0, None);
+        let mut has_answered = false;
         loop {
             self.go_on()?;
-            let has_closed = has_closed(watched, POLL_INTERVAL)?;
+            if has_answered {
+                std::thread::sleep(POLL_INTERVAL);
+            } else {
+                has_answered = heard(watched, POLL_INTERVAL)? != Heard::Nothing;
+            }
             let info = TcpInfo::of(watched)?;
             if info.bytes_acked > acked {
                 (asked, acked) = (Instant::now(), info.bytes_acked);
             }
             if info.all_acknowledged() {
                 let since = *all_since.get_or_insert_with(Instant::now);
-                if has_closed || since.elapsed() >= CLOSE_TIMEOUT {
+                if has_answered || since.elapsed() >= CLOSE_TIMEOUT {
                     return Ok(());
                 }
-            } else if has_closed {
-                std::thread::sleep(POLL_INTERVAL);
             }
             if asked.elapsed() >= STALL_TIMEOUT {
                 let why = format!("the other host acknowledged nothing for {} s", STALL_TIMEOUT.as_secs());
@@ -344,14 +348,21 @@ impl Sending {
     }
 }
 
-/// Whether the other host has closed its direction; what it sends is left unread.
-fn has_closed(stream: &TcpStream, wait: Duration) -> Result<bool, Early> {
+/// What comes from the other host.
+#[derive(PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Data,
+    End,
+}
+
+fn heard(mut stream: &TcpStream, wait: Duration) -> Result<Heard, Early> {
     if readable(&[stream.as_fd()], wait)?.is_empty() {
-        return Ok(false);
+        return Ok(Heard::Nothing);
     }
-    match stream.peek(&mut [0]) {
-        Ok(0) => Ok(true),
-        Ok(_) => Err(Early::Failed("the other host sent data, it is no receiver of a scan".into())),
+    match stream.read(&mut [0; 64]) {
+        Ok(0) => Ok(Heard::End),
+        Ok(_) => Ok(Heard::Data),
         Err(error) => Err(Early::Failed(format!("the other host ended the connection: {error}"))),
     }
 }
@@ -401,5 +412,7 @@ fn read_range(
     while let Some(piece) = reader.next_piece().map_err(|error| error.to_string())? {
         to.send(FromDisks::Piece(piece)).map_err(|_| gone())?;
     }
-    Ok(!reader.layout().gaps.is_empty())
+    // That a FlexBuff's own scan has no index, and so no known end, is no gap.
+    let is_foreign = recording.state == State::Unindexed;
+    Ok(reader.layout().gaps.iter().any(|gap| !is_foreign || gap.lack != Lack::OpenEnd))
 }

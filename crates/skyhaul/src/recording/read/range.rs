@@ -168,8 +168,9 @@ fn read(chunk: &ChunkFile, unit: u64, pool: &Pool) -> io::Result<Vec<(u64, UnitB
             }
             Err(UnitError::NotHere(_)) if !std::mem::replace(&mut has_searched, true) && chunk.search() => {}
             Err(UnitError::NotHere(gap)) => {
-                let hint = Hint("`skyhaul check` lists all damage");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{gap}{hint}")));
+                let (hint, why) = (Hint("`skyhaul check` lists all damage"), &gap.why);
+                let why = format!("chunk {} of {}: {why}{hint}", gap.chunks.0, gap.datastream);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
         }
     }
