@@ -14,8 +14,7 @@ use skyhaul::io::lock::lock;
 use skyhaul::recording::{State, scan_summary, scans_on};
 use skyhaul_core::station::{
     DiskCondition, InputStatus, RecordingOverrides, RecordingState, RecordingStatus, StartRequest,
-    StationRefusal, StationRequest, StationSnapshot, TransferId, TransferOutcome, TransferRequest,
-    TransferState, TransferStatus,
+    StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest, TransferState,
 };
 use skyhaul_core::vsi::{
     VsiAction, VsiCode, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions,
