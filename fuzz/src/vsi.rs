@@ -4,7 +4,7 @@
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::vsi::{
     MAX_REPLY_BYTES, VsiAction, VsiCode, VsiDialogue, VsiDisk, VsiLines, VsiOutcome, VsiOutput, VsiRecording,
-    VsiRuntimes, VsiScan, VsiScanFacts, VsiView,
+    VsiRuntimes, VsiScan, VsiScanFacts, VsiTransfer, VsiTransferState, VsiView,
 };
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ pub(crate) fn run(bytes: &[u8]) {
         assert!(!dialogue.is_waiting());
     }
     for action in dialogue.close(&mut shared) {
-        assert!(matches!(action, VsiAction::Stop { .. }));
+        assert!(matches!(action, VsiAction::Stop { .. } | VsiAction::Disconnect { .. }));
     }
 }
 
@@ -79,6 +79,26 @@ fn carry_out(view: &mut VsiView, action: VsiAction, choice: u8) -> Option<VsiOut
                 ..VsiScanFacts::default()
             }))
         }
+        VsiAction::Connect(options) => {
+            let (id, label, host) = (options.id, options.label, options.host);
+            let size_bytes = view.scan_number(&label).map_or(0, |at| view.scans[at].bytes);
+            let state = [VsiTransferState::Connecting, VsiTransferState::Connected][usize::from(choice & 1)];
+            view.transfers.push(VsiTransfer { id, label, host, state, size_bytes, ..VsiTransfer::default() });
+            (choice & 2 > 0).then_some(VsiOutcome::Started)
+        }
+        VsiAction::Send { id, from, to } => {
+            let transfer = view.transfers.iter_mut().find(|transfer| transfer.id == id);
+            let transfer = transfer.expect("only what was connected sends");
+            assert!(from <= to && to <= transfer.size_bytes && transfer.state == VsiTransferState::Connected);
+            (transfer.state, transfer.sent_bytes) = (VsiTransferState::Sending, u64::from(choice));
+            (choice & 4 > 0).then_some(VsiOutcome::Started)
+        }
+        VsiAction::Disconnect { id } => {
+            let transfer = view.transfers.iter_mut().find(|transfer| transfer.id == id);
+            let transfer = transfer.expect("only what was connected is disconnected");
+            (transfer.state, transfer.is_complete) = (VsiTransferState::Ended, choice & 8 > 0);
+            Some(VsiOutcome::Stopped)
+        }
     }
 }
 
@@ -90,6 +110,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "\u{2}runtime=x:transient;datastream=add:ds{thread}:@1/ke.0-3,8;set_disks=/mnt/*:mk6;runtime=x:delete;runtime?\n",
         "\u{4}record=on:a_b_c;status?;error?;mode=ext:0xff:2;clock_set=32:int;play_rate?;ipd=5000ns;rtime?;scandir?1\n",
         "\u{8}record=on:a_b_c\n;;= ?\n\rfoo?bar;\n\r",
+        "\u{f}record=on:a_b_c\nrecord=off\nnet_protocol=tcp;scan_set=a_b_c;disk2net=connect:h;disk2net=on:+9:+99;disk2net?;reset=abort;disk2net?\n",
     ];
     dialogues.map(|text| text.as_bytes().to_vec()).to_vec()
 }

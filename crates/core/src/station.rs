@@ -33,11 +33,13 @@ mod admission;
 mod conflicts;
 mod events;
 mod follow;
+mod held;
 mod refusal;
 mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use events::{
     RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
@@ -50,10 +52,15 @@ pub use schedule::{
 pub use state::{
     DiskCondition, InputStatus, MAX_NAME_BYTES, MAX_SCHEDULED_NAME_BYTES, RecordingCounts, RecordingId,
     RecordingOutcome, RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk,
-    StationSnapshot, UnixMillis, is_scan_name,
+    StationSnapshot, TransferCounts, TransferId, TransferOutcome, TransferPace, TransferRequest,
+    TransferState, TransferStatus, UnixMillis, is_scan_name,
+};
+pub use transfer::{
+    MAX_ENDED_TRANSFERS, MAX_TRANSFERS, TRANSFER_IDLE_MILLIS, TransferCommand, TransferEvent, TransferPlan,
 };
 
 use crate::observation::sequencer::Sequencer;
+use held::Held;
 use schedule::Followed;
 use state::SEQUENCER_OPTIONS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -95,40 +102,6 @@ pub struct DiskConfig {
     pub rate_bits: Option<u64>,
 }
 
-/// A recording that has not ended, and the requests to be answered.
-#[derive(Clone, Debug)]
-struct Held {
-    status: RecordingStatus,
-    input: usize,
-    /// The request to start it, until it is answered.
-    starter: Option<RequestId>,
-    /// Requests that wait for its end.
-    waiting: Vec<RequestId>,
-}
-
-impl Held {
-    /// When the host's clock ends it, if its data do not.
-    fn deadline(&self) -> Option<UnixMillis> {
-        let stop = self.status.stop?;
-        Some(UnixMillis(stop.saturating_mul(1000).saturating_add(STOP_GRACE_MILLIS)))
-    }
-
-    /// Requests its end, once.
-    fn stop(&mut self, actions: &mut Vec<StationAction>) {
-        if self.status.state != RecordingState::Stopping {
-            self.status.state = RecordingState::Stopping;
-            actions.push(StationAction::Stop { recording: self.status.recording });
-            actions.push(StationAction::RecordingChanged(self.status.clone()));
-        }
-    }
-
-    /// What it holds, without the space that it has filled.
-    fn remaining(&self) -> Reserved {
-        let space_bytes = self.status.reserved.space_bytes.saturating_sub(self.status.counts.written_bytes);
-        Reserved { space_bytes, ..self.status.reserved }
-    }
-}
-
 /// The state of a station, and what follows from each event.
 #[derive(Clone, Debug)]
 pub struct Station {
@@ -138,6 +111,7 @@ pub struct Station {
     ended: VecDeque<RecordingStatus>,
     /// Names of scans on the disks.
     names: BTreeSet<String>,
+    transfers: transfer::Transfers,
     next: u64,
     shutting_down: bool,
     shutdown_requests: Vec<RequestId>,
@@ -166,6 +140,7 @@ impl Station {
             active: BTreeMap::new(),
             ended: VecDeque::new(),
             names: BTreeSet::new(),
+            transfers: transfer::Transfers::default(),
             next: 1,
             shutting_down: false,
             shutdown_requests: Vec::new(),
@@ -204,10 +179,16 @@ impl Station {
             }
             StationEvent::ScanFound { name } => drop(self.names.insert(name)),
             StationEvent::ScanRemoved { name } => drop(self.names.remove(&name)),
+            StationEvent::Transfer { transfer, event } => {
+                self.transfers.event(now, transfer, event, &mut actions);
+                self.answer_shutdown(&mut actions);
+            }
             StationEvent::TimePassed => {}
         }
         self.stop_overdue(now, &mut actions);
         self.follow(now, false, &mut actions);
+        self.transfers.stop_idle(now, &mut actions);
+        self.pace_transfers(&mut actions);
         actions
     }
 
@@ -215,7 +196,7 @@ impl Station {
     #[must_use]
     pub fn next_deadline(&self) -> Option<UnixMillis> {
         let running = self.active.values().filter(|held| held.status.state != RecordingState::Stopping);
-        running.filter_map(Held::deadline).min()
+        running.filter_map(Held::deadline).chain(self.transfers.next_deadline()).min()
     }
 
     /// Returns everything that can be seen from outside.
@@ -239,6 +220,7 @@ impl Station {
             recordings: active.collect(),
             ended: self.ended.iter().cloned().collect(),
             schedules: self.schedules(),
+            transfers: self.transfers.all(),
         }
     }
 
@@ -249,10 +231,10 @@ impl Station {
         active.chain(self.ended.iter().rev()).find(|status| status.name == name)
     }
 
-    /// Whether nothing is recorded.
+    /// Whether nothing is recorded or transferred.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.active.is_empty()
+        self.active.is_empty() && self.transfers.is_empty()
     }
 
     fn request(
@@ -268,6 +250,12 @@ impl Station {
             StationRequest::LoadSchedule(request) => self.load_schedule(now, id, *request, actions),
             StationRequest::RemoveSchedule { name } => self.remove_schedule(id, &name, actions),
             StationRequest::Shutdown => self.shut_down(now, id, actions),
+            StationRequest::Connect(request) => self.connect(now, id, request, actions),
+            StationRequest::Send { transfer, from, to } => {
+                let sent = self.transfers.send(transfer, (from, to), actions);
+                sent.map(|()| actions.push(StationAction::Reply { id, reply: Ok(None) }))
+            }
+            StationRequest::Disconnect { transfer } => self.transfers.stop(id, transfer, actions),
         };
         if let Err(refusal) = refused {
             actions.push(StationAction::Reply { id, reply: Err(refusal) });
@@ -368,12 +356,13 @@ impl Station {
         self.shutdown_requests.push(id);
         self.end_schedules(now, actions);
         self.active.values_mut().for_each(|held| held.stop(actions));
+        self.transfers.stop_all(actions);
         self.answer_shutdown(actions);
         Ok(())
     }
 
     fn answer_shutdown(&mut self, actions: &mut Vec<StationAction>) {
-        if self.active.is_empty() {
+        if self.is_idle() {
             let replies = self.shutdown_requests.drain(..);
             actions.extend(replies.map(|id| StationAction::Reply { id, reply: Ok(None) }));
         }

@@ -42,7 +42,7 @@ mod runtime;
 mod tests;
 mod view;
 
-pub use commands::{ERROR_ENDED, ERROR_NOT_STARTED};
+pub use commands::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 pub use datastream::{MAX_DATASTREAMS, VsiDatastream, VsiMatch};
 pub use dialogue::{MAX_WAITING_REQUESTS, VsiDialogue, VsiDialogueCounts, VsiOutput};
 pub use errors::{MAX_PENDING_ERRORS, VsiError, VsiErrors};
@@ -51,6 +51,6 @@ pub use mode::{ModeError, VsiMode};
 pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiReply};
 pub use runtime::{DEFAULT_DATA_PORT, DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, MAX_RUNTIMES, VsiRuntimes};
 pub use view::{
-    VsiAction, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiScan,
-    VsiScanFacts, VsiView,
+    VsiAction, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording,
+    VsiScan, VsiScanFacts, VsiTransfer, VsiTransferState, VsiView,
 };

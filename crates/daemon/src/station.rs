@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   HTTP, commands ── StationRequest ─▶ ┌─────────┐ ─▶ a thread for each recording ── Recorder ─▶ disks
-//!   threads ───────── StationEvent ───▶ │ Station │ ─▶ replies
+//!   threads ───────── StationEvent ───▶ │ Station │ ─▶ replies; two threads for each transfer ── TcpSender ─▶ hosts
 //!                                       └─────────┘ ─▶ watchers (bounded; slow ones are dropped)
 //! ```
 //!
@@ -29,6 +29,7 @@ mod setup;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod watched;
 
 pub use json::recording as recording_json;
@@ -44,6 +45,7 @@ use skyhaul::io::lock::lock;
 use skyhaul::recording::scans_on;
 use skyhaul_core::station::{
     PlannedStatus, RecordingStatus, Station, StationEvent, StationRefusal, StationRequest, StationSnapshot,
+    TransferId, TransferRequest,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -76,8 +78,14 @@ impl StationService {
         for name in names.iter().cloned() {
             station.handle(now(), StationEvent::ScanFound { name });
         }
-        let state =
-            State { station, replies: HashMap::new(), controls: HashMap::new(), threads: Vec::new(), names };
+        let state = State {
+            station,
+            replies: HashMap::new(),
+            controls: HashMap::new(),
+            transfers: HashMap::new(),
+            threads: Vec::new(),
+            names,
+        };
         let jobs = DiskJobs::start(&setup.disks)?;
         let board = Mutex::new(Board::new(setup.disks.len()));
         let shared = Arc::new(Shared {
@@ -89,6 +97,7 @@ impl StationService {
             faulty: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            readers: Arc::new(()),
             interrupted: Mutex::default(),
             jobs: Arc::new(jobs),
             schedules: Mutex::new(Schedules::default()),
@@ -119,6 +128,16 @@ impl StationService {
     /// Why it was refused.
     pub async fn ask_async(&self, request: StationRequest) -> StationReply {
         self.shared.submit(request).await.unwrap_or(Err(StationRefusal::ShuttingDown))
+    }
+
+    /// Begins a transfer, and returns its number when it is accepted.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub async fn connect(&self, request: TransferRequest) -> Result<TransferId, StationRefusal> {
+        let id = self.shared.next_id();
+        let reply = self.shared.submit_as(id, StationRequest::Connect(request));
+        reply.await.unwrap_or(Err(StationRefusal::ShuttingDown)).map(|_| TransferId(id.0))
     }
 
     /// Everything that can be seen of it.
@@ -167,7 +186,7 @@ impl StationService {
         })
     }
 
-    /// Ends all recordings, waits until everything is written, and returns whether no recording of this run lost data here or failed.
+    /// Ends all recordings and transfers, waits until everything is written, and returns whether no recording of this run lost data here or failed.
     #[must_use]
     pub fn shut_down(&self) -> bool {
         // The only refusal is that too many asked for it already.

@@ -16,6 +16,7 @@
 mod adapter;
 mod connection;
 mod inspect;
+mod sending;
 mod shared;
 #[cfg(test)]
 mod tests;

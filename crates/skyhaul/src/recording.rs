@@ -44,6 +44,7 @@ pub use list::{ScanSummary, ls, scan_summary, scans_on};
 pub use open::{OpenError, Recording};
 pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};
+pub use read::range::{RangePiece, RangeReader};
 pub use read::unit::{ChunkFile, ChunkVerifier, UNIT_BLOCK_BYTES, UnitBytes, UnitError, UnitRead};
 pub use read::{Next, Reader};
 pub use report::{

@@ -149,6 +149,37 @@ pub(super) fn schedule_line(schedule: &Value) -> String {
     line
 }
 
+/// A transfer in one line.
+fn transfer_line(transfer: &Value) -> String {
+    let text = |key: &str| transfer[key].as_str().unwrap_or_default();
+    let number = |key: &str| transfer[key].as_u64().unwrap_or(0);
+    let mut line = format!("transfer of {} to {}: {}", text("scan"), text("to"), text("state"));
+    if !text("outcome").is_empty() {
+        let _ = write!(line, ", {}", text("outcome"));
+    }
+    let wanted = number("end_byte").saturating_sub(number("first_byte"));
+    let _ = write!(line, ", {} of {} sent", bytes(number("sent_bytes")), bytes(wanted));
+    if text("state") == "sending" {
+        let _ = write!(line, ", {}", rate(number("rate_bits") as f64));
+    }
+    if transfer["paused"] == true {
+        line.push_str(", PAUSED for a recording");
+    }
+    if let Some(bits) = transfer["limit_bits"].as_u64() {
+        let _ = write!(line, ", at most {} beside recordings", rate(bits as f64));
+    }
+    match number("filled_bytes") {
+        0 => {}
+        filled => {
+            let _ = write!(line, ", {} of fill for what is missing", bytes(filled));
+        }
+    }
+    match text("reason") {
+        "" => line,
+        reason => format!("{line}: {reason}"),
+    }
+}
+
 /// A station in some lines.
 fn text(status: &Value) -> String {
     let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
@@ -192,6 +223,9 @@ fn text(status: &Value) -> String {
     }
     for problem in list("schedule_problems").iter().filter_map(Value::as_str) {
         let _ = writeln!(out, "SCHEDULE NOT READ: {}", escaped_name(problem));
+    }
+    for transfer in list("transfers") {
+        let _ = writeln!(out, "{}", transfer_line(&transfer));
     }
     let interrupted = list("interrupted");
     let names: Vec<&str> = interrupted.iter().filter_map(Value::as_str).collect();

@@ -2,8 +2,8 @@
 
 use crate::site::{Job, Site, number, run, vdif, wait_for, words};
 use rustix::process::Signal;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Time of the first frame: 2026y264d14h13m20s.
@@ -37,9 +37,9 @@ impl FieldSystem {
     }
 }
 
-#[test]
-fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
-    let site = Site::new(2);
+/// A station with one input on the disks of a site, a connection to its port of VSI-S, and the port of the input.
+#[track_caller]
+fn serve(site: &Site) -> (Job, FieldSystem, u16) {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut text =
         "[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.vsi]\nlisten = '127.0.0.1:0'\n"
@@ -49,9 +49,9 @@ fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
     }
     text +=
         &format!("[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{port}']\nmemory = '64MiB'\n");
-    let directory = site.disks[0].parent().unwrap().to_owned();
-    std::fs::write(directory.join("station.toml"), text).unwrap();
-    let mut job = Job::start(&words(&format!("serve --config {}", directory.join("station.toml").display())));
+    let path = site.disks[0].parent().unwrap().join("station.toml");
+    std::fs::write(&path, text).unwrap();
+    let mut job = Job::start(&words(&format!("serve --config {}", path.display())));
     let address = wait_for("the port of VSI-S", || {
         let said = job.stderr();
         assert!(job.is_running(), "it ended: {said}");
@@ -60,7 +60,14 @@ fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
     let stream = TcpStream::connect(address).unwrap();
     // What it waits for most answers.
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut fs = FieldSystem { stream };
+    (job, FieldSystem { stream }, port)
+}
+
+#[test]
+fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
+    let site = Site::new(2);
+    let (mut job, mut fs, port) = serve(&site);
+    let directory = site.disks[0].parent().unwrap().to_owned();
 
     fs.does("mode = VDIF_1000-8-1-2 ;");
     fs.does("mtu = 9000 ;");
@@ -131,6 +138,193 @@ fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
     let range: Vec<u64> = set[3..].iter().map(|text| text.parse().unwrap()).collect();
     assert_eq!(range, [1000 * FRAME_BYTES, 2000 * FRAME_BYTES]);
     // A client that is connected does not hold the end up.
+    job.signal(Signal::TERM);
+    job.finish().expect(0);
+}
+
+/// Frames of a chunk in scans that are sent.
+const CHUNK_FRAMES: u32 = 1000;
+
+/// A FlexBuff scan of these chunks in turns on the disks, and the bytes of each.
+fn flexbuff(site: &Site, label: &str, chunks: &[u32]) -> Vec<Vec<u8>> {
+    let bytes = |chunk: &u32| {
+        let frames = chunk * CHUNK_FRAMES..(chunk + 1) * CHUNK_FRAMES;
+        frames.flat_map(|n| vdif(SECOND + i64::from(n / FPS), n % FPS, 0, 8000)).collect::<Vec<u8>>()
+    };
+    let all: Vec<Vec<u8>> = chunks.iter().map(bytes).collect();
+    for (at, (chunk, bytes)) in chunks.iter().zip(&all).enumerate() {
+        let directory = site.disks[at % site.disks.len()].join(label);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join(format!("{label}.{chunk:08}")), bytes).unwrap();
+    }
+    all
+}
+
+impl FieldSystem {
+    /// What m5copy sends to a source of `vbs://`, up to the moment when bytes flow; `on`: the range.
+    #[track_caller]
+    fn m5copy(&mut self, label: &str, port: u16, on: &str) {
+        self.does(&format!("net_port={port}"));
+        self.does("record=mk6:0");
+        self.does(&format!("scan_set={label}::"));
+        assert_eq!(self.ask("scan_set?")[2], label);
+        assert_eq!(self.ask("disk2net=connect:127.0.0.1"), ["1"]);
+        wait_for("the connection", || (self.ask("disk2net?")[1] == "connected").then_some(()));
+        self.does(&format!("disk2net=on:{on}"));
+    }
+
+    /// The end of a transfer: first byte, next byte, one past the last.
+    #[track_caller]
+    fn end_of_transfer(&mut self) -> [u64; 3] {
+        let ended = wait_for("the end of the transfer", || {
+            let state = self.ask("disk2net?");
+            (state[1] == "inactive").then_some(state)
+        });
+        [3, 4, 5].map(|at| ended[at].parse().unwrap())
+    }
+}
+
+/// Takes one connection, and returns what it brought. As jive5ab does, it sends a byte when it has read all.
+fn receiver() -> (u16, std::thread::JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let receive = move || {
+        let mut bytes = Vec::new();
+        let mut stream = listener.accept().unwrap().0;
+        stream.read_to_end(&mut bytes).unwrap();
+        stream.write_all(&[0]).unwrap();
+        bytes
+    };
+    (port, std::thread::spawn(receive))
+}
+
+#[test]
+fn scans_are_sent_as_m5copy_asks() {
+    let site = Site::new(2);
+    let whole = flexbuff(&site, "n26c3_mh_no0001", &[0, 1, 2]).concat();
+    let part = flexbuff(&site, "n26c3_mh_no0002", &[0, 2]);
+    let (mut job, mut fs, _) = serve(&site);
+    let size = whole.len() as u64;
+    assert_eq!(fs.ask("runtime=abcdefgh:transient"), ["0", "abcdefgh"]);
+    fs.does("mode=none");
+    fs.does("net_protocol=tcp:4M:2M");
+    wait_for("the list of scans", || (fs.ask("scan_set=n26c3_mh_no0002")[0] == "0").then_some(()));
+
+    let (port, received) = receiver();
+    fs.m5copy("n26c3_mh_no0001", port, ":");
+    assert_eq!(fs.ask("disk2net?")[1], "active");
+    assert_eq!(fs.end_of_transfer(), [0, size, size]);
+    assert!(received.join().unwrap() == whole);
+    // The rest of a file, in the middle of a frame.
+    let (port, received) = receiver();
+    fs.m5copy("n26c3_mh_no0001", port, "+12345678:");
+    assert_eq!(fs.end_of_transfer(), [12_345_678, size, size]);
+    assert!(received.join().unwrap() == whole[12_345_678..]);
+    // All of it is there.
+    let (port, received) = receiver();
+    fs.m5copy("n26c3_mh_no0001", port, &format!("+{size}:"));
+    assert_eq!(fs.end_of_transfer(), [size; 3]);
+    assert!(received.join().unwrap().is_empty());
+    assert_eq!(fs.ask("error?")[1], "");
+
+    // A chunk that is missing keeps its place, and the client hears of it.
+    let (port, received) = receiver();
+    fs.m5copy("n26c3_mh_no0002", port, ":");
+    assert_eq!(fs.end_of_transfer(), [0, size, size]);
+    let fill = [0x44, 0x33, 0x22, 0x11].repeat(part[0].len() / 4);
+    assert!(received.join().unwrap() == [part[0].as_slice(), fill.as_slice(), part[1].as_slice()].concat());
+    assert_eq!(fs.ask("error?")[1], "1003");
+    let status = site_status(&job);
+    let outcomes: Vec<&str> = status.iter().map(|of| of["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["complete", "complete", "complete", "gaps"]);
+    assert_eq!(
+        (number(&status[3]["sent_bytes"]), number(&status[3]["filled_bytes"])),
+        (size, fill.len() as u64)
+    );
+    // A chunk that is damaged ends it before its bytes.
+    let path = site.disks[1].join("n26c3_mh_no0001/n26c3_mh_no0001.00000001");
+    let mut damaged = std::fs::read(&path).unwrap();
+    damaged[4_000_000..4_100_000].fill(0);
+    std::fs::write(path, damaged).unwrap();
+    let (port, received) = receiver();
+    fs.m5copy("n26c3_mh_no0001", port, ":");
+    let [_, next, _] = fs.end_of_transfer();
+    let bytes = received.join().unwrap();
+    assert!(next as usize == bytes.len() && bytes.len() >= part[0].len() && bytes == whole[..bytes.len()]);
+    assert!(bytes.len() < 2 * part[0].len(), "{next}");
+    assert!(fs.ask("error?")[2].contains("no0001"));
+    job.signal(Signal::TERM);
+    job.finish().expect(0);
+}
+
+/// The transfers of a station, by its HTTP API.
+fn site_status(job: &Job) -> Vec<serde_json::Value> {
+    let said = job.stderr();
+    let api = said.split_once("http://").unwrap().1.lines().next().unwrap();
+    let status = run(&format!("status --station http://{api} --json")).expect(0).json();
+    status["transfers"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_transfer_to_a_bad_host_ends_and_says_so() {
+    let site = Site::new(1);
+    let size = flexbuff(&site, "n26c3_mh_no0001", &[0, 1, 2, 3]).concat().len() as u64;
+    let (mut job, mut fs, _) = serve(&site);
+    fs.does("net_protocol=tcp");
+    wait_for("the list of scans", || (fs.ask("scan_set=n26c3_mh_no0001")[0] == "0").then_some(()));
+    // Nobody listens.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    fs.does(&format!("net_port={port}"));
+    assert_eq!(fs.ask("disk2net=connect:127.0.0.1"), ["1"]);
+    wait_for("the refusal", || (fs.ask("error?")[1] == "1003").then_some(()));
+    assert_eq!(fs.ask("disk2net=on::")[0], "6");
+    assert_eq!(fs.ask("disk2net=connect:no.such.host.invalid"), ["1"]);
+    wait_for("the refusal", || (fs.ask("error?")[1] == "1003").then_some(()));
+
+    // One that closes in the middle, one that talks, and one that closes before.
+    for what in 0..3 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let peer = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut some = vec![0; 100_000];
+            match what {
+                0 => stream.read_exact(&mut some).unwrap(),
+                1 => {
+                    stream.write_all(b"220 ready\r\n").unwrap();
+                    std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
+                }
+                _ => {}
+            }
+        });
+        fs.does(&format!("net_port={port}"));
+        fs.does("scan_set=n26c3_mh_no0001::");
+        assert_eq!(fs.ask("disk2net=connect:127.0.0.1"), ["1"]);
+        if what == 0 {
+            wait_for("the connection", || (fs.ask("disk2net=on::")[0] == "0").then_some(()));
+        }
+        wait_for("the error", || (fs.ask("error?")[1] == "1003").then_some(()));
+        let [_, next, end] = fs.end_of_transfer();
+        assert!(next < end && end == size, "{what}: {next} of {end}");
+        peer.join().unwrap();
+    }
+
+    // One that takes nothing: the client ends it.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs.m5copy("n26c3_mh_no0001", listener.local_addr().unwrap().port(), ":");
+    assert_eq!(fs.ask("disk2net?")[1], "active");
+    let busy = fs.ask("status?");
+    assert_eq!(busy, ["0", "0x00004009"]);
+    fs.does("disk2net=disconnect");
+    let [_, next, end] = fs.end_of_transfer();
+    assert!(next < end);
+    let states: Vec<String> =
+        site_status(&job).iter().map(|of| of["outcome"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(states, ["failed", "failed", "failed", "failed", "failed", "stopped"]);
+    // One that runs does not hold the end of the service up.
+    fs.m5copy("n26c3_mh_no0001", listener.local_addr().unwrap().port(), ":");
     job.signal(Signal::TERM);
     job.finish().expect(0);
 }

@@ -4,7 +4,9 @@ use super::refusal::StationRefusal;
 use super::schedule::{PlannedStatus, ScheduleRecord, ScheduleRequest};
 use super::state::{
     DiskCondition, RecordingCounts, RecordingId, RecordingOutcome, RecordingStatus, RequestId, StationDisk,
+    TransferId, TransferRequest, TransferStatus,
 };
+use super::transfer::{TransferCommand, TransferEvent};
 use crate::wire::Format;
 
 /// What happens to a station.
@@ -57,6 +59,13 @@ pub enum StationEvent {
         /// Its name.
         name: String,
     },
+    /// A transfer has come further, or ended.
+    Transfer {
+        /// Which.
+        transfer: TransferId,
+        /// What happened to it.
+        event: TransferEvent,
+    },
     /// Time has passed, see [`Station::next_deadline`](super::Station::next_deadline).
     TimePassed,
 }
@@ -80,7 +89,23 @@ pub enum StationRequest {
         /// Its name.
         name: String,
     },
-    /// End all recordings, and begin no others. Answered when all have ended.
+    /// Connect to the host that receives a scan. Answered when it is accepted; its [`TransferId`] is the number of the request.
+    Connect(TransferRequest),
+    /// Send a range of the scan to that host.
+    Send {
+        /// Which transfer.
+        transfer: TransferId,
+        /// First byte.
+        from: u64,
+        /// One past the last byte.
+        to: u64,
+    },
+    /// End a transfer. Answered when it has ended.
+    Disconnect {
+        /// Which transfer.
+        transfer: TransferId,
+    },
+    /// End all recordings and transfers, and begin no others. Answered when all have ended.
     Shutdown,
 }
 
@@ -139,6 +164,15 @@ pub enum StationAction {
     RecordingChanged(RecordingStatus),
     /// A disk has changed.
     DiskChanged(StationDisk),
+    /// Do this for a transfer.
+    Transfer {
+        /// Which.
+        transfer: TransferId,
+        /// What to do.
+        command: TransferCommand,
+    },
+    /// A transfer has changed.
+    TransferChanged(TransferStatus),
     /// Append a record to the journal of a schedule: an attempt has ended. That it began is in its [`RecordingPlan`].
     Journal(ScheduleRecord),
     /// A scan of a schedule has changed.

@@ -106,6 +106,35 @@ pub enum StationRefusal {
         /// Why.
         conflicts: Vec<ScheduleConflict>,
     },
+    /// No scan has this name.
+    NoScan {
+        /// What was given.
+        name: String,
+    },
+    /// As many transfers run as there may be.
+    TooManyTransfers {
+        /// How many.
+        most: usize,
+    },
+    /// No transfer that runs has this number.
+    NoTransfer {
+        /// What was given.
+        transfer: u64,
+    },
+    /// A transfer cannot be told what to send in this state.
+    NotConnected {
+        /// The name of the state.
+        state: &'static str,
+    },
+    /// The range is outside of the scan.
+    BadRange {
+        /// First byte.
+        from: u64,
+        /// One past the last byte.
+        to: u64,
+        /// Size of the scan as one file, bytes.
+        size_bytes: u64,
+    },
     /// The service ends.
     ShuttingDown,
 }
@@ -131,6 +160,11 @@ impl StationRefusal {
             Self::NoSchedule { .. } => "no_schedule",
             Self::TooManySchedules => "too_many_schedules",
             Self::ScheduleConflicts { .. } => "schedule_conflicts",
+            Self::NoScan { .. } => "no_scan",
+            Self::TooManyTransfers { .. } => "too_many_transfers",
+            Self::NoTransfer { .. } => "no_transfer",
+            Self::NotConnected { .. } => "not_connected",
+            Self::BadRange { .. } => "bad_range",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -168,6 +202,25 @@ impl StationRefusal {
                 bytes(*free),
                 Hint("remove scans, or stop earlier")
             ),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a transfer cannot do.
+    fn of_transfer(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoScan { name } => {
+                let hint = Hint("`skyhaul ls` lists the scans");
+                write!(f, "no scan is named `{}`{hint}", name.escape_debug())
+            }
+            Self::TooManyTransfers { most } => {
+                write!(f, "{most} transfers run already{}", Hint("wait until one has ended"))
+            }
+            Self::NoTransfer { transfer } => write!(f, "no transfer has the number {transfer}"),
+            Self::NotConnected { state } => write!(f, "the transfer is {state}, not connected and idle"),
+            Self::BadRange { from, to, size_bytes } => {
+                write!(f, "bytes {from} to {to} are not in the scan, which has {size_bytes} bytes")
+            }
             _ => Ok(()),
         }
     }
@@ -294,6 +347,11 @@ impl Display for StationRefusal {
             | Self::NoSchedule { .. }
             | Self::TooManySchedules
             | Self::ScheduleConflicts { .. } => self.of_schedule(f),
+            Self::NoScan { .. }
+            | Self::TooManyTransfers { .. }
+            | Self::NoTransfer { .. }
+            | Self::NotConnected { .. }
+            | Self::BadRange { .. } => self.of_transfer(f),
             Self::ShuttingDown => write!(f, "the service is shutting down{}", Hint("start it again")),
         }
     }

@@ -208,6 +208,132 @@ pub struct RecordingStatus {
     pub outcome: Option<RecordingOutcome>,
 }
 
+/// A transfer of this run of the service: the number of the request that began it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId(pub u64);
+
+/// The transfer that a client asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransferRequest {
+    /// Name of the scan.
+    pub scan: String,
+    /// Host that receives it: a name or an address.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+}
+
+/// Where a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferState {
+    /// The scan is being opened, and the connection made.
+    Connecting,
+    /// It can be told what to send.
+    Connected,
+    /// Bytes are sent.
+    Sending,
+    /// See its [`TransferOutcome`].
+    Ended,
+}
+
+impl TransferState {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Sending => "sending",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// How a transfer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransferOutcome {
+    /// The host that receives acknowledged every byte.
+    Complete,
+    /// The same, but some bytes are missing here: fill was sent in their place.
+    Gaps,
+    /// A client ended it before its end.
+    Stopped,
+    /// It could not go on.
+    Failed(String),
+}
+
+impl TransferOutcome {
+    /// Returns its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Gaps => "gaps",
+            Self::Stopped => "stopped",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// Returns what went wrong, if something did.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Failed(reason) => Some(reason),
+            Self::Complete | Self::Gaps | Self::Stopped => None,
+        }
+    }
+}
+
+/// Counts of a transfer since it began to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransferCounts {
+    /// Bytes read from the disks, or made as fill.
+    pub read_bytes: u64,
+    /// Bytes that the connection took.
+    pub sent_bytes: u64,
+    /// Bytes of fill among those that were read.
+    pub filled_bytes: u64,
+}
+
+/// How fast a transfer may send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransferPace {
+    /// As fast as the path and the disks allow.
+    #[default]
+    Free,
+    /// At most so many bits per second.
+    Limited(u64),
+    /// Not at all: a recording needs the disks.
+    Paused,
+}
+
+/// A transfer, running or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferStatus {
+    /// Its number in this run of the service.
+    pub transfer: TransferId,
+    /// What is sent, and to whom.
+    pub request: TransferRequest,
+    /// Where it is.
+    pub state: TransferState,
+    /// Size of the scan as one file, bytes; 0 until it is opened.
+    pub size_bytes: u64,
+    /// First byte of the range that is sent, and one past the last.
+    pub range: (u64, u64),
+    /// How fast it may send.
+    pub pace: TransferPace,
+    /// Its counts.
+    pub counts: TransferCounts,
+    /// Bits per second over the last second or so.
+    pub rate_bits: u64,
+    /// When it was requested.
+    pub requested_at: UnixMillis,
+    /// When it ended.
+    pub ended_at: Option<UnixMillis>,
+    /// How it ended.
+    pub outcome: Option<TransferOutcome>,
+}
+
 /// Everything that can be seen of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StationSnapshot {
@@ -229,6 +355,8 @@ pub struct StationSnapshot {
     pub ended: Vec<RecordingStatus>,
     /// The schedules that are followed, by name.
     pub schedules: Vec<ScheduleStatus>,
+    /// The last transfers that have ended, then those that have not, the oldest first.
+    pub transfers: Vec<TransferStatus>,
 }
 
 /// Whether a text can name a scan: letters, digits and `._+-`, and no `.` at its start. It becomes a directory's name.

@@ -206,6 +206,103 @@ fn a_stop_waits_only_if_asked() {
     assert_eq!(reply(&driven.ask(stop("s1", true))).unwrap().unwrap().state, RecordingState::Ended);
 }
 
+fn commands(actions: &[StationAction]) -> Vec<TransferCommand> {
+    let of = |action: &StationAction| match action {
+        StationAction::Transfer { command, .. } => Some(command.clone()),
+        _ => None,
+    };
+    actions.iter().filter_map(of).collect()
+}
+
+impl Driven {
+    /// A transfer of a scan, connected, and told to send all of it.
+    fn sends(&mut self, scan: &str) -> TransferId {
+        let request = TransferRequest { scan: scan.into(), host: "jive".into(), port: 2630 };
+        let actions = self.ask(StationRequest::Connect(request.clone()));
+        let transfer = TransferId(self.id);
+        assert_eq!(commands(&actions)[0], TransferCommand::Open(TransferPlan { transfer, request }));
+        assert_eq!(reply(&actions), Ok(None));
+        self.event(StationEvent::Transfer { transfer, event: TransferEvent::Connected { size_bytes: 100 } });
+        let actions = self.ask(StationRequest::Send { transfer, from: 0, to: 100 });
+        assert_eq!(commands(&actions)[0], TransferCommand::Send(0, 100));
+        transfer
+    }
+
+    /// A recording's counts: bytes that wait in memory. Returns what transfers are told.
+    fn waits(&mut self, recording: RecordingId, bytes: u64) -> Vec<TransferCommand> {
+        let counts = RecordingCounts { received_bytes: bytes, ..RecordingCounts::default() };
+        commands(&self.event(StationEvent::Progress { recording, counts }))
+    }
+}
+
+#[test]
+fn a_recording_has_the_first_right_to_the_disks() {
+    let mut driven = Driven::new();
+    for name in ["x", "y"] {
+        driven.event(StationEvent::ScanFound { name: name.into() });
+    }
+    let first = driven.sends("x");
+    let pace =
+        |driven: &Driven| driven.station.snapshot().transfers.iter().map(|of| of.pace).collect::<Vec<_>>();
+    assert_eq!(pace(&driven), [TransferPace::Free]);
+    // Two disks of 1 Gb/s, 800 Mb/s of which are reserved by a recording.
+    let recording = driven.recorded("s1", "a");
+    assert_eq!(pace(&driven), [TransferPace::Limited(1_200_000_000)]);
+    driven.sends("y");
+    assert_eq!(pace(&driven), [TransferPace::Limited(600_000_000); 2]);
+    // Its memory of 64 MiB is half full; they continue when it is less than a quarter full.
+    assert_eq!(driven.waits(recording, 32 * MIB), []);
+    assert_eq!(driven.waits(recording, 33 * MIB), vec![TransferCommand::Pace(TransferPace::Paused); 2]);
+    assert_eq!(driven.waits(recording, 17 * MIB), []);
+    let limited = TransferCommand::Pace(TransferPace::Limited(600_000_000));
+    assert_eq!(driven.waits(recording, 16 * MIB), [limited.clone(), limited]);
+    driven.ended(recording);
+    assert_eq!(pace(&driven), [TransferPace::Free; 2]);
+    // A second of 1 MB: 8 Mb/s.
+    driven.now = UnixMillis(1000);
+    let counts = TransferCounts { sent_bytes: 1_000_000, ..TransferCounts::default() };
+    driven.event(StationEvent::Transfer { transfer: first, event: TransferEvent::Progress(counts) });
+    assert_eq!(driven.station.snapshot().transfers[0].rate_bits, 8_000_000);
+}
+
+#[test]
+fn what_a_transfer_cannot_do_is_refused() {
+    let mut driven = Driven::new();
+    driven.event(StationEvent::ScanFound { name: "x".into() });
+    let connect = |scan: &str| {
+        StationRequest::Connect(TransferRequest { scan: scan.into(), host: "jive".into(), port: 2630 })
+    };
+    let refused = |driven: &mut Driven, request| reply(&driven.ask(request)).unwrap_err().code();
+    assert_eq!(refused(&mut driven, connect("z")), "no_scan");
+    reply(&driven.ask(connect("x"))).unwrap();
+    let transfer = TransferId(driven.id);
+    let send = |to| StationRequest::Send { transfer, from: 1, to };
+    assert_eq!(refused(&mut driven, send(2)), "not_connected");
+    let connected = TransferEvent::Connected { size_bytes: 10 };
+    driven.event(StationEvent::Transfer { transfer, event: connected });
+    assert_eq!([refused(&mut driven, send(11)), refused(&mut driven, send(0))], ["bad_range"; 2]);
+    // It waits to be told what to send, but not for ever.
+    assert_eq!(driven.station.next_deadline(), Some(UnixMillis(TRANSFER_IDLE_MILLIS)));
+    driven.now = UnixMillis(TRANSFER_IDLE_MILLIS);
+    assert_eq!(commands(&driven.event(StationEvent::TimePassed)), [TransferCommand::Stop]);
+    assert_eq!((driven.station.next_deadline(), refused(&mut driven, send(10))), (None, "not_connected"));
+    // The client that ends it hears of its end.
+    assert_eq!(driven.ask(StationRequest::Disconnect { transfer }), []);
+    let (outcome, counts) = (TransferOutcome::Stopped, TransferCounts::default());
+    let ended = StationEvent::Transfer { transfer, event: TransferEvent::Ended { outcome, counts } };
+    assert_eq!(reply(&driven.event(ended)), Ok(None));
+    assert_eq!(reply(&driven.ask(StationRequest::Disconnect { transfer })), Ok(None));
+    assert_eq!(refused(&mut driven, send(10)), "no_transfer");
+    for _ in 0..MAX_TRANSFERS {
+        reply(&driven.ask(connect("x"))).unwrap();
+    }
+    assert_eq!(refused(&mut driven, connect("x")), "too_many_transfers");
+    // The service ends when they have.
+    let actions = driven.ask(StationRequest::Shutdown);
+    assert_eq!(commands(&actions), vec![TransferCommand::Stop; MAX_TRANSFERS]);
+    assert!(!actions.iter().any(|action| matches!(action, StationAction::Reply { .. })));
+}
+
 /// What can happen; numbers choose among what is there.
 #[derive(Clone, Debug)]
 enum Step {
@@ -218,6 +315,10 @@ enum Step {
     Found(u8),
     Removed(u8),
     Pass(u8),
+    Connect(u8),
+    Send(u8, u8, u8),
+    Disconnect(u8),
+    Transfer(u8, u8),
     Shutdown,
 }
 
@@ -233,6 +334,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..12).prop_map(Step::Found),
         1 => (0u8..12).prop_map(Step::Removed),
         2 => (0u8..30).prop_map(Step::Pass),
+        4 => (0u8..12).prop_map(Step::Connect),
+        3 => (any::<u8>(), 0u8..9, 0u8..9).prop_map(|(at, from, to)| Step::Send(at, from, to)),
+        2 => any::<u8>().prop_map(Step::Disconnect),
+        5 => (any::<u8>(), 0u8..5).prop_map(|(at, what)| Step::Transfer(at, what)),
         1 => Just(Step::Shutdown),
     ]
 }
@@ -247,6 +352,10 @@ struct World {
     open: BTreeMap<RecordingId, (RecordingPlan, bool)>,
     accepted: BTreeSet<RecordingId>,
     ended: BTreeSet<RecordingId>,
+    /// Transfers that threads carry out: whether they were told to stop, and what to send.
+    sending: BTreeMap<TransferId, (bool, bool)>,
+    begun: BTreeSet<TransferId>,
+    over: BTreeSet<TransferId>,
 }
 
 impl World {
@@ -256,7 +365,43 @@ impl World {
             (!keys.is_empty()).then(|| keys[usize::from(index) % keys.len()])
         };
         let name = |name: u8| format!("s{name}");
+        let transfer = |index: u8| {
+            let keys: Vec<_> = self.sending.keys().copied().collect();
+            // Also one that is not known.
+            if keys.is_empty() { TransferId(u64::MAX) } else { keys[usize::from(index) % keys.len()] }
+        };
         Some(match *step {
+            Step::Connect(n) => {
+                self.asked += 1;
+                let connect = TransferRequest { scan: name(n), host: "h".into(), port: 1 };
+                request(self.asked, StationRequest::Connect(connect))
+            }
+            Step::Send(index, from, to) => {
+                let (transfer, from, to) = (transfer(index), from.into(), to.into());
+                self.asked += 1;
+                request(self.asked, StationRequest::Send { transfer, from, to })
+            }
+            Step::Disconnect(index) => {
+                let transfer = transfer(index);
+                self.asked += 1;
+                request(self.asked, StationRequest::Disconnect { transfer })
+            }
+            Step::Transfer(index, what) => {
+                let transfer = transfer(index);
+                let counts = TransferCounts { sent_bytes: 7, ..TransferCounts::default() };
+                let event = match what {
+                    0 | 1 => TransferEvent::Connected { size_bytes: 5 },
+                    2 => TransferEvent::Progress(counts),
+                    _ if self.sending.remove(&transfer).is_some() => {
+                        assert!(self.over.insert(transfer));
+                        let failed = TransferOutcome::Failed("a fault".into());
+                        let outcome = if what == 3 { failed } else { TransferOutcome::Complete };
+                        TransferEvent::Ended { outcome, counts }
+                    }
+                    _ => return None,
+                };
+                StationEvent::Transfer { transfer, event }
+            }
             Step::Start { name: n, input, memory, stop } => {
                 let start = StartRequest {
                     name: name(n),
@@ -278,7 +423,9 @@ impl World {
             }
             Step::Opened(index) => StationEvent::Opened { recording: at(index)? },
             Step::Progress(index, bytes) => {
-                let counts = RecordingCounts { written_bytes: bytes.into(), ..RecordingCounts::default() };
+                let (written_bytes, received_bytes) =
+                    (u64::from(bytes), u64::from(bytes) + u64::from(bytes) % (80 * MIB));
+                let counts = RecordingCounts { received_bytes, written_bytes, ..RecordingCounts::default() };
                 StationEvent::Progress { recording: at(index)?, counts }
             }
             Step::Ended(index, fails) => {
@@ -328,6 +475,22 @@ impl World {
                     let (_, stopped) = self.open.get_mut(&recording).unwrap();
                     assert!(!std::mem::replace(stopped, true), "stopped twice");
                 }
+                StationAction::Transfer { transfer, command } => match command {
+                    TransferCommand::Open(plan) => {
+                        assert!(plan.transfer == transfer && self.begun.insert(transfer));
+                        self.sending.insert(transfer, (false, false));
+                        assert!(self.sending.len() <= MAX_TRANSFERS);
+                    }
+                    TransferCommand::Send(from, to) => {
+                        let (stopped, told) = self.sending.get_mut(&transfer).unwrap();
+                        assert!(!*stopped && !std::mem::replace(told, true) && from <= to && to <= 5);
+                    }
+                    TransferCommand::Pace(_) => assert!(self.sending.contains_key(&transfer)),
+                    TransferCommand::Stop => {
+                        let (stopped, _) = self.sending.get_mut(&transfer).unwrap();
+                        assert!(!std::mem::replace(stopped, true), "stopped twice");
+                    }
+                },
                 _ => {}
             }
         }
@@ -343,6 +506,20 @@ impl World {
         let active: BTreeSet<_> = snapshot.recordings.iter().map(|status| status.recording).collect();
         assert!(active.iter().eq(self.open.keys()));
         assert!(snapshot.ended.iter().all(|status| status.outcome.is_some()));
+        let running = snapshot.transfers.iter().filter(|status| status.outcome.is_none());
+        assert!(running.clone().map(|status| &status.transfer).eq(self.sending.keys()));
+        // A recording whose memory is half full has the disks for itself; one that is not does not hold transfers up for ever.
+        let filled = |part| {
+            snapshot.recordings.iter().any(|status| {
+                let counts = status.counts;
+                counts.received_bytes.saturating_sub(counts.written_bytes)
+                    > status.reserved.memory_bytes / part
+            })
+        };
+        for status in running {
+            let is_paused = status.pace == TransferPace::Paused;
+            assert!(if is_paused { filled(4) } else { !filled(2) }, "{status:?}");
+        }
     }
 }
 
@@ -377,6 +554,17 @@ proptest! {
             world.carry_out(actions);
             world.check(&station);
         }
+        let all: Vec<_> = world.sending.keys().copied().collect();
+        for transfer in all {
+            world.sending.remove(&transfer);
+            world.over.insert(transfer);
+            let (outcome, counts) = (TransferOutcome::Stopped, TransferCounts::default());
+            let event = StationEvent::Transfer { transfer, event: TransferEvent::Ended { outcome, counts } };
+            let actions = station.handle(UnixMillis(world.now), event);
+            world.carry_out(actions);
+            world.check(&station);
+        }
+        prop_assert_eq!(&world.over, &world.begun);
         prop_assert_eq!(&world.ended, &world.accepted);
         prop_assert_eq!(station.snapshot().reserved, Reserved::default());
         prop_assert!(world.answered.iter().copied().eq(1..=world.asked));

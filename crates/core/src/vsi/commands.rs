@@ -9,16 +9,17 @@ mod numbers;
 mod record;
 mod scan;
 mod state;
+mod transfer;
 
 pub(super) use context::{Context, Pending, Step};
-pub use context::{ERROR_ENDED, ERROR_NOT_STARTED};
+pub use context::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 
 use super::reply::VsiCode;
 use super::view::VsiOutcome;
 use context::Refused;
 
 /// Keywords of the field that this station knows and does not carry out.
-const NOT_IMPLEMENTED: [&str; 61] = [
+const NOT_IMPLEMENTED: [&str; 60] = [
     "1pps_source",
     "ack",
     "bank_info",
@@ -30,7 +31,6 @@ const NOT_IMPLEMENTED: [&str; 61] = [
     "dbglev",
     "disk2etransfer",
     "disk2file",
-    "disk2net",
     "disk2out",
     "disk_info",
     "disk_model",
@@ -107,6 +107,7 @@ pub(super) fn carry_out(context: &mut Context<'_>) -> Step {
         "scan_set" => scan::scan_set(context),
         "scan_check" => scan::scan_check(context),
         "scandir" => scan::scandir(context),
+        "disk2net" => transfer::disk2net(context),
         known if NOT_IMPLEMENTED.binary_search(&known).is_ok() => {
             Err(Refused(VsiCode::NotImplemented, "not implemented here".into()))
         }
@@ -122,6 +123,9 @@ pub(super) fn answer(context: &mut Context<'_>, pending: Pending, outcome: Optio
         Pending::Stop => record::stopped(context, outcome),
         Pending::Check => scan::checked(context, outcome),
         Pending::Select(selection) => scan::selected(context, &selection, outcome),
+        Pending::Connect(held) => transfer::connecting(context, held, outcome),
+        Pending::Send(range) => transfer::sending(context, range, outcome),
+        Pending::Disconnect => transfer::disconnected(context, outcome),
     };
     context.finish(stepped)
 }

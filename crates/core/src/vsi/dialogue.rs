@@ -1,6 +1,6 @@
 //! One connection: its lines in, answers and actions out.
 
-use super::commands::{self, Context, ERROR_ENDED, Pending, Step};
+use super::commands::{self, Context, ERROR_ENDED, ERROR_TRANSFER, Pending, Step};
 use super::line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiRequest};
 use super::reply::{MAX_REPLY_BYTES, VsiCode, VsiReply};
 use super::runtime::{DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, VsiRuntimes};
@@ -113,9 +113,9 @@ impl VsiDialogue {
         self.outcome(None, shared, view, now)
     }
 
-    /// Ends the dialogue: returns the recordings of its transient runtimes, which are to be ended.
+    /// Ends the dialogue: returns what ends the recordings and transfers of its transient runtimes.
     pub fn close(self, shared: &mut VsiRuntimes) -> Vec<VsiAction> {
-        shared.end_with(self.id).into_iter().map(|id| VsiAction::Stop { id }).collect()
+        shared.end_with(self.id)
     }
 
     /// Whether an action is being carried out.
@@ -217,6 +217,9 @@ impl VsiDialogue {
         if let Some(error) = context.runtime.notice_end(view) {
             context.errors.add(ERROR_ENDED, &error, now);
         }
+        if let Some(error) = context.runtime.notice_transfer(view) {
+            context.errors.add(ERROR_TRANSFER, &error, now);
+        }
         commands::carry_out(&mut context)
     }
 
@@ -271,6 +274,9 @@ impl VsiDialogue {
             ("delete", Some(_)) if name == DEFAULT_RUNTIME => return conflict("cannot be deleted"),
             ("delete", Some(runtime)) if runtime.is_recording(view) => {
                 return conflict("is recording, use record=off first");
+            }
+            ("delete", Some(runtime)) if runtime.transferring(view).is_some() => {
+                return conflict("is sending, use disk2net=disconnect first");
             }
             ("delete", Some(_)) => {
                 shared.remove(name);

@@ -6,7 +6,9 @@
 use super::datastream::VsiDatastream;
 use super::errors::VsiErrors;
 use super::mode::VsiMode;
-use super::view::{VsiCounts, VsiPort, VsiRecordOptions, VsiRecording, VsiView};
+use super::view::{
+    VsiAction, VsiPort, VsiRecordOptions, VsiRecording, VsiTransfer, VsiTransferState, VsiView,
+};
 use crate::placement::Nanos;
 use std::collections::BTreeMap;
 
@@ -62,13 +64,15 @@ impl VsiRuntimes {
         self.runtimes.remove(name);
     }
 
-    /// Removes the runtimes that end with a connection, and returns their recordings.
-    pub(super) fn end_with(&mut self, owner: u64) -> Vec<u64> {
+    /// Removes the runtimes that end with a connection, and returns what ends their recordings and transfers.
+    pub(super) fn end_with(&mut self, owner: u64) -> Vec<VsiAction> {
         let mut ended = Vec::new();
         self.runtimes.retain(|_, runtime| {
             let remains = runtime.owner != Some(owner);
             if !remains {
-                ended.extend(runtime.recording);
+                ended.extend(runtime.recording.map(|id| VsiAction::Stop { id }));
+                let transfer = runtime.transfer.as_ref().filter(|transfer| !transfer.is_over);
+                ended.extend(transfer.map(|transfer| VsiAction::Disconnect { id: transfer.id }));
             }
             remains
         });
@@ -102,8 +106,26 @@ pub(super) struct VsiRuntime {
     pub(super) selected: SelectedScan,
     /// What `scan_set` searched for last.
     pub(super) search: Option<String>,
-    /// When `tstat?` or the start of the recording was, and the counts then.
-    pub(super) measured: Option<(u64, Nanos, VsiCounts)>,
+    /// When `tstat?` or the start of the recording or transfer was, and the bytes of each step then.
+    pub(super) measured: Option<(u64, Nanos, [u64; 2])>,
+    /// The last transfer.
+    pub(super) transfer: Option<Transferring>,
+}
+
+/// A transfer of a runtime.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transferring {
+    pub(super) id: u64,
+    /// What was selected when it was begun; then what is sent: first byte, and one past the last.
+    pub(super) range: (u64, u64),
+    /// The end that was selected is that of the scan.
+    pub(super) to_end: bool,
+    /// It was told to send.
+    pub(super) is_begun: bool,
+    /// It was asked for since.
+    pub(super) is_shown: bool,
+    /// Its end was noticed.
+    pub(super) is_over: bool,
 }
 
 /// The scan and the range of it that `scan_set` selects.
@@ -136,6 +158,7 @@ impl Default for VsiRuntime {
             selected: SelectedScan::default(),
             search: None,
             measured: None,
+            transfer: None,
         }
     }
 }
@@ -163,6 +186,27 @@ impl VsiRuntime {
         self.select(&recording.label);
         let why = recording.failure.as_deref()?;
         Some(format!("recording {} ended, {why}", recording.label))
+    }
+
+    /// Its transfer, if it has not ended.
+    pub(super) fn transferring<'a>(&self, view: &'a VsiView) -> Option<&'a VsiTransfer> {
+        let transfer = view.transfer(self.transfer.as_ref()?.id)?;
+        (transfer.state != VsiTransferState::Ended).then_some(transfer)
+    }
+
+    /// Notes once that a transfer has ended, and returns what was wrong with it.
+    pub(super) fn notice_transfer(&mut self, view: &VsiView) -> Option<String> {
+        let held = self.transfer.as_mut().filter(|held| !held.is_over)?;
+        let transfer = view.transfer(held.id).filter(|of| of.state == VsiTransferState::Ended)?;
+        held.is_over = true;
+        let (label, host) = (&transfer.label, &transfer.host);
+        match (&transfer.failure, transfer.missing) {
+            (Some(why), _) => Some(format!("transfer of {label} to {host} ended, {why}")),
+            (None, None) => None,
+            (None, Some(bytes)) => {
+                Some(format!("parts of {label} are missing here, {bytes} bytes of fill were sent to {host}"))
+            }
+        }
     }
 
     /// Selects the whole of a scan.

@@ -64,6 +64,26 @@ impl World {
                 let scan = self.view.scans.iter_mut().find(|scan| scan.label == *label).unwrap();
                 scan.bytes = counts.recorded_bytes;
             }
+            "connected" => {
+                let transfer = self.view.transfers.last_mut().unwrap();
+                assert_eq!(transfer.state, VsiTransferState::Connecting);
+                transfer.state = VsiTransferState::Connected;
+            }
+            "sent" => {
+                let transfer = self.view.transfers.last_mut().unwrap();
+                assert_eq!(transfer.state, VsiTransferState::Sending);
+                transfer.read_bytes += number(1);
+                transfer.sent_bytes += number(1);
+            }
+            "delivered" => {
+                let transfer = self.view.transfers.last_mut().unwrap();
+                (transfer.state, transfer.is_complete) = (VsiTransferState::Ended, true);
+                transfer.missing = words.get(1).map(|_| number(1));
+            }
+            "broken" => {
+                let transfer = self.view.transfers.last_mut().unwrap();
+                (transfer.state, transfer.failure) = (VsiTransferState::Ended, Some(words[1..].join(" ")));
+            }
             "full" => self.view.disks.iter_mut().for_each(|disk| disk.free_bytes = 0),
             "ended" => {
                 let recording = self.view.recordings.iter_mut().rfind(|recording| recording.is_running);
@@ -100,6 +120,26 @@ impl World {
                 VsiOutcome::Stopped
             }
             VsiAction::Inspect { label } => VsiOutcome::Inspected(self.inspect(label)),
+            VsiAction::Connect(options) => {
+                assert!(self.view.transfer(options.id).is_none());
+                let size_bytes = self.view.scans[self.view.scan_number(&options.label).unwrap()].bytes;
+                let (id, label, host) = (options.id, options.label.clone(), options.host.clone());
+                let transfer = VsiTransfer { id, label, host, size_bytes, ..VsiTransfer::default() };
+                self.view.transfers.push(transfer);
+                VsiOutcome::Started
+            }
+            VsiAction::Send { id, from, to } => {
+                let transfer = self.view.transfers.iter_mut().find(|transfer| transfer.id == *id).unwrap();
+                assert!(from <= to && *to <= transfer.size_bytes);
+                assert_eq!(transfer.state, VsiTransferState::Connected);
+                transfer.state = VsiTransferState::Sending;
+                VsiOutcome::Started
+            }
+            VsiAction::Disconnect { id } => {
+                let transfer = self.view.transfers.iter_mut().find(|transfer| transfer.id == *id).unwrap();
+                transfer.state = VsiTransferState::Ended;
+                VsiOutcome::Stopped
+            }
         };
         (!late).then_some(outcome)
     }
@@ -231,6 +271,28 @@ fn m5copy_prepares_a_transfer() {
 }
 
 #[test]
+fn m5copy_sends_scans_and_resumes_them() {
+    play(include_str!("tests/m5copy-transfer.txt"));
+}
+
+#[test]
+fn a_transfer_ends_with_its_runtime() {
+    let (mut world, mut client) = (World::new(), Client::new(1));
+    let mut ask = |world: &mut World, line: &str| world.send(&mut client, format!("{line}\n").as_bytes());
+    ask(&mut world, "runtime=t:transient;record=on:a_b_c");
+    world.happen("receive 1000 lost 0");
+    ask(&mut world, "record=off;net_protocol=tcp;scan_set=a_b_c");
+    assert_eq!(ask(&mut world, "disk2net=connect:10.0.0.1"), "!disk2net = 1 ;\n");
+    world.happen("connected");
+    assert_eq!(ask(&mut world, "status?"), "!status ? 0 : 0x00004009 ;\n");
+    let refused = "!runtime = 6 : t is sending, use disk2net=disconnect first ;\n";
+    assert_eq!(ask(&mut world, "runtime=t:delete"), refused);
+    assert_eq!(ask(&mut world, "record=on:a_b_d"), "!record = 6 : this runtime is sending a_b_c ;\n");
+    let ends = client.dialogue.close(&mut world.shared);
+    assert_eq!(ends, [VsiAction::Disconnect { id: 2 }]);
+}
+
+#[test]
 fn runtimes_are_apart_and_transient_ones_end_with_their_connection() {
     let (mut world, mut first, mut second) = (World::new(), Client::new(1), Client::new(2));
     let of = |world: &mut World, client: &mut Client, line: &str| world.send(client, line.as_bytes());
@@ -333,7 +395,7 @@ fn lines_wait_while_an_action_is_carried_out() {
 }
 
 /// Words of the protocol, from which lines are made that reach deep.
-const WORDS: [&str; 64] = [
+const WORDS: [&str; 69] = [
     "mode",
     "mtu",
     "net_protocol",
@@ -360,6 +422,11 @@ const WORDS: [&str; 64] = [
     "reset",
     "ipd",
     "disk2net",
+    "connect",
+    "disconnect",
+    "10.0.0.1",
+    "tcp",
+    "+1000",
     "on",
     "off",
     "nthread",

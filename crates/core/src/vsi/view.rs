@@ -34,6 +34,8 @@ pub struct VsiView {
     pub scans: Vec<VsiScan>,
     /// Recordings that dialogues started: all that run, and the last ones that ended.
     pub recordings: Vec<VsiRecording>,
+    /// Transfers that dialogues began: all that run, and the last ones that ended.
+    pub transfers: Vec<VsiTransfer>,
 }
 
 /// A disk.
@@ -69,6 +71,45 @@ pub struct VsiRecording {
     pub counts: VsiCounts,
     /// Why it ended, if it was not asked to.
     pub failure: Option<String>,
+}
+
+/// A transfer of a scan to another host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VsiTransfer {
+    /// The number that its dialogue gave it.
+    pub id: u64,
+    /// Label of the scan.
+    pub label: String,
+    /// The host that receives it.
+    pub host: String,
+    /// Where it is.
+    pub state: VsiTransferState,
+    /// Size of the scan as one file, bytes.
+    pub size_bytes: u64,
+    /// Bytes read from the disks.
+    pub read_bytes: u64,
+    /// Bytes that the connection took.
+    pub sent_bytes: u64,
+    /// Parts of the scan are missing, and so many bytes of fill were sent for them.
+    pub missing: Option<u64>,
+    /// It has ended, and the other host acknowledged all of its range.
+    pub is_complete: bool,
+    /// Why it ended, if it was neither complete nor asked to.
+    pub failure: Option<String>,
+}
+
+/// Where a transfer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VsiTransferState {
+    /// The scan is opened, the connection made.
+    #[default]
+    Connecting,
+    /// It can be told what to send.
+    Connected,
+    /// Bytes are sent.
+    Sending,
+    /// It is over.
+    Ended,
 }
 
 /// Counts of a recording since it began.
@@ -107,6 +148,22 @@ pub enum VsiAction {
         /// Its label.
         label: String,
     },
+    /// Begin a transfer: answered when it is accepted, before it is connected.
+    Connect(Box<VsiConnectOptions>),
+    /// Send a range of bytes over a transfer that is connected; answered when it begins.
+    Send {
+        /// Its number.
+        id: u64,
+        /// First byte.
+        from: u64,
+        /// One past the last byte.
+        to: u64,
+    },
+    /// End a transfer; answered when it has ended.
+    Disconnect {
+        /// Its number.
+        id: u64,
+    },
 }
 
 impl VsiAction {
@@ -115,7 +172,11 @@ impl VsiAction {
     #[must_use]
     pub fn deadline(&self) -> Nanos {
         match self {
-            Self::Start(_) | Self::Stop { .. } => Nanos(4 * Nanos::SECOND.0),
+            Self::Start(_)
+            | Self::Stop { .. }
+            | Self::Connect(_)
+            | Self::Send { .. }
+            | Self::Disconnect { .. } => Nanos(4 * Nanos::SECOND.0),
             Self::Inspect { .. } => Nanos(7 * Nanos::SECOND.0),
         }
     }
@@ -148,6 +209,19 @@ pub struct VsiRecordOptions {
     pub disks: Vec<String>,
 }
 
+/// A transfer to begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsiConnectOptions {
+    /// Its number, by which it appears in [`VsiView::transfers`].
+    pub id: u64,
+    /// Label of the scan.
+    pub label: String,
+    /// The host that receives it.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+}
+
 /// A port of `net_port`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VsiPort {
@@ -162,9 +236,9 @@ pub struct VsiPort {
 /// What became of a [`VsiAction`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum VsiOutcome {
-    /// The recording has begun.
+    /// The recording or transfer has begun.
     Started,
-    /// The recording has ended.
+    /// The recording or transfer has ended.
     Stopped,
     /// The scan.
     Inspected(VsiScanFacts),
@@ -202,6 +276,12 @@ impl VsiView {
     #[must_use]
     pub fn recording(&self, id: u64) -> Option<&VsiRecording> {
         self.recordings.iter().find(|recording| recording.id == id)
+    }
+
+    /// Returns a transfer by its number.
+    #[must_use]
+    pub fn transfer(&self, id: u64) -> Option<&VsiTransfer> {
+        self.transfers.iter().find(|transfer| transfer.id == id)
     }
 
     /// Returns the number of a scan, from 0.

@@ -186,8 +186,12 @@ impl From<StationRefusal> for Failure {
     fn from(refusal: StationRefusal) -> Self {
         use StationRefusal as R;
         let status = match refusal {
-            R::BadName { .. } | R::StopIsPast | R::NoInput { .. } => StatusCode::BAD_REQUEST,
-            R::NoRecording { .. } | R::NoSchedule { .. } => StatusCode::NOT_FOUND,
+            R::BadName { .. } | R::StopIsPast | R::NoInput { .. } | R::BadRange { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            R::NoRecording { .. } | R::NoScan { .. } | R::NoTransfer { .. } | R::NoSchedule { .. } => {
+                StatusCode::NOT_FOUND
+            }
             R::TooManyWaiting { .. } | R::ShuttingDown | R::Failed { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::CONFLICT,
         };
@@ -310,6 +314,10 @@ impl ApiState {
             Call::Schedule => replied(StatusCode::OK, &self.schedule(&name)?),
             Call::RemoveSchedule => self.remove_schedule(name).await?,
             Call::Figures => replied(StatusCode::OK, &lock(&self.service.shared.board).json()),
+            Call::Transfers => {
+                let transfers = self.service.snapshot().transfers;
+                replied(StatusCode::OK, &transfers.iter().map(json::transfer).collect())
+            }
             Call::Events => self.events(connection)?,
             Call::OpenApi => replied(StatusCode::OK, &openapi()),
             Call::Metrics => {

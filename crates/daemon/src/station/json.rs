@@ -6,7 +6,7 @@ use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
     InputStatus, PlannedStatus, RecordingStatus, Reserved, ScheduleStatus, StationDisk, StationRefusal,
-    StationSnapshot, UnixMillis,
+    StationSnapshot, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
 };
 
 /// Everything.
@@ -24,6 +24,7 @@ pub(super) fn snapshot(
         "disks": snapshot.disks.iter().map(disk).collect::<Vec<_>>(),
         "recordings": snapshot.recordings.iter().map(recording).collect::<Vec<_>>(),
         "ended": snapshot.ended.iter().map(recording).collect::<Vec<_>>(),
+        "transfers": snapshot.transfers.iter().map(transfer).collect::<Vec<_>>(),
         "interrupted": interrupted,
         "schedules": schedules,
         "schedule_problems": problems,
@@ -87,6 +88,35 @@ pub(super) fn planned(status: &PlannedStatus) -> Value {
         "attempts": status.attempts,
         "recording": status.recording,
         "reason": status.reason,
+    })
+}
+
+/// A transfer. Its priority is below that of every recording.
+pub(super) fn transfer(status: &TransferStatus) -> Value {
+    let limit = match status.pace {
+        TransferPace::Free | TransferPace::Paused => None,
+        TransferPace::Limited(bits) => Some(bits),
+    };
+    let counts = &status.counts;
+    json!({
+        "transfer": status.transfer.0,
+        "scan": status.request.scan,
+        "to": format!("{}:{}", status.request.host, status.request.port),
+        "state": status.state.name(),
+        "outcome": status.outcome.as_ref().map(TransferOutcome::name),
+        "reason": status.outcome.as_ref().and_then(TransferOutcome::reason),
+        "priority": "below recordings",
+        "paused": status.pace == TransferPace::Paused,
+        "limit_bits": limit,
+        "rate_bits": status.rate_bits,
+        "first_byte": status.range.0,
+        "end_byte": status.range.1,
+        "size_bytes": status.size_bytes,
+        "read_bytes": counts.read_bytes,
+        "sent_bytes": counts.sent_bytes,
+        "filled_bytes": counts.filled_bytes,
+        "requested_at": time(status.requested_at),
+        "ended_at": status.ended_at.map(time),
     })
 }
 

@@ -37,6 +37,12 @@ pub(super) fn text(service: &StationService) -> String {
             "Requests that were refused.",
             count(&shared.refused),
         ),
+        single(
+            "transfers",
+            Kind::Gauge,
+            "Transfers that have not ended.",
+            snapshot.transfers.iter().filter(|transfer| transfer.ended_at.is_none()).count() as u64,
+        ),
         single("interrupted_scans", Kind::Gauge, "Scans that a recorder left without an end.", interrupted),
         single("memory_bytes", Kind::Gauge, "Memory for recordings.", snapshot.memory_bytes),
         single("memory_reserved_bytes", Kind::Gauge, "Of this, reserved.", snapshot.reserved.memory_bytes),

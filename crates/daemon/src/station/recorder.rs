@@ -28,6 +28,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often its counts are reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The same while transfers run, which have to yield when its memory fills.
+const CLOSE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of memory for heaps that are prepared before anything is received.
 const PREPARED_BYTES: u64 = 64 << 20;
 
@@ -38,6 +40,7 @@ pub(super) type Report = Box<dyn Fn(StationEvent) + Send>;
 #[derive(Debug, Default)]
 pub(super) struct RecordingControl {
     stop: AtomicBool,
+    is_watched: AtomicBool,
     /// Disks that its writer does not use any more, one bit each.
     failed_disks: AtomicU64,
     /// Its figures for the dashboard.
@@ -47,6 +50,11 @@ pub(super) struct RecordingControl {
 impl RecordingControl {
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its counts are reported often.
+    pub(super) fn watch_closely(&self, is_watched: bool) {
+        self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
     /// Whether its writer has given up a disk.
@@ -111,7 +119,8 @@ impl Ending {
         let mut reported = Instant::now();
         while !control.stop.load(Ordering::Relaxed) && !running.running().is_over() {
             std::thread::sleep(POLL_INTERVAL);
-            if reported.elapsed() >= PROGRESS_INTERVAL {
+            let is_watched = control.is_watched.load(Ordering::Relaxed);
+            if reported.elapsed() >= if is_watched { CLOSE_INTERVAL } else { PROGRESS_INTERVAL } {
                 reported = Instant::now();
                 let counts = progress(&mut running, control);
                 (self.report)(StationEvent::Progress { recording: plan.recording, counts });

@@ -6,10 +6,11 @@ use super::json;
 use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
+use super::transfer::{self, TransferControl};
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
     RecordingId, RecordingStatus, RequestId, Station, StationAction, StationEvent, StationRefusal,
-    StationRequest, UnixMillis,
+    StationRequest, TransferCommand, TransferEvent, TransferId, UnixMillis,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub(super) ended: AtomicU64,
     /// Requests refused.
     pub(super) refused: AtomicU64,
+    /// Held by each thread that reads for a transfer.
+    pub(super) readers: Arc<()>,
     /// Names of scans that an earlier run of some recorder left without an end.
     pub(super) interrupted: Mutex<Vec<String>>,
     /// What the dashboard remembers. Its lock is the last that is taken, but for that of the watchers.
@@ -58,6 +61,7 @@ pub(super) struct State {
     pub(super) station: Station,
     pub(super) replies: HashMap<RequestId, oneshot::Sender<StationReply>>,
     pub(super) controls: HashMap<RecordingId, Arc<RecordingControl>>,
+    pub(super) transfers: HashMap<TransferId, Arc<TransferControl>>,
     pub(super) threads: Vec<JoinHandle<()>>,
     /// Names on the disks, as they were last looked at.
     pub(super) names: BTreeSet<String>,
@@ -65,7 +69,19 @@ pub(super) struct State {
 
 impl Shared {
     pub(super) fn submit(self: &Arc<Self>, request: StationRequest) -> oneshot::Receiver<StationReply> {
-        let id = RequestId(self.next_request.fetch_add(1, Ordering::Relaxed));
+        self.submit_as(self.next_id(), request)
+    }
+
+    /// The number of the next request.
+    pub(super) fn next_id(&self) -> RequestId {
+        RequestId(self.next_request.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn submit_as(
+        self: &Arc<Self>,
+        id: RequestId,
+        request: StationRequest,
+    ) -> oneshot::Receiver<StationReply> {
         let (sender, receiver) = oneshot::channel();
         let mut state = lock(&self.state);
         state.replies.insert(id, sender);
@@ -87,6 +103,12 @@ impl Shared {
                 self.ended.fetch_add(1, Ordering::Relaxed);
                 self.faulty.fetch_add(u64::from(outcome.reason().is_some()), Ordering::Relaxed);
             }
+            if let StationEvent::Transfer { transfer, event: TransferEvent::Ended { .. } } = &event {
+                state.transfers.remove(transfer);
+                let others = !state.transfers.is_empty();
+                state.controls.values().for_each(|recording| recording.watch_closely(others));
+                state.threads.retain(|thread| !thread.is_finished());
+            }
             for action in state.station.handle(now(), event) {
                 match action {
                     StationAction::Reply { id, reply } => {
@@ -98,6 +120,7 @@ impl Shared {
                     }
                     StationAction::Open(plan) => {
                         let control = Arc::<RecordingControl>::default();
+                        control.watch_closely(!state.transfers.is_empty());
                         state.controls.insert(plan.recording, Arc::clone(&control));
                         let shared = Arc::clone(self);
                         let report = move |event| shared.report(event);
@@ -122,9 +145,44 @@ impl Shared {
                         let names: Vec<_> = state.station.schedules().into_iter().map(|of| of.name).collect();
                         self.publish("schedules", &serde_json::json!(names));
                     }
+                    StationAction::Transfer { transfer, command } => {
+                        events.extend(self.command(state, transfer, command));
+                    }
+                    StationAction::TransferChanged(status) => {
+                        self.publish("transfer", &json::transfer(&status));
+                    }
                 }
             }
         }
+    }
+
+    /// Tells the thread of a transfer what to do; returns what is to be reported without it.
+    fn command(
+        self: &Arc<Self>,
+        state: &mut State,
+        transfer: TransferId,
+        command: TransferCommand,
+    ) -> Option<StationEvent> {
+        let control = state.transfers.get(&transfer);
+        match (command, control) {
+            (TransferCommand::Open(plan), _) => {
+                let control = Arc::<TransferControl>::default();
+                state.transfers.insert(transfer, Arc::clone(&control));
+                // What they have to yield to is known at once.
+                state.controls.values().for_each(|recording| recording.watch_closely(true));
+                let shared = Arc::clone(self);
+                let report = move |event| shared.report(event);
+                match transfer::spawn(&self.setup, &self.readers, plan, control, report) {
+                    Ok(thread) => state.threads.push(thread),
+                    Err(event) => return Some(event),
+                }
+            }
+            (TransferCommand::Send(from, to), Some(control)) => control.send((from, to)),
+            (TransferCommand::Pace(pace), Some(control)) => control.pace(pace),
+            (TransferCommand::Stop, Some(control)) => control.stop(),
+            (_, None) => {}
+        }
+        None
     }
 
     /// Sends a change to all who watch, with an entry of the log if its state is new.

@@ -5,6 +5,7 @@
 //! requested; sizes of chunks, and numbers of threads, are those of the configuration.
 
 use super::inspect;
+use super::sending;
 use super::shared::VsiStation;
 use crate::station::StationService;
 use skyhaul::core::hint::split;
@@ -13,11 +14,11 @@ use skyhaul::io::lock::lock;
 use skyhaul::recording::{State, scan_summary, scans_on};
 use skyhaul_core::station::{
     DiskCondition, InputStatus, RecordingOverrides, RecordingState, RecordingStatus, StartRequest,
-    StationRefusal, StationRequest, StationSnapshot,
+    StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest, TransferState,
 };
 use skyhaul_core::vsi::{
-    VsiAction, VsiCode, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiScan,
-    VsiView,
+    VsiAction, VsiCode, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions,
+    VsiRecording, VsiScan, VsiView,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -61,7 +62,9 @@ struct AdapterState {
     catalog: Arc<Vec<VsiScan>>,
     /// Names of recordings by the numbers that dialogues gave them.
     names: BTreeMap<u64, String>,
-    /// Changes of `names` so far.
+    /// Transfers by the numbers that dialogues gave them.
+    transfers: BTreeMap<u64, TransferId>,
+    /// Changes of `names` and `transfers` so far.
     names_changed: u64,
     last: Option<LastView>,
 }
@@ -151,6 +154,39 @@ impl StationAdapter {
         }
     }
 
+    async fn connect(&self, options: VsiConnectOptions) -> VsiOutcome {
+        let request = TransferRequest { scan: options.label, host: options.host, port: options.port };
+        match self.service.connect(request).await {
+            Ok(transfer) => {
+                let mut state = lock(&self.shared.state);
+                state.transfers.insert(options.id, transfer);
+                state.names_changed += 1;
+                while state.transfers.len() > MAX_REMEMBERED {
+                    state.transfers.pop_first();
+                }
+                VsiOutcome::Started
+            }
+            Err(refusal) => refused(&refusal),
+        }
+    }
+
+    /// Asks for something of a transfer.
+    async fn ask_of_transfer(
+        &self,
+        id: u64,
+        request: impl FnOnce(TransferId) -> StationRequest,
+        done: VsiOutcome,
+    ) -> VsiOutcome {
+        let transfer = lock(&self.shared.state).transfers.get(&id).copied();
+        let Some(transfer) = transfer else {
+            return VsiOutcome::Failed(VsiCode::Conflict, "the transfer is not known any more".into());
+        };
+        match self.service.ask_async(request(transfer)).await {
+            Ok(_) => done,
+            Err(refusal) => refused(&refusal),
+        }
+    }
+
     async fn inspect(&self, label: String) -> VsiOutcome {
         let Ok(place) = Arc::clone(&self.inspections).acquire_owned().await else {
             return VsiOutcome::Failed(VsiCode::Busy, "the service is shutting down".into());
@@ -178,7 +214,9 @@ impl VsiStation for StationAdapter {
         {
             return Arc::clone(&last.view);
         }
-        let view = Arc::new(view(&self.shared.about, &snapshot, &state.catalog, &state.names));
+        let mut view = view(&self.shared.about, &snapshot, &state.catalog, &state.names);
+        view.transfers = sending::transfers(&snapshot.transfers, &state.transfers);
+        let view = Arc::new(view);
         let (catalog, names_changed) = (Arc::clone(&state.catalog), state.names_changed);
         state.last = Some(LastView { snapshot, catalog, names_changed, view: Arc::clone(&view) });
         view
@@ -189,6 +227,15 @@ impl VsiStation for StationAdapter {
             VsiAction::Start(options) => self.start(*options).await,
             VsiAction::Stop { id } => self.stop(id).await,
             VsiAction::Inspect { label } => self.inspect(label).await,
+            VsiAction::Connect(options) => self.connect(*options).await,
+            VsiAction::Send { id, from, to } => {
+                let send = |transfer| StationRequest::Send { transfer, from, to };
+                self.ask_of_transfer(id, send, VsiOutcome::Started).await
+            }
+            VsiAction::Disconnect { id } => {
+                let stop = |transfer| StationRequest::Disconnect { transfer };
+                self.ask_of_transfer(id, stop, VsiOutcome::Stopped).await
+            }
         }
     }
 }
@@ -279,7 +326,8 @@ fn view(
     };
     VsiView {
         is_ready: !snapshot.is_shutting_down,
-        is_active: !snapshot.recordings.is_empty(),
+        is_active: !snapshot.recordings.is_empty()
+            || snapshot.transfers.iter().any(|transfer| transfer.state != TransferState::Ended),
         disks: snapshot.disks.iter().map(disk).collect(),
         scans: earlier.chain(latest).collect(),
         recordings: recordings.collect(),
@@ -363,18 +411,24 @@ fn refused(refusal: &StationRefusal) -> VsiOutcome {
         StationRefusal::NameTaken { .. } => return VsiOutcome::LabelTaken,
         StationRefusal::BadName { .. }
         | StationRefusal::NoInput { .. }
-        | StationRefusal::NoSchedule { .. } => VsiCode::Parameter,
+        | StationRefusal::NoSchedule { .. }
+        | StationRefusal::BadRange { .. } => VsiCode::Parameter,
         StationRefusal::InputBusy { .. }
         | StationRefusal::StopIsPast
         | StationRefusal::ScheduleLoaded { .. }
         | StationRefusal::TooManySchedules
         | StationRefusal::ScheduleConflicts { .. }
+        | StationRefusal::NoTransfer { .. }
+        | StationRefusal::NotConnected { .. }
         | StationRefusal::NoRecording { .. } => VsiCode::Conflict,
-        StationRefusal::TooManyWaiting { .. } | StationRefusal::ShuttingDown => VsiCode::Busy,
+        StationRefusal::TooManyWaiting { .. }
+        | StationRefusal::TooManyTransfers { .. }
+        | StationRefusal::ShuttingDown => VsiCode::Busy,
         StationRefusal::NoMemory { .. }
         | StationRefusal::NoRate { .. }
         | StationRefusal::NoSpace { .. }
         | StationRefusal::NoDisk { .. }
+        | StationRefusal::NoScan { .. }
         | StationRefusal::Failed { .. } => VsiCode::Failed,
     };
     VsiOutcome::Failed(code, split(&refusal.to_string()).0.to_owned())

@@ -26,7 +26,8 @@ pub(super) fn inspect(disks: &[PathBuf], label: &str) -> VsiOutcome {
     };
     let streams: Vec<Option<StreamFacts>> =
         (0..recording.datastreams.len()).map(|stream| stream_facts(&recording, stream)).collect();
-    let bytes = recording.datastreams.iter().map(|stream| stream.bytes()).sum();
+    // As one file: what is missing keeps its place.
+    let bytes = (0..recording.datastreams.len()).map(|stream| recording.layout(stream).bytes()).sum();
     let lost = scan_summary(disks, label).map(|summary| {
         let ledger = summary.ledger;
         ledger.never_received + ledger.discarded + ledger.damaged

@@ -30,7 +30,10 @@ impl VsiStation for TestStation {
                 view.recordings.iter_mut().find(|recording| recording.id == id).unwrap().is_running = false;
                 VsiOutcome::Stopped
             }
-            VsiAction::Inspect { .. } => unreachable!("no test asks for it"),
+            VsiAction::Inspect { .. }
+            | VsiAction::Connect(_)
+            | VsiAction::Send { .. }
+            | VsiAction::Disconnect { .. } => unreachable!("no test asks for it"),
         }
     }
 }

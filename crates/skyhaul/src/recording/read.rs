@@ -13,6 +13,7 @@ pub(super) mod ahead;
 pub(super) mod follow;
 pub(super) mod piece;
 pub(super) mod pieces;
+pub(super) mod range;
 pub(super) mod unit;
 
 use crate::recording::contents::Gap;

@@ -4,13 +4,16 @@ use crate::placement::Nanos;
 use crate::vsi::errors::VsiErrors;
 use crate::vsi::line::VsiRequest;
 use crate::vsi::reply::{VsiCode, VsiReply};
-use crate::vsi::runtime::VsiRuntime;
+use crate::vsi::runtime::{Transferring, VsiRuntime};
 use crate::vsi::view::{VsiAction, VsiView};
 
 /// Number of an error in `error?`: a recording could not begin.
 pub const ERROR_NOT_STARTED: u32 = 1001;
 /// Number of an error in `error?`: a recording ended without being asked to, or lost data.
 pub const ERROR_ENDED: u32 = 1002;
+
+/// Number of an error in `error?`: a transfer ended without being asked to, or sent fill.
+pub const ERROR_TRANSFER: u32 = 1003;
 
 /// What a request is carried out with.
 pub(in crate::vsi) struct Context<'a> {
@@ -35,6 +38,9 @@ pub(in crate::vsi) enum Pending {
     Stop,
     Check,
     Select(Selection),
+    Connect(Transferring),
+    Send((u64, u64)),
+    Disconnect,
 }
 
 /// A request that is refused: the code, and why.

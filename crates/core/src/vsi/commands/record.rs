@@ -5,7 +5,7 @@ use super::context::{
 };
 use crate::vsi::mode::digits;
 use crate::vsi::reply::VsiCode;
-use crate::vsi::view::{VsiAction, VsiCounts, VsiOutcome};
+use crate::vsi::view::{VsiAction, VsiOutcome};
 
 /// Maximum length of a label; the names of its files add suffixes.
 const MAX_LABEL_BYTES: usize = 64;
@@ -77,6 +77,9 @@ fn threads(context: &mut Context<'_>) -> Stepped {
 
 fn on(context: &mut Context<'_>) -> Stepped {
     context.idle_only()?;
+    if let Some(transfer) = context.runtime.transferring(context.view) {
+        return Err(Refused(VsiCode::Conflict, format!("this runtime is sending {}", transfer.label)));
+    }
     let request = context.request;
     let base = label(request.field(1), request.field(2), request.field(3))?;
     let protocol = context.runtime.protocol;
@@ -143,7 +146,7 @@ pub(super) fn started(context: &mut Context<'_>, starting: Starting, outcome: Op
     let runtime = &mut *context.runtime;
     runtime.recording = Some(starting.id);
     runtime.last = Some((starting.id, starting.label()));
-    runtime.measured = Some((starting.id, context.now, VsiCounts::default()));
+    runtime.measured = Some((starting.id, context.now, [0; 2]));
     Ok(Step::Reply(context.reply(code)))
 }
 
@@ -176,8 +179,8 @@ pub(super) fn reset(context: &mut Context<'_>) -> Stepped {
     let word = context.request.word(0);
     match (context.request.query, word.as_str()) {
         (true, _) => Err(Refused(VsiCode::NotImplemented, "only a command".into())),
-        // It ends transfers, and none runs here; record=off ends a recording.
-        (false, "abort") => Err(Refused(VsiCode::Conflict, "no transfer to abort".into())),
+        // It ends transfers; record=off ends a recording.
+        (false, "abort") => super::transfer::disconnect(context),
         (false, "") => Err(parameter("expected abort")),
         (false, _) => Err(Refused(VsiCode::NotImplemented, "scans are not erased by this command".into())),
     }

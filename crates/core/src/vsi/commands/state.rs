@@ -14,6 +14,7 @@ mod bits {
     pub(super) const RECORDING: u32 = 1 << 6;
     pub(super) const FULL: u32 = 1 << 7;
     pub(super) const LOSING: u32 = 1 << 10;
+    pub(super) const SENDING: u32 = 1 << 14;
 }
 
 /// What `version?` calls the program: m5copy accepts what begins with `jive5`.
@@ -22,20 +23,24 @@ const PROGRAM: &str = "jive5ab-compatible";
 const COMMAND_SET: &str = "3.1.0";
 /// What `tstat` calls a recording.
 const RECORDING: &str = "vbsrecord";
+/// What it calls a transfer.
+const TRANSFER: &str = "disk2net";
 
 pub(super) fn status(context: &mut Context<'_>) -> Stepped {
     context.query_only()?;
     let view = context.view;
     let running = context.runtime.running(view);
+    let sends = context.runtime.transferring(view).is_some();
     let has_room = view.selected(&context.runtime.disks).any(|disk| disk.free_bytes > 0);
     let pending = context.errors.peek();
     let word = [
         (view.is_ready, bits::READY),
         (pending.is_some(), bits::ERROR_PENDING),
-        (view.is_active || running.is_some(), bits::BUSY),
+        (view.is_active || running.is_some() || sends, bits::BUSY),
         (running.is_some(), bits::RECORDING),
         (!has_room, bits::FULL),
         (running.is_some_and(|recording| recording.counts.discarded_bytes > 0), bits::LOSING),
+        (sends, bits::SENDING),
     ];
     let word: u32 = word.into_iter().filter_map(|(is_set, bit)| is_set.then_some(bit)).sum();
     let reply = context.reply(VsiCode::Done).field(format_args!("0x{word:08x}"));
@@ -108,21 +113,28 @@ fn statistics(text: &str, counts: &VsiCounts, now: Nanos) -> String {
 
 pub(super) fn tstat(context: &mut Context<'_>) -> Stepped {
     let reply = context.reply(VsiCode::Done);
-    let Some(&VsiRecording { id, counts, .. }) = context.runtime.running(context.view) else {
-        return Ok(Step::Reply(reply.field("0.0").field("no_transfer")));
-    };
-    let steps = |counts: &VsiCounts| [("receive", counts.received_bytes), ("record", counts.recorded_bytes)];
+    let (id, name, steps) =
+        match (context.runtime.running(context.view), context.runtime.transferring(context.view)) {
+            (Some(VsiRecording { id, counts, .. }), _) => {
+                (*id, RECORDING, [("receive", counts.received_bytes), ("record", counts.recorded_bytes)])
+            }
+            (None, Some(sending)) => {
+                (sending.id, TRANSFER, [("read", sending.read_bytes), ("send", sending.sent_bytes)])
+            }
+            (None, None) => return Ok(Step::Reply(reply.field("0.0").field("no_transfer"))),
+        };
+    let counts = steps.map(|(_, bytes)| bytes);
     if !context.request.query {
-        let reply = reply.field(unix_time(context.now)).field(RECORDING);
-        let reply = steps(&counts).iter().fold(reply, |reply, (name, bytes)| reply.field(name).field(bytes));
+        let reply = reply.field(unix_time(context.now)).field(name);
+        let reply = steps.iter().fold(reply, |reply, (name, bytes)| reply.field(name).field(bytes));
         return Ok(Step::Reply(reply));
     }
     let before = context.runtime.measured.filter(|(of, ..)| *of == id);
     let (_, then, earlier) = before.unwrap_or((id, context.now, counts));
     context.runtime.measured = Some((id, context.now, counts));
     let seconds = context.now.since(then).0 as f64 / 1e9;
-    let reply = reply.field(format_args!("{seconds:.2}s")).field(RECORDING);
-    let rates = steps(&counts).into_iter().zip(steps(&earlier)).map(|((name, bytes), (_, earlier))| {
+    let reply = reply.field(format_args!("{seconds:.2}s")).field(name);
+    let rates = steps.into_iter().zip(earlier).map(|((name, bytes), earlier)| {
         let bits = bytes.saturating_sub(earlier) as f64 * 8.0;
         let per_second = if seconds > 0.0 { bits / seconds } else { 0.0 };
         format!("{name} {}", rate(per_second))

@@ -1,0 +1,418 @@
+//! The threads of a transfer: one reads the scan and verifies it, one sends.
+//!
+//! ```text
+//!   disks ─ RangeReader ─▶ queue of one piece ─▶ pace, pause ─ TcpSender ─▶ the host that receives
+//! ```
+//!
+//! The stream is the bytes of the scan without any framing, as jive5ab and others receive it with `net2file`. It is complete when the other
+//! host has acknowledged all of it.
+//!
+//! Everything that is waited for has a limit: the connection [`CONNECT_TIMEOUT`], a disk [`DISK_TIMEOUT`], a host that takes nothing
+//! [`STALL_TIMEOUT`]. A thread that waits for a disk is left alone, and ends when the disk responds.
+
+use super::setup::StationSetup;
+use skyhaul::core::pace::Pacer;
+use skyhaul::core::placement::Nanos;
+use skyhaul::io::lock::lock;
+use skyhaul::io::tcp::info::{TcpInfo, readable};
+use skyhaul::io::tcp::setup::Setup;
+use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
+use skyhaul::recording::{Lack, RangePiece, Recording, State};
+use skyhaul_core::hint::split;
+use skyhaul_core::station::{
+    StationEvent, TransferCounts, TransferEvent, TransferOutcome, TransferPace, TransferPlan, TransferRequest,
+};
+use std::io::{self, IoSlice, Read};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long connecting may take, all addresses of the host together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+/// Addresses of a host that are tried.
+const MAX_ADDRESSES: usize = 4;
+/// How long the disks may take for the next bytes.
+const DISK_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the other host may take nothing.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long it may take to answer, or to close the connection, after it has acknowledged everything.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often what waits looks whether it is to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How often counts are reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// Bytes that are given to the connection at a time.
+const SEND_BYTES: usize = 256 << 10;
+/// Pieces that are not with the reader: one in the queue, one that waits for it, one that is sent.
+const HELD_PIECES: usize = 3;
+/// Readers that may wait for disks at a time; those of transfers that ended are among them.
+const MAX_READERS: usize = 16;
+
+/// Takes what a transfer reports.
+type Report = Box<dyn Fn(StationEvent) + Send>;
+
+/// What others say to a transfer.
+#[derive(Debug)]
+pub(super) struct TransferControl {
+    stop: AtomicBool,
+    /// Ends a write that waits.
+    socket_stop: OnceLock<Arc<AtomicBool>>,
+    range: Mutex<Option<(u64, u64)>>,
+    /// Bits per second; 0: nothing may be sent, `u64::MAX`: no limit.
+    pace: AtomicU64,
+}
+
+impl Default for TransferControl {
+    fn default() -> Self {
+        let (stop, socket_stop, range) = (AtomicBool::new(false), OnceLock::new(), Mutex::default());
+        Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl TransferControl {
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(flag) = self.socket_stop.get() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn send(&self, range: (u64, u64)) {
+        *lock(&self.range) = Some(range);
+    }
+
+    pub(super) fn pace(&self, pace: TransferPace) {
+        let bits = match pace {
+            TransferPace::Free => u64::MAX,
+            TransferPace::Limited(bits) => bits.max(1),
+            TransferPace::Paused => 0,
+        };
+        self.pace.store(bits, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// Starts the thread; or returns what is to be reported without it.
+pub(super) fn spawn(
+    setup: &StationSetup,
+    readers: &Arc<()>,
+    plan: TransferPlan,
+    control: Arc<TransferControl>,
+    report: impl Fn(StationEvent) + Send + 'static,
+) -> Result<JoinHandle<()>, StationEvent> {
+    let transfer = plan.transfer;
+    let (disks, readers) = (setup.disks.clone(), Arc::clone(readers));
+    let run = move || {
+        let counts = TransferCounts::default();
+        Sending {
+            disks,
+            plan,
+            control,
+            report: Box::new(report),
+            counts,
+            end: None,
+            reported: Instant::now(),
+        }
+        .run(readers);
+    };
+    std::thread::Builder::new().name("station-transfer".into()).spawn(run).map_err(|error| {
+        let outcome = TransferOutcome::Failed(format!("start a thread: {error}"));
+        let counts = TransferCounts::default();
+        StationEvent::Transfer { transfer, event: TransferEvent::Ended { outcome, counts } }
+    })
+}
+
+/// Why a transfer ends early.
+enum Early {
+    Stopped,
+    Failed(String),
+}
+
+impl From<io::Error> for Early {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(split(&error.to_string()).0.to_owned())
+    }
+}
+
+/// What the reading thread says.
+enum FromDisks {
+    /// The size of the scan as one file.
+    Opened(u64),
+    Piece(RangePiece),
+    /// The range is over; whether parts of the scan are missing.
+    End {
+        has_gaps: bool,
+    },
+    Failed(String),
+}
+
+/// A transfer; it reports its end when it is dropped, also by a panic.
+struct Sending {
+    disks: Vec<PathBuf>,
+    plan: TransferPlan,
+    control: Arc<TransferControl>,
+    report: Report,
+    counts: TransferCounts,
+    end: Option<TransferOutcome>,
+    reported: Instant,
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let fault = || TransferOutcome::Failed("a bug in this program ended its thread".into());
+        let outcome = self.end.take().unwrap_or_else(fault);
+        self.tell(TransferEvent::Ended { outcome, counts: self.counts });
+    }
+}
+
+impl Sending {
+    fn run(mut self, readers: Arc<()>) {
+        self.end = Some(match self.carry_out(readers) {
+            Ok(outcome) => outcome,
+            Err(Early::Stopped) => TransferOutcome::Stopped,
+            // An error that follows from the stop is no error.
+            Err(Early::Failed(_)) if self.control.is_stopped() => TransferOutcome::Stopped,
+            Err(Early::Failed(why)) => TransferOutcome::Failed(why),
+        });
+    }
+
+    fn tell(&self, event: TransferEvent) {
+        (self.report)(StationEvent::Transfer { transfer: self.plan.transfer, event });
+    }
+
+    fn carry_out(&mut self, readers: Arc<()>) -> Result<TransferOutcome, Early> {
+        if Arc::strong_count(&readers) > MAX_READERS {
+            return Err(Early::Failed("too many readers wait for disks that do not respond".into()));
+        }
+        let (ranges, told) = channel();
+        let (to, from_disks) = sync_channel(1);
+        let (disks, scan) = (self.disks.clone(), self.plan.request.scan.clone());
+        let read = move || {
+            let _counted = readers;
+            read(&disks, &scan, &told, &to);
+        };
+        std::thread::Builder::new().name("transfer-read".into()).spawn(read)?;
+        let FromDisks::Opened(size_bytes) = self.next(&from_disks)? else {
+            return Err(Early::Failed("the scan was read before it was opened".into()));
+        };
+        let stream = connect(&self.plan.request)?;
+        let watched = stream.try_clone()?;
+        let options = TcpSendOptions { patience: STALL_TIMEOUT, ..TcpSendOptions::default() };
+        let mut sender = TcpSender::from_stream(stream, &options)?;
+        let _ = self.control.socket_stop.set(sender.stop_flag());
+        self.tell(TransferEvent::Connected { size_bytes });
+        let range = self.wait_for_range(&watched)?;
+        if ranges.send(range).is_err() {
+            return Err(Early::Failed("the thread that reads the scan has ended".into()));
+        }
+        let has_gaps = self.send(&mut sender, &from_disks)?;
+        sender.finish()?;
+        self.wait_for_peer(&watched)?;
+        Ok(if has_gaps || self.counts.filled_bytes > 0 {
+            TransferOutcome::Gaps
+        } else {
+            TransferOutcome::Complete
+        })
+    }
+
+    /// The next word of the reading thread.
+    fn next(&self, from_disks: &Receiver<FromDisks>) -> Result<FromDisks, Early> {
+        let asked = Instant::now();
+        loop {
+            self.go_on()?;
+            match from_disks.recv_timeout(POLL_INTERVAL) {
+                Ok(FromDisks::Failed(why)) => return Err(Early::Failed(why)),
+                Ok(said) => return Ok(said),
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() < DISK_TIMEOUT => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = format!("no disk responded within {} s", DISK_TIMEOUT.as_secs());
+                    return Err(Early::Failed(why));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Early::Failed("a bug in this program ended the thread that reads".into()));
+                }
+            }
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Early> {
+        if self.control.is_stopped() { Err(Early::Stopped) } else { Ok(()) }
+    }
+
+    /// Waits until it is told what to send, while the connection stands.
+    fn wait_for_range(&self, watched: &TcpStream) -> Result<(u64, u64), Early> {
+        loop {
+            self.go_on()?;
+            if let Some(range) = lock(&self.control.range).take() {
+                return Ok(range);
+            }
+            let why = match heard(watched, POLL_INTERVAL)? {
+                Heard::Nothing => continue,
+                Heard::End => "the other host closed the connection before anything was sent",
+                Heard::Data => "the other host sent data, it is no receiver of a scan",
+            };
+            return Err(Early::Failed(why.into()));
+        }
+    }
+
+    /// Sends what is read; returns whether parts of the scan are missing.
+    fn send(&mut self, sender: &mut TcpSender, from_disks: &Receiver<FromDisks>) -> Result<bool, Early> {
+        let begun = Instant::now();
+        let mut pacer = Pacer::new(0, Nanos(0));
+        loop {
+            match self.next(from_disks)? {
+                FromDisks::Opened(_) | FromDisks::Failed(_) => {}
+                FromDisks::End { has_gaps } => return Ok(has_gaps),
+                FromDisks::Piece(piece) => {
+                    self.counts.read_bytes += piece.len() as u64;
+                    if let RangePiece::Fill(bytes) = &piece {
+                        self.counts.filled_bytes += bytes.len() as u64;
+                    }
+                    for part in piece.chunks(SEND_BYTES) {
+                        self.wait_for_turn(&mut pacer, begun)?;
+                        let sent = sender.send_slices(&[IoSlice::new(part)]);
+                        self.counts.sent_bytes = sender.stats().taken;
+                        sent?;
+                        pacer.sent(part.len() as u64, Nanos::from(begun.elapsed()));
+                        self.show_progress();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until a recording leaves room, and the pace allows the next bytes.
+    fn wait_for_turn(&mut self, pacer: &mut Pacer, begun: Instant) -> Result<(), Early> {
+        loop {
+            self.go_on()?;
+            let now = Nanos::from(begun.elapsed());
+            let bits = self.control.pace.load(Ordering::Relaxed);
+            // The pacer's 0 is no limit.
+            let rate = if bits == u64::MAX { 0 } else { bits };
+            if bits > 0 && rate != pacer.rate() {
+                *pacer = Pacer::new(rate, now);
+            }
+            let due = pacer.due();
+            if bits > 0 && due <= now {
+                return Ok(());
+            }
+            let wait = if bits == 0 { POLL_INTERVAL } else { Duration::from_nanos(due.since(now).0) };
+            std::thread::sleep(wait.min(POLL_INTERVAL));
+            self.show_progress();
+        }
+    }
+
+    fn show_progress(&mut self) {
+        if self.reported.elapsed() >= PROGRESS_INTERVAL {
+            self.reported = Instant::now();
+            self.tell(TransferEvent::Progress(self.counts));
+        }
+    }
+
+    /// Waits until the other host has acknowledged everything, and for a while for its answer: jive5ab sends a byte when it has read all,
+    /// then it closes. One that closes without having read all resets the connection.
+    fn wait_for_peer(&mut self, watched: &TcpStream) -> Result<(), Early> {
+        let (mut asked, mut acked, mut all_since) = (Instant::now(), 0, None);
+        let mut has_answered = false;
+        loop {
+            self.go_on()?;
+            if has_answered {
+                std::thread::sleep(POLL_INTERVAL);
+            } else {
+                has_answered = heard(watched, POLL_INTERVAL)? != Heard::Nothing;
+            }
+            let info = TcpInfo::of(watched)?;
+            if info.bytes_acked > acked {
+                (asked, acked) = (Instant::now(), info.bytes_acked);
+            }
+            if info.all_acknowledged() {
+                let since = *all_since.get_or_insert_with(Instant::now);
+                if has_answered || since.elapsed() >= CLOSE_TIMEOUT {
+                    return Ok(());
+                }
+            }
+            if asked.elapsed() >= STALL_TIMEOUT {
+                let why = format!("the other host acknowledged nothing for {} s", STALL_TIMEOUT.as_secs());
+                return Err(Early::Failed(why));
+            }
+            self.show_progress();
+        }
+    }
+}
+
+/// What comes from the other host.
+#[derive(PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Data,
+    End,
+}
+
+fn heard(mut stream: &TcpStream, wait: Duration) -> Result<Heard, Early> {
+    if readable(&[stream.as_fd()], wait)?.is_empty() {
+        return Ok(Heard::Nothing);
+    }
+    match stream.read(&mut [0; 64]) {
+        Ok(0) => Ok(Heard::End),
+        Ok(_) => Ok(Heard::Data),
+        Err(error) => Err(Early::Failed(format!("the other host ended the connection: {error}"))),
+    }
+}
+
+fn connect(request: &TransferRequest) -> Result<TcpStream, Early> {
+    let (host, port) = (request.host.as_str(), request.port);
+    let unknown = |error: io::Error| Early::Failed(format!("the address of {host}: {error}"));
+    let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(unknown)?.take(MAX_ADDRESSES).collect();
+    let mut why = Early::Failed(format!("{host} has no address"));
+    let patience = CONNECT_TIMEOUT / u32::try_from(addresses.len().max(1)).unwrap_or(1);
+    for address in addresses {
+        match Setup::default().connect(address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => why = error.into(),
+        }
+    }
+    Err(why)
+}
+
+/// The reading thread. It ends when nobody takes what it reads.
+fn read(disks: &[PathBuf], scan: &str, told: &Receiver<(u64, u64)>, to: &SyncSender<FromDisks>) {
+    // Whoever has gone needs no answer.
+    let _ = to.send(match read_range(disks, scan, told, to) {
+        Ok(has_gaps) => FromDisks::End { has_gaps },
+        Err(why) => FromDisks::Failed(split(&why).0.to_owned()),
+    });
+}
+
+fn read_range(
+    disks: &[PathBuf],
+    scan: &str,
+    told: &Receiver<(u64, u64)>,
+    to: &SyncSender<FromDisks>,
+) -> Result<bool, String> {
+    let gone = || "nobody takes what is read".to_owned();
+    let recording = Recording::open(disks, scan).map_err(|error| error.to_string())?;
+    if recording.datastreams.len() != 1 {
+        return Err(format!(
+            "the scan has {} datastreams, and only a scan of one can be sent as one file",
+            recording.datastreams.len()
+        ));
+    }
+    let mut reader = recording.range_reader(0, HELD_PIECES).map_err(|error| error.to_string())?;
+    to.send(FromDisks::Opened(reader.layout().bytes())).map_err(|_| gone())?;
+    let (from, end) = told.recv().map_err(|_| gone())?;
+    reader.seek(from, end);
+    while let Some(piece) = reader.next_piece().map_err(|error| error.to_string())? {
+        to.send(FromDisks::Piece(piece)).map_err(|_| gone())?;
+    }
+    // That a FlexBuff's own scan has no index, and so no known end, is no gap.
+    let is_foreign = recording.state == State::Unindexed;
+    Ok(reader.layout().gaps.iter().any(|gap| !is_foreign || gap.lack != Lack::OpenEnd))
+}

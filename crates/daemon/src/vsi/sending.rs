@@ -1,0 +1,31 @@
+//! Transfers of the station as VSI-S sees them.
+
+use skyhaul_core::station::{TransferId, TransferOutcome, TransferState, TransferStatus};
+use skyhaul_core::vsi::{VsiTransfer, VsiTransferState};
+use std::collections::BTreeMap;
+
+/// Those among all that dialogues began, by the numbers that these gave them.
+pub(super) fn transfers(all: &[TransferStatus], known: &BTreeMap<u64, TransferId>) -> Vec<VsiTransfer> {
+    let seen = |(id, transfer): (&u64, &TransferId)| {
+        let status = all.iter().find(|status| status.transfer == *transfer)?;
+        let (counts, outcome) = (status.counts, status.outcome.as_ref());
+        Some(VsiTransfer {
+            id: *id,
+            label: status.request.scan.clone(),
+            host: status.request.host.clone(),
+            state: match status.state {
+                TransferState::Connecting => VsiTransferState::Connecting,
+                TransferState::Connected => VsiTransferState::Connected,
+                TransferState::Sending => VsiTransferState::Sending,
+                TransferState::Ended => VsiTransferState::Ended,
+            },
+            size_bytes: status.size_bytes,
+            read_bytes: counts.read_bytes,
+            sent_bytes: counts.sent_bytes,
+            missing: (outcome == Some(&TransferOutcome::Gaps)).then_some(counts.filled_bytes),
+            is_complete: matches!(outcome, Some(TransferOutcome::Complete | TransferOutcome::Gaps)),
+            failure: outcome.and_then(TransferOutcome::reason).map(str::to_owned),
+        })
+    };
+    known.iter().filter_map(seen).collect()
+}
