@@ -115,8 +115,8 @@ pub(super) fn transfer(status: &TransferStatus) -> Value {
         "read_bytes": counts.read_bytes,
         "sent_bytes": counts.sent_bytes,
         "filled_bytes": counts.filled_bytes,
-        "requested_at": time(status.requested_at),
-        "ended_at": status.ended_at.map(time),
+        "requested_at": wall_clock(status.requested_at),
+        "ended_at": status.ended_at.map(wall_clock),
     })
 }
 
