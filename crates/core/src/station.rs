@@ -34,6 +34,7 @@ mod conflicts;
 mod events;
 mod follow;
 mod held;
+mod pace;
 mod refusal;
 mod schedule;
 mod state;
@@ -43,6 +44,7 @@ mod transfer;
 
 pub use events::{
     RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
+    TransferCommand, TransferEvent, TransferPlan,
 };
 pub use refusal::StationRefusal;
 pub use schedule::{
@@ -50,14 +52,12 @@ pub use schedule::{
     ScheduleRequest, ScheduleStatus,
 };
 pub use state::{
-    DiskCondition, InputStatus, MAX_NAME_BYTES, MAX_SCHEDULED_NAME_BYTES, RecordingCounts, RecordingId,
-    RecordingOutcome, RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk,
-    StationSnapshot, TransferCounts, TransferId, TransferOutcome, TransferPace, TransferRequest,
+    DiskCondition, InputStatus, MAX_NAME_BYTES, MAX_SCHEDULED_NAME_BYTES, MAX_WAITING, RecordingCounts,
+    RecordingId, RecordingOutcome, RecordingState, RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS,
+    StationDisk, StationSnapshot, TransferCounts, TransferId, TransferOutcome, TransferPace, TransferRequest,
     TransferState, TransferStatus, UnixMillis, is_scan_name,
 };
-pub use transfer::{
-    MAX_ENDED_TRANSFERS, MAX_TRANSFERS, TRANSFER_IDLE_MILLIS, TransferCommand, TransferEvent, TransferPlan,
-};
+pub use transfer::{MAX_ENDED_TRANSFERS, MAX_TRANSFERS, TRANSFER_IDLE_MILLIS};
 
 use crate::observation::sequencer::Sequencer;
 use held::Held;
@@ -67,8 +67,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of ended recordings in a snapshot; the disks have all.
 pub const MAX_ENDED: usize = 256;
-/// Maximum number of requests that wait for the end of one recording.
-pub const MAX_WAITING: usize = 64;
 /// What a station has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StationConfig {

@@ -228,12 +228,15 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check help" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check help" -f -a "check" -d 'Show what a station will record when, and what prevents it'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -f -a "check" -d 'Show what a station will record when, and what prevents it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -f -a "load" -d 'Let a running station follow a schedule'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -f -a "list" -d 'Show the schedules of a running station, or each scan of one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -f -a "remove" -d 'Remove a schedule from a running station; what is recorded of it continues to its end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and not __fish_seen_subcommand_from check load list remove help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l station -d 'Station whose scans count, like Mh; needed if the schedule has several' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l format -d 'Format of the schedule (default: found from its first statement)' -r -f -a "vex\t'VEX 1.5 or 2.0'
 snap\t'SNAP, as drudg writes it'
@@ -249,7 +252,39 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l station -d 'Station whose scans count, like Mh; needed if the schedule has several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l format -d 'Format of the schedule (default: found from its first statement)' -r -f -a "vex\t'VEX 1.5 or 2.0'
+snap\t'SNAP, as drudg writes it'
+toml\t'A list of scans'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l procedures -d 'Procedures of the Field System, which set the rates of a .snp schedule (default: FILE with the ending .prc, if it exists)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l input -d 'Input of the station (default: the first one)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l server -d 'Address of the station\'s HTTP API' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l token-file -d 'File with the station\'s token' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l replace -d 'Take the place of a schedule of the same name'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l force -d 'Load it although some scans cannot be recorded as scheduled'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l json -d 'Print the reply as JSON'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -l server -d 'Address of the station\'s HTTP API' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -l token-file -d 'File with the station\'s token' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -l json -d 'Print the reply as JSON'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -l server -d 'Address of the station\'s HTTP API' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -l token-file -d 'File with the station\'s token' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -l json -d 'Print the reply as JSON'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from remove" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from help" -f -a "check" -d 'Show what a station will record when, and what prevents it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from help" -f -a "load" -d 'Let a running station follow a schedule'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show the schedules of a running station, or each scan of one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove a schedule from a running station; what is recorded of it continues to its end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Address to listen on, like udp://10.0.2.5:46227; may be repeated' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l pcap -d 'Read packets from this capture file instead (pcap, pcapng)' -r -F
@@ -1099,6 +1134,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive schedule record serve status top station ls check cat mount plot export inspect balance balancer copy host lab bench probe disk data-plane packet-path report generate help" -f -a "generate" -d 'Write man pages or shell completions'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive schedule record serve status top station ls check cat mount plot export inspect balance balancer copy host lab bench probe disk data-plane packet-path report generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from schedule" -f -a "check" -d 'Show what a station will record when, and what prevents it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from schedule" -f -a "load" -d 'Let a running station follow a schedule'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from schedule" -f -a "list" -d 'Show the schedules of a running station, or each scan of one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from schedule" -f -a "remove" -d 'Remove a schedule from a running station; what is recorded of it continues to its end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from station" -f -a "start" -d 'Start a recording; returns when it is ready for the first packet'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from station" -f -a "stop" -d 'Stop a recording; returns when everything is on the disks'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "reserve" -d 'Reserve a load balancer, and print its EJFAT_URI'

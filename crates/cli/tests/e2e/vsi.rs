@@ -66,7 +66,7 @@ fn serve(site: &Site) -> (Job, FieldSystem, u16) {
 #[test]
 fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
     let site = Site::new(2);
-    let (mut job, mut fs, port) = serve(&site);
+    let (job, mut fs, port) = serve(&site);
     let directory = site.disks[0].parent().unwrap().to_owned();
 
     fs.does("mode = VDIF_1000-8-1-2 ;");
@@ -203,7 +203,7 @@ fn scans_are_sent_as_m5copy_asks() {
     let site = Site::new(2);
     let whole = flexbuff(&site, "n26c3_mh_no0001", &[0, 1, 2]).concat();
     let part = flexbuff(&site, "n26c3_mh_no0002", &[0, 2]);
-    let (mut job, mut fs, _) = serve(&site);
+    let (job, mut fs, _) = serve(&site);
     let size = whole.len() as u64;
     assert_eq!(fs.ask("runtime=abcdefgh:transient"), ["0", "abcdefgh"]);
     fs.does("mode=none");
@@ -269,7 +269,7 @@ fn site_status(job: &Job) -> Vec<serde_json::Value> {
 fn a_transfer_to_a_bad_host_ends_and_says_so() {
     let site = Site::new(1);
     let size = flexbuff(&site, "n26c3_mh_no0001", &[0, 1, 2, 3]).concat().len() as u64;
-    let (mut job, mut fs, _) = serve(&site);
+    let (job, mut fs, _) = serve(&site);
     fs.does("net_protocol=tcp");
     wait_for("the list of scans", || (fs.ask("scan_set=n26c3_mh_no0001")[0] == "0").then_some(()));
     // Nobody listens.

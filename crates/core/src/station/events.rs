@@ -4,9 +4,8 @@ use super::refusal::StationRefusal;
 use super::schedule::{PlannedStatus, ScheduleRecord, ScheduleRequest};
 use super::state::{
     DiskCondition, RecordingCounts, RecordingId, RecordingOutcome, RecordingStatus, RequestId, StationDisk,
-    TransferId, TransferRequest, TransferStatus,
+    TransferCounts, TransferId, TransferOutcome, TransferPace, TransferRequest, TransferStatus,
 };
-use super::transfer::{TransferCommand, TransferEvent};
 use crate::wire::Format;
 
 /// What happens to a station.
@@ -200,4 +199,45 @@ pub struct RecordingPlan {
     pub stop: Option<i64>,
     /// To be appended to the journal of its schedule, if it has one: durably, before anything is opened.
     pub scheduled: Option<ScheduleRecord>,
+}
+
+/// A transfer that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferPlan {
+    /// Its number.
+    pub transfer: TransferId,
+    /// What is sent, and to whom.
+    pub request: TransferRequest,
+}
+
+/// What a thread reports of its transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransferEvent {
+    /// The scan is open, and the connection stands.
+    Connected {
+        /// Size of the scan as one file, bytes.
+        size_bytes: u64,
+    },
+    /// Counts of a transfer that runs.
+    Progress(TransferCounts),
+    /// It has ended, or could not begin.
+    Ended {
+        /// What became of it.
+        outcome: TransferOutcome,
+        /// Its last counts.
+        counts: TransferCounts,
+    },
+}
+
+/// What a thread is to do for its transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransferCommand {
+    /// Open the scan and connect; then report [`TransferEvent::Connected`] or [`TransferEvent::Ended`].
+    Open(TransferPlan),
+    /// Send this range, first byte and one past the last; then end.
+    Send(u64, u64),
+    /// Send at this pace from now on.
+    Pace(TransferPace),
+    /// End; then report [`TransferEvent::Ended`].
+    Stop,
 }

@@ -3,6 +3,8 @@
 use super::schedule::ScheduleStatus;
 use crate::observation::sequencer::SequencerOptions;
 
+/// Maximum number of requests that wait for the end of one recording or transfer.
+pub const MAX_WAITING: usize = 64;
 /// Maximum length of a name, bytes.
 pub const MAX_NAME_BYTES: usize = 120;
 /// How long a recording with a data time to stop at may continue after that time, by the host's clock.

@@ -16,10 +16,10 @@
 //! [`TRANSFER_IDLE_MILLIS`].
 
 use super::state::{
-    RecordingCounts, RecordingState, RequestId, TransferCounts, TransferId, TransferOutcome, TransferPace,
-    TransferRequest, TransferState, TransferStatus, UnixMillis,
+    MAX_WAITING, RequestId, TransferCounts, TransferId, TransferPace, TransferRequest, TransferState,
+    TransferStatus, UnixMillis,
 };
-use super::{Station, StationAction, StationRefusal};
+use super::{StationAction, StationRefusal, TransferCommand, TransferEvent, TransferPlan};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of transfers at a time.
@@ -32,47 +32,6 @@ pub const TRANSFER_IDLE_MILLIS: i64 = 600_000;
 const RATE_MILLIS: i64 = 1_000;
 /// The least rate to which transfers are slowed together, bits per second: connections stay alive.
 const MIN_SHARE_BITS: u64 = 1_000_000;
-
-/// A transfer that was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TransferPlan {
-    /// Its number.
-    pub transfer: TransferId,
-    /// What is sent, and to whom.
-    pub request: TransferRequest,
-}
-
-/// What a thread reports of its transfer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransferEvent {
-    /// The scan is open, and the connection stands.
-    Connected {
-        /// Size of the scan as one file, bytes.
-        size_bytes: u64,
-    },
-    /// Counts of a transfer that runs.
-    Progress(TransferCounts),
-    /// It has ended, or could not begin.
-    Ended {
-        /// What became of it.
-        outcome: TransferOutcome,
-        /// Its last counts.
-        counts: TransferCounts,
-    },
-}
-
-/// What a thread is to do for its transfer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransferCommand {
-    /// Open the scan and connect; then report [`TransferEvent::Connected`] or [`TransferEvent::Ended`].
-    Open(TransferPlan),
-    /// Send this range, first byte and one past the last; then end.
-    Send(u64, u64),
-    /// Send at this pace from now on.
-    Pace(TransferPace),
-    /// End; then report [`TransferEvent::Ended`].
-    Stop,
-}
 
 /// A transfer that has not ended.
 #[derive(Clone, Debug)]
@@ -120,6 +79,51 @@ impl Transfers {
         self.running.values_mut().filter(is_late).for_each(|running| running.stop(actions));
     }
 
+    /// Begins one, if there is room.
+    pub(super) fn begin(
+        &mut self,
+        now: UnixMillis,
+        id: RequestId,
+        request: TransferRequest,
+        actions: &mut Vec<StationAction>,
+    ) -> Result<(), StationRefusal> {
+        if self.running.len() >= MAX_TRANSFERS {
+            return Err(StationRefusal::TooManyTransfers { most: MAX_TRANSFERS });
+        }
+        let transfer = TransferId(id.0);
+        let status = TransferStatus {
+            transfer,
+            request: request.clone(),
+            state: TransferState::Connecting,
+            size_bytes: 0,
+            range: (0, 0),
+            pace: TransferPace::Free,
+            counts: TransferCounts::default(),
+            rate_bits: 0,
+            requested_at: now,
+            ended_at: None,
+            outcome: None,
+        };
+        let command = TransferCommand::Open(TransferPlan { transfer, request });
+        actions.push(StationAction::Transfer { transfer, command });
+        actions.push(StationAction::TransferChanged(status.clone()));
+        actions.push(StationAction::Reply { id, reply: Ok(None) });
+        let running = Running {
+            status,
+            waiting: Vec::new(),
+            is_stopping: false,
+            connected_at: now,
+            measured: (now, 0),
+        };
+        self.running.insert(transfer, running);
+        Ok(())
+    }
+
+    /// Whether all pause.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     fn get(&mut self, transfer: TransferId) -> Result<&mut Running, StationRefusal> {
         self.running.get_mut(&transfer).ok_or(StationRefusal::NoTransfer { transfer: transfer.0 })
     }
@@ -156,7 +160,7 @@ impl Transfers {
             return Ok(());
         }
         let running = self.get(transfer)?;
-        if running.waiting.len() >= super::MAX_WAITING {
+        if running.waiting.len() >= MAX_WAITING {
             return Err(StationRefusal::TooManyWaiting { name: running.status.request.scan.clone() });
         }
         running.waiting.push(id);
@@ -209,7 +213,12 @@ impl Transfers {
     }
 
     /// Gives each that may send its pace, where it has changed.
-    fn set_pace(&mut self, is_paused: bool, spare_bits: Option<u64>, actions: &mut Vec<StationAction>) {
+    pub(super) fn set_pace(
+        &mut self,
+        is_paused: bool,
+        spare_bits: Option<u64>,
+        actions: &mut Vec<StationAction>,
+    ) {
         self.is_paused = is_paused;
         let sending = |running: &Running| running.status.state == TransferState::Sending;
         let count = self.running.values().filter(|running| sending(running)).count().max(1) as u64;
@@ -239,77 +248,4 @@ impl Running {
             actions.push(StationAction::Transfer { transfer, command: TransferCommand::Stop });
         }
     }
-}
-
-impl Station {
-    /// Begins a transfer: answered when it is accepted, not when it is connected.
-    pub(super) fn connect(
-        &mut self,
-        now: UnixMillis,
-        id: RequestId,
-        request: TransferRequest,
-        actions: &mut Vec<StationAction>,
-    ) -> Result<(), StationRefusal> {
-        if self.shutting_down {
-            return Err(StationRefusal::ShuttingDown);
-        }
-        let is_recorded = self.active.values().any(|held| held.status.name == request.scan);
-        if !is_recorded && !self.names.contains(&request.scan) {
-            return Err(StationRefusal::NoScan {
-                name: request.scan.chars().take(super::MAX_NAME_BYTES).collect(),
-            });
-        }
-        if self.transfers.running.len() >= MAX_TRANSFERS {
-            return Err(StationRefusal::TooManyTransfers { most: MAX_TRANSFERS });
-        }
-        let transfer = TransferId(id.0);
-        let status = TransferStatus {
-            transfer,
-            request: request.clone(),
-            state: TransferState::Connecting,
-            size_bytes: 0,
-            range: (0, 0),
-            pace: TransferPace::Free,
-            counts: TransferCounts::default(),
-            rate_bits: 0,
-            requested_at: now,
-            ended_at: None,
-            outcome: None,
-        };
-        let command = TransferCommand::Open(TransferPlan { transfer, request });
-        actions.push(StationAction::Transfer { transfer, command });
-        actions.push(StationAction::TransferChanged(status.clone()));
-        actions.push(StationAction::Reply { id, reply: Ok(None) });
-        let running = Running {
-            status,
-            waiting: Vec::new(),
-            is_stopping: false,
-            connected_at: now,
-            measured: (now, 0),
-        };
-        self.transfers.running.insert(transfer, running);
-        Ok(())
-    }
-
-    /// Lets transfers send what recordings leave.
-    pub(super) fn pace_transfers(&mut self, actions: &mut Vec<StationAction>) {
-        if self.transfers.is_empty() {
-            self.transfers.is_paused = false;
-            return;
-        }
-        let recorded = || self.active.values().filter(|held| held.status.state != RecordingState::Ended);
-        // Of what waits in memory, by the recording's own counts.
-        let is_filled = |part: u64| {
-            recorded().any(|held| waiting(&held.status.counts) > held.status.reserved.memory_bytes / part)
-        };
-        let is_paused = if self.transfers.is_paused { is_filled(4) } else { is_filled(2) };
-        let spare = self.usable_rate().filter(|_| recorded().next().is_some());
-        let spare = spare.map(|rate| rate.saturating_sub(self.reserved().rate_bits));
-        self.transfers.set_pace(is_paused, spare, actions);
-    }
-}
-
-/// Bytes that were received, and wait in memory for a disk.
-fn waiting(counts: &RecordingCounts) -> u64 {
-    counts.received_bytes.saturating_sub(counts.written_bytes).saturating_sub(counts.discarded_bytes)
 }

@@ -3,13 +3,16 @@
 use super::StationService;
 use skyhaul::io::lock::lock;
 use skyhaul::metrics::{Kind, Metric};
-use skyhaul_core::station::DiskCondition;
+use skyhaul_core::station::{DiskCondition, StationSnapshot};
 use std::sync::atomic::Ordering;
+
+fn metric(name: &str, kind: Kind, help: &str) -> Metric {
+    Metric::new(&format!("skyhaul_station_{name}"), kind, help)
+}
 
 /// The page.
 pub(super) fn text(service: &StationService) -> String {
     let (snapshot, shared) = (service.snapshot(), &service.shared);
-    let metric = |name: &str, kind, help: &str| Metric::new(&format!("skyhaul_station_{name}"), kind, help);
     let single = |name: &str, kind, help: &str, value: u64| {
         let mut metric = metric(name, kind, help);
         metric.add(&[], value);
@@ -47,6 +50,23 @@ pub(super) fn text(service: &StationService) -> String {
         single("memory_bytes", Kind::Gauge, "Memory for recordings.", snapshot.memory_bytes),
         single("memory_reserved_bytes", Kind::Gauge, "Of this, reserved.", snapshot.reserved.memory_bytes),
     ];
+    all.extend(of_recordings(&snapshot));
+    let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");
+    let mut free = metric("disk_free_bytes", Kind::Gauge, "Bytes that recordings may still fill.");
+    for disk in &snapshot.disks {
+        let labels = [("disk", &disk.path as _)];
+        usable.add(&labels, u8::from(disk.condition == DiskCondition::Usable));
+        if let Some(bytes) = disk.free_bytes {
+            free.add(&labels, bytes);
+        }
+    }
+    all.extend([usable, free]);
+    let counters: String = all.iter().map(Metric::text).collect();
+    counters + &super::dashboard::metrics::text(&lock(&shared.board))
+}
+
+/// Of what is recorded, and of schedules.
+fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 6] {
     let mut received = metric("received_bytes", Kind::Gauge, "Bytes received by a running recording.");
     let mut written =
         metric("written_bytes", Kind::Gauge, "Bytes of a running recording that are safe on a disk.");
@@ -63,24 +83,11 @@ pub(super) fn text(service: &StationService) -> String {
         lost.add(&labels, counts.lost_frames);
         drops.add(&labels, counts.kernel_drops);
     }
-    all.extend([received, written, discarded, lost, drops]);
     let mut scheduled = metric("scheduled_scans", Kind::Gauge, "Scans of a schedule in a state.");
     for status in &snapshot.schedules {
         for (state, count) in &status.states {
             scheduled.add(&[("schedule", &status.name as _), ("state", &state.name() as _)], *count as u64);
         }
     }
-    all.push(scheduled);
-    let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");
-    let mut free = metric("disk_free_bytes", Kind::Gauge, "Bytes that recordings may still fill.");
-    for disk in &snapshot.disks {
-        let labels = [("disk", &disk.path as _)];
-        usable.add(&labels, u8::from(disk.condition == DiskCondition::Usable));
-        if let Some(bytes) = disk.free_bytes {
-            free.add(&labels, bytes);
-        }
-    }
-    all.extend([usable, free]);
-    let counters: String = all.iter().map(Metric::text).collect();
-    counters + &super::dashboard::metrics::text(&lock(&shared.board))
+    [received, written, discarded, lost, drops, scheduled]
 }

@@ -213,7 +213,7 @@ fn a_sender_that_lacks_a_cpu_shows_no_higher_limit_than_there_is() {
         assert!(point.passed_pps <= 1.01 * rate + 50.0, "seed {seed}: {} of {rate}", point.passed_pps);
         by_the_mean += u32::from(point.lost() > 100 && point.delivered_pps > 1.1 * rate);
     }
-    println!("{by_the_mean} points show a higher limit by their mean rate");
+    assert!(by_the_mean > 0, "no point shows a higher limit by its mean rate: nothing is tested");
 }
 
 #[test]

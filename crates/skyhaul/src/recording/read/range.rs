@@ -230,7 +230,7 @@ mod tests {
             }
         }
         assert_eq!(range(&mut reader, 4 * size - 8, u64::MAX).unwrap(), all[all.len() - 8..]);
-        assert_eq!(range(&mut reader, 9 * size, 10 * size).unwrap(), []);
+        assert_eq!(range(&mut reader, 9 * size, 10 * size).unwrap(), Vec::<u8>::new());
     }
 
     #[test]
