@@ -29,6 +29,7 @@ pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod report;
+#[cfg(feature = "services")]
 pub(crate) mod schedule;
 pub(crate) mod send;
 mod sending;
@@ -46,5 +47,6 @@ pub(crate) mod unbuilt;
 pub(crate) use unbuilt::mount;
 #[cfg(not(feature = "services"))]
 pub(crate) use unbuilt::{
-    self as balance, self as balancer, self as joining, self as serve, self as status, self as top,
+    self as balance, self as balancer, self as joining, self as schedule, self as serve, self as status,
+    self as top,
 };

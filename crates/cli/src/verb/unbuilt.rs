@@ -9,7 +9,7 @@ use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str = "this build of skyhaul lacks the station service, load balancers, workers and metrics";
+const MISSING: &str = "this build of skyhaul lacks the station service, schedules, load balancers, workers and metrics";
 const BUILD_HINT: Hint<&str> = Hint("build everything with `make build`");
 
 /// A verb that this build does not have.
@@ -19,6 +19,11 @@ pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
 
 /// `station`, which this build does not have.
 pub(crate) fn station<A>(_: &A) -> Result<Outcome> {
+    bail!("{MISSING}{BUILD_HINT}")
+}
+
+/// `record --schedule`, which this build does not have.
+pub(crate) fn follow<A, S>(_: &A, _: &S) -> Result<Outcome> {
     bail!("{MISSING}{BUILD_HINT}")
 }
 

@@ -272,7 +272,7 @@ impl Inbound {
         }
         self.drain(shared);
         if let Some(retired) = retired {
-            end_message(retired, shared);
+            end_message(&retired, shared);
         }
         if is_record && is_last {
             self.window.give_up(placement.key, shared.now);
@@ -290,7 +290,7 @@ impl Inbound {
 
     fn drain(&mut self, shared: &mut Shared<'_>) {
         while let Some(retired) = self.window.poll_retired() {
-            end_message(retired, shared);
+            end_message(&retired, shared);
         }
     }
 }

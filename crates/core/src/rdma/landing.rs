@@ -263,7 +263,7 @@ pub(super) fn lost_messages(messages: Range<u64>, shared: &mut Shared<'_>) {
     }
 }
 
-pub(super) fn end_message(retired: Retired<Landing>, shared: &mut Shared<'_>) {
+pub(super) fn end_message(retired: &Retired<Landing>, shared: &mut Shared<'_>) {
     let connection = shared.connection;
     let is_whole = retired.is_complete();
     match retired.block {
@@ -274,7 +274,7 @@ pub(super) fn end_message(retired: Retired<Landing>, shared: &mut Shared<'_>) {
             return;
         }
         Landing::Write { at, is_bound, immediate } => {
-            let event = written(&retired, at, is_bound, immediate, connection);
+            let event = written(retired, at, is_bound, immediate, connection);
             shared.events.push_back(event);
         }
         Landing::Receive { buffer, opcode, invalidate } => {

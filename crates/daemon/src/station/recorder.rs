@@ -69,17 +69,17 @@ pub(super) fn spawn(
     plan: RecordingPlan,
     (control, jobs): (Arc<RecordingControl>, Arc<DiskJobs>),
     report: Report,
-) -> Result<JoinHandle<()>, StationEvent> {
+) -> Result<JoinHandle<()>, Box<StationEvent>> {
     let recording = plan.recording;
     let setup = setup.clone();
     // Made on the thread: dropped here, it would report to a caller that is not ready for it.
     let run = move || Ending { setup, plan, report, event: None }.run(&control, &jobs);
     std::thread::Builder::new().name("station-record".into()).spawn(run).map_err(|error| {
-        StationEvent::Ended {
+        Box::new(StationEvent::Ended {
             recording,
             outcome: RecordingOutcome::Failed(format!("start a thread: {error}")),
             counts: RecordingCounts::default(),
-        }
+        })
     })
 }
 

@@ -127,7 +127,7 @@ impl Shared {
                         let jobs = Arc::clone(&self.jobs);
                         match recorder::spawn(&self.setup, plan, (control, jobs), Box::new(report)) {
                             Ok(thread) => state.threads.push(thread),
-                            Err(event) => events.push(event),
+                            Err(event) => events.push(*event),
                         }
                     }
                     StationAction::Stop { recording } => {
@@ -174,7 +174,7 @@ impl Shared {
                 let report = move |event| shared.report(event);
                 match transfer::spawn(&self.setup, &self.readers, plan, control, report) {
                     Ok(thread) => state.threads.push(thread),
-                    Err(event) => return Some(event),
+                    Err(event) => return Some(*event),
                 }
             }
             (TransferCommand::Send(from, to), Some(control)) => control.send((from, to)),

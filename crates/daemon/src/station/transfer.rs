@@ -107,7 +107,7 @@ pub(super) fn spawn(
     plan: TransferPlan,
     control: Arc<TransferControl>,
     report: impl Fn(StationEvent) + Send + 'static,
-) -> Result<JoinHandle<()>, StationEvent> {
+) -> Result<JoinHandle<()>, Box<StationEvent>> {
     let transfer = plan.transfer;
     let (disks, readers) = (setup.disks.clone(), Arc::clone(readers));
     let run = move || {
@@ -126,7 +126,7 @@ pub(super) fn spawn(
     std::thread::Builder::new().name("station-transfer".into()).spawn(run).map_err(|error| {
         let outcome = TransferOutcome::Failed(format!("start a thread: {error}"));
         let counts = TransferCounts::default();
-        StationEvent::Transfer { transfer, event: TransferEvent::Ended { outcome, counts } }
+        Box::new(StationEvent::Transfer { transfer, event: TransferEvent::Ended { outcome, counts } })
     })
 }
 

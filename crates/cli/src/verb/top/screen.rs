@@ -74,7 +74,7 @@ impl TopView {
         ];
         match &self.lost {
             None => {
-                line.extend([(TextStyle::Good, "live".into()), (TextStyle::Plain, format!("  {time} UTC"))])
+                line.extend([(TextStyle::Good, "live".into()), (TextStyle::Plain, format!("  {time} UTC"))]);
             }
             Some(why) => line.push((TextStyle::Bad, format!("NOT CONNECTED since {time} UTC: {why}"))),
         }

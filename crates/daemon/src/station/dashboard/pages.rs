@@ -70,11 +70,11 @@ pub(in crate::station) fn is_page(path: &str) -> bool {
 /// Programs send neither header. Following a link to the page is no call.
 pub(in crate::station) fn is_foreign(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let from_elsewhere = !matches!(text("sec-fetch-site"), None | Some("same-origin" | "none"))
-        && !(is_page(path) && *method == Method::GET);
+    let is_own = matches!(text("sec-fetch-site"), None | Some("same-origin" | "none"));
+    let is_link = is_page(path) && *method == Method::GET;
     let is_json = |kind: &str| {
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
     };
     let is_form = *method == Method::POST && text("content-type").is_some_and(|kind| !is_json(kind));
-    from_elsewhere || is_form
+    !(is_own || is_link) || is_form
 }
