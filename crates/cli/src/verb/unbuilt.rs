@@ -9,7 +9,8 @@ use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str = "this build of skyhaul lacks the station service, schedules, load balancers, workers and metrics";
+const MISSING: &str =
+    "this build of skyhaul lacks the station service, schedules, load balancers, workers and metrics";
 const BUILD_HINT: Hint<&str> = Hint("build everything with `make build`");
 
 /// A verb that this build does not have.

@@ -107,10 +107,8 @@ impl World {
                             true => self.ended(recording, RecordingOutcome::Failed("a fault".into())),
                         });
                     }
-                    StationAction::Stop { recording } => {
-                        if self.open.contains_key(&recording) {
-                            events.push_back(self.ended(recording, RecordingOutcome::Complete));
-                        }
+                    StationAction::Stop { recording } if self.open.contains_key(&recording) => {
+                        events.push_back(self.ended(recording, RecordingOutcome::Complete));
                     }
                     StationAction::Journal(entry) => {
                         self.journal.entry(entry.schedule).or_default().push(entry.record);

@@ -33,7 +33,7 @@ fn every_alarm_has_its_condition_and_no_other() {
     let counts = RecordingCounts { kernel_drops: 3, lost_frames: 7, ..RecordingCounts::default() };
     let signs = StationSigns {
         snapshot: &good,
-        recordings: &[quiet.clone()],
+        recordings: std::slice::from_ref(&quiet),
         disk_silences: &[0, 0],
         seconds_left: Some(1e6),
         interrupted: &[],

@@ -185,7 +185,16 @@ mod tests {
 
     /// A VDIF frame of 1032 bytes: frame `n` of a stream of 1000 a second.
     fn frame(n: u32) -> Vec<u8> {
-        let words = [1000 + n / 1000, 53 << 24 | n % 1000, 1 << 29 | 1032 / 8, 1 << 26 | 0x4d68, 0, 0, 0, 0];
+        let words = [
+            1000 + n / 1000,
+            (53 << 24) | (n % 1000),
+            (1 << 29) | (1032 / 8),
+            (1 << 26) | 0x4d68,
+            0,
+            0,
+            0,
+            0,
+        ];
         let payload = (0..1000u32).map(|at| (at.wrapping_mul(n + 7) >> 3) as u8);
         words.iter().flat_map(|word: &u32| word.to_le_bytes()).chain(payload).collect()
     }
