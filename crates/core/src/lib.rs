@@ -65,6 +65,7 @@ pub mod packetize;
 pub mod pattern;
 pub mod placement;
 pub mod predict;
+pub mod rdma;
 pub mod samples;
 pub mod schedule;
 pub mod station;

@@ -8,6 +8,7 @@
 //!   first packets ──Learner──▶ StreamFormat ──visit──▶ L: Layout ──place(packet)──▶ Placement
 //! ```
 
+pub mod crc32c;
 pub mod ejfat;
 pub mod families;
 pub mod family;
@@ -29,6 +30,7 @@ pub mod mark5b;
 mod positions;
 pub mod probe;
 mod rate;
+pub mod rdma;
 pub mod spead;
 pub mod stamp;
 mod stamps;

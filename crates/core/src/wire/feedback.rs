@@ -29,6 +29,7 @@
 //!
 //! Limits: unicast UDP, one receiver for each sender. Packets that a mark overtakes are counted one report later.
 
+use super::crc32c::crc32c;
 use crate::placement::Reject;
 
 crate::header! {
@@ -170,13 +171,6 @@ fn sealed(head: [u8; 64], tail: [u8; 64]) -> [u8; LEN] {
     let checksum = crc32c(&octets[..CHECKED]);
     octets[CHECKED..].copy_from_slice(&checksum.to_be_bytes());
     octets
-}
-
-/// CRC-32C, bit by bit: a hundred datagrams a second need no table.
-fn crc32c(octets: &[u8]) -> u32 {
-    !octets.iter().fold(u32::MAX, |crc, &octet| {
-        (0..8).fold(crc ^ u32::from(octet), |crc, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg()))
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,248 @@
+//! One connection: its state, its timers, and what it has in flight in each direction.
+//!
+//! ```text
+//!   client   Asking ── cookie ──▶ Asking ── accept ──▶ Open ── close ──▶ Closing ── confirmed, or its deadline ──▶ over
+//!   server            Offered ── accept ──▶ Accepted ── ready, or a segment ──▶ Open ── peer closes ──▶ Draining ─▶ over
+//! ```
+
+use super::config::RdmaConfig;
+use super::event::{ClosedBy, MemorySlice, RdmaEvent};
+use super::inbound::{Inbound, Shared};
+use super::outbound::{Outbound, Outgoing, Path};
+use super::reads::PendingRead;
+use super::regions::Regions;
+use crate::measure::SequenceMeter;
+use crate::placement::Nanos;
+use crate::wire::rdma::rdmap::ReadRequest;
+use crate::wire::rdma::shim::{OPTION_CRC, UcControl, UcKind};
+use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Datagram numbers that are told apart as lost, late or duplicate.
+const NUMBERS: usize = 1024;
+/// STags of one Read that answers may still use.
+const MAX_SINKS: usize = 64;
+/// A silent peer is given up after this many times the time of the keep-alive.
+const PATIENCE: u64 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Asking,
+    Offered,
+    Accepted,
+    Open,
+    Closing,
+    Draining,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: u32,
+    pub(super) path: Path,
+    pub(super) nonce: u64,
+    pub(super) cookie: [u8; 16],
+    pub(super) private: Vec<u8>,
+    pub(super) state: State,
+    pub(super) peer_reads: u16,
+    pub(super) inbound: Inbound,
+    pub(super) outbound: Outbound,
+    pub(super) receives: VecDeque<MemorySlice>,
+    pub(super) reads: BTreeMap<u64, PendingRead>,
+    pub(super) meter: SequenceMeter,
+    /// When the present request is repeated, and the time after that.
+    pub(super) repeat: Option<(Nanos, Nanos)>,
+    /// When the present state ends by itself.
+    pub(super) deadline: Option<Nanos>,
+    pub(super) heard: Nanos,
+    probed: Nanos,
+    /// Datagram and message that the peer would have sent next.
+    pub(super) peer_next: Option<(u32, u32)>,
+}
+
+/// What a timer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Say(UcKind),
+    Ask(u64),
+    EndRead(u64),
+    End(ClosedBy),
+}
+
+impl Connection {
+    pub(super) fn new(path: Path, nonce: u64, state: State, config: &RdmaConfig, now: Nanos) -> Connection {
+        Connection {
+            id: path.connection,
+            path,
+            nonce,
+            cookie: [0; 16],
+            private: Vec::new(),
+            state,
+            peer_reads: config.inbound_reads,
+            inbound: Inbound::new(config),
+            outbound: Outbound::default(),
+            receives: VecDeque::new(),
+            reads: BTreeMap::new(),
+            meter: SequenceMeter::exact(NUMBERS, Some(1)),
+            repeat: None,
+            deadline: None,
+            heard: now,
+            probed: now,
+            peer_next: None,
+        }
+    }
+
+    /// The window, with what it needs beside it.
+    pub(super) fn parts<'a>(
+        &'a mut self,
+        regions: &'a mut Regions,
+        events: &'a mut VecDeque<RdmaEvent>,
+        ended: &'a mut [u64; 3],
+        config: &'a RdmaConfig,
+        now: Nanos,
+    ) -> (&'a mut Inbound, Shared<'a>) {
+        let shared = Shared {
+            connection: self.id,
+            regions,
+            receives: &mut self.receives,
+            reads: &mut self.reads,
+            events,
+            ended,
+            config,
+            answers: self.outbound.answers,
+            now,
+        };
+        (&mut self.inbound, shared)
+    }
+
+    /// A control body of this kind, to its peer.
+    pub(super) fn control(&self, kind: UcKind, config: &RdmaConfig) -> UcControl {
+        let body = UcControl {
+            kind: kind.code(),
+            nonce: self.nonce,
+            conn_id: self.id,
+            datagram_bytes: config.datagram_bytes,
+            ird: config.inbound_reads,
+            options: if self.path.has_crc || config.crc { OPTION_CRC } else { 0 },
+            next_psn: self.outbound.psn,
+            next_msn: self.outbound.msn,
+            ..UcControl::default()
+        };
+        if kind == UcKind::Request { body.with_cookie(self.cookie) } else { body }
+    }
+
+    /// The peer's limits, from its accept or request.
+    pub(super) fn learn(&mut self, control: &UcControl) {
+        self.path.conn_id = control.conn_id;
+        self.path.datagram_bytes = self.path.datagram_bytes.min(control.datagram_bytes.max(128));
+        self.path.has_crc |= control.options & OPTION_CRC == OPTION_CRC;
+        self.peer_reads = control.ird;
+    }
+
+    pub(super) fn open(&mut self) {
+        (self.state, self.deadline, self.repeat) = (State::Open, None, None);
+    }
+
+    pub(super) fn is_receiving(&self) -> bool {
+        !matches!(self.state, State::Asking | State::Offered)
+    }
+
+    /// Ask for what is missing of a Read, with new STags.
+    pub(super) fn ask(
+        &mut self,
+        read: u64,
+        regions: &mut Regions,
+        random: &mut dyn FnMut() -> u64,
+        now: Nanos,
+    ) -> Result<(), RdmaRefusal> {
+        let Some(pending) = self.reads.get_mut(&read) else { return Ok(()) };
+        let (wanted, is_repeated) = (pending.wanted, pending.asked > 0);
+        pending.again = wanted.ask_again.map(|after| now.plus(Nanos(after.0.max(1))));
+        for range in pending.to_ask() {
+            let size = range.end - range.start;
+            let sink_stag =
+                regions.sink(wanted.sink.part(range.start, size), (self.id, read, range.start), random)?;
+            pending.stags.push(sink_stag);
+            if pending.stags.len() > MAX_SINKS {
+                let oldest = pending.stags.remove(0);
+                regions.invalidate(oldest)?;
+            }
+            pending.asked += 1;
+            let request = ReadRequest {
+                sink_stag,
+                sink_offset: 0,
+                size: size as u32,
+                source_stag: wanted.from.stag,
+                source_offset: wanted.from.offset.wrapping_add(range.start),
+            };
+            self.outbound.push(Outgoing::read(request, is_repeated));
+        }
+        Ok(())
+    }
+
+    /// A Read ends: its STags are unknown from now on, so no late answer writes a byte.
+    pub(super) fn end_read(&mut self, read: u64, regions: &mut Regions, events: &mut VecDeque<RdmaEvent>) {
+        let Some(pending) = self.reads.remove(&read) else { return };
+        for stag in &pending.stags {
+            let known = regions.invalidate(*stag);
+            debug_assert!(known.is_ok(), "the STag of a Read is gone before the Read");
+        }
+        let (connection, missing, asked) = (self.id, pending.missing(), pending.asked);
+        events.push_back(RdmaEvent::ReadDone { connection, read, missing, asked });
+    }
+
+    /// When something must be done.
+    pub(super) fn poll_timeout(&self, config: &RdmaConfig) -> Option<Nanos> {
+        let reads = self.reads.values().map(PendingRead::due).min();
+        let repeat = self.repeat.map(|(at, _)| at);
+        let alive = self.keep_alive(config).map(|(next, end)| next.min(end));
+        [reads, repeat, self.deadline, self.inbound.poll_timeout(), alive].into_iter().flatten().min()
+    }
+
+    /// When to ask whether the peer is there, and when it is given up.
+    fn keep_alive(&self, config: &RdmaConfig) -> Option<(Nanos, Nanos)> {
+        let after = config.keep_alive.filter(|_| matches!(self.state, State::Open | State::Accepted))?;
+        Some((
+            self.heard.max(self.probed).plus(after),
+            self.heard.plus(Nanos(after.0.saturating_mul(PATIENCE))),
+        ))
+    }
+
+    /// What is due now; each call brings its timer forward, so that nothing is due twice.
+    pub(super) fn due(&mut self, config: &RdmaConfig, now: Nanos) -> Vec<Due> {
+        let mut due = Vec::new();
+        for (id, read) in &self.reads {
+            if read.wanted.deadline <= now {
+                due.push(Due::EndRead(*id));
+            } else if read.again.is_some_and(|at| at <= now) {
+                due.push(Due::Ask(*id));
+            }
+        }
+        if self.deadline.is_some_and(|at| at <= now) {
+            let by = match self.state {
+                State::Draining => ClosedBy::Peer,
+                State::Closing if config.profile != RdmaProfile::Uc => ClosedBy::Here,
+                _ => ClosedBy::Silence,
+            };
+            due.push(Due::End(by));
+            return due;
+        }
+        if let Some((at, wait)) = self.repeat.filter(|(at, _)| *at <= now) {
+            let kind = match self.state {
+                State::Closing => UcKind::Close,
+                State::Accepted => UcKind::Accept,
+                _ => UcKind::Request,
+            };
+            due.push(Due::Say(kind));
+            self.repeat = Some((at.max(now).plus(wait), Nanos(wait.0.saturating_mul(2))));
+        }
+        if let Some((next, end)) = self.keep_alive(config) {
+            if end <= now {
+                due.push(Due::End(ClosedBy::Silence));
+            } else if next <= now {
+                self.probed = now;
+                due.push(Due::Say(UcKind::Ping));
+            }
+        }
+        due
+    }
+}

@@ -1,0 +1,255 @@
+//! Operations on their way out, cut into segments for the path.
+
+use super::event::MemorySlice;
+use crate::wire::crc32c::crc32c_append;
+use crate::wire::rdma::RdmaProfile;
+use crate::wire::rdma::ddp::{DdpHeader, DdpTagged, DdpUntagged};
+use crate::wire::rdma::mpa::{CRC_BYTES, crc_octets};
+use crate::wire::rdma::rdmap::{ImmediateData, RdmapOpcode, ReadRequest};
+use crate::wire::rdma::shim::{self, UcShim};
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+/// A datagram to be sent, or an FPDU to be written to a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RdmaTransmit {
+    /// The peer.
+    pub to: SocketAddr,
+    /// The connection; 0 for an answer without state.
+    pub connection: u32,
+    /// What precedes the payload.
+    pub head: Vec<u8>,
+    /// The payload, where it lies in memory.
+    pub payload: Option<MemorySlice>,
+    /// Zero bytes after the payload (FPDU).
+    pub pad: usize,
+    /// Whether a CRC-32C of all these bytes follows, least significant byte first.
+    pub has_crc: bool,
+}
+
+impl RdmaTransmit {
+    /// The whole datagram, with `payload` read by the caller where [`payload`](Self::payload) says.
+    #[must_use]
+    pub fn assemble(&self, payload: &[u8]) -> Vec<u8> {
+        debug_assert_eq!(self.payload.map_or(0, |slice| slice.length), payload.len() as u64);
+        let mut octets = Vec::with_capacity(self.head.len() + payload.len() + self.pad + CRC_BYTES);
+        octets.extend_from_slice(&self.head);
+        octets.extend_from_slice(payload);
+        octets.resize(octets.len() + self.pad, 0);
+        if self.has_crc {
+            let crc = crc32c_append(0, &octets);
+            octets.extend(crc_octets(crc));
+        }
+        octets
+    }
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    /// Payload of a region of the peer: a Write or the answer to a Read, from this offset on.
+    Tagged { source: MemorySlice, stag: u32, offset: u64 },
+    /// A Send.
+    Send { source: MemorySlice, invalidate: u32 },
+    /// A few bytes.
+    Short(Vec<u8>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Outgoing {
+    pub(super) opcode: RdmapOpcode,
+    pub(super) body: Body,
+    /// Immediate data bound to this Write: the value, and whether it is solicited.
+    pub(super) bound: Option<(u64, bool)>,
+    /// Asked for before.
+    pub(super) is_repeated: bool,
+    /// To be reported when the last byte is handed out.
+    pub(super) operation: Option<u64>,
+    sent: u64,
+    message: u32,
+}
+
+impl Outgoing {
+    pub(super) fn new(opcode: RdmapOpcode, body: Body) -> Outgoing {
+        let (bound, is_repeated, operation, sent, message) = Default::default();
+        Outgoing { opcode, body, bound, is_repeated, operation, sent, message }
+    }
+
+    pub(super) fn immediate(value: u64, is_solicited: bool) -> Outgoing {
+        let opcode = if is_solicited { RdmapOpcode::ImmediateSolicited } else { RdmapOpcode::Immediate };
+        Outgoing::new(opcode, Body::Short(ImmediateData { value }.write().to_vec()))
+    }
+
+    pub(super) fn read(request: ReadRequest, is_repeated: bool) -> Outgoing {
+        let body = Body::Short(request.write().to_vec());
+        Outgoing { is_repeated, ..Outgoing::new(RdmapOpcode::ReadRequest, body) }
+    }
+
+    /// Bytes of its message, without bound immediate data.
+    fn length(&self) -> u64 {
+        match &self.body {
+            Body::Tagged { source, .. } | Body::Send { source, .. } => source.length,
+            Body::Short(octets) => octets.len() as u64,
+        }
+    }
+}
+
+/// The way to the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) profile: RdmaProfile,
+    pub(super) to: SocketAddr,
+    pub(super) connection: u32,
+    /// The peer's number for the connection.
+    pub(super) conn_id: u32,
+    pub(super) datagram_bytes: u16,
+    pub(super) has_crc: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Outbound {
+    queue: VecDeque<Outgoing>,
+    /// Of the next datagram, message, and message on each queue of DDP.
+    pub(super) psn: u32,
+    pub(super) msn: u32,
+    queues: [u32; 3],
+    /// Answers to Reads that wait.
+    pub(super) answers: usize,
+}
+
+impl Default for Outbound {
+    fn default() -> Self {
+        Outbound { queue: VecDeque::new(), psn: 1, msn: 1, queues: [1; 3], answers: 0 }
+    }
+}
+
+impl Outbound {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn push(&mut self, outgoing: Outgoing) {
+        self.answers += usize::from(outgoing.opcode == RdmapOpcode::ReadResponse);
+        self.queue.push_back(outgoing);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.answers = 0;
+    }
+
+    /// The next segment, and the operation that ends with it.
+    pub(super) fn next(&mut self, path: &Path) -> Option<(RdmaTransmit, Option<u64>)> {
+        let mut outgoing = self.queue.pop_front()?;
+        let is_uc = path.profile == RdmaProfile::Uc;
+        if outgoing.sent == 0 && outgoing.message == 0 {
+            outgoing.message = self.take_number(outgoing.opcode);
+        }
+        let total = outgoing.length();
+        let is_only_immediate = outgoing.bound.is_some() && outgoing.sent == total;
+        let offset = outgoing.sent;
+        let (ddp, payload, short) = if is_only_immediate {
+            self.bound_immediate(&outgoing)
+        } else {
+            let room = room(path, matches!(outgoing.body, Body::Tagged { .. }));
+            cut(&mut outgoing, room)
+        };
+        let is_over = outgoing.sent == total && (outgoing.bound.is_none() || is_only_immediate);
+        let mut head = Vec::with_capacity(64);
+        if is_uc {
+            let shim = UcShim {
+                version: shim::VERSION,
+                first: u16::from(offset == 0),
+                crc: u16::from(path.has_crc),
+                repeated: u16::from(outgoing.is_repeated),
+                immediate: u16::from(outgoing.bound.is_some()),
+                conn_id: path.conn_id,
+                psn: self.psn,
+                msn: self.msn,
+                offset: offset as u32,
+                ..UcShim::default()
+            };
+            self.psn = self.psn.wrapping_add(1);
+            head.extend(shim.write());
+        }
+        let ddp = ddp.write();
+        let segment = ddp.len() + short.len() + payload.map_or(0, |slice| slice.length as usize);
+        let mut pad = 0;
+        if path.profile == RdmaProfile::Tcp {
+            head.extend((segment as u16).to_be_bytes());
+            pad = (segment + 2).next_multiple_of(4) - segment - 2;
+        }
+        head.extend(ddp);
+        head.extend(short);
+        let transmit = RdmaTransmit {
+            to: path.to,
+            connection: path.connection,
+            head,
+            payload,
+            pad,
+            has_crc: path.profile == RdmaProfile::Tcp || is_uc && path.has_crc,
+        };
+        let mut done = None;
+        if is_over {
+            self.msn = self.msn.wrapping_add(1);
+            self.answers -= usize::from(outgoing.opcode == RdmapOpcode::ReadResponse);
+            done = outgoing.operation;
+        } else {
+            self.queue.push_front(outgoing);
+        }
+        Some((transmit, done))
+    }
+
+    /// The number of a message on its queue of DDP; of a tagged one, which has none, 1.
+    fn take_number(&mut self, opcode: RdmapOpcode) -> u32 {
+        let Some(number) = opcode.queue().and_then(|queue| self.queues.get_mut(queue as usize)) else {
+            return 1;
+        };
+        let taken = *number;
+        // The number 0 is skipped, so that "no number yet" is not mistaken for one.
+        *number = taken.checked_add(1).unwrap_or(1);
+        taken
+    }
+
+    fn bound_immediate(&mut self, outgoing: &Outgoing) -> (DdpHeader, Option<MemorySlice>, Vec<u8>) {
+        let (value, is_solicited) = outgoing.bound.unwrap_or_default();
+        let body = Outgoing::immediate(value, is_solicited);
+        let number = self.take_number(body.opcode);
+        (DdpHeader::untagged(body.opcode, true, number, 0), None, ImmediateData { value }.write().to_vec())
+    }
+}
+
+/// Room for payload in a segment.
+fn room(path: &Path, is_tagged: bool) -> u64 {
+    let ddp = if is_tagged { DdpTagged::LEN } else { DdpUntagged::LEN };
+    let around = match path.profile {
+        RdmaProfile::Bare => 0,
+        RdmaProfile::Uc => UcShim::LEN + if path.has_crc { CRC_BYTES } else { 0 },
+        // Length, pad and CRC.
+        RdmaProfile::Tcp => 2 + 3 + CRC_BYTES,
+    };
+    usize::from(path.datagram_bytes).saturating_sub(ddp + around).max(1) as u64
+}
+
+/// The next segment of an operation.
+fn cut(outgoing: &mut Outgoing, room: u64) -> (DdpHeader, Option<MemorySlice>, Vec<u8>) {
+    let (at, total) = (outgoing.sent, outgoing.length());
+    let length = room.min(total - at);
+    outgoing.sent += length;
+    let is_last = outgoing.sent == total;
+    let opcode = outgoing.opcode;
+    match &outgoing.body {
+        Body::Tagged { source, stag, offset } => {
+            let ddp = DdpHeader::tagged(opcode, is_last, *stag, offset.wrapping_add(at));
+            (ddp, Some(source.part(at, length)), Vec::new())
+        }
+        Body::Send { source, invalidate } => {
+            let ddp = DdpHeader::untagged(opcode, is_last, outgoing.message, at as u32);
+            (ddp.invalidating(*invalidate), Some(source.part(at, length)), Vec::new())
+        }
+        Body::Short(octets) => {
+            outgoing.sent = total;
+            (DdpHeader::untagged(opcode, true, outgoing.message, 0), None, octets.clone())
+        }
+    }
+}
