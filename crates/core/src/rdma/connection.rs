@@ -146,6 +146,11 @@ impl Connection {
         !matches!(self.state, State::Asking | State::Offered)
     }
 
+    /// Whether segments may be handed out: a close that was said states the number of the last.
+    pub(super) fn is_sending(&self) -> bool {
+        self.state == State::Open || self.state == State::Closing && self.repeat.is_none()
+    }
+
     /// Ask for what is missing of a Read, with new STags.
     pub(super) fn ask(
         &mut self,
@@ -157,6 +162,10 @@ impl Connection {
         let Some(pending) = self.reads.get_mut(&read) else { return Ok(()) };
         let (wanted, is_repeated) = (pending.wanted, pending.asked > 0);
         pending.again = wanted.ask_again.map(|after| now.plus(Nanos(after.0.max(1))));
+        if self.state != State::Open {
+            pending.again = None;
+            return Ok(());
+        }
         for range in pending.to_ask() {
             let size = range.end - range.start;
             let sink_stag =

@@ -21,7 +21,7 @@ use crate::assembly::{KeyedConfig, KeyedWindow, Slot, Window};
 use crate::placement::{Key, Nanos, Placement, Reject};
 use crate::wire::rdma::ddp::DdpHeader;
 use crate::wire::rdma::rdmap::{ImmediateData, RdmapOpcode};
-use crate::wire::rdma::{RdmaProfile, RdmaRefusal, Segment};
+use crate::wire::rdma::{DdpSegment, RdmaProfile, RdmaRefusal};
 use std::collections::BTreeMap;
 
 /// The tagged message under way in an ordered stream.
@@ -97,7 +97,7 @@ impl Inbound {
     /// Take a segment: the place of its payload, if it has one, and what it asks for.
     pub(super) fn take(
         &mut self,
-        segment: &Segment,
+        segment: &DdpSegment,
         datagram: &[u8],
         shared: &mut Shared<'_>,
     ) -> Result<(Option<PlaceBytes>, Asked), RdmaRefusal> {
@@ -132,7 +132,7 @@ impl Inbound {
     }
 
     /// UC: the shim says all.
-    fn numbered(&self, segment: &Segment, payload: &[u8]) -> Result<Part, RdmaRefusal> {
+    fn numbered(&self, segment: &DdpSegment, payload: &[u8]) -> Result<Part, RdmaRefusal> {
         let shim = segment.shim.ok_or(RdmaRefusal::Unexpected)?;
         let number = extended(shim.msn, self.numbers[0].next).ok_or(RdmaRefusal::Late)?;
         if (shim.first == 1) != (shim.offset == 0) {
@@ -143,7 +143,7 @@ impl Inbound {
     }
 
     /// TCP: a tagged message continues the one before, unless that had its last segment (RFC 5041, 5.1 and 5.3).
-    fn ordered(&self, segment: &Segment, payload: &[u8]) -> Result<Part, RdmaRefusal> {
+    fn ordered(&self, segment: &DdpSegment, payload: &[u8]) -> Result<Part, RdmaRefusal> {
         match segment.ddp {
             DdpHeader::Tagged(ddp) => {
                 let (number, offset) = match self.tagged {
@@ -172,7 +172,7 @@ impl Inbound {
         }
     }
 
-    fn advance(&mut self, segment: &Segment, part: &Part) {
+    fn advance(&mut self, segment: &DdpSegment, part: &Part) {
         let (end, is_last) = (part.offset + part.length, segment.ddp.is_last());
         match segment.ddp {
             DdpHeader::Tagged(ddp) => {
@@ -190,7 +190,7 @@ impl Inbound {
     }
 
     /// Bare: the headers of DDP, and for tagged segments the region's present record.
-    fn bare(&self, segment: &Segment, payload: &[u8]) -> Result<Part, RdmaRefusal> {
+    fn bare(&self, segment: &DdpSegment, payload: &[u8]) -> Result<Part, RdmaRefusal> {
         match segment.ddp {
             DdpHeader::Tagged(ddp) => {
                 // Only a region that exists gets an entry: see `next_record`.

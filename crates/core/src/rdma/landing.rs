@@ -8,7 +8,7 @@ use crate::assembly::Retired;
 use crate::placement::{Key, Nanos};
 use crate::wire::rdma::ddp::DdpHeader;
 use crate::wire::rdma::rdmap::{ImmediateData, RdmapOpcode, ReadRequest};
-use crate::wire::rdma::{RdmaRefusal, Segment};
+use crate::wire::rdma::{DdpSegment, RdmaRefusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -82,7 +82,7 @@ pub(super) struct Shared<'a> {
 
 /// What a message of one short segment asks for.
 pub(super) fn short_body(
-    segment: &Segment,
+    segment: &DdpSegment,
     payload: &[u8],
     shared: &Shared<'_>,
 ) -> Result<Asked, RdmaRefusal> {
@@ -118,7 +118,7 @@ pub(super) fn short_body(
 }
 
 pub(super) fn part_of(
-    segment: &Segment,
+    segment: &DdpSegment,
     payload: &[u8],
     key: Key,
     offset: u64,

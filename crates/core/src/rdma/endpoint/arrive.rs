@@ -9,7 +9,7 @@ use crate::rdma::outbound::{Body, Outgoing};
 use crate::wire::rdma::rdmap::RdmapOpcode;
 use crate::wire::rdma::shim::{UcControl, UcKind, UcShim};
 use crate::wire::rdma::terminate::Terminate;
-use crate::wire::rdma::{RdmaDatagram, RdmaProfile, RdmaRefusal, Segment};
+use crate::wire::rdma::{DdpSegment, RdmaDatagram, RdmaProfile, RdmaRefusal};
 use core::net::SocketAddr;
 
 enum Fate {
@@ -113,7 +113,7 @@ impl RdmaEndpoint {
         &mut self,
         id: u32,
         from: SocketAddr,
-        (segment, datagram): (&Segment, &[u8]),
+        (segment, datagram): (&DdpSegment, &[u8]),
         context: &mut RdmaContext<'_>,
     ) -> Result<Fate, RdmaRefusal> {
         let now = context.now;

@@ -55,9 +55,7 @@ impl RdmaEndpoint {
         let turn = self.turn;
         let behind = self.connections.range(turn.saturating_add(1)..);
         let mut in_turn = behind.chain(self.connections.range(..=turn));
-        let is_ready = |connection: &Connection| {
-            matches!(connection.state, State::Open | State::Closing) && connection.outbound.len() > 0
-        };
+        let is_ready = |connection: &Connection| connection.is_sending() && connection.outbound.len() > 0;
         let id = in_turn.find_map(|(id, connection)| is_ready(connection).then_some(*id))?;
         let connection = self.connections.get_mut(&id)?;
         let path = connection.path;

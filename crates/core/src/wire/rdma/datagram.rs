@@ -25,14 +25,14 @@ crate::named! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RdmaDatagram {
     /// A part of a message.
-    Segment(Segment),
+    Segment(DdpSegment),
     /// Sets up, keeps or ends a UC connection; with its private data in the datagram.
     Control(UcShim, UcControl, Range<usize>),
 }
 
 /// A DDP segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct DdpSegment {
     /// The shim before it, on the UC profile.
     pub shim: Option<UcShim>,
     /// Its DDP header, with the control octet of RDMAP.
@@ -50,7 +50,7 @@ impl RdmaDatagram {
     /// The first reason for which a receiver must refuse it.
     pub fn read(profile: RdmaProfile, datagram: &[u8]) -> Result<RdmaDatagram, RdmaRefusal> {
         if profile != RdmaProfile::Uc {
-            return Segment::read(datagram, None, 0).map(RdmaDatagram::Segment);
+            return DdpSegment::read(datagram, None, 0).map(RdmaDatagram::Segment);
         }
         let (shim, _) = UcShim::read(datagram).ok_or(RdmaRefusal::Truncated)?;
         if shim.version != shim::VERSION {
@@ -62,7 +62,7 @@ impl RdmaDatagram {
         };
         let body = &datagram[..end];
         if shim.control == 0 {
-            return Segment::read(body, Some(shim), UcShim::LEN).map(RdmaDatagram::Segment);
+            return DdpSegment::read(body, Some(shim), UcShim::LEN).map(RdmaDatagram::Segment);
         }
         if shim.crc == 0 {
             return Err(RdmaRefusal::BadChecksum);
@@ -78,12 +78,12 @@ impl RdmaDatagram {
     }
 }
 
-impl Segment {
-    fn read(body: &[u8], shim: Option<UcShim>, at: usize) -> Result<Segment, RdmaRefusal> {
+impl DdpSegment {
+    fn read(body: &[u8], shim: Option<UcShim>, at: usize) -> Result<DdpSegment, RdmaRefusal> {
         let rest = body.get(at..).ok_or(RdmaRefusal::Truncated)?;
         let (ddp, payload) = DdpHeader::read(rest)?;
         let opcode = ddp.checked_opcode()?;
-        Ok(Segment { shim, ddp, opcode, payload: body.len() - payload.len()..body.len() })
+        Ok(DdpSegment { shim, ddp, opcode, payload: body.len() - payload.len()..body.len() })
     }
 }
 

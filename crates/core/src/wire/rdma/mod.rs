@@ -6,12 +6,12 @@
 //!   tcp    TCP │ length │ DDP, RDMAP │ payload │ pad │ CRC-32C   MPA (RFC 5044), CRC on, no markers
 //! ```
 //!
-//! One format, one file: [`ddp`], [`rdmap`], [`terminate`], [`mpa`], and the [`shim`] of our own. [`Segment::read`] takes a
+//! One format, one file: [`ddp`], [`rdmap`], [`terminate`], [`mpa`], and the [`shim`] of our own. [`RdmaDatagram::read`] takes a
 //! datagram, or what an FPDU holds, apart and checks what a single segment can prove. What segments mean together is
 //! the work of [`crate::rdma`]. `docs/reference/rdma-wire.md` has every table, with the clause of each rule.
 //!
 //! ```
-//! use skyhaul_core::wire::rdma::{RdmaDatagram, RdmaProfile, Segment, ddp::DdpHeader, rdmap::RdmapOpcode};
+//! use skyhaul_core::wire::rdma::{RdmaDatagram, RdmaProfile, ddp::DdpHeader, rdmap::RdmapOpcode};
 //! let head = DdpHeader::tagged(RdmapOpcode::Write, true, 0x1234_5678, 4096).write();
 //! let datagram = [&head[..], b"payload"].concat();
 //! let RdmaDatagram::Segment(read) = RdmaDatagram::read(RdmaProfile::Bare, &datagram).unwrap() else { panic!() };
@@ -30,7 +30,7 @@ mod refusal;
 pub mod shim;
 pub mod terminate;
 
-pub use datagram::{RdmaDatagram, RdmaProfile, Segment, length};
+pub use datagram::{DdpSegment, RdmaDatagram, RdmaProfile, length};
 pub use fuzzing::{fuzz, seeds};
 pub use inspect::inspect;
 pub use refusal::{RdmaRefusal, RdmaRefusals};
