@@ -27,6 +27,7 @@ mod observation;
 mod packets;
 mod peer;
 mod pieces;
+mod rdma;
 mod recording;
 mod samples;
 mod strangers;
@@ -132,6 +133,8 @@ const OTHERS: &[Parser] = &[
     other("probe_orders", 2, peer::orders, peer::orders_seeds),
     other("copy", 2, copy::run, copy::seeds),
     other("pieces", 16, pieces::run, pieces::seeds),
+    other("rdma", 2, rdma::wire, rdma::wire_seeds),
+    other("rdma_endpoint", 8, rdma::endpoint, rdma::endpoint_seeds),
     other("heaps", 16, heaps::run, heaps::seeds),
     other("vex", 4, observation::vex, observation::vex_seeds),
     other("snap", 2, observation::snap, observation::snap_seeds),

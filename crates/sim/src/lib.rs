@@ -16,6 +16,7 @@
 //! [`link`] and [`rate`] do the same for senders that share a link and seek its rate: `skyhaul-sim -- rate --seed 7`.
 //! [`balance`] does the same for a load balancer, its senders and its workers: `skyhaul-sim -- balance 7`.
 //! [`site`] does the same for two tenants whose senders, workers, data planes and control planes are restarted: `skyhaul-sim -- site 7`.
+//! [`rdma`] does the same for two endpoints of RDMA: `skyhaul-sim -- rdma 7`.
 //! [`traces`] plays measurements of paths with a known fault, for the diagnosis of the core.
 //! [`crash`] does the same for the recording protocol: disks with a page cache, killed at any moment.
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod ordered;
 pub mod play;
 pub mod random;
 pub mod rate;
+pub mod rdma;
 mod receiver;
 pub mod site;
 pub mod traces;

@@ -1,8 +1,8 @@
-//! Plays worlds: `skyhaul-sim [rate|balance|site] [SEED] [--worlds N] [--from SEED]`.
+//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma] [SEED] [--worlds N] [--from SEED]`.
 #![forbid(unsafe_code)]
 
 use skyhaul_sim::ledger::{Held, Tally};
-use skyhaul_sim::{balance, play, rate, site};
+use skyhaul_sim::{balance, play, rate, rdma, site};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let rates = words.next_if_eq("rate").is_some();
     let balancers = words.next_if_eq("balance").is_some();
     let sites = words.next_if_eq("site").is_some();
+    let endpoints = words.next_if_eq("rdma").is_some();
     let (mut seed, mut worlds, mut from) = (None, None, 1u64);
     while let Some(word) = words.next() {
         let value = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
             _ => (seed.get_or_insert(0), value(Some(word))),
         };
         let Some(number) = number else {
-            eprintln!("usage: skyhaul-sim [rate|balance|site] [SEED] [--worlds N] [--from SEED]");
+            eprintln!("usage: skyhaul-sim [rate|balance|site|rdma] [SEED] [--worlds N] [--from SEED]");
             return ExitCode::from(2);
         };
         *to = number;
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
             balancer_worlds(seed.map_or(from..from + worlds.unwrap_or(100), |seed| seed..seed + 1))
         }
         _ if sites => site_worlds(seed.map_or(from..from + worlds.unwrap_or(1000), |seed| seed..seed + 1)),
+        _ if endpoints => {
+            rdma_worlds(seed.map_or(from..from + worlds.unwrap_or(2000), |seed| seed..seed + 1))
+        }
         (true, Some(seed)) => rate_world(seed),
         (true, None) => rate_worlds(worlds.unwrap_or(100)),
         (false, Some(seed)) => {
@@ -54,6 +58,17 @@ fn site_worlds(seeds: Range<u64>) -> Held {
     for seed in seeds {
         let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- site {seed}");
         sum.add(&site::play(seed).map_err(why)?);
+    }
+    println!("{sum:#?}");
+    Ok(())
+}
+
+/// Endpoints of RDMA; the counts of all worlds.
+fn rdma_worlds(seeds: Range<u64>) -> Held {
+    let mut sum = rdma::Played::default();
+    for seed in seeds {
+        let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- rdma {seed}");
+        sum.add(&rdma::play(seed).map_err(why)?);
     }
     println!("{sum:#?}");
     Ok(())

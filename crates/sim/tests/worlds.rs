@@ -173,3 +173,50 @@ fn a_lost_packet_is_missing_and_nothing_else_is() {
     let played: Vec<()> = FAMILIES.iter().filter_map(|family| family.visit_keyed(Each)).collect();
     assert_eq!(played.len() as u64, play::round() - 1);
 }
+
+/// More with `SKYHAUL_SIM_WORLDS=100000`.
+#[test]
+fn endpoints_of_rdma_report_what_came_and_nothing_else() {
+    let worlds = std::env::var("SKYHAUL_SIM_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
+    let (mut sum, mut failed) = (skyhaul_sim::rdma::Played::default(), Vec::new());
+    for seed in 0..worlds {
+        match skyhaul_sim::rdma::play(seed) {
+            Ok(played) => sum.add(&played),
+            Err(why) => failed.push(format!("{why}\nreplay: cargo run -p skyhaul-sim -- rdma {seed}")),
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} worlds failed; the first:\n{}",
+        failed.len(),
+        failed[..failed.len().min(8)].join("\n")
+    );
+    println!("{sum:#?}");
+    assert!(sum.messages.iter().chain(&sum.reads).all(|&count| count > worlds / 10), "{sum:?}");
+    for by in ["here", "peer", "rejected", "silence"] {
+        assert!(sum.closed.get(by).is_some_and(|&count| count > 0), "no connection ended by {by}");
+    }
+    // The worlds reach whatever a datagram of strangers, or a late one, can meet.
+    for why in [
+        "truncated",
+        "bad_checksum",
+        "bad_version",
+        "unknown_connection",
+        "wrong_address",
+        "unproven",
+        "bad_stag",
+        "out_of_bounds",
+        "offset_wrap",
+        "no_access",
+        "late",
+        "duplicate",
+        "too_many_reads",
+    ] {
+        assert!(sum.refused.get(why).is_some_and(|&count| count > 0), "no world refuses a datagram as {why}");
+    }
+}
+
+#[test]
+fn a_seed_plays_the_same_rdma_world_again() {
+    assert_eq!(skyhaul_sim::rdma::play(7), skyhaul_sim::rdma::play(7));
+}
