@@ -196,6 +196,23 @@ def test_a_flipped_bit_is_found(ask):
             decode("tcp", bytes(octets))
 
 
+def test_inspect_shows_what_the_decoder_reads(ask, skyhaul, tmp_path):
+    chance, path = random.Random(5), tmp_path / "datagram"
+    for profile in ("bare", "uc", "tcp") * 3:
+        octets = ask(*Message(chance, profile).words())[0]
+        path.write_bytes(octets)
+        [shown] = skyhaul.json("inspect", path, "--rdma", profile)
+        read, fields = decode(profile, octets), {field["name"]: field for field in shown["fields"]}
+        assert (shown["format"], shown["problem"]) == (f"rdma {profile}", None)
+        assert fields["opcode"]["meaning"] == read["opcode"]
+        named = {"stag": "stag", "tagged_offset": "to", "queue": "queue", "message": "msn", "psn": "psn"}
+        for name, own in named.items():
+            assert name not in fields or fields[name]["value"] == read[own], (name, octets.hex())
+        if profile != "bare":
+            path.write_bytes(bytes([octets[0] ^ 0x40]) + octets[1:])
+            assert skyhaul.json("inspect", path, "--rdma", profile, expect=1)[0]["problem"]
+
+
 def flags(octets):
     """What tshark shows of a segment: its own name, and the value that the page gives the field."""
     read = segment(octets)

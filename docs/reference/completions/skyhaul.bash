@@ -4887,7 +4887,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__inspect)
-            opts="-n -q -h -V --format --count --skip --wait --json --quiet --config --show-config --help --version"
+            opts="-n -q -h -V --format --rdma --count --skip --wait --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4895,6 +4895,10 @@ _skyhaul() {
             case "${prev}" in
                 --format)
                     COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
+                    return 0
+                    ;;
+                --rdma)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --count)

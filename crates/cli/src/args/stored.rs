@@ -8,7 +8,7 @@ use skyhaul::io::quantity::{Size, Span};
 use skyhaul::samples::export::FileFormat;
 use skyhaul::samples::{Start, Tracks};
 use skyhaul::time;
-use skyhaul::wire::Format;
+use skyhaul::wire::{Format, rdma::RdmaProfile};
 use std::path::PathBuf;
 
 /// Where recordings lie.
@@ -204,6 +204,11 @@ fn mask(text: &str) -> Result<u32, String> {
     read.map_err(|_| format!("expected a 32-bit mask, got '{text}'{}", Hint("write it like 0x0000ffff")))
 }
 
+fn rdma_profile(text: &str) -> Result<RdmaProfile, String> {
+    let named = RdmaProfile::ALL.into_iter().find(|profile| profile.name() == text);
+    named.ok_or_else(|| format!("expected a profile, got '{text}'{}", Hint("bare, uc or tcp")))
+}
+
 /// A number that may be written like a size.
 fn number(text: &str) -> Result<u64, String> {
     let size = text.parse::<u64>().ok().or_else(|| Some(format!("{text}B").parse::<Size>().ok()?.bytes()));
@@ -218,6 +223,9 @@ pub(crate) struct InspectArgs {
     pub(crate) what: String,
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = TAKEN.as_str())]
     pub(crate) format: Format,
+    /// Read datagrams as RDMA: bare (DDP alone), uc (with Skyhaul's shim), or tcp (MPA frames in a file)
+    #[arg(long, value_name = "PROFILE", value_parser = rdma_profile, conflicts_with = "format")]
+    pub(crate) rdma: Option<RdmaProfile>,
     /// Number of packets to show
     #[arg(long, short = 'n', default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("1 shows one packet"))]
     pub(crate) count: usize,

@@ -14,7 +14,7 @@ use skyhaul::io::say::escaped_name;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::{UdpOptions, UdpSource};
 use skyhaul::wire::inspect::{Inspection, inspect};
-use skyhaul::wire::{Format, Framing};
+use skyhaul::wire::{Format, Framing, rdma};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -58,14 +58,20 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
             (from_file(&file, args), None)
         }
     };
+    let read = |packet: &Packet| match args.rdma {
+        Some(profile) => rdma::inspect(profile, &packet.bytes),
+        None => inspect(args.format, &packet.bytes),
+    };
     let inspected: Vec<(Packet, Inspection)> =
-        packets.into_iter().map(|p| (inspect(args.format, &p.bytes), p)).map(|(i, p)| (p, i)).collect();
+        packets.into_iter().map(|p| (read(&p), p)).map(|(i, p)| (p, i)).collect();
+    let format = |seen: &Inspection| match args.rdma {
+        Some(profile) => format!("rdma {}", profile.name()),
+        None => seen.format.to_string(),
+    };
     if args.output.json {
-        receiving::print_json(&inspected.iter().map(|(p, i)| shown(p, i)).collect::<Vec<_>>())?;
+        receiving::print_json(&inspected.iter().map(|(p, i)| shown(p, i, format(i))).collect::<Vec<_>>())?;
     } else {
-        print::page(
-            &inspected.iter().map(|(packet, inspection)| text(packet, inspection)).collect::<String>(),
-        )?;
+        print::page(&inspected.iter().map(|(p, i)| text(p, i, &format(i))).collect::<String>())?;
     }
     if inspected.is_empty() {
         bail!("{}: no packet{}", args.what, Hint(elsewhere(args)));
@@ -107,7 +113,7 @@ fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
 
 fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
     let mut source = PcapSource::open(path, None)?;
-    if let Some(end) = args.format.packet_end() {
+    if let Some(end) = args.format.packet_end().filter(|_| args.rdma.is_none()) {
         source = source.cut(end);
     }
     let taken = from_source(&mut source, args)?;
@@ -154,9 +160,10 @@ fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
         if rest.is_empty() || packets.len() >= args.count {
             break;
         }
-        let length = match args.format.framing(rest) {
-            Framing::Length(length) => length.clamp(1, rest.len()),
-            Framing::Incomplete | Framing::Unknown => stored(args.format, rest).unwrap_or(rest.len()),
+        let length = match (args.rdma, args.format.framing(rest)) {
+            (Some(profile), _) => rdma::length(profile, rest),
+            (None, Framing::Length(length)) => length.clamp(1, rest.len()),
+            (None, Framing::Incomplete | Framing::Unknown) => stored(args.format, rest).unwrap_or(rest.len()),
         };
         if number >= args.skip {
             packets.push(Packet {
@@ -177,7 +184,7 @@ fn stored(format: Format, bytes: &[u8]) -> Option<usize> {
     Some(length.clamp(1, bytes.len()))
 }
 
-fn shown<'a>(packet: &'a Packet, inspection: &'a Inspection) -> Shown<'a> {
+fn shown<'a>(packet: &'a Packet, inspection: &'a Inspection, format: String) -> Shown<'a> {
     let field = |row: &'a skyhaul::wire::inspect::Row| Field {
         section: row.section,
         name: row.name,
@@ -190,17 +197,17 @@ fn shown<'a>(packet: &'a Packet, inspection: &'a Inspection) -> Shown<'a> {
     Shown {
         from: &packet.origin,
         bytes: packet.bytes.len(),
-        format: inspection.format.to_string(),
+        format,
         payload_at: inspection.payload,
         fields: inspection.rows.iter().map(field).collect(),
         problem: inspection.problem.as_ref().map(ToString::to_string),
     }
 }
 
-fn text(packet: &Packet, inspection: &Inspection) -> String {
+fn text(packet: &Packet, inspection: &Inspection, format: &str) -> String {
     use std::fmt::Write as _;
     let mut out = String::new();
-    let _ = writeln!(out, "{}, {} bytes, {}", packet.origin, packet.bytes.len(), inspection.format);
+    let _ = writeln!(out, "{}, {} bytes, {format}", packet.origin, packet.bytes.len());
     let mut section = "";
     for row in &inspection.rows {
         if row.section != section {
@@ -224,7 +231,7 @@ fn text(packet: &Packet, inspection: &Inspection) -> String {
             let _ = writeln!(
                 out,
                 "  {} bytes of payload from byte {}",
-                packet.bytes.len().saturating_sub(inspection.payload),
+                inspection.payload_end.saturating_sub(inspection.payload),
                 inspection.payload
             );
         }

@@ -21,6 +21,8 @@ pub struct Inspection {
     pub problem: Option<Problem>,
     /// Where its payload starts; the packet's length if there is none.
     pub payload: usize,
+    /// One past the last byte of its payload: what follows is padding or a checksum.
+    pub payload_end: usize,
 }
 
 /// The fields of `packet`. [`Format::Auto`] detects the format; a single packet does not determine everything (a sequence
@@ -36,7 +38,13 @@ pub fn inspect(format: Format, packet: &[u8]) -> Inspection {
     }
     let payload = reader.at().min(packet.len());
     let (rows, problem) = reader.finish();
-    Inspection { format: family.map_or(Format::Auto, Format::Of), rows, problem, payload }
+    Inspection {
+        format: family.map_or(Format::Auto, Format::Of),
+        rows,
+        problem,
+        payload,
+        payload_end: packet.len(),
+    }
 }
 
 #[cfg(test)]

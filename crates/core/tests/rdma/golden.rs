@@ -231,6 +231,8 @@ fn mpa_frames_are_those_of_the_figures() {
     assert_eq!((fpdu.len(), &fpdu[..2], fpdu[19]), (24, &[0, 17][..], 0));
     assert_eq!(fpdu[20..], crc32c(&fpdu[..20]).to_le_bytes());
     assert_eq!(mpa::unframed(&fpdu).unwrap().unwrap().1, 24);
+    let seen = inspect(RdmaProfile::Tcp, &fpdu);
+    assert_eq!((seen.problem, seen.payload, seen.payload_end), (None, 16, 19), "neither padding nor CRC");
     for bit in 0..fpdu.len() * 8 {
         let mut damaged = fpdu.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
@@ -290,6 +292,9 @@ fn the_shim_is_that_of_the_page() {
         let content = [&UcShim { crc: 1, ..shim }.write()[..], body].concat();
         [&content[..], &crc32c(&content).to_le_bytes()].concat()
     };
+    let write = sealed(UcShim { version: 1, ..UcShim::default() }, &[&WRITE[..], b"data"].concat());
+    let seen = inspect(RdmaProfile::Uc, &write);
+    assert_eq!((seen.problem, seen.payload, seen.payload_end), (None, 32, 36), "without the CRC");
     let whole = sealed(shim, &bare[18..]);
     let Ok(RdmaDatagram::Control(_, read_back, private)) = read(RdmaProfile::Uc, &whole) else { panic!() };
     assert_eq!((read_back, &whole[private]), (control, &b"ab"[..]));

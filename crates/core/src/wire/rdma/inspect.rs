@@ -24,7 +24,20 @@ pub fn inspect(profile: RdmaProfile, bytes: &[u8]) -> Inspection {
     }
     let payload = reader.at().min(bytes.len());
     let (rows, problem) = reader.finish();
-    Inspection { format: Format::Auto, rows, problem, payload }
+    let payload_end = segment_end(profile, bytes).max(payload);
+    Inspection { format: Format::Auto, rows, problem, payload, payload_end }
+}
+
+/// One past the last octet of the DDP segment: before a checksum, and what fills up an FPDU.
+fn segment_end(profile: RdmaProfile, bytes: &[u8]) -> usize {
+    let without_crc = bytes.len().saturating_sub(CRC_BYTES);
+    match profile {
+        RdmaProfile::Uc if UcShim::read(bytes).is_some_and(|(shim, _)| shim.crc == 1) => without_crc,
+        RdmaProfile::Tcp => {
+            mpa::unframed(bytes).ok().flatten().map_or(bytes.len(), |(segment, _)| 2 + segment.len())
+        }
+        RdmaProfile::Uc | RdmaProfile::Bare => bytes.len(),
+    }
 }
 
 /// What is wrong with it as a whole.
