@@ -199,7 +199,7 @@ fn outages_behind_a_bucket_are_seen_through_it() {
 #[test]
 fn a_sender_that_lacks_a_cpu_shows_no_higher_limit_than_there_is() {
     // It sends at its rate between pauses of which it makes up nothing, so the mean rate of a point is not the one that it lost at.
-    let mut by_the_mean = 0;
+    let (mut losing, mut shown) = (0, 0);
     for seed in JUDGED {
         let mut chance = Chance(seed * 7919);
         let pps = chance.between(3000.0, 14_000.0);
@@ -211,9 +211,11 @@ fn a_sender_that_lacks_a_cpu_shows_no_higher_limit_than_there_is() {
         };
         let point = stream(&line, pps, pps as u64, &mut chance);
         assert!(point.passed_pps <= 1.01 * rate + 50.0, "seed {seed}: {} of {rate}", point.passed_pps);
-        by_the_mean += u32::from(point.lost() > 100 && point.delivered_pps > 1.1 * rate);
+        let is_losing = point.lost() > 100;
+        losing += u32::from(is_losing);
+        shown += u32::from(is_losing && point.passed_pps >= 0.8 * rate);
     }
-    assert!(by_the_mean > 0, "no point shows a higher limit by its mean rate: nothing is tested");
+    assert!(losing >= 40 && shown * 4 >= losing * 3, "{shown} of {losing} points show the limit");
 }
 
 #[test]
