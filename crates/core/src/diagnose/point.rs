@@ -120,9 +120,6 @@ pub struct Point {
     pub stalls: u64,
     /// Rate of delivery in the half of the run with the most losses, packets per second.
     pub delivered_pps: f64,
-    /// Rate of delivery between the first and the last loss, by the times at which packets were sent, packets per second; 0 if unknown.
-    /// A token bucket is empty at both, so what passes between them is at most its rate, however unevenly packets were sent.
-    pub passed_pps: f64,
 }
 
 /// A burst of losses.
@@ -368,14 +365,6 @@ impl Point {
         let arrived = |part: &[Option<&Arrived>]| part.iter().flatten().count();
         let least = by_number.chunks_exact(half).map(arrived).min().unwrap_or(0);
         self.delivered_pps = self.pps() * least as f64 / half as f64;
-        let first = by_number.iter().position(Option::is_none).map_or(0, |first| first.saturating_sub(1));
-        let last = by_number.iter().rposition(Option::is_none);
-        let end = last.map_or(0, |last| (last + 2).min(by_number.len()));
-        let mut between = by_number.get(first..end).unwrap_or_default().iter().flatten();
-        if let Some((from, to)) = between.next().zip(between.next_back()) {
-            let seconds = to.sent.0.saturating_sub(from.sent.0) as f64 / 1e9;
-            self.passed_pps = if seconds > 0.0 { (between.count() + 1) as f64 / seconds } else { 0.0 };
-        }
     }
 }
 
