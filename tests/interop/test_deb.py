@@ -102,6 +102,7 @@ class Manager:
     def __init__(self, clean):
         self.path = clean.root / "run/skyhaul-notify"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.path.unlink(missing_ok=True)
         self.socket.bind(str(self.path))
         os.chmod(self.path, 0o777)
         self.socket.settimeout(20)
@@ -112,7 +113,7 @@ class Manager:
                 "--bounding-set", ",".join(["-all", *capabilities])]
         identity = ["--reuid", "skyhaul", "--regid", "skyhaul", "--clear-groups", "--no-new-privs"]
         self.process = subprocess.Popen(
-            ["chroot", clean.root, "setpriv", *identity, *drop, *start], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [shutil.which("chroot"), clean.root, "setpriv", *identity, *drop, *start], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={"PATH": "/usr/bin:/bin", "NOTIFY_SOCKET": "/run/skyhaul-notify", "WATCHDOG_USEC": "300000"})
 
     def wait_for(self, note):

@@ -70,7 +70,10 @@ pub(crate) fn run() -> Result<bool> {
         "-c",
         "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums && chmod 644 DEBIAN/md5sums",
     ]))?;
-    ran(Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&tree).arg(&package))?;
+    ran(Command::new("dpkg-deb")
+        .args(["--root-owner-group", "-Zxz", "-z2", "--build"])
+        .arg(&tree)
+        .arg(&package))?;
     println!("{}", package.display());
     Ok(true)
 }
@@ -102,7 +105,10 @@ fn documents(root: &Path, tree: &Path) -> Result<()> {
 fn asked_for(command: &Path) -> Result<String> {
     let pattern =
         LIBRARIES.iter().fold(r"GLIBC_2\.[0-9]+".to_owned(), |all, (name, _)| format!("{all}|{name}"));
-    ran(Command::new("grep").args(["--text", "--only-matching", "--extended-regexp", &pattern]).arg(command))
+    ran(Command::new("grep")
+        .env("LC_ALL", "C")
+        .args(["--text", "--only-matching", "--extended-regexp", &pattern])
+        .arg(command))
 }
 
 fn control(architecture: &str, asked: &str, kibibytes: u64) -> String {
