@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The client writes, sends and reads in areas that are used once, so what is in memory at the end proves every report: bytes
-//! that a report names are the message's, all others are as they were before. [`World`] plays, [`judge`] compares.
+//! that a report names are the message's, all others are as they were before. `World` plays, `judge` compares.
 
 mod judge;
 mod plan;
