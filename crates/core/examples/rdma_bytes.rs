@@ -1,4 +1,4 @@
-//! Prints the octets of RDMA messages, to be read by another program.
+//! Prints the bytes of RDMA messages for another program to read.
 //!
 //! A line of input is one of
 //!

@@ -86,7 +86,7 @@ fn scans_on_two_inputs_are_resumed_after_a_kill() {
         "what was acknowledged is there"
     );
     drop(sender);
-    // Removed while it is recorded: it goes on, and is not resumed after a restart. What an operator ends is not resumed either.
+    // A schedule removed during a scan does not stop it, but the scan is not resumed after a restart. Nor is one that an operator stopped.
     schedule(&serving, "remove y_mh").expect(0);
     serving.call("station stop x_mh_no1_rest1");
     assert_eq!(states(&serving, "x_mh"), ["missed", "stopped", "waiting"]);
@@ -139,7 +139,7 @@ fn a_directory_is_watched() {
     until_recorded(&serving, &["x_mh_no0_rest1"]);
 }
 
-/// Stopped in the middle of a scan and past the end of another, it continues, and says what it missed.
+/// SIGSTOP in one scan until after the end of another: on SIGCONT the station records on, and reports the scan that it missed.
 #[test]
 fn a_pause_of_the_service_leaves_nothing_out_silently() {
     let serving = Serving::start(Site::new(1), "");
@@ -159,7 +159,7 @@ fn a_pause_of_the_service_leaves_nothing_out_silently() {
     assert_eq!(journal(&serving.site, "x_mh"), ["begun 1", "cut 1"]);
 }
 
-/// A full disk: what cannot begin is told, tried again, and begun when there is room.
+/// A scan that cannot start on a full disk is reported and retried, and starts when there is room.
 #[test]
 fn a_schedule_waits_for_room() {
     let site = Site::new(1);

@@ -18,7 +18,7 @@ use crate::wire::rdma::shim::{OPTION_CRC, UcControl, UcKind};
 use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Datagram numbers that are told apart as lost, late or duplicate.
+/// Number of the newest datagrams that are tracked, to tell lost ones from late ones and duplicates.
 const NUMBERS: usize = 1024;
 /// STags of one Read that answers may still use.
 const MAX_SINKS: usize = 64;

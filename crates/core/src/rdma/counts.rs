@@ -23,7 +23,7 @@ pub struct RdmaCounts {
     pub complete: u64,
     /// Messages of peers that ended incomplete, some of their bytes there.
     pub incomplete: u64,
-    /// Messages of peers of which nothing arrived.
+    /// Messages from peers that were lost whole.
     pub lost: u64,
     /// Operations of this side that were refused, by reason.
     pub refused_here: RdmaRefusals,

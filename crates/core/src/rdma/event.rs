@@ -119,7 +119,7 @@ pub enum RdmaEvent {
     Written {
         /// The connection.
         connection: u32,
-        /// The region; 0 if nothing but the immediate data arrived.
+        /// The region; 0 if only the immediate data arrived.
         stag: u32,
         /// The ranges that were written.
         valid: Vec<Range<u64>>,
@@ -156,7 +156,7 @@ pub enum RdmaEvent {
         /// The peer asked for this program to be woken.
         is_solicited: bool,
     },
-    /// Messages of which nothing arrived, by their numbers.
+    /// Messages that were lost whole, by their numbers.
     MessagesLost {
         /// The connection.
         connection: u32,

@@ -1,4 +1,4 @@
-//! What the service manager is told: systemd, by `sd_notify(3)`; nothing without one.
+//! Notifications for systemd (`sd_notify(3)`). Without a service manager, nothing is sent.
 //!
 //! ```text
 //!   READY=1        sockets are open: units ordered after this one may start
