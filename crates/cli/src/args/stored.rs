@@ -2,6 +2,7 @@
 
 use super::applies::ALWAYS;
 use super::limits::{DESTINATION, FormatParser, INPUT, OutputArgs, TAKEN, at_least_one, some};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::{Size, Span};
@@ -204,9 +205,11 @@ fn mask(text: &str) -> Result<u32, String> {
     read.map_err(|_| format!("expected a 32-bit mask, got '{text}'{}", Hint("write it like 0x0000ffff")))
 }
 
-fn rdma_profile(text: &str) -> Result<RdmaProfile, String> {
-    let named = RdmaProfile::ALL.into_iter().find(|profile| profile.name() == text);
-    named.ok_or_else(|| format!("expected a profile, got '{text}'{}", Hint("bare, uc or tcp")))
+/// The profiles by name, so that completions and help list them.
+fn rdma_profile() -> impl TypedValueParser<Value = RdmaProfile> {
+    PossibleValuesParser::new(RdmaProfile::ALL.map(RdmaProfile::name)).try_map(|name| {
+        RdmaProfile::ALL.into_iter().find(|profile| profile.name() == name).ok_or("no such profile")
+    })
 }
 
 /// A number that may be written like a size.
@@ -224,7 +227,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = TAKEN.as_str())]
     pub(crate) format: Format,
     /// Read datagrams as RDMA: bare (DDP alone), uc (with Skyhaul's shim), or tcp (MPA frames in a file)
-    #[arg(long, value_name = "PROFILE", value_parser = rdma_profile, conflicts_with = "format")]
+    #[arg(long, value_name = "PROFILE", value_parser = rdma_profile(), conflicts_with = "format")]
     pub(crate) rdma: Option<RdmaProfile>,
     /// Number of packets to show
     #[arg(long, short = 'n', default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("1 shows one packet"))]
