@@ -34,17 +34,13 @@ use super::contents::{Label, MAX_CHUNK_NUMBER};
 use super::index::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, Event, RecordingReport, SpaceReport};
 use crate::ledger::{Discard, FrameLedger};
-use crate::panics::reason;
-use disk_thread::DiskThread;
 use dispatch::Dispatch;
-use opening::Looked;
 use options::{Chunk, DatastreamId, Existing, Refusal, Refused, WriterError, WriterOptions};
-use queue::{Candidate, Note, SharedDisk, Work};
+use queue::{Candidate, Looked, Note, SharedDisk, Work};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Disk, DiskOptions};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::Pool;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -306,14 +302,6 @@ impl Drop for Writer {
         if !self.finished {
             self.end(Duration::from_secs(5));
         }
-    }
-}
-
-/// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
-fn run(drive: DiskThread, dispatch: &Dispatch, index: usize) {
-    // What it leaves behind is locked state that is sound at every step, and memory that comes back.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
-        dispatch.died(index, reason(&*panic));
     }
 }
 

@@ -12,16 +12,19 @@
 //! Limits: [`STEP_TIMEOUT`] for a step once a disk has answered it, [`NO_DISK_TIMEOUT`] if none has. A disk that hangs already is
 //! not waited for again by this process.
 
+use crate::panics::reason;
 use crate::recording::contents::Label;
 use crate::recording::report::DiskState;
 use crate::recording::write::disk_thread::DiskThread;
 use crate::recording::write::dispatch::Dispatch;
-use crate::recording::write::options::{WriterError, WriterOptions};
+use crate::recording::write::options::{WriterError, WriterOptions, megabytes};
+use crate::recording::write::queue::Looked;
 use skyhaul_io::disk::{self, Disk, Faults, Log, Place};
 use skyhaul_io::lock::lock;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -34,17 +37,49 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the first disk may take for it.
 const NO_DISK_TIMEOUT: Duration = Duration::from_secs(20);
 
+impl WriterOptions {
+    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
+    ///
+    /// # Errors
+    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
+    pub fn check(&self) -> Result<(), WriterError> {
+        self.look().map(|_| ())
+    }
+
+    /// The same; returns what is ready to begin, and what there is of each disk that responds.
+    pub(super) fn look(&self) -> Result<(Opening, Vec<Option<Looked>>), WriterError> {
+        Label::new(&self.scan)?;
+        if self.disks.is_empty() {
+            return Err(WriterError::NoDisk);
+        }
+        let (opening, looked) = Opening::look(self)?;
+        if let Some((index, first)) = twice(&looked) {
+            return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
+        }
+        self.check_space(&looked)?;
+        Ok((opening, looked))
+    }
+
+    /// Whether any disk that responds has room for a chunk.
+    fn check_space(&self, looked: &[Option<Looked>]) -> Result<(), WriterError> {
+        let needed = self.chunk_bytes().max(1);
+        let mut disks = Vec::new();
+        for (path, found) in self.disks.iter().zip(looked) {
+            let Some(Looked { free, .. }) = *found else {
+                disks.push(format!("{} does not respond", path.display()));
+                continue;
+            };
+            if free.saturating_sub(self.reserve_bytes) >= needed {
+                return Ok(());
+            }
+            disks.push(format!("{} has {} free", path.display(), megabytes(free)));
+        }
+        Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
+    }
+}
+
 /// How often each disk was left behind by an opening of this process, and has not answered since.
 static HANGING: Mutex<BTreeMap<PathBuf, u32>> = Mutex::new(BTreeMap::new());
-
-/// What there is of a disk before anything is made on it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Looked {
-    pub(super) place: Place,
-    pub(super) free: u64,
-    /// The number of its file system.
-    pub(super) device: Option<u64>,
-}
 
 /// What a disk's thread is to do next.
 enum Step {
@@ -407,7 +442,7 @@ impl Beginning {
             self.undo();
             return;
         }
-        super::run(DiskThread::new(self.index, Arc::clone(dispatch), disk, log), dispatch, self.index);
+        run(DiskThread::new(self.index, Arc::clone(dispatch), disk, log), dispatch, self.index);
     }
 
     /// Removes what was made here.
@@ -435,4 +470,12 @@ pub(super) fn twice(looked: &[Option<Looked>]) -> Option<(usize, usize)> {
         let first = (0..index).find(|&earlier| place(index).is_some() && place(earlier) == place(index));
         first.map(|first| (index, first))
     })
+}
+
+/// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
+fn run(drive: DiskThread, dispatch: &Dispatch, index: usize) {
+    // What it leaves behind is locked state that is sound at every step, and memory that comes back.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
+        dispatch.died(index, reason(&*panic));
+    }
 }

@@ -3,9 +3,8 @@
 //! A [`Chunk`] is a finished block of memory with its description. The writer takes it and never copies it; the block is free
 //! again when the chunk is durable.
 
-use crate::recording::contents::{Label, LabelError};
+use crate::recording::contents::LabelError;
 use crate::recording::index::record::ChunkMeta;
-use crate::recording::write::opening::{self, Looked, Opening};
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults};
@@ -90,53 +89,14 @@ impl WriterOptions {
         }
     }
 
-    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
-    ///
-    /// # Errors
-    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
-    pub fn check(&self) -> Result<(), WriterError> {
-        self.look().map(|_| ())
-    }
-
-    /// The same; returns what is ready to begin, and what there is of each disk that responds.
-    pub(super) fn look(&self) -> Result<(Opening, Vec<Option<Looked>>), WriterError> {
-        Label::new(&self.scan)?;
-        if self.disks.is_empty() {
-            return Err(WriterError::NoDisk);
-        }
-        let (opening, looked) = Opening::look(self)?;
-        if let Some((index, first)) = opening::twice(&looked) {
-            return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
-        }
-        self.check_space(&looked)?;
-        Ok((opening, looked))
-    }
-
     /// Bytes of a chunk, where that is known.
     pub(super) fn chunk_bytes(&self) -> u64 {
         self.pool.as_ref().map_or(0, |pool| pool.block_bytes() as u64)
     }
-
-    /// Whether any disk that responds has room for a chunk.
-    fn check_space(&self, looked: &[Option<Looked>]) -> Result<(), WriterError> {
-        let needed = self.chunk_bytes().max(1);
-        let mut disks = Vec::new();
-        for (path, found) in self.disks.iter().zip(looked) {
-            let Some(Looked { free, .. }) = *found else {
-                disks.push(format!("{} does not respond", path.display()));
-                continue;
-            };
-            if free.saturating_sub(self.reserve_bytes) >= needed {
-                return Ok(());
-            }
-            disks.push(format!("{} has {} free", path.display(), megabytes(free)));
-        }
-        Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
-    }
 }
 
 /// Bytes as a message has them.
-fn megabytes(bytes: u64) -> String {
+pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 

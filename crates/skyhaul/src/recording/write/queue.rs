@@ -8,7 +8,7 @@
 use crate::recording::index::record::{Checksums, ChunkMeta};
 use crate::recording::report::{DiskState, Latency};
 use crate::recording::write::options::Chunk;
-use skyhaul_io::disk::{Disk, Means, Waker};
+use skyhaul_io::disk::{Disk, Means, Place, Waker};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;
 use std::collections::{BTreeMap, VecDeque};
@@ -134,6 +134,15 @@ impl DiskQueue {
             given: self.given,
         }
     }
+}
+
+/// What there is of a disk before anything is made on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    pub(super) place: Place,
+    pub(super) free: u64,
+    /// The number of its file system.
+    pub(super) device: Option<u64>,
 }
 
 /// One disk, as the others see it.
