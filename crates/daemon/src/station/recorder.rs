@@ -149,6 +149,8 @@ impl Ending {
         let mut writer = WriterOptions::new(setup.disks.iter(), &plan.name);
         writer.reserve_bytes = setup.reserve_bytes;
         writer.existing = Existing::Refuse;
+        // They were right when the service was started: one that has failed since must not keep a scan from the others.
+        writer.needs_all = false;
         let block_bytes = default_block_bytes(pool_bytes);
         let pool = PoolOptions { total_bytes: pool_bytes, block_bytes, shared: true };
         Ok(RecorderOptions { receiver, writer, pool, fill: true })

@@ -189,13 +189,15 @@ impl FailingDisk {
 ///
 /// Injected disk faults, so that every failure path can be tested and demonstrated.
 ///
-/// Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB,eagain=3,esync=2`.
+/// Written as text: `slow=200,latency=50ms,open=3s,enospc=64MiB,eio=16MiB,eagain=3,esync=2`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Every write takes this many times as long as it would without the fault.
     pub slow: Option<f64>,
     /// Every write takes this much longer.
     pub latency: Option<Duration>,
+    /// Making a scan's index takes this much longer: the file is there, and is not durable yet.
+    pub open: Option<Duration>,
     /// After this many bytes: "no space left on device".
     pub enospc: Option<u64>,
     /// After this many bytes, every write fails with "input/output error".
@@ -258,6 +260,11 @@ impl Faults {
         self.disk.as_ref().map_or(Ok(()), |disk| disk.writes(file, offset, bytes))
     }
 
+    /// Before the index of a scan that begins is made durable.
+    pub fn opens(&self) {
+        std::thread::sleep(self.open.unwrap_or_default());
+    }
+
     /// Before a file is synced elsewhere.
     pub(super) fn syncs(&self, file: &File) -> io::Result<()> {
         self.disk.as_ref().map_or(Ok(()), |disk| disk.syncs(file))
@@ -310,6 +317,7 @@ impl FromStr for Faults {
                     faults.slow = Some(factor).filter(|f| (1.0..=1e6).contains(f)).ok_or_else(bad)?.into();
                 }
                 "latency" => faults.latency = Some(duration(value).ok_or_else(bad)?),
+                "open" => faults.open = Some(duration(value).ok_or_else(bad)?),
                 "enospc" => faults.enospc = Some(bytes(value).ok_or_else(bad)?),
                 "eio" => faults.eio = Some(bytes(value).ok_or_else(bad)?),
                 "esync" => {
@@ -324,7 +332,7 @@ impl FromStr for Faults {
     }
 }
 
-const EXAMPLE: &str = "use any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB,eagain=3,esync=2";
+const EXAMPLE: &str = "use any of slow=200,latency=20ms,open=3s,enospc=1GiB,eio=1GiB,eagain=3,esync=2";
 
 fn split(text: &str) -> (f64, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

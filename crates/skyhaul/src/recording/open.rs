@@ -110,7 +110,7 @@ impl Recording {
             (_, false, None) => State::Interrupted,
         };
         gathered.judge_indexes(state);
-        let missing_disks = gathered.missing_disks(&disks);
+        let missing_disks = gathered.missing_disks(&disks, report.as_ref());
         let (sessions, gave_up) = (gathered.sessions(), gathered.gave_up(&disks, report.as_ref()));
         let DiskContents { events, indexes, others, ambiguous, findings, .. } = gathered;
         let findings = findings.all;

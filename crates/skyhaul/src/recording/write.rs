@@ -25,6 +25,7 @@
 pub(super) mod account;
 pub(super) mod disk_thread;
 pub(super) mod dispatch;
+pub(super) mod opening;
 pub(super) mod options;
 pub(super) mod presence;
 pub(super) mod queue;
@@ -33,19 +34,13 @@ use super::contents::{Label, MAX_CHUNK_NUMBER};
 use super::index::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, Event, RecordingReport, SpaceReport};
 use crate::ledger::{Discard, FrameLedger};
-use crate::panics::reason;
-use disk_thread::DiskThread;
 use dispatch::Dispatch;
 use options::{Chunk, DatastreamId, Existing, Refusal, Refused, WriterError, WriterOptions};
-use queue::{Candidate, Note, SharedDisk, Work};
+use queue::{Candidate, Looked, Note, SharedDisk, Work};
 use skyhaul_core::hint::Hint;
-use skyhaul_io::disk;
-use skyhaul_io::disk::{Disk, DiskOptions, Log};
+use skyhaul_io::disk::{Disk, DiskOptions};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::Pool;
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -53,6 +48,8 @@ use std::time::{Duration, Instant};
 
 /// Minimum time for a disk to confirm its chunks at the end.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a disk that hangs may take to end.
+const HANGING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -66,13 +63,17 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Create the scan's directories and indexes, and start one thread for each disk.
+    /// Create the scan's directories and indexes, and start one thread for each disk. A disk that does not respond holds nobody up: the
+    /// scan begins on the others, and it joins when it responds.
     ///
     /// # Errors
-    /// The scan name is invalid or taken, or one of the disks cannot be written to; nothing is recorded.
+    /// The scan name is invalid or taken, one of the disks cannot be written to, or none responds; nothing is recorded.
     pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
-        options.check()?;
-        let label = claim(&Label::new(&options.scan)?, options)?;
+        let (mut opening, looked) = options.look()?;
+        let disks = options.disks.iter().enumerate();
+        let disks: Vec<Disk> = disks.map(|(index, _)| engine(options, index)).collect::<Result<_, _>>()?;
+        let most = if options.existing == Existing::Letter { 53 } else { 1 };
+        let label = opening.claim(&Label::new(&options.scan)?, most)?;
         let number = random_number();
         let started = (jiff::Timestamp::now(), Instant::now());
         let session = Session {
@@ -87,26 +88,14 @@ impl Writer {
             memory: memory_file(options.pool.as_ref()),
             metadata: options.metadata.clone(),
         };
-        let mut parts = Vec::new();
-        for (index, path) in options.disks.iter().enumerate() {
-            let record = Record::Session(Session { disk: index, ..session.clone() });
-            let part = arm(options, index, &label.index(path), &record);
-            parts.push(part.map_err(|error| WriterError::Disk { path: path.clone(), error })?);
-        }
-        let disks = options.disks.iter().zip(&parts);
-        let disks = disks.map(|(path, (disk, log))| SharedDisk::new(path.clone(), disk, log)).collect();
-        let dispatch = Arc::new(Dispatch::new(disks, number, options));
-        note_shared_devices(&dispatch, &options.disks);
+        let logs = opening.arm(|disk| Record::Session(Session { disk, ..session.clone() }).to_line())?;
+        let shared = options.disks.iter().zip(&disks);
+        let shared = shared.map(|(path, disk)| SharedDisk::new(path.clone(), disk)).collect();
+        let dispatch = Arc::new(Dispatch::new(shared, number, options));
+        dispatch.begin(&logs, &looked);
+        note_shared_devices(&dispatch, &looked);
         dispatch.note_full_disks();
-        let mut threads = Vec::new();
-        for (index, (disk, log)) in parts.into_iter().enumerate() {
-            let drive = DiskThread::new(index, dispatch.clone(), disk, log);
-            let of_thread = dispatch.clone();
-            let thread = std::thread::Builder::new().name(format!("disk-{index}"));
-            let thread = thread.spawn(move || run(drive, &of_thread, index));
-            let path = || options.disks[index].clone();
-            threads.push(thread.map_err(|error| WriterError::Disk { path: path(), error })?);
-        }
+        let threads = opening.go(&dispatch, disks);
         let session = session.session;
         Ok(Writer { dispatch, threads, label, session, started, finished: false })
     }
@@ -269,22 +258,42 @@ impl Writer {
         self.dispatch.close();
         self.dispatch.wait_settled(end);
         self.dispatch.look_for_acknowledged(end.max(Instant::now() + CONFIRM_TIMEOUT));
+        self.dispatch.give_up_silent_disks();
         let line = Record::End(Box::new(self.report())).to_line();
         self.dispatch.broadcast(&Note { line, directory: None });
         self.dispatch.end();
-        // A thread in a system call that does not return is left behind; the process's end takes it along. On a disk that
-        // was seen to hang nobody waits for long.
-        let soon = Instant::now() + Duration::from_secs(3);
-        let hangs = |index: usize| self.dispatch.disks[index].state().health == DiskState::Stalled;
-        let patience = |index| if hangs(index) { soon } else { end.max(soon) };
-        let is_awaited = |(index, thread): (usize, &JoinHandle<()>)| {
-            !thread.is_finished() && Instant::now() < patience(index)
-        };
-        while self.threads.iter().enumerate().any(is_awaited) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.wait_for_disks(end);
         self.threads.clear();
         self.report()
+    }
+
+    /// Waits until the disks have written the account. A thread in a system call that does not return is left behind; the process's end
+    /// takes it along. On a disk that was seen to hang nobody waits for long, nor on one that hangs when another is done, nor on one that
+    /// was silent from the beginning.
+    fn wait_for_disks(&self, end: Instant) {
+        let soon = Instant::now() + HANGING_TIMEOUT;
+        let mut end = end.max(soon);
+        let is_silent = |index: usize| self.dispatch.disks[index].log().is_none();
+        let hangs = |index: usize| self.dispatch.disks[index].state().health == DiskState::Stalled;
+        let mut is_any_done = false;
+        loop {
+            let now = Instant::now();
+            let mut is_any_awaited = false;
+            for (index, thread) in self.threads.iter().enumerate().filter(|&(index, _)| !is_silent(index)) {
+                match thread.is_finished() {
+                    true if !is_any_done => {
+                        is_any_done = true;
+                        end = end.min(now + CONFIRM_TIMEOUT);
+                    }
+                    true => {}
+                    false => is_any_awaited |= now < if hangs(index) { soon } else { end },
+                }
+            }
+            if !is_any_awaited {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -296,44 +305,8 @@ impl Drop for Writer {
     }
 }
 
-/// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
-fn run(drive: DiskThread, dispatch: &Dispatch, index: usize) {
-    // What it leaves behind is locked state that is sound at every step, and memory that comes back.
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
-        dispatch.died(index, reason(&*panic));
-    }
-}
-
-/// Find a label that no disk has, and create its directories.
-fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> {
-    let most = if options.existing == Existing::Letter { 53 } else { 1 };
-    for label in wanted.variants().take(most) {
-        if options.disks.iter().any(|disk| label.directories(disk).is_ok_and(|names| !names.is_empty())) {
-            continue;
-        }
-        let mut made = Vec::new();
-        let failed = options.disks.iter().find_map(|path| {
-            let directory = path.join(label.as_str());
-            let error = std::fs::create_dir(&directory).err();
-            made.extend(error.is_none().then_some(directory));
-            error.map(|error| (path.clone(), error))
-        });
-        match failed {
-            None => return Ok(label),
-            // Another recorder was faster.
-            Some((_, error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Some((path, error)) => {
-                // The next attempt shall find the label free.
-                made.iter().for_each(|directory| drop(std::fs::remove_dir(directory)));
-                return Err(WriterError::Disk { path, error });
-            }
-        }
-    }
-    Err(WriterError::Exists(wanted.to_string()))
-}
-
-/// Prepare one disk: its engine, and its index with the durable record of the session.
-fn arm(options: &WriterOptions, index: usize, path: &Path, record: &Record) -> io::Result<(Disk, Log)> {
+/// What writes to one disk.
+fn engine(options: &WriterOptions, index: usize) -> Result<Disk, WriterError> {
     let faults = options.faults.iter().find(|(disk, _)| *disk == index);
     let disk_options = DiskOptions {
         engine: options.engine,
@@ -341,24 +314,16 @@ fn arm(options: &WriterOptions, index: usize, path: &Path, record: &Record) -> i
         faults: faults.map(|(_, faults)| faults.clone()).unwrap_or_default(),
         ..DiskOptions::default()
     };
-    let disk = Disk::new(&disk_options, options.pool.as_ref())?;
-    let mut log = Log::open(path, false)?;
-    log.reserve(64 << 10)?;
-    log.append(record.to_line().as_bytes())?;
-    log.file().sync_all()?;
-    for directory in path.ancestors().skip(1).take(2) {
-        disk::open_directory(directory)?.sync_all()?;
-    }
-    Ok((disk, log))
+    let path = || options.disks[index].clone();
+    let disk = Disk::new(&disk_options, options.pool.as_ref());
+    disk.map_err(|error| WriterError::Disk { path: path(), error })
 }
 
-fn note_shared_devices(dispatch: &Dispatch, disks: &[PathBuf]) {
-    let devices: Vec<_> = disks.iter().map(|path| disk::device(path).ok()).collect();
-    for (index, device) in devices.iter().enumerate() {
-        if device.is_some() && devices[..index].contains(device) {
-            let text = "is on the same file system as another disk: they share its speed and fail together";
-            dispatch.ledger().note(Event::now("same_device", Some(disks[index].clone()), text.to_owned()));
-        }
+fn note_shared_devices(dispatch: &Dispatch, looked: &[Option<Looked>]) {
+    for index in opening::sharing(looked) {
+        let text = "is on the same file system as another disk: they share its speed and fail together";
+        let path = dispatch.disks[index].path.clone();
+        dispatch.ledger().note(Event::now("same_device", Some(path), text.to_owned()));
     }
 }
 
@@ -389,7 +354,8 @@ impl Dispatch {
         for (index, _) in candidates.iter().enumerate().filter(|(_, candidate)| candidate.free < bytes) {
             let disk = &self.disks[index];
             let mut state = disk.state();
-            if !state.is_usable() || state.short {
+            // Of one that has not responded yet nothing is known.
+            if !state.is_usable() || state.short || disk.log().is_none() {
                 continue;
             }
             state.short = true;

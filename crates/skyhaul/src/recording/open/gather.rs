@@ -15,7 +15,7 @@
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, Findings, Label, State, Verdict};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
 use crate::recording::index::{IndexReader, Tally};
-use crate::recording::report::{Event, RecordingReport};
+use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};
 use crate::recording::verify::file::checksum;
 use crate::recording::{contents, mark6};
 use skyhaul_io::disk;
@@ -328,12 +328,21 @@ impl DiskContents {
     }
 
     /// Disks of the session that have no index here: those that were not given are returned.
-    pub(super) fn missing_disks(&mut self, disks: &[PathBuf]) -> Vec<PathBuf> {
+    pub(super) fn missing_disks(
+        &mut self,
+        disks: &[PathBuf],
+        report: Option<&RecordingReport>,
+    ) -> Vec<PathBuf> {
+        // On one that did not respond from the beginning to the end there is nothing of the scan.
+        let unused: Vec<&PathBuf> = report.map_or_else(Vec::new, |report| {
+            let is_unused = |disk: &&DiskStatus| disk.state == DiskState::Failed && disk.chunks == 0;
+            report.disks.iter().filter(is_unused).map(|disk| &disk.path).collect()
+        });
         let given: Vec<PathBuf> = disks.iter().map(|path| real(path)).collect();
         let (mut missing, mut without) = (Vec::new(), BTreeSet::new());
         for (_, _, session) in &self.session_indexes {
             for (index, path) in session.disks.iter().enumerate() {
-                if self.session_indexes.iter().any(|(_, _, s)| s.disk == index) {
+                if self.session_indexes.iter().any(|(_, _, s)| s.disk == index) || unused.contains(&path) {
                     continue;
                 }
                 if given.contains(&real(path)) {

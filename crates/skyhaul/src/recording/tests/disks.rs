@@ -142,6 +142,106 @@ fn a_slow_disk_gets_less_and_a_hanging_one_is_left() {
     }
 }
 
+/// Submits chunks from `from` on until `is_enough`; returns the number of the next one.
+fn submit_until(
+    world: &World,
+    writer: &Writer,
+    (stream, from): (DatastreamId, u32),
+    is_enough: impl Fn(&[DiskStatus]) -> bool,
+) -> u32 {
+    let (mut count, end) = (from, Instant::now() + LONG);
+    while !is_enough(&writer.status()) {
+        writer.submit(world.chunk(stream, count)).unwrap();
+        count += 1;
+        assert!(Instant::now() < end, "{:?}", writer.status());
+    }
+    count
+}
+
+/// Whether the disks' events of this kind name a disk.
+fn is_told(report: &RecordingReport, kind: &str, disk: &Path) -> bool {
+    report.events.iter().any(|event| event.kind == kind && event.disk.as_deref() == Some(disk))
+}
+
+#[test]
+fn a_disk_that_hangs_when_a_scan_begins_joins_when_it_responds() {
+    let world = world(3);
+    let faults = vec![(1, "open=5s".parse().unwrap())];
+    let writer = Writer::create(&WriterOptions { faults, ..world.options() }).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    assert_eq!(writer.status()[1].state, DiskState::Stalled, "the scan has begun on the others");
+    let written = |disks: &[DiskStatus]| disks[0].acknowledged_bytes > 0 && disks[2].acknowledged_bytes > 0;
+    let count = submit_until(&world, &writer, (stream, 0), written);
+    assert_eq!((writer.status()[1].chunks, writer.lost_bytes()), (0, 0));
+    let end = Instant::now() + LONG;
+    while writer.status()[1].state != DiskState::Active {
+        assert!(Instant::now() < end, "{:?}", writer.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let count = submit_until(&world, &writer, (stream, count), |disks| disks[1].acknowledged_bytes > 0);
+    let report = writer.finish(LONG);
+    assert!(report.is_whole(), "{report:?}");
+    assert!(is_told(&report, "disk_stalled", &world.disks[1]), "{:?}", report.events);
+    assert!(is_told(&report, "disk_resumed", &world.disks[1]), "{:?}", report.events);
+    assert!(!is_told(&report, "disk_full", &world.disks[1]), "{:?}", report.events);
+    world.assert_holds(0, 0..count);
+    let check = world.check();
+    assert_eq!((check.verdict, check.findings.len()), (Verdict::Whole, 0), "{:?}", check.findings);
+}
+
+#[test]
+fn a_disk_that_responds_after_the_end_of_a_scan_keeps_nothing_of_it() {
+    let world = world(2);
+    let faults = vec![(1, "open=4s".parse().unwrap())];
+    let report = record(&world, &WriterOptions { faults, ..world.options() }, 20);
+    assert!(report.is_whole(), "{report:?}");
+    let failed = &report.disks[1];
+    assert_eq!((failed.state, failed.chunks), (DiskState::Failed, 0), "{failed:?}");
+    assert!(failed.error.as_ref().is_some_and(|error| error.contains("did not respond")), "{failed:?}");
+    assert!(is_told(&report, "disk_failed", &world.disks[1]), "{:?}", report.events);
+    let (scan, end) = (world.disks[1].join("exp_st_no0001"), Instant::now() + LONG);
+    assert!(scan.join("exp_st_no0001.index").exists(), "it hangs while its index is made durable");
+    while scan.exists() {
+        assert!(Instant::now() < end, "what it had made of the scan is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Nothing is looked for on it.
+    world.assert_holds(0, 0..20);
+    let check = world.check();
+    assert_eq!((check.verdict, check.findings.len()), (Verdict::Whole, 0), "{:?}", check.findings);
+    assert!(world.open().missing_disks.is_empty());
+}
+
+#[test]
+fn without_any_disk_that_responds_the_first_one_that_does_is_waited_for() {
+    let world = world(2);
+    let slow = || "open=3s".parse::<Faults>().unwrap();
+    let faults = vec![(0, slow()), (1, slow())];
+    let report = record(&world, &WriterOptions { faults, ..world.options() }, 20);
+    assert!(report.is_whole(), "{report:?}");
+    assert_eq!(world.check().verdict, Verdict::Whole);
+}
+
+#[test]
+fn a_disk_that_fails_is_a_reason_not_to_begin_where_all_are_needed() {
+    let world = world(2);
+    let disks = vec![world.disks[0].clone(), world.directory.path().join("nowhere")];
+    let options = WriterOptions { disks, ..world.options() };
+    assert!(matches!(Writer::create(&options), Err(WriterError::Place(_))));
+    assert!(!world.disks[0].join("exp_st_no0001").exists());
+    let report = record(&world, &WriterOptions { needs_all: false, ..options.clone() }, 20);
+    assert!(report.is_whole(), "{report:?}");
+    assert_eq!(report.disks[1].state, DiskState::Failed);
+    assert!(is_told(&report, "disk_failed", &options.disks[1]), "{:?}", report.events);
+    assert!(!is_told(&report, "disk_stalled", &options.disks[1]), "{:?}", report.events);
+    let check =
+        Recording::open(&options.disks, "exp_st_no0001").unwrap().check(&CheckOptions::default()).unwrap();
+    assert_eq!(check.datastreams[0].proven, 20, "{:?}", check.findings);
+    let none = vec![options.disks[1].clone()];
+    let none = WriterOptions { disks: none, needs_all: false, ..world.options() };
+    assert!(matches!(Writer::create(&none), Err(WriterError::Place(_))));
+}
+
 #[test]
 fn a_directory_removed_in_mid_scan_loses_only_what_was_in_it() {
     for engine in engines() {

@@ -10,10 +10,11 @@ use crate::recording::report::{DiskState, DiskStatus, Event};
 use crate::recording::write::account::{Ledger, Space};
 use crate::recording::write::options::{SyncPolicy, WriterOptions};
 use crate::recording::write::queue;
-use crate::recording::write::queue::{Candidate, Note, Ready, SharedDisk, Work};
+use crate::recording::write::queue::{Candidate, Looked, Note, Ready, SharedDisk, Work};
 use skyhaul_io::lock::{lock, wait_while};
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time between looks at free space and at other disks.
@@ -49,7 +50,7 @@ pub(super) struct Dispatch {
 
 impl Dispatch {
     pub(super) fn new(disks: Vec<SharedDisk>, session: u64, options: &WriterOptions) -> Dispatch {
-        let dispatch = Dispatch {
+        Dispatch {
             disks,
             ledger: Mutex::default(),
             settled: Condvar::new(),
@@ -66,13 +67,35 @@ impl Dispatch {
             turns: Mutex::new(Awake::start()),
             closed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
-        };
-        for disk in &dispatch.disks {
-            let free = skyhaul_io::disk::free_bytes(&disk.path).unwrap_or_default();
-            let mut state = disk.state();
-            (state.free_bytes, state.free) = (free, free.saturating_sub(dispatch.reserve));
         }
-        dispatch
+    }
+
+    /// The scan begins: disks with an index are used from now on.
+    pub(super) fn begin(&self, logs: &[Option<Arc<File>>], looked: &[Option<Looked>]) {
+        for ((disk, log), found) in self.disks.iter().zip(logs).zip(looked) {
+            if let (Some(log), Some(found)) = (log, found) {
+                disk.join(log, found.free, self.reserve);
+                disk.state().health = DiskState::Active;
+            }
+        }
+    }
+
+    /// A disk does not respond while the scan begins.
+    pub(super) fn note_silent_disk(&self, index: usize) {
+        let text = "it has not responded since the scan was opened; it is used as soon as it does";
+        let path = self.disks[index].path.clone();
+        self.event(Event::now("disk_stalled", Some(path), text.to_owned()), None);
+    }
+
+    /// The scan ends: disks that never responded have failed.
+    pub(super) fn give_up_silent_disks(&self) {
+        for (index, _) in self.disks.iter().enumerate().filter(|(_, disk)| disk.log().is_none()) {
+            self.retire(
+                index,
+                DiskState::Failed,
+                "it did not respond from the beginning of the scan to its end",
+            );
+        }
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {

@@ -3,11 +3,11 @@
 //! A [`Chunk`] is a finished block of memory with its description. The writer takes it and never copies it; the block is free
 //! again when the chunk is durable.
 
-use crate::recording::contents::{Label, LabelError};
+use crate::recording::contents::LabelError;
 use crate::recording::index::record::ChunkMeta;
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
-use skyhaul_io::disk::{Engine, Faults, Place};
+use skyhaul_io::disk::{Engine, Faults};
 use skyhaul_io::memory::{Block, Pool};
 use std::io;
 use std::ops::Range;
@@ -60,6 +60,9 @@ pub struct WriterOptions {
     pub space_alarm: Duration,
     /// A chunk whose write takes longer is given to another disk.
     pub stall: Duration,
+    /// A disk that cannot be recorded to is a reason not to begin. Otherwise the scan begins on the others. One that does not respond
+    /// is never a reason, if another does.
+    pub needs_all: bool,
     /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
     pub pool: Option<Pool>,
     /// Faults to inject into disks (by index in `disks`), for tests.
@@ -80,54 +83,20 @@ impl WriterOptions {
             reserve_bytes: 64 << 20,
             space_alarm: Duration::from_secs(600),
             stall: Duration::from_secs(5),
+            needs_all: true,
             pool: None,
             faults: Vec::new(),
         }
-    }
-
-    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
-    ///
-    /// # Errors
-    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
-    pub fn check(&self) -> Result<(), WriterError> {
-        Label::new(&self.scan)?;
-        if self.disks.is_empty() {
-            return Err(WriterError::NoDisk);
-        }
-        let places =
-            self.disks.iter().map(|path| Place::for_recordings(path)).collect::<io::Result<Vec<_>>>();
-        let places = places.map_err(WriterError::Place)?;
-        for (index, place) in places.iter().enumerate() {
-            if let Some(first) = places[..index].iter().position(|other| other == place) {
-                return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
-            }
-        }
-        self.check_space()
     }
 
     /// Bytes of a chunk, where that is known.
     pub(super) fn chunk_bytes(&self) -> u64 {
         self.pool.as_ref().map_or(0, |pool| pool.block_bytes() as u64)
     }
-
-    /// Whether any disk has room for a chunk.
-    fn check_space(&self) -> Result<(), WriterError> {
-        let needed = self.chunk_bytes().max(1);
-        let mut disks = Vec::new();
-        for path in &self.disks {
-            let free = skyhaul_io::disk::free_bytes(path)
-                .map_err(|error| WriterError::Disk { path: path.clone(), error })?;
-            if free.saturating_sub(self.reserve_bytes) >= needed {
-                return Ok(());
-            }
-            disks.push(format!("{} has {} free", path.display(), megabytes(free)));
-        }
-        Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
-    }
 }
 
 /// Bytes as a message has them.
-fn megabytes(bytes: u64) -> String {
+pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
@@ -162,6 +131,9 @@ pub enum WriterError {
     /// One of the disks cannot be recorded to.
     #[error(transparent)]
     Place(io::Error),
+    /// No disk responds.
+    #[error("no disk responds{}", Hint("see `dmesg`, and whether `ls` of their directories returns"))]
+    Silent,
     /// One of the disks cannot be written to.
     #[error("{}: {error}{}", path.display(), Hint("check that the disk is mounted and writable"))]
     Disk {

@@ -20,12 +20,15 @@ use crate::recording::index::record::{ChunkRecord, Record};
 use crate::recording::report::Event;
 use crate::recording::write::dispatch::Dispatch;
 
+/// How long a disk is waited for when another has answered.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// One disk to look at.
 #[derive(Clone, Debug)]
 struct Place {
     path: PathBuf,
-    /// The index, as it was written.
-    log: Arc<File>,
+    /// The index, as it was written; without one there is nothing to look for.
+    log: Option<Arc<File>>,
 }
 
 /// Acknowledged chunks that are on no disk: datastream and number, with the disk that had it and the units that arrived.
@@ -49,11 +52,15 @@ fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
     }
     drop(tell);
     let (mut gone, mut answered) = (Gone::default(), vec![false; places.len()]);
-    let mut absent = Vec::new();
+    let (mut absent, mut end) = (Vec::new(), end);
     while let Ok((disk, result)) =
         told.recv_timeout(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
     {
         answered[disk] = true;
+        // One that hangs must not hold up the end for as long as one that is alone may.
+        if places[disk].log.is_some() {
+            end = end.min(Instant::now() + ANSWER_TIMEOUT);
+        }
         match result {
             Ok(chunks) => absent.extend(chunks.into_iter().map(|chunk| (disk, chunk))),
             Err(error) => gone.blind.push((disk, format!("its index cannot be read back: {error}"))),
@@ -77,7 +84,8 @@ fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
 /// Chunks that a disk's index acknowledges and the disk does not have.
 fn absent(place: &Place, names: &[String]) -> std::io::Result<Vec<ChunkRecord>> {
     let mut absent = Vec::new();
-    let mut reader = IndexReader::of(place.log.try_clone()?);
+    let Some(log) = &place.log else { return Ok(absent) };
+    let mut reader = IndexReader::of(log.try_clone()?);
     reader.read(|record| {
         let Record::Chunk(mut chunk) = record else { return };
         let name = names.get(chunk.datastream as usize);
@@ -116,8 +124,11 @@ fn in_words(numbers: &[u32]) -> String {
 impl Dispatch {
     /// Look for every acknowledged chunk on its disk, at most until `end`: missing ones are counted and named.
     pub(super) fn look_for_acknowledged(&self, end: Instant) {
-        let places: Vec<Place> =
-            self.disks.iter().map(|disk| Place { path: disk.path.clone(), log: disk.log.clone() }).collect();
+        let places: Vec<Place> = self
+            .disks
+            .iter()
+            .map(|disk| Place { path: disk.path.clone(), log: disk.log().cloned() })
+            .collect();
         let names: Vec<String> = self.ledger().reports().into_iter().map(|report| report.name).collect();
         let gone = look(&places, &Arc::new(names.clone()), end);
         let mut by_disk: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();

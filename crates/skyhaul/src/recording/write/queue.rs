@@ -8,7 +8,7 @@
 use crate::recording::index::record::{Checksums, ChunkMeta};
 use crate::recording::report::{DiskState, Latency};
 use crate::recording::write::options::Chunk;
-use skyhaul_io::disk::{Disk, Log, Means, Waker};
+use skyhaul_io::disk::{Disk, Means, Place, Waker};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;
 use std::collections::{BTreeMap, VecDeque};
@@ -136,18 +136,28 @@ impl DiskQueue {
     }
 }
 
+/// What there is of a disk before anything is made on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    pub(super) place: Place,
+    pub(super) free: u64,
+    /// The number of its file system.
+    pub(super) device: Option<u64>,
+}
+
 /// One disk, as the others see it.
 #[derive(Debug)]
 pub(super) struct SharedDisk {
     pub(super) path: PathBuf,
-    /// Its index.
-    pub(super) log: Arc<File>,
+    /// Its index, when there is one: of a disk that does not respond when the scan begins there is none yet.
+    log: OnceLock<Arc<File>>,
     pub(super) waker: Waker,
     state: Mutex<DiskQueue>,
 }
 
 impl SharedDisk {
-    pub(super) fn new(path: PathBuf, disk: &Disk, log: &Log) -> SharedDisk {
+    /// A disk that does not respond, until it [joins](Self::join).
+    pub(super) fn new(path: PathBuf, disk: &Disk) -> SharedDisk {
         let state = DiskQueue {
             notes: VecDeque::new(),
             work: VecDeque::new(),
@@ -155,7 +165,7 @@ impl SharedDisk {
             flying: BTreeMap::new(),
             preparing: None,
             seen: Instant::now(),
-            health: DiskState::Active,
+            health: DiskState::Stalled,
             error: None,
             seconds_per_byte: ASSUMED_SECONDS_PER_BYTE,
             free: 0,
@@ -169,7 +179,26 @@ impl SharedDisk {
             latency: Latency::default(),
             means: disk.means().clone(),
         };
-        SharedDisk { path, log: log.file().clone(), waker: disk.waker(), state: Mutex::new(state) }
+        SharedDisk { path, log: OnceLock::new(), waker: disk.waker(), state: Mutex::new(state) }
+    }
+
+    /// Its index, if the scan has begun on it.
+    pub(super) fn log(&self) -> Option<&Arc<File>> {
+        self.log.get()
+    }
+
+    /// The scan has begun on it: it has an index, and `free` bytes. Returns whether it still counts.
+    pub(super) fn join(&self, log: &Arc<File>, free: u64, reserve: u64) -> bool {
+        let mut state = self.state();
+        if !state.is_usable() {
+            return false;
+        }
+        // Known already of one that responded in time.
+        if self.log.set(Arc::clone(log)).is_ok() {
+            (state.free_bytes, state.free) = (free, free.saturating_sub(reserve));
+        }
+        state.seen = Instant::now();
+        true
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, DiskQueue> {
