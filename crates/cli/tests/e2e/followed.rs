@@ -1,13 +1,13 @@
-//! A station that follows schedules: over kills and pauses, with disks that fill, from requests and from a directory. No scan is
+//! A station that follows schedules: over kills and pauses, with disks that fill or hang, from requests and from a directory. No scan is
 //! started twice, none is left out without a word.
 
-use crate::device::Mounted;
+use crate::device::{Device, Mode, Mounted};
 use crate::serve::{Serving, names};
 use crate::site::{Job, Site, number, wait_for, words};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A schedule whose scans begin so many seconds from now, and last so long.
 fn soon(serving: &Serving, experiment: &str, scans: &[(i64, i64)]) -> PathBuf {
@@ -178,4 +178,36 @@ fn a_schedule_waits_for_room() {
     std::fs::remove_file(&filler).unwrap();
     until_recorded(&serving, &["x_mh_no0"]);
     assert_eq!(journal(&serving.site, "x_mh"), ["begun 1"], "what could not begin has used no name");
+}
+
+/// One disk of two does not respond: requests are answered, the schedule is followed on the other.
+#[test]
+fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
+    let site = Site::new(2);
+    let device = match Device::new(&site.disks[0]) {
+        Ok(device) => device,
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    let serving = Serving::start(site, "");
+    let path = soon(&serving, "x", &[(9, 600)]);
+    load(&serving, &path, "");
+    device.set(Mode::Hangs);
+    let line =
+        format!("send --pattern --payload 2000 --rate 40Mbps --to udp://127.0.0.1:{}", serving.ports[0]);
+    let sender = Job::start(&words(&line));
+    let mut slowest = Duration::ZERO;
+    wait_for("the scan on the other disk", || {
+        let asked = Instant::now();
+        let status = serving.http(&format!("GET /api/v1/status HTTP/1.1\r\nHost: {}", serving.api), "").1;
+        slowest = slowest.max(asked.elapsed());
+        let running = status["recordings"].as_array().and_then(|all| all.first().cloned());
+        (number(&running?["written_bytes"]) > 0).then_some(())
+    });
+    println!("slowest answer of the status: {slowest:?}");
+    let journal = std::fs::read_to_string(serving.site.disks[1].join("x_mh_schedule.journal")).unwrap();
+    assert!(journal.starts_with("begun 1 "), "{journal}");
+    device.set(Mode::Good);
+    drop(sender);
+    serving.call("station stop x_mh_no0");
+    assert_eq!(states(&serving, "x_mh"), ["stopped"]);
 }
