@@ -1,6 +1,6 @@
 //! Rewrites the packet, counts it and sends it.
 
-use super::super::assembler::{Helper, If, MapName, Op, Reg, Reg::*, Width::*};
+use super::super::MapName;
 use super::super::checksum;
 use super::super::image::{CUT, INTERFACE, IP, LINK, MASK, MTU, PORT, WHOLE};
 use super::{
@@ -8,6 +8,7 @@ use super::{
     SEND_BACK, TICK, UDP, Version, Writer, head,
 };
 use crate::balance::xdp::image::{NEWEST_AT, PERIOD_AT, SEATS_AT};
+use crate::bytecode::{Helper, If, Op, Reg, Reg::*, Width::*};
 
 impl Writer<'_> {
     /// Require that the packet fits the MTU. Keeps the new length of the datagram in `NEW_DATAGRAM`.
