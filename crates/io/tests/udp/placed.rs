@@ -150,7 +150,9 @@ fn agree(at: &str, is_uc: bool) {
     let mut all = vec![0; memory.len()];
     placer.read(0, &mut all);
     assert!(all == memory, "memory");
-    assert!(counts.placed > packets / 100, "{counts:?}");
+    // A record of bare Writes fills once; messages go on.
+    let least = if is_uc { packets / 100 } else { u64::from(UNITS) / 2 };
+    assert!(counts.placed > least, "{counts:?}");
     eprintln!("{at}, {}: {counts:?}", if is_uc { "uc" } else { "bare" });
 }
 
