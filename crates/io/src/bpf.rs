@@ -136,14 +136,9 @@ impl Program {
         set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &self.0.as_raw_fd())
     }
 
-    fn load_as(load: Load, steps: &[[u8; 8]]) -> io::Result<Program> {
-        let mut load = Load {
-            steps: steps.len() as u32,
-            octets: steps.as_ptr() as u64,
-            license: LICENSE.as_ptr() as u64,
-            name: *b"skyhaul\0\0\0\0\0\0\0\0\0",
-            ..load
-        };
+    fn load_as(mut load: Load, steps: &[[u8; 8]]) -> io::Result<Program> {
+        (load.steps, load.octets) = (steps.len() as u32, steps.as_ptr() as u64);
+        (load.license, load.name) = (LICENSE.as_ptr() as u64, *b"skyhaul\0\0\0\0\0\0\0\0\0");
         // SAFETY: there are so many steps and a license, which live until after the call; a descriptor is returned.
         let first = match unsafe { open(PROGRAM_LOAD, &mut load) } {
             Ok(descriptor) => return Ok(Program(descriptor)),

@@ -26,23 +26,11 @@
 
 mod checksum;
 mod image;
+mod maps;
 mod program;
 mod search;
 
 pub use crate::bytecode::{CannotAssemble, Step};
 pub use image::{COUNTS_BYTES, Counts, Hop, IMAGE_BYTES, LEASE_BYTES, Lease, image};
+pub use maps::{MapName, Program};
 pub use program::{Inlet, program};
-
-/// A map that the program uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapName {
-    /// An array of maps with one element: the table in use, see [`image`](image()).
-    Tables,
-    /// An array with one element: until when the table may be used, see [`Lease`].
-    Lease,
-    /// A per-CPU array with one element: what the CPU forwarded, see [`Counts`].
-    Counts,
-}
-
-/// The program, complete except for the numbers of its maps.
-pub type Program = crate::bytecode::Bytecode<MapName>;

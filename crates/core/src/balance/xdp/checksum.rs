@@ -1,7 +1,7 @@
 //! Incremental update of Internet checksums (RFC 1624): one's complement sums of 16-bit words. The sums do not depend
 //! on byte order.
 
-use super::MapName;
+use super::maps::MapName;
 use crate::bytecode::{Assembler, If, Op, Reg, Width::*};
 
 /// Fold the sum in `sum`, which is less than 2^40, to 16 bits. Changes `other`.

@@ -3,7 +3,8 @@
 mod rewrite;
 
 use super::image::{CALENDAR_AT, KIND, LEASE_PERIOD_AT, MEMBER_AT, SELECT_AT, UNTIL_AT};
-use super::{MapName, Program, checksum, search};
+use super::maps::{MapName, Program};
+use super::{checksum, search};
 use crate::balance::{MEMBERS, SLOTS};
 use crate::bytecode::Reg::*;
 use crate::bytecode::Width::*;

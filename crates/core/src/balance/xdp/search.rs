@@ -1,7 +1,7 @@
 //! Branchless searches in the image: with branches, the verifier would have to follow thousands of paths.
 
-use super::MapName;
 use super::image::{FIRST_AT, RANGES, V4_AT, V6_AT};
+use super::maps::MapName;
 use crate::balance::EPOCHS;
 use crate::bytecode::{Assembler, If, Op, Place, Reg, Reg::*, Width::*};
 

@@ -1,8 +1,8 @@
 //! Rewrites the packet, counts it and sends it.
 
-use super::super::MapName;
 use super::super::checksum;
 use super::super::image::{CUT, INTERFACE, IP, LINK, MASK, MTU, PORT, WHOLE};
+use super::super::maps::MapName;
 use super::{
     ABORTED, DATAGRAM, ETHERNET, HEADERS, KEY, LABEL_PORT, LABEL_SUM, NEW_DATAGRAM, OLD_SUM, PERIOD, SEAT,
     SEND_BACK, TICK, UDP, Version, Writer, head,
